@@ -1,0 +1,220 @@
+//! JSON texts taken apart without losing a byte: the fields of an object and the elements of an array as slices.
+//!
+//! Not a parser of ours: `serde_json`'s `RawValue` finds the slices. Values are never re-serialised. Callers: the
+//! other modules of [`crate::api`].
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// Nesting deeper than this is refused: no listing needs it and a hostile text could exhaust the stack.
+pub const MAX_DEPTH: usize = 64;
+
+/// One `key: value` of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The key, decoded.
+    pub key: Cow<'a, str>,
+    /// The value's text, without surrounding white space; a slice of the text that was read.
+    pub value: &'a str,
+}
+
+/// Why a text could not be taken apart.
+#[derive(Debug, thiserror::Error)]
+pub enum JsonError {
+    /// Not JSON, or JSON of another kind.
+    #[error("{source} in {excerpt:?}")]
+    Syntax {
+        /// What the parser says.
+        source: serde_json::Error,
+        /// The start of the text.
+        excerpt: String,
+    },
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+}
+
+impl JsonError {
+    fn syntax(source: serde_json::Error, text: &str) -> Self {
+        let excerpt = shorten(text);
+        Self::Syntax { source, excerpt }
+    }
+}
+
+/// The start of a text, short enough for a message.
+pub fn shorten(text: &str) -> String {
+    const LONGEST: usize = 80;
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(LONGEST).collect();
+    format!("{start}…")
+}
+
+/// The fields of a JSON object in the order of the text, repeated keys included.
+///
+/// # Errors
+/// When the text is not one whole JSON object.
+pub fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    deserializer
+        .deserialize_map(FieldsVisitor)
+        .and_then(|fields| deserializer.end().map(|()| fields))
+        .map_err(|error| JsonError::syntax(error, text))
+}
+
+/// The elements of a JSON array.
+///
+/// # Errors
+/// When the text is not one whole JSON array.
+pub fn elements(text: &str) -> Result<Vec<&str>, JsonError> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    deserializer
+        .deserialize_seq(ElementsVisitor)
+        .and_then(|elements| deserializer.end().map(|()| elements))
+        .map_err(|error| JsonError::syntax(error, text))
+}
+
+/// The decoded string, or `None` when the text is not a JSON string.
+pub fn string(text: &str) -> Option<Cow<'_, str>> {
+    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str::<String>(text).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
+}
+
+/// A string as JSON text, quotes included.
+pub fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Where `part`, a slice of `whole`, starts.
+pub fn offset_in(whole: &str, part: &str) -> usize {
+    (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize)
+}
+
+/// Checks that a text is one whole JSON value of bounded depth.
+///
+/// # Errors
+/// When it is not.
+pub fn check(text: &str) -> Result<(), JsonError> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(JsonError::TooDeep);
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    serde_json::from_str::<&RawValue>(text).map(|_| ()).map_err(|error| JsonError::syntax(error, text))
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Vec<Field<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::with_capacity(16);
+        while let Some(key) = map.next_key_seed(KeySeed)? {
+            let value: &'de RawValue = map.next_value()?;
+            let value = value.get();
+            fields.push(Field { key, value });
+        }
+        Ok(fields)
+    }
+}
+
+struct ElementsVisitor;
+
+impl<'de> Visitor<'de> for ElementsVisitor {
+    type Value = Vec<&'de str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = seq.next_element::<&'de RawValue>()? {
+            elements.push(element.get());
+        }
+        Ok(elements)
+    }
+}
+
+/// Reads a key, borrowing it where it holds no escape.
+struct KeySeed;
+
+impl<'de> DeserializeSeed<'de> for KeySeed {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeySeed {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(key))
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(key.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_keep_order_spelling_and_repetition() {
+        let text = r#" { "a" : 4.50 , "b\u0041":[ 1e3 ], "a":"x\/y"} "#;
+        let fields = fields(text).unwrap();
+        let pairs: Vec<_> = fields.iter().map(|f| (f.key.as_ref(), f.value)).collect();
+        assert_eq!(pairs, [("a", "4.50"), ("bA", "[ 1e3 ]"), ("a", r#""x\/y""#)]);
+        assert_eq!(offset_in(text, fields[0].value), 9);
+        assert!(super::fields("{} x").is_err());
+        assert!(super::fields("[]").is_err());
+    }
+
+    #[test]
+    fn strings_are_decoded() {
+        assert_eq!(string(r#""a\/b""#).as_deref(), Some("a/b"));
+        assert_eq!(string("5"), None);
+        assert_eq!(quote("a\"b"), r#""a\"b""#);
+    }
+
+    #[test]
+    fn deep_texts_are_refused() {
+        let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
+        assert!(matches!(check(&deep), Err(JsonError::TooDeep)));
+        assert!(check(&deep[1..deep.len() - 1]).is_ok());
+        assert!(check(r#"{"a":"[[[\"[["}"#).is_ok());
+        assert!(check("{").is_err());
+    }
+}

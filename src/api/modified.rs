@@ -1,0 +1,116 @@
+//! Instants as the API spells them: `modified` of a listing and the `modified_since` filter.
+//!
+//! Callers: [`crate::api::listing`], [`crate::api::query`].
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+
+/// A text that is neither an ISO 8601 date nor a timestamp.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an ISO 8601 date or timestamp")]
+pub struct NotATime;
+
+/// Reads an ISO 8601 date (00:00:00 UTC of that day) or timestamp (no offset means UTC; a `+` of the offset that
+/// arrived as a space still parses) as nanoseconds since the epoch, saturating at the ends of an `i64`.
+///
+/// # Errors
+/// When the text is neither.
+pub fn parse(text: &str) -> Result<i64, NotATime> {
+    const LONGEST: usize = 64;
+    if text.len() > LONGEST || !text.is_ascii() || text.len() < 10 {
+        return Err(NotATime);
+    }
+    if text.as_bytes().get(4) != Some(&b'-') || text.as_bytes().get(7) != Some(&b'-') {
+        return Err(NotATime);
+    }
+    if text.len() == 10 {
+        let date: Date = text.parse().map_err(|_| NotATime)?;
+        return zoned(date.to_datetime(jiff::civil::Time::midnight()));
+    }
+    if !matches!(text.as_bytes()[10], b'T' | b't' | b' ') || text.contains('[') {
+        return Err(NotATime);
+    }
+    let repaired = match text[11..].rfind(' ') {
+        Some(at) => format!("{}+{}", &text[..11 + at], &text[12 + at..]),
+        None => text.to_owned(),
+    };
+    if let Ok(timestamp) = repaired.parse::<Timestamp>() {
+        return Ok(nanoseconds(timestamp));
+    }
+    let has_offset = repaired[11..].contains(['+', '-', 'Z', 'z']);
+    if has_offset {
+        return Err(NotATime);
+    }
+    zoned(repaired.parse::<DateTime>().map_err(|_| NotATime)?)
+}
+
+fn zoned(civil: DateTime) -> Result<i64, NotATime> {
+    let timestamp = TimeZone::UTC.to_timestamp(civil).map_err(|_| NotATime)?;
+    Ok(nanoseconds(timestamp))
+}
+
+fn nanoseconds(timestamp: Timestamp) -> i64 {
+    let exact = timestamp.as_nanosecond();
+    i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIDNIGHT: i64 = 1_704_067_200_000_000_000;
+
+    #[test]
+    fn dates_and_timestamps_parse() {
+        for (text, expected) in [
+            ("2024-01-01", MIDNIGHT),
+            ("2024-01-01T00:00:00Z", MIDNIGHT),
+            ("2024-01-01T00:00:00", MIDNIGHT),
+            ("2024-01-01T02:00:00+02:00", MIDNIGHT),
+            ("2024-01-01T02:00:00 02:00", MIDNIGHT),
+            ("2024-01-01 00:00:00", MIDNIGHT),
+            ("2023-12-31T19:00:00-05:00", MIDNIGHT),
+            ("2023-12-31T19:00:00-0500", MIDNIGHT),
+            ("2024-01-01T00:00:00.000000001Z", MIDNIGHT + 1),
+            ("0001-01-01", i64::MIN),
+            ("9999-12-30T00:00:00Z", i64::MAX),
+        ] {
+            assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "",
+            "yesterday",
+            "2024",
+            "2024-13-01",
+            "2024-02-30",
+            "20240101",
+            "1704067200",
+            "2024-01-01T25:00:00Z",
+            "2024-01-01T00:00:00+99:00",
+            "2024-01-01T00:00:00Z[UTC]",
+            "2024-01-01x",
+            "2024-01-01T",
+            "２024-01-01",
+        ] {
+            assert_eq!(parse(text), Err(NotATime), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".*") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn no_text_that_looks_like_a_time_panics(text in "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:. +-]{0,20}") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! One page of the origin's list, taken apart.
+//!
+//! Says what the page holds; whether pages fit together is [`crate::origin`]'s business. Callers: [`crate::origin`].
+
+use std::str;
+
+use bytes::Bytes;
+
+use super::envelope::Envelope;
+use super::hash::ContentHash;
+use super::json::{self, JsonError};
+use super::listing::{Summary, SummaryError, SummaryFields};
+use super::taxonomy::VolatileKeys;
+
+/// A page as the origin sent it.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The fields beside the items.
+    pub envelope: Envelope,
+    /// How many listings the origin says there are.
+    pub total: u64,
+    /// The page size that the origin applied, if it says so.
+    pub per_page: Option<u64>,
+    /// The page's listings in order, as slices of the body.
+    pub items: Vec<Summary>,
+    /// `generated_at`, decoded, if there is one.
+    pub generated_at: Option<String>,
+    /// The volatile fields with their JSON texts.
+    pub volatile: Vec<(String, String)>,
+}
+
+/// Why a body is no page of a list.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// The body is no UTF-8.
+    #[error("the body is not UTF-8: {0}")]
+    NotUtf8(#[from] str::Utf8Error),
+    /// The body is no JSON object.
+    #[error("the body is not a JSON object: {0}")]
+    NotAnObject(#[from] JsonError),
+    /// A required field is missing or of the wrong type.
+    #[error("`{field}` is {found}, expected {expected}")]
+    BadField {
+        /// The field.
+        field: &'static str,
+        /// What was expected.
+        expected: &'static str,
+        /// What stands there, shortened.
+        found: String,
+    },
+    /// More fields than an envelope has.
+    #[error("the envelope has {0} fields")]
+    TooManyFields(usize),
+    /// More items than one page can hold.
+    #[error("the page holds {0} items, more than the 100 that were asked for")]
+    TooManyItems(usize),
+    /// An item is no summary.
+    #[error("item {position}: {source}")]
+    BadItem {
+        /// The item's position on the page, from 0.
+        position: usize,
+        /// What is wrong with it.
+        source: SummaryError,
+    },
+}
+
+impl Page {
+    /// Takes a body apart.
+    ///
+    /// # Errors
+    /// When the body is not a page of this API; the message names the field.
+    pub fn parse(body: &Bytes, volatile: &VolatileKeys) -> Result<Self, PageError> {
+        let text = str::from_utf8(body)?;
+        json::check(text)?;
+        let fields = json::fields(text)?;
+        let value = |name: &str| fields.iter().find(|field| field.key == name).map(|field| field.value);
+        let bad = |field, expected, found: Option<&str>| PageError::BadField {
+            field,
+            expected,
+            found: found.map_or_else(|| "absent".to_owned(), json::shorten),
+        };
+        let items = value("items");
+        let elements =
+            items.and_then(|items| json::elements(items).ok()).ok_or_else(|| bad("items", "an array", items))?;
+        if elements.len() > 100 {
+            return Err(PageError::TooManyItems(elements.len()));
+        }
+        let total = value("total");
+        let total = total.and_then(|total| total.parse().ok()).ok_or_else(|| bad("total", "a whole number", total))?;
+        let items = elements
+            .iter()
+            .enumerate()
+            .map(|(position, raw)| {
+                let fields = SummaryFields::read(raw).map_err(|source| PageError::BadItem { position, source })?;
+                let raw = body.slice_ref(raw.as_bytes());
+                let hash = ContentHash::of(&raw);
+                Ok(Summary { id: fields.id, hash, raw })
+            })
+            .collect::<Result<_, PageError>>()?;
+        Ok(Self {
+            envelope: Envelope::of(&fields, volatile)?,
+            total,
+            per_page: value("per_page").and_then(|size| size.parse().ok()),
+            items,
+            generated_at: value("generated_at").and_then(json::string).map(Into::into),
+            volatile: fields
+                .iter()
+                .filter(|field| volatile.contains(&field.key))
+                .map(|field| (field.key.clone().into_owned(), field.value.to_owned()))
+                .collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Page, PageError> {
+        Page::parse(&Bytes::copy_from_slice(text.as_bytes()), &VolatileKeys::default())
+    }
+
+    #[test]
+    fn items_keep_their_bytes() {
+        let page =
+            parse(r#"{"total":2,"per_page":100,"items":[ {"id":1, "lat":4.50} ,{"id":2,"u":"https:\/\/x"}]}"#).unwrap();
+        assert_eq!(page.items[0].raw.as_ref(), br#"{"id":1, "lat":4.50}"#);
+        assert_eq!(page.items[1].raw.as_ref(), br#"{"id":2,"u":"https:\/\/x"}"#);
+        assert_eq!((page.total, page.per_page), (2, Some(100)));
+    }
+
+    #[test]
+    fn what_is_no_page_is_refused_with_the_field() {
+        for (text, message) in [
+            ("<html>", "not a JSON object"),
+            (r#"{"items":[]}"#, "`total` is absent"),
+            (r#"{"total":"3","items":[]}"#, "`total` is \"3\""),
+            (r#"{"total":3,"items":{}}"#, "`items` is {}"),
+            (r#"{"total":1,"items":[{"id":"x"}]}"#, "item 0"),
+            (r#"{"total":1,"items":[{"id":1}]"#, "not a JSON object"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(message), "{text}: {error}");
+        }
+    }
+}

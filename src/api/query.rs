@@ -1,0 +1,231 @@
+//! The query of a list, parsed once into the form that is its cache key.
+//!
+//! Callers: [`crate::pipeline`] parses, [`crate::snapshot`] answers, [`crate::origin`] asks the origin with it.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::modified;
+use super::taxonomy::TaxonomyKind;
+
+/// What is left as it is in a query value: unreserved characters (RFC 3986 §2.3).
+const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Longest query value that is looked at, in bytes after decoding.
+pub const MAX_VALUE: usize = 512;
+
+/// A `modified_since` filter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ModifiedSince {
+    /// The decoded value as received: it is echoed.
+    pub text: Box<str>,
+    /// The instant in nanoseconds since the epoch; only listings modified later pass.
+    pub at: i64,
+}
+
+/// A list query in canonical form: equal queries have equal answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ListQuery {
+    /// The page, from 1.
+    pub page: u64,
+    /// Listings on a page, 1 to 100.
+    pub per_page: u8,
+    /// Slugs by [`TaxonomyKind::index`].
+    pub slugs: [Option<Box<str>>; 3],
+    /// Only listings modified after this.
+    pub modified_since: Option<ModifiedSince>,
+}
+
+impl Default for ListQuery {
+    fn default() -> Self {
+        let per_page = Self::DEFAULT_PER_PAGE;
+        Self { page: 1, per_page, slugs: [None, None, None], modified_since: None }
+    }
+}
+
+/// What a client asks of an endpoint beyond its path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    /// The list query; the default for endpoints that take none.
+    pub list: ListQuery,
+    /// The kept snapshot that the client wants.
+    pub snapshot: Option<Box<str>>,
+}
+
+/// A parameter that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// A value of the wrong form.
+    #[error("`{parameter}` is {value:?}; it must be {expected}")]
+    BadValue {
+        /// The parameter.
+        parameter: &'static str,
+        /// The value, decoded.
+        value: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// One parameter with two values.
+    #[error("`{parameter}` is given twice, as {first:?} and as {second:?}; give it once")]
+    Repeated {
+        /// The parameter.
+        parameter: &'static str,
+        /// The first value.
+        first: String,
+        /// The second value.
+        second: String,
+    },
+}
+
+const KNOWN: [&str; 7] = ["page", "per_page", "sport", "state", "city", "modified_since", "snapshot"];
+
+impl Parameters {
+    /// Reads a raw query string. Unknown parameters are ignored; an empty value is as if absent.
+    ///
+    /// # Errors
+    /// When a known parameter is malformed or repeated with different values.
+    pub fn parse(raw: &str) -> Result<Self, QueryError> {
+        let mut values: [Option<Cow<'_, str>>; KNOWN.len()] = Default::default();
+        for pair in raw.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let key = decode(key);
+            let Some(index) = key.ok().and_then(|key| KNOWN.iter().position(|known| *known == key)) else {
+                continue;
+            };
+            let parameter = KNOWN[index];
+            let value = decode(value).map_err(|lossy| QueryError::BadValue {
+                parameter,
+                value: lossy,
+                expected: "UTF-8 of at most 512 bytes",
+            })?;
+            if value.is_empty() {
+                continue;
+            }
+            match &values[index] {
+                Some(first) if *first != value => {
+                    let (first, second) = (first.to_string(), value.into_owned());
+                    return Err(QueryError::Repeated { parameter, first, second });
+                }
+                _ => values[index] = Some(value),
+            }
+        }
+        let [page, per_page, sport, state, city, modified_since, snapshot] = values;
+        let boxed = |value: Option<Cow<'_, str>>| value.map(|value| value.into_owned().into_boxed_str());
+        Ok(Self {
+            list: ListQuery {
+                page: page.map_or(Ok(1), |value| whole_number("page", &value))?,
+                per_page: per_page.map_or(Ok(ListQuery::DEFAULT_PER_PAGE), |value| {
+                    let size = whole_number("per_page", &value)?;
+                    Ok(u8::try_from(size).map_or(ListQuery::MAX_PER_PAGE, |size| size.min(ListQuery::MAX_PER_PAGE)))
+                })?,
+                slugs: [boxed(sport), boxed(state), boxed(city)],
+                modified_since: modified_since.map(|value| since(&value)).transpose()?,
+            },
+            snapshot: boxed(snapshot),
+        })
+    }
+}
+
+impl ListQuery {
+    /// The page size when none is asked for.
+    pub const DEFAULT_PER_PAGE: u8 = 50;
+    /// The largest page size; larger ones are clamped to it.
+    pub const MAX_PER_PAGE: u8 = 100;
+
+    /// The slug asked for in one taxonomy.
+    pub fn slug(&self, kind: TaxonomyKind) -> Option<&str> {
+        self.slugs[kind.index()].as_deref()
+    }
+
+    /// Whether the query has any filter.
+    pub fn is_filtered(&self) -> bool {
+        self.modified_since.is_some() || self.slugs.iter().any(Option::is_some)
+    }
+
+    /// How many pages `total` listings fill.
+    pub fn total_pages(&self, total: u64) -> u64 {
+        total.div_ceil(u64::from(self.per_page))
+    }
+
+    /// The same query for another page.
+    #[must_use]
+    pub fn with_page(&self, page: u64) -> Self {
+        Self { page, ..self.clone() }
+    }
+
+    /// The applied filters by parameter name, in the documented order.
+    pub fn filters(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let slugs = TaxonomyKind::ALL.into_iter().filter_map(|kind| Some((kind.parameter(), self.slug(kind)?)));
+        let since = self.modified_since.as_ref().map(|since| ("modified_since", &*since.text));
+        slugs.chain(since)
+    }
+
+    /// `/api/listings.json` with the canonical query: filters in the documented order, then page and page size where
+    /// they are not the defaults.
+    pub fn path_and_query(&self) -> String {
+        let mut text = String::from("/api/listings.json");
+        let mut separator = '?';
+        let mut push = |name: &str, value: &dyn std::fmt::Display| {
+            text.push(separator);
+            separator = '&';
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{name}={value}");
+        };
+        for (name, value) in self.filters() {
+            push(name, &utf8_percent_encode(value, VALUE));
+        }
+        if self.page != 1 {
+            push("page", &self.page);
+        }
+        if self.per_page != Self::DEFAULT_PER_PAGE {
+            push("per_page", &self.per_page);
+        }
+        text
+    }
+}
+
+/// A value for a query string, percent-encoded.
+pub fn encode(value: &str) -> impl std::fmt::Display + '_ {
+    utf8_percent_encode(value, VALUE)
+}
+
+/// Decodes one form-encoded key or value; the lossy text where it is not UTF-8 or too long.
+fn decode(raw: &str) -> Result<Cow<'_, str>, String> {
+    if raw.len() > 3 * MAX_VALUE {
+        return Err(raw.chars().take(64).collect());
+    }
+    if !raw.contains(['+', '%']) {
+        return if raw.len() > MAX_VALUE { Err(raw.chars().take(64).collect()) } else { Ok(Cow::Borrowed(raw)) };
+    }
+    let spaced = raw.replace('+', " ");
+    let bytes: Vec<u8> = percent_encoding::percent_decode_str(&spaced).collect();
+    match String::from_utf8(bytes) {
+        Ok(text) if text.len() <= MAX_VALUE => Ok(Cow::Owned(text)),
+        Ok(text) => Err(text.chars().take(64).collect()),
+        Err(error) => Err(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+    }
+}
+
+fn whole_number(parameter: &'static str, value: &str) -> Result<u64, QueryError> {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if digits { value.parse().ok() } else { None };
+    number.filter(|number| *number > 0).ok_or_else(|| QueryError::BadValue {
+        parameter,
+        value: value.to_owned(),
+        expected: "a whole number from 1 up, of at most 64 bits",
+    })
+}
+
+fn since(value: &str) -> Result<ModifiedSince, QueryError> {
+    let at = modified::parse(value).map_err(|_| QueryError::BadValue {
+        parameter: "modified_since",
+        value: value.to_owned(),
+        expected: "an ISO 8601 date or timestamp such as 2026-01-31 or 2026-01-31T12:00:00Z",
+    })?;
+    Ok(ModifiedSince { text: value.into(), at })
+}
+
+#[cfg(test)]
+mod tests;

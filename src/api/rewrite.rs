@@ -1,0 +1,162 @@
+//! `api_url` in a taxonomy: an address of the origin becomes one of this mirror.
+//!
+//! Every other byte of the text stays. Callers: [`crate::pipeline`] for taxonomies.
+
+use url::Url;
+
+use super::json::{self, JsonError, MAX_DEPTH};
+
+/// Which addresses are the origin's, and what they become.
+#[derive(Clone, Debug)]
+pub struct Rewrite {
+    bases: Vec<Url>,
+    from: Option<Url>,
+    public_url: String,
+}
+
+impl Rewrite {
+    /// `origin` and `aliases` are base addresses, perhaps with a path; `public_url` is what takes their place.
+    /// Without an origin (offline) only the aliases are recognised.
+    pub fn new(origin: Option<&Url>, aliases: &[Url], public_url: &str) -> Self {
+        let bases = origin.into_iter().chain(aliases).cloned().collect();
+        let public_url = public_url.trim_end_matches('/').to_owned();
+        Self { bases, from: origin.or(aliases.first()).cloned(), public_url }
+    }
+
+    /// The text of the document at `path` under the origin with its `api_url`s rewritten.
+    ///
+    /// # Errors
+    /// When the text is not JSON of bounded depth.
+    pub fn apply(&self, text: &str, path: &str) -> Result<String, JsonError> {
+        let mut edits = Vec::new();
+        let from = self.from.as_ref().map(|base| {
+            let mut url = base.clone();
+            url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+            url
+        });
+        self.collect(text, text, from.as_ref(), 0, &mut edits)?;
+        let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+        for (start, length, replacement) in edits {
+            out.push_str(&text[at..start]);
+            out.push_str(&replacement);
+            at = start + length;
+        }
+        out.push_str(&text[at..]);
+        Ok(out)
+    }
+
+    fn collect(
+        &self,
+        whole: &str,
+        text: &str,
+        from: Option<&Url>,
+        depth: usize,
+        edits: &mut Vec<(usize, usize, String)>,
+    ) -> Result<(), JsonError> {
+        if depth > MAX_DEPTH {
+            return Err(JsonError::TooDeep);
+        }
+        let text = text.trim();
+        if text.starts_with('[') {
+            return json::elements(text)?
+                .into_iter()
+                .try_for_each(|element| self.collect(whole, element, from, depth + 1, edits));
+        }
+        if !text.starts_with('{') {
+            return Ok(());
+        }
+        for field in json::fields(text)? {
+            if field.key == "api_url" {
+                let replacement = json::string(field.value).and_then(|url| self.target(&url, from));
+                if let Some(url) = replacement {
+                    edits.push((json::offset_in(whole, field.value), field.value.len(), spelled(&url, field.value)));
+                }
+            } else {
+                self.collect(whole, field.value, from, depth + 1, edits)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What an address becomes; `None` when it is not the origin's.
+    pub fn target(&self, address: &str, from: Option<&Url>) -> Option<String> {
+        let url = match from {
+            Some(from) => from.join(address).ok()?,
+            None => Url::parse(address).ok()?,
+        };
+        self.bases.iter().find_map(|base| {
+            let rest = rest_under(&url, base)?;
+            let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+            let fragment = url.fragment().map(|fragment| format!("#{fragment}")).unwrap_or_default();
+            Some(format!("{}{rest}{query}{fragment}", self.public_url))
+        })
+    }
+}
+
+/// The path of `url` after the path of `base`, when host, port and path segments agree. `http` and `https` are the
+/// same, and so are their default ports.
+fn rest_under<'a>(url: &'a Url, base: &Url) -> Option<&'a str> {
+    let web = |url: &Url| matches!(url.scheme(), "http" | "https");
+    // `port()` is `None` for the scheme's default port.
+    let same = web(url) && web(base) && url.host() == base.host() && plain_port(url) == plain_port(base);
+    if !same {
+        return None;
+    }
+    let rest = url.path().strip_prefix(base.path().trim_end_matches('/'))?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+fn plain_port(url: &Url) -> Option<u16> {
+    url.port().filter(|port| !matches!(port, 80 | 443))
+}
+
+/// The address as JSON text, with slashes escaped where the original escaped them.
+fn spelled(url: &str, original: &str) -> String {
+    let text = json::quote(url);
+    if original.contains("\\/") { text.replace('/', "\\/") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewrite(origin: &str, aliases: &[&str], public: &str) -> Rewrite {
+        let aliases: Vec<Url> = aliases.iter().map(|alias| alias.parse().unwrap()).collect();
+        Rewrite::new(Some(&origin.parse().unwrap()), &aliases, public)
+    }
+
+    #[test]
+    fn addresses_of_the_origin_become_ours_in_their_own_spelling() {
+        let rules = rewrite("https://api.example.org/v1", &["http://old.example.org:8000"], "http://mirror.test/m");
+        for (before, after) in [
+            (
+                r#""https://api.example.org/v1/api/listings.json?sport=golf""#,
+                r#""http://mirror.test/m/api/listings.json?sport=golf""#,
+            ),
+            (r#""https:\/\/api.example.org\/v1\/x""#, r#""http:\/\/mirror.test\/m\/x""#),
+            (r#""http://API.example.org:80/v1/x""#, r#""http://mirror.test/m/x""#),
+            (r#""listings.json?sport=golf""#, r#""http://mirror.test/m/api/listings.json?sport=golf""#),
+            (r#""/v1/api/x""#, r#""http://mirror.test/m/api/x""#),
+            (r#""/api/x""#, r#""/api/x""#),
+            (r#""http://old.example.org:8000/y""#, r#""http://mirror.test/m/y""#),
+            (r#""https://api.example.org/v12/x""#, r#""https://api.example.org/v12/x""#),
+            (r#""https://api.example.org:8443/v1/x""#, r#""https://api.example.org:8443/v1/x""#),
+            (r#""https://evil.test/v1/x""#, r#""https://evil.test/v1/x""#),
+            ("5", "5"),
+        ] {
+            let text = format!(r#"{{"a": [ {{"url":{before}, "api_url" : {before} }}]}}"#);
+            let expected = format!(r#"{{"a": [ {{"url":{before}, "api_url" : {after} }}]}}"#);
+            assert_eq!(rules.apply(&text, "/api/sports.json").unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn without_an_origin_only_aliases_are_known() {
+        let alias = "https://api.example.org".parse().unwrap();
+        let rules = Rewrite::new(None, &[alias], "http://mirror.test");
+        let text = r#"[{"api_url":"https://api.example.org/x"}]"#;
+        assert_eq!(rules.apply(text, "/api/sports.json").unwrap(), r#"[{"api_url":"http://mirror.test/x"}]"#);
+        let none = Rewrite::new(None, &[], "http://mirror.test");
+        assert_eq!(none.apply(text, "/api/sports.json").unwrap(), text);
+    }
+}

@@ -1,0 +1,6 @@
+//! The immutable data set that answers come from.
+//!
+//! Layer 2: in memory only. It is built by [`crate::origin`] or read back by [`crate::store`], and swapped whole.
+
+pub mod content;
+pub mod version;

@@ -1,0 +1,95 @@
+//! The logical content of a snapshot, and the id that names it.
+//!
+//! No index, no fetch times, no certificate, no volatile value, no details. Callers: [`crate::origin`] builds it,
+//! [`crate::store`] keeps it, [`crate::snapshot::dataset`] indexes it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::envelope::Envelope;
+use crate::api::listing::Summary;
+use crate::api::taxonomy::TaxonomyKind;
+
+/// Everything that two mirrors of equal data have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// The envelope of every list.
+    pub envelope: Envelope,
+    /// The taxonomies' texts by [`TaxonomyKind::index`], volatile values blanked.
+    pub taxonomies: [Arc<str>; 3],
+    /// The summaries in the origin's order.
+    pub summaries: Vec<Summary>,
+}
+
+/// Names a snapshot's logical content: equal data has equal ids on every node, in every version of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SnapshotId(Box<str>);
+
+impl SnapshotId {
+    /// The id as hexadecimal text, 32 characters.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SnapshotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Content {
+    /// The text of one taxonomy.
+    pub fn taxonomy(&self, kind: TaxonomyKind) -> &str {
+        &self.taxonomies[kind.index()]
+    }
+
+    /// The id: BLAKE3 over a version word, the envelope, the taxonomies, and id and hash of every summary in order.
+    pub fn id(&self) -> SnapshotId {
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        part(b"grandstand snapshot 1");
+        part(&self.envelope_text());
+        for kind in TaxonomyKind::ALL {
+            part(self.taxonomy(kind).as_bytes());
+        }
+        for summary in &self.summaries {
+            hasher.update(&summary.id.0.to_le_bytes());
+            hasher.update(&summary.hash.to_bytes());
+        }
+        let hex = hasher.finalize().to_hex();
+        SnapshotId(hex[..32].into())
+    }
+
+    /// The envelope as bytes to hash.
+    pub fn envelope_text(&self) -> Vec<u8> {
+        // Debug output is not a format; fields and texts are written out one by one.
+        let mut text = self.envelope.empty_filters.clone().into_bytes();
+        for field in &self.envelope.fields {
+            use crate::api::envelope::EnvelopeField as F;
+            let (tag, key, value) = match field {
+                F::GeneratedAt => ("g", "", ""),
+                F::Page => ("p", "", ""),
+                F::PerPage => ("q", "", ""),
+                F::Total => ("t", "", ""),
+                F::TotalPages => ("u", "", ""),
+                F::Filters => ("f", "", ""),
+                F::Items => ("i", "", ""),
+                F::Carried { key, value } => ("c", key.as_str(), value.as_str()),
+                // A volatile field takes no part in the id, not even by its presence.
+                F::Volatile { .. } => continue,
+            };
+            for piece in [tag, key, value] {
+                text.extend_from_slice(&(piece.len() as u64).to_le_bytes());
+                text.extend_from_slice(piece.as_bytes());
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,55 @@
+//! What is known about a published snapshot beside its content: how sure we are of it, and since when.
+//!
+//! Sync state: it may differ between two nodes that hold equal data. Callers: [`crate::store`], [`crate::origin`],
+//! [`crate::pipeline`], [`crate::admin`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::taxonomy::VolatileKeys;
+
+/// How sure we are that the snapshot is the origin's state at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certificate {
+    /// One consistent pass.
+    Provisional,
+    /// A closing pass found every page unchanged: there is one instant at which the origin was just so.
+    Full,
+    /// A refresh on a full one whose probe, first page and taxonomies held still.
+    Incremental,
+    /// Three tries did not settle.
+    BestEffort,
+}
+
+impl Certificate {
+    /// The word for `/status`, logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Provisional => "provisional",
+            Self::Full => "full",
+            Self::Incremental => "incremental",
+            Self::BestEffort => "best-effort",
+        }
+    }
+}
+
+/// The sync state of one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionMeta {
+    /// How sure we are.
+    pub certificate: Certificate,
+    /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
+    pub confirmed_ms: i64,
+    /// When it was published here; milliseconds since the epoch.
+    pub published_ms: i64,
+    /// Top-level fields that take no part in identity.
+    pub volatile: VolatileKeys,
+    /// The last values of volatile fields, as JSON text, by `path key` (path `list` for the envelope).
+    pub volatile_values: BTreeMap<String, String>,
+    /// Envelope fields that differed between pages and are left out.
+    pub left_out: Vec<String>,
+    /// What is still open, for people.
+    pub open_points: Vec<String>,
+}
