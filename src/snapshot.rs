@@ -3,4 +3,6 @@
 //! Layer 2: in memory only. It is built by [`crate::origin`] or read back by [`crate::store`], and swapped whole.
 
 pub mod content;
+pub mod dataset;
+pub mod membership;
 pub mod version;

@@ -1,0 +1,344 @@
+//! One budget for everything that is sent to the origin: who goes next, and when.
+//!
+//! Refresh first, then clients (round-robin by address, at most three quarters of the window while a crawl has work),
+//! then the crawl, then details evenly paced, then background checks (a tenth). [`choose`] is the pure decision; the
+//! rest waits and wakes. Callers: [`super::client`].
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Monotonic};
+
+use super::ledger::Ledger;
+use super::window::{Class, Window};
+
+/// Somebody who waits for a slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// First come, first served within a class and an address.
+    pub ticket: u64,
+    /// What the slot is for.
+    pub class: Class,
+    /// The client who waits, for [`Class::Client`].
+    pub client: Option<IpAddr>,
+}
+
+/// What [`choose`] looks at.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// Who waits, by ticket.
+    pub waiting: &'a [Waiting],
+    /// Free slots.
+    pub free: usize,
+    /// All slots.
+    pub limit: usize,
+    /// Slots held by clients.
+    pub client_used: usize,
+    /// Slots held by background checks.
+    pub background_used: usize,
+    /// Whether the pace allows one more detail now.
+    pub detail_due: bool,
+    /// Whether any crawl work is open, waiting or not.
+    pub crawl_has_work: bool,
+    /// When each address was last served, as a ticket; absent: never.
+    pub served: &'a HashMap<IpAddr, u64>,
+}
+
+/// Who goes next, by ticket; `None` when nobody may.
+pub fn choose(view: &View<'_>) -> Option<u64> {
+    if view.free == 0 {
+        return None;
+    }
+    let first = |class: Class| view.waiting.iter().filter(move |waiting| waiting.class == class).map(|w| w.ticket).min();
+    if let Some(ticket) = first(Class::Refresh) {
+        return Some(ticket);
+    }
+    let client_share = if view.crawl_has_work { (view.limit * 3 / 4).max(1) } else { view.limit };
+    if view.client_used < client_share {
+        let clients = view.waiting.iter().filter(|waiting| waiting.class == Class::Client);
+        let turn = |waiting: &&Waiting| {
+            let last = waiting.client.and_then(|client| view.served.get(&client).copied());
+            (last.map_or(0, |last| last + 1), waiting.ticket)
+        };
+        if let Some(next) = clients.min_by_key(turn) {
+            return Some(next.ticket);
+        }
+    }
+    // Kept for a refresh that may come at any time.
+    let reserve = (view.limit / 12).min(5);
+    if view.free <= reserve {
+        return None;
+    }
+    if let Some(ticket) = first(Class::Crawl) {
+        return Some(ticket);
+    }
+    if view.detail_due {
+        if let Some(ticket) = first(Class::Details) {
+            return Some(ticket);
+        }
+    }
+    let background = view.background_used < (view.limit / 10).max(1);
+    background.then(|| first(Class::Background)).flatten()
+}
+
+/// Why no slot was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the origin's budget is spent; try again in {} s", retry_after.as_secs())]
+pub struct Spent {
+    /// After how long another try makes sense.
+    pub retry_after: Duration,
+}
+
+/// A numeric picture for `/status` and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetView {
+    /// Requests that may be sent in 60 s; `None`: unlimited.
+    pub limit: Option<usize>,
+    /// How many are free now.
+    pub free: usize,
+    /// For how long nothing is sent at all, because the origin said so or fails.
+    pub paused: Duration,
+    /// Who waits.
+    pub waiting: usize,
+}
+
+/// The budget; cheap to clone.
+#[derive(Clone)]
+pub struct Budget(Arc<Inner>);
+
+struct Inner {
+    clock: Clock,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+struct State {
+    window: Option<Window>,
+    ledger: Option<Ledger>,
+    waiting: Vec<Waiting>,
+    next_ticket: u64,
+    served: HashMap<IpAddr, u64>,
+    paused_until: Monotonic,
+    last_detail: Option<Monotonic>,
+    crawl_has_work: bool,
+}
+
+impl State {
+    fn pace(&self) -> Duration {
+        let limit = self.window.as_ref().map_or(usize::MAX, Window::limit);
+        Duration::from_secs(60) / u32::try_from(limit.max(1)).unwrap_or(u32::MAX)
+    }
+
+    fn detail_due(&self, now: Monotonic) -> bool {
+        self.last_detail.is_none_or(|last| now >= last.plus(self.pace()))
+    }
+
+    fn chosen(&self, now: Monotonic) -> Option<u64> {
+        if now < self.paused_until {
+            return None;
+        }
+        let Some(window) = &self.window else {
+            return self.waiting.iter().map(|waiting| waiting.ticket).min();
+        };
+        choose(&View {
+            waiting: &self.waiting,
+            free: window.free(now),
+            limit: window.limit(),
+            client_used: window.used_by(Class::Client, now),
+            background_used: window.used_by(Class::Background, now),
+            detail_due: self.detail_due(now),
+            crawl_has_work: self.crawl_has_work,
+            served: &self.served,
+        })
+    }
+
+    /// When something may change without anybody saying so.
+    fn wake_at(&self, now: Monotonic) -> Option<Monotonic> {
+        if now < self.paused_until {
+            return Some(self.paused_until);
+        }
+        let slot = self.window.as_ref().and_then(|window| window.next_free(now));
+        let detail = self.last_detail.map(|last| last.plus(self.pace())).filter(|due| *due > now);
+        [slot, detail].into_iter().flatten().min()
+    }
+}
+
+impl Budget {
+    /// A budget of `limit` requests in 60 s (`None`: unlimited) whose ledger is kept at `path` (`None`: not at all).
+    ///
+    /// # Errors
+    /// When the ledger cannot be opened.
+    pub fn open(limit: Option<usize>, path: Option<&Path>, clock: Clock) -> std::io::Result<Self> {
+        let mut window = limit.map(Window::new);
+        let (now, wall) = (clock.now_mono(), clock.now_wall());
+        let ledger = match (&mut window, path) {
+            (Some(window), Some(path)) => Some(Ledger::open(path, window, now, wall)?),
+            _ => None,
+        };
+        let state = State {
+            window,
+            ledger,
+            waiting: Vec::new(),
+            next_ticket: 1,
+            served: HashMap::new(),
+            paused_until: Monotonic::from_nanos(0),
+            last_detail: None,
+            crawl_has_work: false,
+        };
+        Ok(Self(Arc::new(Inner { clock, state: Mutex::new(state), changed: Notify::new() })))
+    }
+
+    /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.
+    ///
+    /// # Errors
+    /// When patience ran out.
+    pub async fn acquire(&self, class: Class, client: Option<IpAddr>, patience: Option<Duration>) -> Result<Permit, Spent> {
+        const MOST_WAITING: usize = 4096;
+        let deadline = patience.map(|patience| self.0.clock.now_mono().plus(patience));
+        let mut place = {
+            let mut state = self.0.state.lock();
+            if state.waiting.len() >= MOST_WAITING {
+                return Err(Spent { retry_after: Duration::from_secs(60) });
+            }
+            let ticket = state.next_ticket;
+            state.next_ticket += 1;
+            state.waiting.push(Waiting { ticket, class, client });
+            Place { budget: self.clone(), ticket, left: false }
+        };
+        loop {
+            let changed = self.0.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            // Registered before the state is looked at, so that no change is missed.
+            changed.as_mut().enable();
+            let now = self.0.clock.now_mono();
+            let wake = {
+                let mut state = self.0.state.lock();
+                if state.chosen(now) == Some(place.ticket) {
+                    let permit = self.grant(&mut state, place.ticket, class, client, now);
+                    place.left = true;
+                    drop(state);
+                    self.0.changed.notify_waiters();
+                    return Ok(permit);
+                }
+                state.wake_at(now)
+            };
+            if let Some(deadline) = deadline.filter(|deadline| now >= *deadline) {
+                let wait = wake.unwrap_or(deadline).since(now);
+                return Err(Spent { retry_after: wait.max(Duration::from_secs(1)) });
+            }
+            let until = [wake, deadline].into_iter().flatten().min();
+            match until {
+                Some(until) => {
+                    let wait = until.since(now).max(Duration::from_millis(1));
+                    let _ = tokio::time::timeout(wait, changed).await;
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    fn grant(&self, state: &mut State, ticket: u64, class: Class, client: Option<IpAddr>, now: Monotonic) -> Permit {
+        state.waiting.retain(|waiting| waiting.ticket != ticket);
+        if let Some(client) = client {
+            const MOST_REMEMBERED: usize = 4096;
+            if state.served.len() >= MOST_REMEMBERED {
+                state.served.clear();
+            }
+            state.served.insert(client, ticket);
+        }
+        if class == Class::Details {
+            state.last_detail = Some(now);
+        }
+        let slot = state.window.as_mut().and_then(|window| window.take(class, now));
+        if let (Some(slot), Some(ledger)) = (slot, &state.ledger) {
+            if let Err(error) = ledger.sent(slot) {
+                tracing::error!(%error, "the budget's ledger cannot be written; a restart may forget a request");
+            }
+        }
+        Permit { budget: self.clone(), slot, answered: false }
+    }
+
+    /// Sends nothing for `span`, because the origin asked for it or fails.
+    pub fn pause(&self, span: Duration) {
+        const LONGEST: Duration = Duration::from_secs(3600);
+        let now = self.0.clock.now_mono();
+        let mut state = self.0.state.lock();
+        state.paused_until = state.paused_until.max(now.plus(span.min(LONGEST)));
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Says whether any crawl work is open: then clients leave it a quarter of the window.
+    pub fn set_crawl_has_work(&self, has_work: bool) {
+        self.0.state.lock().crawl_has_work = has_work;
+        self.0.changed.notify_waiters();
+    }
+
+    /// The picture now.
+    pub fn view(&self) -> BudgetView {
+        let now = self.0.clock.now_mono();
+        let state = self.0.state.lock();
+        BudgetView {
+            limit: state.window.as_ref().map(Window::limit),
+            free: state.window.as_ref().map_or(usize::MAX, |window| window.free(now)),
+            paused: state.paused_until.since(now),
+            waiting: state.waiting.len(),
+        }
+    }
+}
+
+/// A place in the queue that is left when its holder gives up, even by being dropped.
+struct Place {
+    budget: Budget,
+    ticket: u64,
+    left: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.left {
+            self.budget.0.state.lock().waiting.retain(|waiting| waiting.ticket != self.ticket);
+            self.budget.0.changed.notify_waiters();
+        }
+    }
+}
+
+/// The right to have one request on the wire.
+pub struct Permit {
+    budget: Budget,
+    slot: Option<usize>,
+    answered: bool,
+}
+
+impl Permit {
+    /// The answer arrived; without this call the request counts a little longer.
+    pub fn answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot else { return };
+        let inner = &self.budget.0;
+        let (now, wall) = (inner.clock.now_mono(), inner.clock.now_wall());
+        let mut state = inner.state.lock();
+        if let Some(window) = &mut state.window {
+            let until = window.answered(slot, now, self.answered);
+            if let Some(Err(error)) = state.ledger.as_ref().map(|l| l.answered(slot, wall.plus(until.since(now)))) {
+                tracing::error!(%error, "the budget's ledger cannot be written; a restart may forget a request");
+            }
+        }
+        drop(state);
+        inner.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests;

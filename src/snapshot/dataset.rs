@@ -1,0 +1,262 @@
+//! A snapshot with its indexes: finds listings, pages and totals.
+//!
+//! Immutable and shared. It renders nothing and knows no HTTP. Callers: [`crate::pipeline`] for answers,
+//! [`crate::origin`] for what is already known.
+
+use std::collections::HashMap;
+
+use crate::api::hash::ContentHash;
+use crate::api::listing::{ListingId, Summary, SummaryFields};
+use crate::api::query::ListQuery;
+use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
+
+use super::content::{Content, SnapshotId};
+use super::membership::{self, Evidence, Groups, Member, Membership, Positions};
+
+/// A page that was found.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// How many listings match in all.
+    pub total: u64,
+    /// The listings of the page, in the origin's order.
+    pub items: Vec<&'a Summary>,
+}
+
+/// Why the snapshot cannot answer a query by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// What a slug stands for is not known.
+    Term,
+    /// A listing has no `modified` that can be read, so `modified_since` cannot be evaluated.
+    Modified,
+}
+
+/// A snapshot with its indexes.
+pub struct Dataset {
+    /// Names the content.
+    pub id: SnapshotId,
+    /// The content itself.
+    pub content: Content,
+    /// Hash of the envelope's carried fields.
+    pub envelope_hash: ContentHash,
+    terms: [Vec<Term>; 3],
+    membership: [HashMap<Box<str>, Membership>; 3],
+    /// Ids with their positions, sorted by id.
+    by_id: Vec<(ListingId, u32)>,
+    /// `modified` by position; `i64::MIN` where unknown.
+    modified: Vec<i64>,
+    modified_known: bool,
+    /// Whether `modified` never rises from one position to the next, so that a filter is a prefix.
+    newest_first: bool,
+}
+
+/// Why content is no data set.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// A taxonomy cannot be read.
+    #[error("{kind:?}: {source}", kind = kind.path())]
+    Taxonomy {
+        /// Which one.
+        kind: TaxonomyKind,
+        /// Why.
+        source: TaxonomyError,
+    },
+    /// A summary cannot be read.
+    #[error("a stored summary cannot be read: {0}")]
+    Summary(String),
+    /// One id stands twice in the order.
+    #[error("listing {0} is listed twice")]
+    Repeated(ListingId),
+    /// More listings than positions.
+    #[error("more than {} listings", u32::MAX)]
+    TooMany,
+}
+
+impl Dataset {
+    /// Indexes content.
+    ///
+    /// # Errors
+    /// When the content contradicts itself; see [`DatasetError`].
+    pub fn build(content: Content, evidence: &Evidence) -> Result<Self, DatasetError> {
+        let listings = u32::try_from(content.summaries.len()).map_err(|_| DatasetError::TooMany)?;
+        let mut groups = Groups::default();
+        let mut modified = Vec::with_capacity(content.summaries.len());
+        let mut modified_known = true;
+        let mut by_id = Vec::with_capacity(content.summaries.len());
+        for (position, summary) in (0..listings).zip(&content.summaries) {
+            let raw = std::str::from_utf8(&summary.raw).map_err(|error| DatasetError::Summary(error.to_string()))?;
+            let fields = SummaryFields::read(raw).map_err(|error| DatasetError::Summary(error.to_string()))?;
+            let (city, state, sport) = (fields.city.as_deref(), fields.state.as_deref(), fields.sport.as_deref());
+            groups.add(position, Member { city, state, sport });
+            modified_known &= fields.modified.is_some();
+            modified.push(fields.modified.unwrap_or(i64::MIN));
+            by_id.push((summary.id, position));
+        }
+        by_id.sort_unstable();
+        if let Some(pair) = by_id.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(DatasetError::Repeated(pair[0].0));
+        }
+        let mut terms: [Vec<Term>; 3] = Default::default();
+        for kind in TaxonomyKind::ALL {
+            terms[kind.index()] =
+                taxonomy::terms(content.taxonomy(kind)).map_err(|source| DatasetError::Taxonomy { kind, source })?;
+        }
+        let id_at = |position: u32| content.summaries[position as usize].id;
+        let position_of = |id: ListingId| find(&by_id, id);
+        let membership = TaxonomyKind::ALL
+            .map(|kind| membership::resolve(kind, &terms[kind.index()], &groups, evidence, &id_at, &position_of));
+        Ok(Self {
+            id: content.id(),
+            envelope_hash: ContentHash::of(&content.envelope_text()),
+            newest_first: modified.is_sorted_by(|a, b| a >= b),
+            modified_known,
+            modified,
+            by_id,
+            membership,
+            terms,
+            content,
+        })
+    }
+
+    /// How many listings there are.
+    pub fn len(&self) -> usize {
+        self.content.summaries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.content.summaries.is_empty()
+    }
+
+    /// The summary of a listing.
+    pub fn summary(&self, id: ListingId) -> Option<&Summary> {
+        find(&self.by_id, id).map(|position| &self.content.summaries[position as usize])
+    }
+
+    /// The terms of a taxonomy.
+    pub fn terms(&self, kind: TaxonomyKind) -> &[Term] {
+        &self.terms[kind.index()]
+    }
+
+    /// What a slug stands for; `None` when no term and no listing has it.
+    pub fn membership(&self, kind: TaxonomyKind, slug: &str) -> Option<&Membership> {
+        self.membership[kind.index()].get(slug)
+    }
+
+    /// Every slug of a taxonomy with what is known of it.
+    pub fn memberships(&self, kind: TaxonomyKind) -> impl Iterator<Item = (&str, &Membership)> {
+        self.membership[kind.index()].iter().map(|(slug, membership)| (&**slug, membership))
+    }
+
+    /// Fingerprint of what a term stands for, to be kept with the ids that the origin listed for it.
+    pub fn fingerprint(&self, kind: TaxonomyKind, slug: &str) -> Option<[u8; 16]> {
+        let term = self.terms(kind).iter().find(|term| term.slug == slug)?;
+        let mut groups = Groups::default();
+        for (position, summary) in (0_u32..).zip(&self.content.summaries) {
+            let raw = std::str::from_utf8(&summary.raw).ok()?;
+            let fields = SummaryFields::read(raw).ok()?;
+            let (city, state, sport) = (fields.city.as_deref(), fields.state.as_deref(), fields.sport.as_deref());
+            groups.add(position, Member { city, state, sport });
+        }
+        Some(groups.fingerprint(kind, term, &|position| self.content.summaries[position as usize].id))
+    }
+
+    /// The largest `modified`, in nanoseconds since the epoch.
+    pub fn newest_modified(&self) -> Option<i64> {
+        self.modified.iter().copied().max().filter(|newest| *newest > i64::MIN)
+    }
+
+    /// The ids of listings modified after an instant.
+    pub fn modified_after(&self, at: i64) -> impl Iterator<Item = ListingId> + '_ {
+        let pairs = self.modified.iter().zip(&self.content.summaries);
+        pairs.filter(move |(modified, _)| **modified > at).map(|(_, summary)| summary.id)
+    }
+
+    /// Finds the page that a query asks for.
+    ///
+    /// # Errors
+    /// When what is known does not suffice to answer as the origin would.
+    pub fn find(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
+        let mut filters: [Option<&Positions>; 3] = [None; 3];
+        for kind in TaxonomyKind::ALL {
+            let Some(slug) = query.slug(kind) else { continue };
+            match self.membership(kind, slug) {
+                None => return Ok(Found { total: 0, items: Vec::new() }),
+                Some(known) => filters[kind.index()] = Some(known.positions().ok_or(Doubt::Term)?),
+            }
+        }
+        let since = query.modified_since.as_ref().map(|since| since.at);
+        if since.is_some() && !self.modified_known {
+            return Err(Doubt::Modified);
+        }
+        // Positions from `end` on do not match; below it they do when the order is by `modified`.
+        let end = match since {
+            Some(at) if self.newest_first => self.modified.partition_point(|modified| *modified > at),
+            _ => self.len(),
+        };
+        let scanned = since.filter(|_| !self.newest_first);
+        let offset = u128::from(query.page - 1) * u128::from(query.per_page);
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let size = usize::from(query.per_page);
+        let end_position = u32::try_from(end).unwrap_or(u32::MAX);
+
+        let mut chosen = filters.into_iter().flatten();
+        let Some(first) = chosen.next() else {
+            return Ok(match scanned {
+                None => self.slice(end, offset, size),
+                Some(at) => self.scan(0..self.len() as u32, at, offset, size),
+            });
+        };
+        let intersection;
+        let positions = match chosen.next() {
+            None => first,
+            Some(second) => {
+                let mut both = first & second;
+                if let Some(third) = chosen.next() {
+                    both &= third;
+                }
+                intersection = both;
+                &intersection
+            }
+        };
+        if let Some(at) = scanned {
+            return Ok(self.scan(positions.iter(), at, offset, size));
+        }
+        let total = positions.range_cardinality(..end_position);
+        let start = u32::try_from(offset).ok().filter(|offset| u64::from(*offset) < total);
+        let items = start.and_then(|start| positions.select(start)).map_or_else(Vec::new, |start| {
+            let mut iter = positions.iter();
+            iter.advance_to(start);
+            let inside = iter.take_while(|position| *position < end_position);
+            inside.take(size).map(|position| &self.content.summaries[position as usize]).collect()
+        });
+        Ok(Found { total, items })
+    }
+
+    fn slice(&self, end: usize, offset: usize, size: usize) -> Found<'_> {
+        let start = offset.min(end);
+        let stop = start.saturating_add(size).min(end);
+        Found { total: end as u64, items: self.content.summaries[start..stop].iter().collect() }
+    }
+
+    fn scan(&self, positions: impl Iterator<Item = u32>, at: i64, offset: usize, size: usize) -> Found<'_> {
+        let (mut total, mut items) = (0_usize, Vec::with_capacity(size));
+        for position in positions.map(|position| position as usize) {
+            if self.modified[position] > at {
+                if total >= offset && items.len() < size {
+                    items.push(&self.content.summaries[position]);
+                }
+                total += 1;
+            }
+        }
+        Found { total: total as u64, items }
+    }
+}
+
+fn find(by_id: &[(ListingId, u32)], id: ListingId) -> Option<u32> {
+    let at = by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+    Some(by_id[at].1)
+}
+
+#[cfg(test)]
+mod tests;

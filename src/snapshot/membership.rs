@@ -1,0 +1,340 @@
+//! Which listings a slug stands for, and how we know.
+//!
+//! Filters take slugs while listings carry display names, so membership is evidence, never a guess: names and counts
+//! where they leave one reading only, else the ids that the origin itself listed for the term, else doubt. A doubtful
+//! term is answered by the origin. Callers: [`crate::snapshot::dataset`] asks, [`crate::origin`] collects evidence.
+
+use std::collections::{BTreeMap, HashMap};
+
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+
+use crate::api::hash::ContentHash;
+use crate::api::listing::ListingId;
+use crate::api::taxonomy::{TaxonomyKind, Term};
+
+/// Positions of listings in the origin's order.
+pub type Positions = RoaringBitmap;
+
+/// What is known of one slug.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Membership {
+    /// Display name and count leave one reading only.
+    Named(Positions),
+    /// The origin listed the term's ids.
+    Listed(Positions),
+    /// Not known; ask the origin.
+    Doubtful,
+}
+
+impl Membership {
+    /// The word for `/status`.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Named(_) => "named",
+            Self::Listed(_) => "listed",
+            Self::Doubtful => "doubtful",
+        }
+    }
+
+    /// The positions, unless doubtful.
+    pub const fn positions(&self) -> Option<&Positions> {
+        match self {
+            Self::Named(positions) | Self::Listed(positions) => Some(positions),
+            Self::Doubtful => None,
+        }
+    }
+}
+
+/// What the origin listed for one term, and what must hold still for that to stay true.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedTerm {
+    /// The ids in no particular order.
+    pub ids: Vec<ListingId>,
+    /// [`Groups::fingerprint`] of the term when it was listed.
+    pub fingerprint: [u8; 16],
+}
+
+/// Lists of terms by taxonomy and slug.
+pub type Evidence = BTreeMap<(TaxonomyKind, String), ListedTerm>;
+
+/// One listing's place in the groups.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Display name of the city.
+    pub city: Option<&'a str>,
+    /// Display name of the state.
+    pub state: Option<&'a str>,
+    /// Slug of the sport.
+    pub sport: Option<&'a str>,
+}
+
+/// Listings grouped by what they say of themselves.
+#[derive(Debug, Default)]
+pub struct Groups {
+    by_value: [HashMap<Box<str>, Positions>; 3],
+    by_city_and_state: HashMap<Box<str>, HashMap<Box<str>, Positions>>,
+}
+
+impl Groups {
+    /// Adds the listing at `position`.
+    pub fn add(&mut self, position: u32, member: Member<'_>) {
+        for (kind, value) in TaxonomyKind::ALL.into_iter().zip([member.sport, member.state, member.city]) {
+            let Some(value) = value else { continue };
+            match self.by_value[kind.index()].get_mut(value) {
+                Some(positions) => drop(positions.insert(position)),
+                None => drop(self.by_value[kind.index()].insert(value.into(), Positions::from([position]))),
+            }
+        }
+        if let Some(city) = member.city {
+            let states = self.by_city_and_state.entry(city.into()).or_default();
+            states.entry(member.state.unwrap_or_default().into()).or_default().insert(position);
+        }
+    }
+
+    fn of(&self, kind: TaxonomyKind, value: &str) -> Option<&Positions> {
+        self.by_value[kind.index()].get(value)
+    }
+
+    /// The slugs of sports that listings name.
+    pub fn sports(&self) -> impl Iterator<Item = (&str, &Positions)> {
+        self.by_value[0].iter().map(|(slug, positions)| (&**slug, positions))
+    }
+
+    /// A hash of all that could change what a term stands for: its own fields, and the ids of every listing with its
+    /// display names.
+    pub fn fingerprint(&self, kind: TaxonomyKind, term: &Term, id_at: &dyn Fn(u32) -> ListingId) -> [u8; 16] {
+        let mut text = format!("{}\0{:?}\0{:?}\0", term.slug, term.strings, term.numbers).into_bytes();
+        let names = term.strings.iter().map(|(_, value)| value.as_str());
+        for name in names.chain([term.slug.as_str()]) {
+            let mut ids: Vec<u64> = self.of(kind, name).into_iter().flatten().map(|at| id_at(at).0).collect();
+            ids.sort_unstable();
+            ids.iter().for_each(|id| text.extend_from_slice(&id.to_le_bytes()));
+        }
+        ContentHash::of(&text).to_bytes()
+    }
+}
+
+/// What the terms' fields mean, learned from how they agree with the listings.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Meaning {
+    name: Option<String>,
+    count: Option<String>,
+}
+
+fn field<'a, T>(fields: &'a [(String, T)], key: Option<&String>) -> Option<&'a T> {
+    let key = key?;
+    fields.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+}
+
+/// The key that most terms satisfy; the first one on a tie.
+fn best<'a>(
+    keys: impl Iterator<Item = &'a String>,
+    score: impl Fn(&'a String) -> usize,
+) -> Option<(&'a String, usize)> {
+    let mut seen: Vec<&String> = Vec::new();
+    for key in keys {
+        if !seen.contains(&key) {
+            seen.push(key);
+        }
+    }
+    let scored = seen.into_iter().map(|key| (key, score(key)));
+    scored.reduce(|best, next| if next.1 > best.1 { next } else { best })
+}
+
+impl Meaning {
+    fn learn(kind: TaxonomyKind, terms: &[Term], groups: &Groups) -> Self {
+        let names = terms.iter().flat_map(|term| term.strings.iter().map(|(key, _)| key));
+        let name = best(names, |key| {
+            let matches =
+                |term: &&Term| field(&term.strings, Some(key)).is_some_and(|name| groups.of(kind, name).is_some());
+            terms.iter().filter(matches).count()
+        });
+        let name = name.filter(|(_, score)| *score > 0).map(|(key, _)| key.clone());
+        let counts = terms.iter().flat_map(|term| term.numbers.iter().map(|(key, _)| key));
+        let count = best(counts, |key| {
+            let agrees = |term: &&Term| {
+                let value =
+                    if kind == TaxonomyKind::Sports { Some(&term.slug) } else { field(&term.strings, name.as_ref()) };
+                let size = value.and_then(|value| groups.of(kind, value)).map_or(0, Positions::len);
+                field(&term.numbers, Some(key)) == Some(&size)
+            };
+            terms.iter().filter(agrees).count()
+        });
+        Self { name, count: count.map(|(key, _)| key.clone()) }
+    }
+}
+
+/// What every slug of one taxonomy stands for.
+pub fn resolve(
+    kind: TaxonomyKind,
+    terms: &[Term],
+    groups: &Groups,
+    evidence: &Evidence,
+    id_at: &dyn Fn(u32) -> ListingId,
+    position_of: &dyn Fn(ListingId) -> Option<u32>,
+) -> HashMap<Box<str>, Membership> {
+    let meaning = Meaning::learn(kind, terms, groups);
+    let mut siblings: HashMap<&str, Vec<&Term>> = HashMap::new();
+    for term in terms {
+        if let Some(name) = field(&term.strings, meaning.name.as_ref()) {
+            siblings.entry(name).or_default().push(term);
+        }
+    }
+    let mut known: HashMap<Box<str>, Membership> = HashMap::new();
+    for term in terms {
+        let named = named(kind, term, &meaning, groups, &siblings);
+        let membership = named.map(Membership::Named).or_else(|| {
+            let listed = evidence.get(&(kind, term.slug.clone()))?;
+            let holds = listed.fingerprint == groups.fingerprint(kind, term, id_at);
+            let positions: Option<Positions> = listed.ids.iter().map(|id| position_of(*id)).collect();
+            positions.filter(|_| holds).map(Membership::Listed)
+        });
+        known.insert(term.slug.as_str().into(), membership.unwrap_or(Membership::Doubtful));
+    }
+    if kind == TaxonomyKind::Sports {
+        for (slug, positions) in groups.sports() {
+            known.entry(slug.into()).or_insert_with(|| Membership::Named(positions.clone()));
+        }
+    }
+    known
+}
+
+/// The positions that names and counts prove, or `None`.
+fn named(
+    kind: TaxonomyKind,
+    term: &Term,
+    meaning: &Meaning,
+    groups: &Groups,
+    siblings: &HashMap<&str, Vec<&Term>>,
+) -> Option<Positions> {
+    let count_of = |term: &Term| field(&term.numbers, meaning.count.as_ref()).copied();
+    let empty = Positions::new();
+    if kind == TaxonomyKind::Sports {
+        let group = groups.of(kind, &term.slug).unwrap_or(&empty);
+        return count_of(term).is_none_or(|count| count == group.len()).then(|| group.clone());
+    }
+    let name = field(&term.strings, meaning.name.as_ref())?;
+    let group = groups.of(kind, name).unwrap_or(&empty);
+    let same_name = siblings.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+    let states = (kind == TaxonomyKind::Cities).then(|| groups.by_city_and_state.get(name.as_str())).flatten();
+    if let [_] = same_name {
+        return match count_of(term) {
+            Some(count) => (count == group.len()).then(|| group.clone()),
+            None => (!group.is_empty() && states.is_none_or(|states| states.len() == 1)).then(|| group.clone()),
+        };
+    }
+    // Several terms share the name: accept only a bijection between terms and states, by counts that occur once.
+    let states = states?;
+    let counts: Option<Vec<u64>> = same_name.iter().map(|term| count_of(term)).collect();
+    let counts = counts?;
+    let mut distinct = counts.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let bijective = distinct.len() == counts.len()
+        && states.len() == counts.len()
+        && states.values().all(|positions| distinct.binary_search(&positions.len()).is_ok());
+    let own = count_of(term)?;
+    bijective.then(|| states.values().find(|positions| positions.len() == own).cloned()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(slug: &str, name: &str, count: Option<u64>) -> Term {
+        Term {
+            slug: slug.into(),
+            strings: vec![("id".into(), format!("x-{slug}")), ("title".into(), name.into())],
+            numbers: count.map(|count| ("venues".to_owned(), count)).into_iter().collect(),
+        }
+    }
+
+    fn groups(rows: &[(&'static str, &'static str)]) -> Groups {
+        let mut groups = Groups::default();
+        for (position, (city, state)) in rows.iter().enumerate() {
+            groups.add(position as u32, Member { city: Some(city), state: Some(state), sport: Some("golf") });
+        }
+        groups
+    }
+
+    fn cities(terms: &[Term], groups: &Groups, evidence: &Evidence) -> HashMap<Box<str>, Membership> {
+        let id_at = |position: u32| ListingId(u64::from(position) + 100);
+        let position_of = |id: ListingId| id.0.checked_sub(100).map(|at| at as u32);
+        resolve(TaxonomyKind::Cities, terms, groups, evidence, &id_at, &position_of)
+    }
+
+    const ROWS: &[(&str, &str)] =
+        &[("Springfield", "Illinois"), ("Springfield", "Ohio"), ("Springfield", "Ohio"), ("Austin", "Texas")];
+
+    #[test]
+    fn a_name_with_its_count_is_proof() {
+        let known = cities(
+            &[term("austin", "Austin", Some(1)), term("x", "Nowhere", Some(0))],
+            &groups(ROWS),
+            &Evidence::new(),
+        );
+        assert_eq!(known["austin"], Membership::Named(Positions::from([3])));
+        assert_eq!(known["x"], Membership::Named(Positions::new()));
+        assert!(!known.contains_key("dallas"));
+    }
+
+    #[test]
+    fn a_count_that_disagrees_is_doubt() {
+        let known = cities(
+            &[term("austin", "Austin", Some(2)), term("springfield", "Springfield", Some(3))],
+            &groups(ROWS),
+            &Evidence::new(),
+        );
+        assert_eq!(known["austin"], Membership::Doubtful);
+        assert_eq!(known["springfield"], Membership::Named(Positions::from([0, 1, 2])));
+    }
+
+    #[test]
+    fn namesakes_are_told_apart_by_counts_or_not_at_all() {
+        let terms = [term("springfield-il", "Springfield", Some(1)), term("springfield-oh", "Springfield", Some(2))];
+        let known = cities(&terms, &groups(ROWS), &Evidence::new());
+        assert_eq!(known["springfield-il"], Membership::Named(Positions::from([0])));
+        assert_eq!(known["springfield-oh"], Membership::Named(Positions::from([1, 2])));
+        let equal = [("Springfield", "Illinois"), ("Springfield", "Ohio")];
+        let terms = [term("springfield-il", "Springfield", Some(1)), term("springfield-oh", "Springfield", Some(1))];
+        let known = cities(&terms, &groups(&equal), &Evidence::new());
+        assert_eq!(known["springfield-il"], Membership::Doubtful);
+        assert_eq!(known["springfield-oh"], Membership::Doubtful);
+    }
+
+    #[test]
+    fn without_counts_a_name_over_two_states_is_doubt() {
+        let known = cities(
+            &[term("austin", "Austin", None), term("springfield", "Springfield", None)],
+            &groups(ROWS),
+            &Evidence::new(),
+        );
+        assert_eq!(known["austin"], Membership::Named(Positions::from([3])));
+        assert_eq!(known["springfield"], Membership::Doubtful);
+    }
+
+    #[test]
+    fn what_the_origin_listed_holds_until_the_groups_change() {
+        let terms = [term("springfield", "Springfield", Some(2)), term("austin", "Austin", Some(1))];
+        let before = groups(ROWS);
+        let id_at = |position: u32| ListingId(u64::from(position) + 100);
+        let fingerprint = before.fingerprint(TaxonomyKind::Cities, &terms[0], &id_at);
+        let listed = ListedTerm { ids: vec![ListingId(101), ListingId(102)], fingerprint };
+        let evidence = Evidence::from([((TaxonomyKind::Cities, "springfield".to_owned()), listed)]);
+        assert_eq!(cities(&terms, &before, &evidence)["springfield"], Membership::Listed(Positions::from([1, 2])));
+        let after = groups(&[ROWS, &[("Springfield", "Ohio")]].concat());
+        assert_eq!(cities(&terms, &after, &evidence)["springfield"], Membership::Doubtful);
+    }
+
+    #[test]
+    fn sports_are_slugs_in_the_listings_themselves() {
+        let evidence = Evidence::new();
+        let groups = groups(ROWS);
+        let known =
+            |terms: &[Term]| resolve(TaxonomyKind::Sports, terms, &groups, &evidence, &|_| ListingId(0), &|_| None);
+        assert_eq!(known(&[])["golf"].positions().map(Positions::len), Some(4));
+        assert_eq!(known(&[term("golf", "Golf", Some(4))])["golf"].positions().map(Positions::len), Some(4));
+        assert_eq!(known(&[term("golf", "Golf", Some(5))])["golf"], Membership::Doubtful);
+    }
+}
