@@ -176,3 +176,16 @@ fn files_that_cannot_be_opened_are_found_by_check() {
     config.origin.ca_file = Some(shipped("mirror.toml").0);
     assert_eq!(config.check_files(), Ok(()));
 }
+
+#[test]
+fn the_readme_lists_every_key_with_its_default() {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let defaults = flat(DEFAULTS);
+    for key in flat(OTHERS).into_keys() {
+        let row = match defaults.get(&key) {
+            Some(value) => format!("\n| `{key}` | `{value}` |"),
+            None => format!("`{key}`"),
+        };
+        assert!(readme.contains(&row), "README.md has no {row}");
+    }
+}
