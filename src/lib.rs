@@ -1,3 +1,4 @@
 //! grandstand
 pub mod api;
+pub mod config;
 pub mod snapshot;

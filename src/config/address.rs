@@ -1,0 +1,231 @@
+//! Addresses: base URLs, sockets to listen on, networks.
+//!
+//! Nothing is resolved or connected here. Called by the sections.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use url::Url;
+
+use super::errors::quoted;
+use super::parse::expected;
+use super::raw::Node;
+
+/// An absolute `http` or `https` URL under which an API lives: no userinfo, query or fragment, and no slash
+/// at the end.
+///
+/// Scheme and host are in lower case, a default port is left out, as in the WHATWG URL standard.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct BaseUrl {
+    text: String,
+    https: bool,
+    host: String,
+    port: u16,
+    path: String,
+}
+
+impl BaseUrl {
+    /// Reads a base URL.
+    ///
+    /// # Errors
+    ///
+    /// The sentence that says what the text is not.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let refuse = |what: &str| Err(format!("{} is not {what}", quoted(&masked(text))));
+        let Some((_, rest)) = text.split_once("://") else {
+            return refuse("an absolute URL that begins with http:// or https://");
+        };
+        let Ok(url) = Url::parse(text) else {
+            return refuse("a URL");
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return refuse("an http or https URL");
+        }
+        // The parser would repair these silently.
+        if text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\') || rest.starts_with('/') {
+            return refuse("a URL as it must be written (white space, backslash or no host)");
+        }
+        if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
+            return refuse("a URL without user name and password");
+        }
+        if text.contains(['?', '#']) {
+            return refuse("a URL without query and fragment");
+        }
+        if url.port() == Some(0) {
+            return refuse("a URL with a port from 1 to 65535");
+        }
+        let path = url.path().trim_end_matches('/').to_owned();
+        if path.contains("//") {
+            return refuse("a URL without empty path segments");
+        }
+        let https = url.scheme() == "https";
+        Ok(Self {
+            text: format!("{}{path}", url.origin().ascii_serialization()),
+            https,
+            host: url.host_str().unwrap_or_default().to_owned(),
+            port: url.port().unwrap_or(if https { 443 } else { 80 }),
+            path,
+        })
+    }
+
+    /// `http://127.0.0.1:port`; the port is not 80.
+    pub(super) fn loopback(port: u16) -> Self {
+        let host = "127.0.0.1".to_owned();
+        let text = format!("http://{host}:{port}");
+        Self { text, https: false, host, port, path: String::new() }
+    }
+
+    /// The URL, without a slash at the end: `https://example.org/mirror`.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The path without a slash at the end: empty, or `/mirror`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The host in lower case, international names in their ASCII form; an IPv6 address is in brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port, 80 or 443 when none is written.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether the scheme is `https`.
+    pub fn is_https(&self) -> bool {
+        self.https
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
+    }
+}
+
+/// A URL with what stands before its last `@` hidden.
+pub(super) fn masked(text: &str) -> String {
+    let start = text.find("://").map_or(0, |at| at + 3);
+    match text.rfind('@').filter(|at| *at >= start) {
+        Some(at) => format!("{}***{}", &text[..start], &text[at..]),
+        None => text.to_owned(),
+    }
+}
+
+/// A base URL.
+pub(super) fn base_url(node: &Node) -> Result<BaseUrl, String> {
+    match node.as_text() {
+        Some(text) => BaseUrl::parse(text),
+        None => expected(node, "a URL in quotes"),
+    }
+}
+
+/// An address and a port to listen on; port 0 lets the system choose.
+pub(super) fn socket(node: &Node) -> Result<SocketAddr, String> {
+    match node.as_text().and_then(|text| text.parse().ok()) {
+        Some(address) => Ok(address),
+        None => expected(node, "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\""),
+    }
+}
+
+/// A network or a single address. Host bits are cleared; IPv4-mapped IPv6 becomes IPv4.
+pub(super) fn network(node: &Node) -> Result<IpNet, String> {
+    let network = node.as_text().and_then(|text| {
+        let single = text.parse::<IpAddr>().map(IpNet::from);
+        single.ok().or_else(|| text.parse().ok())
+    });
+    match network {
+        Some(IpNet::V6(network)) => Ok(unmapped(network)),
+        Some(IpNet::V4(network)) => Ok(IpNet::V4(network.trunc())),
+        None => expected(node, "a network or an address, such as \"10.0.0.0/8\" or \"2001:db8::1\""),
+    }
+}
+
+fn unmapped(network: Ipv6Net) -> IpNet {
+    let mapped = network.addr().to_ipv4_mapped();
+    let prefix = network.prefix_len().checked_sub(96);
+    match mapped.zip(prefix).map(|(address, prefix)| Ipv4Net::new(address, prefix)) {
+        Some(Ok(network)) => IpNet::V4(network.trunc()),
+        _ => IpNet::V6(network.trunc()),
+    }
+}
+
+/// Whether two listeners would want the same port of the same address. Port 0 never does; an unspecified
+/// address wants the port of every address.
+pub(super) fn collide(a: SocketAddr, b: SocketAddr) -> bool {
+    let same_address = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+    a.port() != 0 && a.port() == b.port() && same_address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::errors::Place;
+    use super::*;
+
+    #[test]
+    fn a_base_url_is_kept_without_its_slash() {
+        let base = BaseUrl::parse("HTTPS://Example.org:443/mirror/").unwrap();
+        assert_eq!(base.as_str(), "https://example.org/mirror");
+        assert_eq!((base.path(), base.host(), base.port()), ("/mirror", "example.org", 443));
+        assert!(base.is_https());
+        assert_eq!(BaseUrl::loopback(8080), BaseUrl::parse("http://127.0.0.1:8080").unwrap());
+        let root = BaseUrl::parse("http://[::1]:8080").unwrap();
+        assert_eq!((root.path(), root.as_str()), ("", "http://[::1]:8080"));
+    }
+
+    #[test]
+    fn what_is_not_a_base_url_is_refused() {
+        for text in [
+            "",
+            "example.org",
+            "//example.org",
+            "http:example.org",
+            "ftp://example.org",
+            "http://",
+            "http:///path",
+            "http://a b",
+            " http://example.org",
+            "http://example.org\\x",
+            "http://u:p@example.org",
+            "http://@example.org",
+            "http://example.org?q",
+            "http://example.org/#f",
+            "http://example.org:0",
+            "http://example.org:99999",
+            "http://example.org/a//b",
+        ] {
+            let problem = BaseUrl::parse(text).unwrap_err();
+            assert!(problem.contains(" is not ") && !problem.contains("u:p"), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn networks_are_truncated_and_unmapped() {
+        let cases = [
+            ("10.1.2.3/8", "10.0.0.0/8"),
+            ("10.1.2.3", "10.1.2.3/32"),
+            ("2001:db8::1", "2001:db8::1/128"),
+            ("::ffff:10.0.0.1", "10.0.0.1/32"),
+            ("::ffff:10.1.0.0/104", "10.0.0.0/8"),
+            ("::/0", "::/0"),
+        ];
+        for (text, want) in cases {
+            let got = network(&Node::string(text, Place::Set)).unwrap();
+            assert_eq!(got.to_string(), want, "{text}");
+        }
+        for text in ["", "10.0.0.0/33", "localhost", "10.0.0/8", "10.0.0.0/-1"] {
+            assert!(network(&Node::string(text, Place::Set)).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What can be said about a configuration: findings, each with its key and the place that it came from.
+//!
+//! Not the rules themselves (those are with each section) and not their printing order on the screen
+//! beyond "one per line". Used by every file of `config` and by the command line.
+
+use std::fmt::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where a value was written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In the file.
+    File {
+        /// The path as it was given.
+        path: Arc<Path>,
+        /// The line, counted from 1; 0 when the file as a whole is meant.
+        line: usize,
+    },
+    /// In an environment variable, by its name.
+    Environment(Arc<str>),
+    /// In an argument of `--set`.
+    Set,
+    /// Nowhere: the value is a default, or missing.
+    Default,
+}
+
+impl fmt::Display for Place {
+    /// `path:line: `, `NAME: ` or `--set: `; nothing for a default.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line: 0 } => write!(f, "{}: ", path.display()),
+            Self::File { path, line } => write!(f, "{}:{line}: ", path.display()),
+            Self::Environment(name) => write!(f, "{name}: "),
+            Self::Set => f.write_str("--set: "),
+            Self::Default => Ok(()),
+        }
+    }
+}
+
+/// One thing to say about the configuration, an error or a warning. Always one line, never a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    place: Place,
+    key: String,
+    problem: String,
+}
+
+impl Finding {
+    pub(super) fn new(place: Place, key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { place, key: key.into(), problem: problem.into() }
+    }
+
+    /// Where the value was written.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The dotted key, such as `rate_limit.override[0].network`; empty when the source as a whole is meant.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The offending value and what is expected instead.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key_end = if self.key.is_empty() { "" } else { ": " };
+        let line = format!("{}{}{key_end}{}", self.place, self.key, self.problem);
+        // A path or the name of a variable may hold anything, a message is one line.
+        line.chars().try_for_each(
+            |c| {
+                if c.is_control() { write!(f, "{}", c.escape_default()) } else { f.write_char(c) }
+            },
+        )
+    }
+}
+
+/// Everything that is wrong with a configuration; never empty. Exit code 64.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigErrors(Vec<Finding>);
+
+impl ConfigErrors {
+    /// `Ok` when there is nothing to report; else the findings in the order of the file, then of the
+    /// environment, then of `--set`.
+    pub(super) fn none_or(mut findings: Vec<Finding>) -> Result<(), Self> {
+        if findings.is_empty() {
+            return Ok(());
+        }
+        findings.sort_by(|a, b| a.place.cmp(&b.place));
+        Err(Self(findings))
+    }
+
+    /// The findings, at least one.
+    pub fn iter(&self) -> impl Iterator<Item = &Finding> {
+        self.0.iter()
+    }
+}
+
+impl From<Finding> for ConfigErrors {
+    fn from(finding: Finding) -> Self {
+        Self(vec![finding])
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    /// One finding per line, no line break at the end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, finding) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// `text` quoted, on one line, cut after 80 characters.
+pub(super) fn quoted(text: &str) -> String {
+    if text.chars().nth(80).is_none() {
+        return format!("{text:?}");
+    }
+    let head: String = text.chars().take(77).collect();
+    format!("{:?}", head + "...")
+}

@@ -1,0 +1,95 @@
+//! `[rate_limit]`: how much one client may ask of the public listener.
+//!
+//! Not the counting. Read by `resolve`, acted upon by `limit`.
+
+use std::num::NonZeroU32;
+
+use ipnet::IpNet;
+
+use super::address::network;
+use super::describe::Toml;
+use super::parse::{rate, whole};
+use super::secret::{StoreUrl, store_url};
+use super::section::Section;
+
+/// `[rate_limit]`, resolved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RateLimitConfig {
+    /// Requests that one client is admitted in any 60 seconds. `None`: the limit is off.
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// How many leading bits of an IPv6 address are one client; 1 to 128. An IPv4 address is one client.
+    pub ipv6_prefix: u8,
+    /// How many clients are remembered; 1 to 100,000,000.
+    pub max_clients: u32,
+    /// Where a fleet shares the limit. `None`: each process counts for itself.
+    pub store: Option<StoreUrl>,
+    /// `[[rate_limit.override]]`: other limits for some addresses, no network twice. The longest matching
+    /// prefix is meant to win; the limit still counts each client by itself.
+    pub overrides: Vec<RateLimitOverride>,
+}
+
+/// One `[[rate_limit.override]]`, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RateLimitOverride {
+    /// The addresses that it is for, host bits cleared; IPv4-mapped networks are IPv4.
+    pub network: IpNet,
+    /// Requests that each client in it is admitted in any 60 seconds. `None`: no limit.
+    pub requests_per_minute: Option<NonZeroU32>,
+}
+
+impl Default for RateLimitConfig {
+    fn default() -> Self {
+        Self {
+            requests_per_minute: NonZeroU32::new(60),
+            ipv6_prefix: 64,
+            max_clients: 200_000,
+            store: None,
+            overrides: Vec::new(),
+        }
+    }
+}
+
+impl RateLimitConfig {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let default = Self::default();
+        let bits = |node: &_| whole("bits", 1..=128)(node).map(|bits| u8::try_from(bits).unwrap_or(128));
+        let config = Self {
+            requests_per_minute: section.field("requests_per_minute", default.requests_per_minute, rate("off")),
+            ipv6_prefix: section.field("ipv6_prefix", default.ipv6_prefix, bits),
+            max_clients: section.field("max_clients", default.max_clients, whole("clients", 1..=100_000_000)),
+            store: section.optional("store", store_url),
+            overrides: section.tables("override", RateLimitOverride::read),
+        };
+        for (index, entry) in config.overrides.iter().enumerate() {
+            if config.overrides[..index].iter().any(|other| other.network == entry.network) {
+                section.fail("override", format!("{} is listed twice", entry.network));
+            }
+        }
+        config
+    }
+
+    pub(super) fn write(&self, out: &mut Toml) {
+        out.table("rate_limit");
+        out.pair("requests_per_minute", self.requests_per_minute.map_or(0, NonZeroU32::get));
+        out.pair("ipv6_prefix", self.ipv6_prefix);
+        out.pair("max_clients", self.max_clients);
+        match &self.store {
+            None => out.absent("store", "absent, each process counts for itself"),
+            Some(store) if store.has_credentials() => out.absent("store", "set, password not shown"),
+            Some(store) => out.pair("store", store.expose()),
+        }
+        for entry in &self.overrides {
+            out.element("rate_limit.override");
+            out.pair("network", entry.network.to_string());
+            out.pair("requests_per_minute", entry.requests_per_minute.map_or(0, NonZeroU32::get));
+        }
+    }
+}
+
+impl RateLimitOverride {
+    fn read(section: &mut Section<'_>) -> Option<Self> {
+        let network = section.required("network", network);
+        let requests_per_minute = section.required("requests_per_minute", rate("no limit"));
+        Some(Self { network: network?, requests_per_minute: requests_per_minute? })
+    }
+}

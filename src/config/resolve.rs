@@ -1,0 +1,102 @@
+//! The second stage: from the raw tree to a [`Config`], with the rules that join several keys.
+//!
+//! Not the rules of single keys: those are with their sections. Called by [`super::Config::load`].
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::address::{base_url, collide, socket};
+use super::errors::{ConfigErrors, Finding, Place};
+use super::parse::path;
+use super::raw::Node;
+use super::section::{Reader, Section};
+use super::units::{DAY, duration};
+use super::{
+    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Loaded, LogConfig, MirrorConfig, OriginConfig,
+    PassthroughConfig, RateLimitConfig, TlsConfig,
+};
+
+/// A shorter token than this is worth a warning, in characters.
+const SHORT_TOKEN: usize = 16;
+
+/// Reads the whole tree.
+pub(super) fn resolve(root: Node) -> Result<Loaded, ConfigErrors> {
+    let mut reader = Reader::default();
+    let config = Section::read(&mut reader, "", root, read);
+    check_listeners(&config, &mut reader);
+    reader.report_unknown();
+    let warnings = warnings(&config, &reader);
+    ConfigErrors::none_or(reader.errors).map(|()| Loaded { config, warnings })
+}
+
+fn read(root: &mut Section<'_>) -> Config {
+    let default = Config::default();
+    Config {
+        listen: root.list("listen", "\"127.0.0.1:8080\"", default.listen, socket),
+        public_url: root.field("public_url", default.public_url, base_url),
+        data_dir: root.field("data_dir", default.data_dir, path),
+        ttl: root.field("ttl", default.ttl, duration(Duration::from_millis(100)..=DAY)),
+        drain: root.field("drain", default.drain, duration(Duration::ZERO..=Duration::from_secs(3600))),
+        origin: root.section("origin", OriginConfig::read),
+        mirror: root.section("mirror", MirrorConfig::read),
+        rate_limit: root.section("rate_limit", RateLimitConfig::read),
+        client_ip: root.section("client_ip", ClientIpConfig::read),
+        cache: root.section("cache", CacheConfig::read),
+        bundle: root.section("bundle", BundleConfig::read),
+        passthrough: root.section("passthrough", PassthroughConfig::read),
+        admin: root.section("admin", AdminConfig::read),
+        tls: root.section("tls", TlsConfig::read),
+        log: root.section("log", LogConfig::read),
+    }
+}
+
+/// Every listener needs a port of its own, and the admin listener must not be public by accident.
+fn check_listeners(config: &Config, reader: &mut Reader) {
+    // An element that could not be read has been reported; the list then only looks empty.
+    if config.listen.is_empty() && !reader.errors.iter().any(|error| error.key().starts_with("listen[")) {
+        reader.fail("listen", "is empty: at least one address is needed");
+    }
+    let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
+    let tls = config.tls.iter().flat_map(|tls| &tls.listen);
+    let listeners = config.listen.iter().map(|address| ("listen", *address));
+    let listeners =
+        listeners.chain(tls.map(|address| ("tls.listen", *address))).chain([("admin.listen", config.admin.listen)]);
+    for (key, address) in listeners {
+        match taken.iter().find(|(_, other)| collide(address, *other)) {
+            Some((other_key, other)) => reader.fail(
+                key,
+                format!("\"{address}\" collides with \"{other}\" of {other_key}: each listener needs its own port"),
+            ),
+            None => taken.push((key, address)),
+        }
+    }
+}
+
+/// What is legal but probably not meant.
+fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut warn = |key: &str, problem: &str| {
+        let place = reader.place(key).unwrap_or(Place::Default);
+        found.push(Finding::new(place, key, problem));
+    };
+    let exposed = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+    if !config.admin.accepts_writes() {
+        warn("admin.token", "is not set and admin.listen is not on loopback: writes are refused");
+    }
+    if config.admin.token.as_ref().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
+        warn("admin.token", "is short: 16 random characters or more are hard to guess");
+    }
+    if reader.place("public_url").is_none() && config.listen.iter().any(exposed) {
+        warn("public_url", "is not set: links in the answers will point to http://127.0.0.1:8080");
+    }
+    if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {
+        warn("client_ip.header", "is never read, because client_ip.trusted_proxies is empty");
+    }
+    if config.origin.url.as_ref() == Some(&config.public_url) {
+        warn(
+            "origin.url",
+            "is the same as public_url: unless the name resolves differently here, grandstand would ask itself",
+        );
+    }
+    found
+}

@@ -1,0 +1,150 @@
+//! Every key refuses what it cannot be, by its name; all errors come at once.
+
+use super::super::{Config, Finding};
+use super::problems;
+
+/// A key, a value as TOML, and a part of the message.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("listen", "[]", "is empty"),
+    ("listen", "\"127.0.0.1:8080\"", "is not a list such as [\"127.0.0.1:8080\"]"),
+    ("listen[0]", "[\"localhost:80\"]", "an IP address and a port"),
+    ("listen", "[\"127.0.0.1:80\", \"127.0.0.1:80\"]", "collides with"),
+    ("public_url", "\"/relative\"", "absolute URL"),
+    ("public_url", "\"http://a/?q=1\"", "without query"),
+    ("data_dir", "\"\"", "is not a path"),
+    ("ttl", "\"10ms\"", "from 100ms to 1d"),
+    ("ttl", "300", "300 is not a duration"),
+    ("ttl", "\"25h\"", "is not a duration"),
+    ("drain", "\"2h\"", "from 0s to 1h"),
+    ("origin.url", "\"ftp://a\"", "http or https"),
+    ("origin.url", "\"http://u:p@a\"", "\"http://***@a\" is not a URL without user name"),
+    ("origin.url", "5", "5 is not a URL"),
+    ("origin.aliases[1]", "[\"http://a\", \"b\"]", "\"b\" is not an absolute URL"),
+    ("origin.requests_per_minute", "\"many\"", "\"many\" is not a whole number of requests (0: unlimited)"),
+    ("origin.requests_per_minute", "-1", "-1 is not a whole number of requests from 0 to 1000000"),
+    ("origin.requests_per_minute", "99999999999999999999", "99999999999999999999 is not"),
+    ("origin.cache_ttl", "\"2d\"", "from 0s to 1d"),
+    ("origin.timeout", "\"0s\"", "from 10ms to 10m"),
+    ("origin.wait", "\"11m\"", "from 0s to 10m"),
+    ("origin.max_body", "\"32 megs\"", "from 1KiB to 4GiB"),
+    ("origin.max_body", "5", "from 1KiB to 4GiB"),
+    ("origin.ca_file", "false", "false is not a path"),
+    ("origin.user_agent", "\"a\\nb\"", "\"a\\nb\" is not 1 to 200 visible"),
+    ("mirror.enabled", "\"yes\"", "true or false"),
+    ("mirror.details", "\"some\"", "one of \"all\", \"on-demand\""),
+    ("mirror.sweep_every", "0", "from 100ms to 365d"),
+    ("mirror.verify_details_every", "1979-05-27", "1979-05-27 is not a duration"),
+    ("mirror.audit_per_hour", "1.5", "1.5 is not a whole number of samples"),
+    ("mirror.max_shrink", "1.01", "a share from 0 to 1"),
+    ("mirror.max_shrink", "nan", "nan is not a share"),
+    ("mirror.keep", "0", "from 1 to 1000"),
+    ("mirror.keep_daily", "-1", "from 0 to 3660"),
+    ("mirror.changes_for", "\"forever\"", "is not a duration"),
+    ("rate_limit.requests_per_minute", "6.0", "(0: off)"),
+    ("rate_limit.ipv6_prefix", "0", "from 1 to 128"),
+    ("rate_limit.ipv6_prefix", "129", "from 1 to 128"),
+    ("rate_limit.max_clients", "0", "from 1 to"),
+    ("rate_limit.store", "\"http://a\"", "redis://127.0.0.1:6379"),
+    ("rate_limit.override", "5", "[[rate_limit.override]]"),
+    ("rate_limit.override[0]", "[5]", "an array is not a table"),
+    ("rate_limit.override[0].network", "[{requests_per_minute = 1}]", "is missing"),
+    ("client_ip.trusted_proxies[0]", "[\"10.0.0.0/33\"]", "a network or an address"),
+    ("client_ip.header", "\"x y\"", "the name of a header"),
+    ("client_ip.proxy_protocol", "1", "true or false"),
+    ("cache.max_bytes", "-1", "from 1KiB to 1024GiB"),
+    ("cache.stale_while_revalidate", "\"31d\"", "from 0s to 30d"),
+    ("cache.stale_if_error", "[]", "an array is not a duration"),
+    ("bundle.trusted_keys[0]", "[\"RWshort\"]", "a minisign public key"),
+    ("passthrough.paths[0]", "[\"api/\"]", "begins with \"/\""),
+    ("passthrough.paths[0]", "[\"/a/../b\"]", "begins with \"/\""),
+    ("passthrough.methods[0]", "[\"G T\"]", "a request method"),
+    ("passthrough.methods[0]", "[\"get\"]", "write \"GET\""),
+    ("passthrough.methods[0]", "[\"CONNECT\"]", "never are"),
+    ("admin.listen", "\"127.0.0.1:8080\"", "collides with \"127.0.0.1:8080\" of listen"),
+    ("admin.listen", "\"0.0.0.0:8080\"", "collides with"),
+    ("admin.listen", "9090", "an IP address and a port"),
+    ("admin.token", "\"two words\"", "the value (not shown) is not a token"),
+    ("tls.cert", "\"c.pem\"", "tls.listen: is missing"),
+    ("tls.listen", "[]", "is empty"),
+    ("tls", "5", "5 is not a table"),
+    ("log.format", "\"xml\"", "one of \"text\", \"json\""),
+    ("log.level", "\"loud\"", "one of \"error\""),
+];
+
+#[test]
+fn every_wrong_value_is_reported_under_its_key() {
+    for (key, value, part) in REFUSED {
+        let name = key.split('[').next().unwrap();
+        let value = if *key == "rate_limit.override[0]" { "[[5]]" } else { value };
+        let got = problems(&format!("{name} = {value}"));
+        let found = got
+            .iter()
+            .any(|line| line.contains(part) && (line.contains(&format!(": {key}: ")) || key.starts_with("tls")));
+        assert!(found, "{key} = {value}: {got:?}");
+        if !key.starts_with("tls") {
+            assert_eq!(got.len(), 1, "{key} = {value}: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn all_errors_are_reported_at_once_in_the_order_of_the_file() {
+    let got = problems("ttl = 5\nnonsense = 1\n[origin]\nurl = \"x\"\nurk = 2\n[log]\nlevel = \"loud\"\n");
+    let keys: Vec<&str> = got.iter().map(|line| line.split(": ").nth(1).unwrap()).collect();
+    assert_eq!(keys, ["ttl", "nonsense", "origin.url", "origin.urk", "log.level"]);
+}
+
+#[test]
+fn unknown_keys_come_with_a_suggestion() {
+    let cases = [
+        ("tttl = 1", "tttl: is not a known key, did you mean `ttl`?"),
+        ("[orgin]\nurl = \"x\"", "orgin: is not a known key, did you mean `origin`?"),
+        (
+            "[rate_limit]\nrequest_per_minute = 1",
+            "rate_limit.request_per_minute: is not a known key, did you mean `rate_limit.requests_per_minute`?",
+        ),
+        ("url = \"x\"", "url: is not a known key, did you mean `origin.url`?"),
+        ("[origin]\nmax_shrink = 1", "did you mean `mirror.max_shrink`?"),
+        ("[tls]\ncrt = 1", "tls.crt: is not a known key, did you mean `tls.cert`?"),
+        ("[log]\ncolour = 1", "log.colour: is not a known key; known here: format, level"),
+        (
+            "[[rate_limit.override]]\nnetwork = \"::1\"\nrequests_per_minute = 1\nnet = 1",
+            "rate_limit.override[0].net: is not a known key; known here: network, requests_per_minute",
+        ),
+        ("\"a\\nb\" = 1", "\"a\\nb\": is not a known key"),
+        ("ttl.x = 1", "ttl: a table is not a duration"),
+    ];
+    for (text, want) in cases {
+        let got = problems(text);
+        assert!(got.iter().any(|line| line.contains(want)), "{text}: {got:?}");
+    }
+}
+
+#[test]
+fn secrets_are_not_shown_by_errors_or_debug() {
+    let text = "[admin]\ntoken = \"hunter2\"\n[rate_limit]\nstore = \"redis://me:hunter2@h\"\n";
+    let loaded = Config::from_text(text).unwrap();
+    assert!(!format!("{loaded:?}").contains("hunter2"));
+    assert!(!loaded.config.describe().contains("hunter2"));
+    assert_eq!(loaded.config.admin.token.unwrap().expose(), "hunter2");
+    let got = problems("[admin]\ntoken = \"hunter 2\"\n[rate_limit]\nstore = \"redi://me:hunter2@h\"\n");
+    assert!(got.len() == 2 && !got.concat().contains("hunter"), "{got:?}");
+}
+
+#[test]
+fn what_is_probably_not_meant_is_a_warning() {
+    let cases = [
+        ("admin.listen = \"0.0.0.0:9090\"", vec!["admin.token"]),
+        ("admin = {listen = \"0.0.0.0:9090\", token = \"0123456789abcdef\"}", vec![]),
+        ("admin.token = \"short\"", vec!["admin.token"]),
+        ("listen = [\"0.0.0.0:8080\"]", vec!["public_url"]),
+        ("listen = [\"0.0.0.0:8080\"]\npublic_url = \"http://m.example\"", vec![]),
+        ("client_ip.header = \"x-real-ip\"", vec!["client_ip.header"]),
+        ("origin.url = \"http://127.0.0.1:8080/\"", vec!["origin.url"]),
+    ];
+    for (text, want) in cases {
+        let loaded = Config::from_text(text).unwrap();
+        let got: Vec<&str> = loaded.warnings.iter().map(Finding::key).collect();
+        assert_eq!(got, want, "{text}");
+    }
+}
