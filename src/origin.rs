@@ -1,0 +1,19 @@
+//! The origin's side: a polite client, the crawl, the refresh.
+//!
+//! Layer 3. What to fetch next and what may be published are plain functions ([`pass`], [`refresh`], [`window`],
+//! [`budget::choose`]); the rest moves bytes. It answers no client. Callers: [`crate::app`] wires it,
+//! [`crate::pipeline`] reads through it.
+
+pub mod budget;
+pub mod client;
+pub mod copies;
+pub mod crawl;
+pub mod details;
+pub mod ledger;
+pub mod mirror;
+pub mod pass;
+pub mod read_through;
+pub mod refresh;
+pub mod status;
+pub mod terms;
+pub mod window;

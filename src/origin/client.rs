@@ -1,0 +1,381 @@
+//! One request to the origin: within the budget, bounded in time and size, never retried behind the budget's back.
+//!
+//! It knows HTTP but not the API. Every request on the wire takes a slot, a followed redirect too. Callers:
+//! [`super::copies`], [`super::details`], [`super::read_through`].
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use http::header::{
+    AGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, RETRY_AFTER,
+};
+use rand::RngExt;
+use url::Url;
+
+use crate::clock::{Clock, WallTime};
+use crate::semantics::freshness::{self, OriginTime, Stamps};
+
+use super::budget::{Budget, Spent};
+use super::status::OriginStatus;
+use super::window::Class;
+
+/// The validators of a stored answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// `ETag` as it came.
+    pub etag: Option<String>,
+    /// `Last-Modified` as it came.
+    pub last_modified: Option<String>,
+}
+
+/// Who asks, and how patiently.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// What the request is for.
+    pub class: Class,
+    /// The client that waits for it.
+    pub client: Option<IpAddr>,
+    /// How long to wait for the budget; `None`: as long as it takes.
+    pub patience: Option<Duration>,
+}
+
+impl Asker {
+    /// The mirror itself, which has all the time in the world.
+    pub const fn mirror(class: Class) -> Self {
+        Self { class, client: None, patience: None }
+    }
+}
+
+/// An answer that says something: 200, 304, 404 or 410.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The header as it came.
+    pub headers: HeaderMap,
+    /// The decoded body; empty for 304.
+    pub body: Bytes,
+    /// The instant that the header speaks for.
+    pub stamps: Stamps,
+    /// When it arrived.
+    pub received: WallTime,
+}
+
+impl Answer {
+    /// The instant that the answer speaks for, given the `generated_at` of its body.
+    pub fn time(&self, generated_at: Option<&str>) -> OriginTime {
+        let generated_at = generated_at.and_then(|text| crate::api::modified::parse(text).ok());
+        let generated_at = generated_at.map(|nanos| WallTime::from_millis(nanos.div_euclid(1_000_000)));
+        freshness::origin_time(Stamps { generated_at, ..self.stamps }, self.received)
+    }
+
+    /// The validators to ask with next time.
+    pub fn validators(&self) -> Validators {
+        let text = |name| self.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::to_owned);
+        Validators { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
+    }
+}
+
+/// Why there is no such answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AskError {
+    /// The budget is spent, or the origin asked for a pause.
+    #[error(transparent)]
+    Spent(#[from] Spent),
+    /// The origin refused: 429, or another status of failure.
+    #[error("the origin answered {status} to {path}")]
+    Status {
+        /// The status.
+        status: u16,
+        /// What was asked.
+        path: String,
+        /// How long it wants to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// No answer in time.
+    #[error("the origin did not answer {path} within {} s", after.as_secs_f32())]
+    Timeout {
+        /// What was asked.
+        path: String,
+        /// The time it had.
+        after: Duration,
+    },
+    /// No connection, or one that broke.
+    #[error("no answer from the origin to {path}: {reason}")]
+    Connection {
+        /// What was asked.
+        path: String,
+        /// The chain of causes.
+        reason: String,
+    },
+    /// More bytes than are allowed.
+    #[error("the origin's answer to {path} is larger than {limit} bytes")]
+    TooLarge {
+        /// What was asked.
+        path: String,
+        /// The bound, decoded.
+        limit: u64,
+    },
+    /// A redirect to elsewhere, or too many.
+    #[error("the origin redirects {path} to {to}, which is not followed")]
+    Redirect {
+        /// What was asked.
+        path: String,
+        /// Where to.
+        to: String,
+    },
+    /// An answer that is not what was asked for.
+    #[error("the origin's answer to {path} is not usable: {reason}")]
+    Nonsense {
+        /// What was asked.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl AskError {
+    /// The word for `/status`, `Cache-Status` and metrics.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Spent(_) => "budget-spent",
+            Self::Status { status: 429, .. } => "rate-limited",
+            Self::Status { .. } => "error-status",
+            Self::Timeout { .. } => "timeout",
+            Self::Connection { .. } => "unreachable",
+            Self::TooLarge { .. } => "too-large",
+            Self::Redirect { .. } => "redirect",
+            Self::Nonsense { .. } => "nonsense",
+        }
+    }
+
+    /// Whether the answer itself was bad, rather than absent: 502 instead of 503 for a client.
+    pub const fn is_nonsense(&self) -> bool {
+        matches!(self, Self::TooLarge { .. } | Self::Redirect { .. } | Self::Nonsense { .. })
+    }
+
+    /// How long a client should wait before it tries again.
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            Self::Spent(spent) => spent.retry_after,
+            Self::Status { retry_after: Some(wait), .. } => *wait,
+            _ => Duration::from_secs(5),
+        }
+    }
+
+    /// An answer to `path` that is not what it should be.
+    pub fn nonsense(path: &str, reason: impl std::fmt::Display) -> Self {
+        Self::Nonsense { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
+/// How the origin is reached.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The base address, without a trailing slash.
+    pub base: Url,
+    /// For connecting, and for the whole of one answer.
+    pub timeout: Duration,
+    /// Largest decoded body in bytes.
+    pub max_body: u64,
+    /// What is sent as `User-Agent`.
+    pub user_agent: String,
+}
+
+/// Why no client can be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The CA file cannot be used.
+    #[error("origin.ca_file: {0}")]
+    CaFile(String),
+    /// The TLS library refuses.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Setup(#[from] reqwest::Error),
+}
+
+/// The polite client; cheap to clone.
+#[derive(Clone)]
+pub struct OriginClient {
+    http: reqwest::Client,
+    config: ClientConfig,
+    budget: Budget,
+    status: OriginStatus,
+    clock: Clock,
+}
+
+impl OriginClient {
+    /// A client for one origin.
+    ///
+    /// # Errors
+    /// When the CA file or the TLS library is not usable.
+    pub fn new(
+        config: ClientConfig,
+        ca_file: Option<&Path>,
+        budget: Budget,
+        status: OriginStatus,
+        clock: Clock,
+    ) -> Result<Self, ClientError> {
+        let mut builder = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .connect_timeout(config.timeout)
+            .timeout(config.timeout)
+            .pool_idle_timeout(Duration::from_secs(30))
+            .user_agent(config.user_agent.as_str());
+        if let Some(path) = ca_file {
+            let bytes = std::fs::read(path).map_err(|error| ClientError::CaFile(format!("{}: {error}", path.display())))?;
+            let certificates = reqwest::Certificate::from_pem_bundle(&bytes)
+                .map_err(|error| ClientError::CaFile(format!("{}: {error}", path.display())))?;
+            builder = builder.tls_certs_merge(certificates);
+        }
+        Ok(Self { http: builder.build()?, config, budget, status, clock })
+    }
+
+    /// The budget that its requests take from.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// What is known of the origin's health.
+    pub fn status(&self) -> &OriginStatus {
+        &self.status
+    }
+
+    /// The base address.
+    pub fn base(&self) -> &Url {
+        &self.config.base
+    }
+
+    /// Asks for a path with its query, conditionally where there are validators.
+    ///
+    /// # Errors
+    /// When there is no answer that says something; the budget has then been told to pause where that helps.
+    pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
+        let outcome = self.follow(path, validators, asker).await;
+        match &outcome {
+            Ok(_) => self.status.succeeded(),
+            Err(AskError::Spent(_)) => {}
+            Err(error) => {
+                let failures = self.status.failed(error, self.clock.now_wall());
+                self.back_off(error, failures);
+            }
+        }
+        outcome
+    }
+
+    async fn follow(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
+        const MOST_REDIRECTS: usize = 3;
+        let base = self.config.base.as_str().trim_end_matches('/');
+        let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason };
+        let mut url: Url = format!("{base}{path}").parse().map_err(|error| bad(format!("{error}")))?;
+        for _ in 0..=MOST_REDIRECTS {
+            let (status, answer) = self.send(url.clone(), path, validators, asker).await?;
+            if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+                return self.judge(path, answer);
+            }
+            let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("(nowhere)");
+            let next = url.join(to).ok().filter(|next| {
+                next.scheme() == url.scheme() && next.host() == url.host() && next.port() == url.port()
+            });
+            url = next.ok_or_else(|| AskError::Redirect { path: path.to_owned(), to: to.to_owned() })?;
+        }
+        Err(AskError::Redirect { path: path.to_owned(), to: url.to_string() })
+    }
+
+    /// One request on the wire.
+    async fn send(
+        &self,
+        url: Url,
+        path: &str,
+        validators: Option<&Validators>,
+        asker: Asker,
+    ) -> Result<(u16, Answer), AskError> {
+        let failed = |error: reqwest::Error| {
+            if error.is_timeout() {
+                AskError::Timeout { path: path.to_owned(), after: self.config.timeout }
+            } else if error.is_decode() {
+                AskError::nonsense(path, chain(&error))
+            } else {
+                AskError::Connection { path: path.to_owned(), reason: chain(&error) }
+            }
+        };
+        let mut request = self.http.get(url).header("accept", "application/json");
+        if let Some(validators) = validators {
+            if let Some(etag) = &validators.etag {
+                request = request.header(IF_NONE_MATCH, etag);
+            } else if let Some(date) = &validators.last_modified {
+                request = request.header(IF_MODIFIED_SINCE, date);
+            }
+        }
+        let permit = self.budget.acquire(asker.class, asker.client, asker.patience).await?;
+        self.status.sent(asker.class);
+        let response = request.send().await.map_err(failed)?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        // The answer's head is the answer: the origin has counted the request by now.
+        permit.answered();
+        let mut body = BytesMut::new();
+        if status == 200 {
+            let mut stream = response.bytes_stream();
+            while let Some(chunk) = stream.next().await {
+                let chunk = chunk.map_err(failed)?;
+                if (body.len() + chunk.len()) as u64 > self.config.max_body {
+                    return Err(AskError::TooLarge { path: path.to_owned(), limit: self.config.max_body });
+                }
+                body.extend_from_slice(&chunk);
+            }
+        }
+        let received = self.clock.now_wall();
+        let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
+        let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
+        let stamps = Stamps { date, age, generated_at: None };
+        Ok((status, Answer { status, headers, body: body.freeze(), stamps, received }))
+    }
+
+    fn judge(&self, path: &str, answer: Answer) -> Result<Answer, AskError> {
+        match answer.status {
+            200 | 304 | 404 | 410 => Ok(answer),
+            status => {
+                let wait = answer.headers.get(RETRY_AFTER);
+                let wait = wait.and_then(|value| freshness::parse_retry_after(value.as_bytes(), answer.received));
+                let retry_after = wait.map(|seconds| Duration::from_secs(u64::from(seconds)));
+                Err(AskError::Status { status, path: path.to_owned(), retry_after })
+            }
+        }
+    }
+
+    /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
+    fn back_off(&self, error: &AskError, failures: u32) {
+        const FEW: u32 = 3;
+        const LONGEST: Duration = Duration::from_secs(30);
+        let asked = match error {
+            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(LONGEST)),
+            AskError::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        };
+        let jitter = rand::rng().random_range(0.5..1.0);
+        let own = (failures >= FEW).then(|| {
+            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow((failures - FEW).min(10));
+            doubled.min(LONGEST).mul_f64(jitter)
+        });
+        if let Some(span) = asked.into_iter().chain(own).max() {
+            tracing::warn!(%error, failures, pause_seconds = span.as_secs_f32(), "leaving the origin alone");
+            self.budget.pause(span);
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,196 @@
+//! The last copy of everything fetched, so that every request after the first is conditional, even after a restart.
+//!
+//! A copy speaks for an interval of the origin's time: from when its content was first seen to when it was last
+//! confirmed. It knows nothing of what the content means. Callers: [`super::crawl`], [`super::terms`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use crate::api::hash::ContentHash;
+use crate::api::json;
+use crate::api::taxonomy::VolatileKeys;
+use crate::store::{CopyMeta, Store, StoreError};
+
+use super::client::{AskError, Asker, OriginClient, Validators};
+
+/// A `Date` says whole seconds: what it dates may be this much younger, in milliseconds.
+pub const DATE_GRAIN_MS: i64 = 1000;
+
+/// How a copy compares with the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// There was none before.
+    New,
+    /// The origin confirmed it, by 304 or by equal content.
+    Confirmed,
+    /// Other content.
+    Changed,
+    /// The answer was older than what is known already and proves nothing.
+    Older,
+    /// Not asked: it was fetched since the pass began.
+    Recent,
+}
+
+/// A copy as it stands after looking at the origin.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// The path and query.
+    pub path: String,
+    /// How it compares.
+    pub change: Change,
+    /// The body, decoded.
+    pub body: Bytes,
+    /// The latest instant at which the content may have come to be, in milliseconds of the origin's time.
+    pub since_ms: i64,
+    /// The latest instant for which the content is confirmed.
+    pub until_ms: i64,
+}
+
+/// Why a copy cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The origin does not give it.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// The data directory does not take it.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// Says what a body must be; the message of `Err` says why it is not.
+pub type Check = fn(&Bytes) -> Result<(), String>;
+
+/// The copies of one origin.
+#[derive(Clone)]
+pub struct Copies {
+    client: OriginClient,
+    store: Arc<Store>,
+    volatile: Arc<RwLock<VolatileKeys>>,
+}
+
+impl Copies {
+    /// The copies kept in `store`; the volatile keys are shared with whoever else needs them.
+    pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
+        Self { client, store, volatile }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &OriginClient {
+        &self.client
+    }
+
+    /// The volatile keys known by now.
+    pub fn volatile(&self) -> VolatileKeys {
+        self.volatile.read().clone()
+    }
+
+    /// The copy of `path` if it was fetched at `since_ms` of our clock or later.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn recent(&self, path: &str, since_ms: i64) -> Result<Option<Copy>, StoreError> {
+        let Some(meta) = self.store.copy_meta(path)?.filter(|meta| meta.fetched_ms >= since_ms) else {
+            return Ok(None);
+        };
+        Ok(self.store.copy_body(path)?.map(|body| Copy {
+            path: path.to_owned(),
+            change: Change::Recent,
+            body,
+            since_ms: meta.since_ms,
+            until_ms: meta.origin_time_ms,
+        }))
+    }
+
+    /// Asks the origin for `path`, conditionally where there is a copy, and keeps the answer durably.
+    ///
+    /// # Errors
+    /// When there is no usable answer; the copy stays as it was.
+    pub async fn look(&self, path: &str, asker: Asker, check: Check) -> Result<Copy, CopyError> {
+        let meta = self.store.copy_meta(path)?;
+        let before = match &meta {
+            Some(_) => self.store.copy_body(path)?,
+            None => None,
+        };
+        let known = meta.zip(before);
+        let validators = known.as_ref().map(|(meta, _)| Validators {
+            etag: meta.etag.clone(),
+            last_modified: meta.last_modified.clone(),
+        });
+        let answer = self.client.ask(path, validators.as_ref(), asker).await?;
+        let fetched_ms = answer.received.as_millis();
+        let (body, is_304) = match (answer.status, &known) {
+            (304, Some((_, body))) => (body.clone(), true),
+            (200, _) => (answer.body.clone(), false),
+            (status, _) => return Err(AskError::nonsense(path, format!("status {status}")).into()),
+        };
+        if !is_304 {
+            check(&body).map_err(|reason| AskError::nonsense(path, reason))?;
+        }
+        // A 304 says nothing of its own body: only its header dates it.
+        let text = std::str::from_utf8(&body).map_err(|error| AskError::nonsense(path, error))?;
+        let generated_at = if is_304 { None } else { generated_at(text) };
+        let at_ms = answer.time(generated_at.as_deref()).at().as_millis();
+        let hash = self.hash(text, known.as_ref().map(|(_, body)| body));
+        let (change, since_ms, until_ms) = match &known {
+            None => (Change::New, at_ms + DATE_GRAIN_MS, at_ms),
+            Some((meta, _)) if is_304 || self.same(meta, hash) => {
+                (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms))
+            }
+            Some((meta, body)) if at_ms < meta.origin_time_ms => {
+                let older = Copy {
+                    path: path.to_owned(),
+                    change: Change::Older,
+                    body: body.clone(),
+                    since_ms: meta.since_ms,
+                    until_ms: meta.origin_time_ms,
+                };
+                return Ok(older);
+            }
+            Some(_) => (Change::Changed, at_ms + DATE_GRAIN_MS, at_ms),
+        };
+        let fresh = answer.validators();
+        let validators = if is_304 { merged(fresh, validators.unwrap_or_default()) } else { fresh };
+        let meta = CopyMeta {
+            etag: validators.etag,
+            last_modified: validators.last_modified,
+            origin_time_ms: until_ms,
+            since_ms,
+            fetched_ms,
+            hash,
+            status: 200,
+        };
+        let stored = if is_304 { None } else { Some(&*body) };
+        self.store.put_copies(&[(path.to_owned(), meta, stored)])?;
+        Ok(Copy { path: path.to_owned(), change, body, since_ms, until_ms })
+    }
+
+    /// The hash of a body without what is volatile; what turns out to be volatile is learned on the way.
+    fn hash(&self, text: &str, before: Option<&Bytes>) -> ContentHash {
+        if let Some(before) = before.and_then(|before| std::str::from_utf8(before).ok()) {
+            let learned = self.volatile.read().learn(before, text);
+            for key in learned.into_iter().flatten() {
+                if self.volatile.write().insert(&key) {
+                    tracing::info!(key, "a field differs between otherwise equal answers; it is volatile from now on");
+                }
+            }
+        }
+        self.volatile.read().hash(text)
+    }
+
+    fn same(&self, meta: &CopyMeta, hash: ContentHash) -> bool {
+        meta.hash == hash
+    }
+}
+
+fn merged(fresh: Validators, old: Validators) -> Validators {
+    Validators { etag: fresh.etag.or(old.etag), last_modified: fresh.last_modified.or(old.last_modified) }
+}
+
+/// `generated_at` at the top level of a body.
+pub fn generated_at(text: &str) -> Option<String> {
+    let fields = json::fields(text).ok()?;
+    let field = fields.iter().find(|field| field.key == "generated_at")?;
+    json::string(field.value).map(Into::into)
+}

@@ -1,0 +1,168 @@
+//! What is known of the origin's health and of the mirror's progress, for people and metrics.
+//!
+//! Written by [`super`], read by [`crate::admin`]. It decides nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::clock::WallTime;
+
+use super::client::AskError;
+use super::window::Class;
+
+/// How the last look at the origin ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum OriginState {
+    /// Not asked yet.
+    #[default]
+    NotAsked,
+    /// There is no origin.
+    Offline,
+    /// A pass is running.
+    Crawling,
+    /// It was asked, and nothing has changed.
+    Unchanged,
+    /// It was asked, and something had changed.
+    Changed,
+    /// It could not be asked.
+    CouldNotBeAsked,
+    /// It answers what cannot be used.
+    Nonsense,
+}
+
+impl OriginState {
+    /// The word for `/status` and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotAsked => "not-asked",
+            Self::Offline => "offline",
+            Self::Crawling => "crawling",
+            Self::Unchanged => "unchanged",
+            Self::Changed => "changed",
+            Self::CouldNotBeAsked => "could-not-be-asked",
+            Self::Nonsense => "nonsense",
+        }
+    }
+}
+
+/// The last failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LastError {
+    /// When, as RFC 3339.
+    pub at: String,
+    /// What happened, for people.
+    pub message: String,
+}
+
+/// Pages of the pass that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// Requests of the pass that are done.
+    pub done: u64,
+    /// Requests of the pass in all, as far as known.
+    pub of: u64,
+}
+
+/// A snapshot that is not published because it lost too much.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// Its id.
+    pub snapshot: String,
+    /// Its listings.
+    pub listings: u64,
+    /// The listings of the one that is served.
+    pub serving: u64,
+    /// Why, and what to do.
+    pub reason: String,
+}
+
+/// Everything at one instant.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    /// How the last look ended.
+    pub state: OriginState,
+    /// The last failure, even when later requests succeeded.
+    pub last_error: Option<LastError>,
+    /// Requests in a row that failed.
+    pub failures: u32,
+    /// Requests sent since the start, by class.
+    pub sent: BTreeMap<&'static str, u64>,
+    /// The pass that runs.
+    pub pass: Option<Progress>,
+    /// Held back.
+    pub held: Option<Held>,
+    /// When the last refresh ended, milliseconds since the epoch.
+    pub refreshed_ms: Option<i64>,
+    /// Why the data directory cannot be written, if so.
+    pub disk: Option<String>,
+}
+
+/// Shared and cheap to clone.
+#[derive(Clone, Default)]
+pub struct OriginStatus(Arc<Mutex<Picture>>);
+
+impl OriginStatus {
+    /// The picture now.
+    pub fn picture(&self) -> Picture {
+        self.0.lock().clone()
+    }
+
+    /// A request is on the wire.
+    pub fn sent(&self, class: Class) {
+        *self.0.lock().sent.entry(class.as_str()).or_default() += 1;
+    }
+
+    /// A request was answered.
+    pub fn succeeded(&self) {
+        self.0.lock().failures = 0;
+    }
+
+    /// A request failed; returns how many did in a row.
+    pub fn failed(&self, error: &AskError, now: WallTime) -> u32 {
+        let mut picture = self.0.lock();
+        picture.failures = picture.failures.saturating_add(1);
+        picture.last_error = Some(LastError { at: now.rfc3339(), message: error.to_string() });
+        picture.failures
+    }
+
+    /// Something else went wrong.
+    pub fn error(&self, message: String, now: WallTime) {
+        self.0.lock().last_error = Some(LastError { at: now.rfc3339(), message });
+    }
+
+    /// How a look at the origin ended.
+    pub fn set_state(&self, state: OriginState) {
+        self.0.lock().state = state;
+    }
+
+    /// A refresh ended.
+    pub fn refreshed(&self, now: WallTime) {
+        self.0.lock().refreshed_ms = Some(now.as_millis());
+    }
+
+    /// How far the pass is; `None`: none runs.
+    pub fn set_pass(&self, pass: Option<Progress>) {
+        self.0.lock().pass = pass;
+    }
+
+    /// One more request of the pass is done.
+    pub fn pass_advanced(&self) {
+        if let Some(pass) = &mut self.0.lock().pass {
+            pass.done += 1;
+        }
+    }
+
+    /// What is held back.
+    pub fn set_held(&self, held: Option<Held>) {
+        self.0.lock().held = held;
+    }
+
+    /// Whether the data directory can be written.
+    pub fn set_disk(&self, trouble: Option<String>) {
+        self.0.lock().disk = trouble;
+    }
+}
