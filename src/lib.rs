@@ -1,4 +1,5 @@
 //! grandstand
 pub mod api;
 pub mod config;
+pub mod sample;
 pub mod snapshot;

@@ -1,0 +1,53 @@
+//! A synthetic origin: a made-up world of sports venues behind the API that grandstand mirrors.
+//!
+//! It is the opponent of the tests and therefore shares no code with the rest of the crate: filters walk the model,
+//! bodies are written by a writer of their own, entity tags are compared by other code. It is not a mock either, but a
+//! server with real sockets, a rate limit, a CDN and faults, all of which can be switched while it runs. Used by
+//! `grandstand demo`, `grandstand origin`, the wire tests and the benches.
+//!
+//! All data is invented, but for the names and rough positions of states and cities, and says so in each body.
+//!
+//! | question | file |
+//! |---|---|
+//! | which venues are there, how does a test change them | `world`, `venue`, `gazetteer`, `places`, `sports`, `names` |
+//! | in which order are they listed, how are numbers spelled | `order`, `spelling`, `json` |
+//! | what is answered | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag` |
+//! | how is it served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
+//! | what can be varied, what goes wrong | `switches`, `fault` |
+
+mod answer;
+mod cdn;
+mod dice;
+mod etag;
+mod fault;
+mod gazetteer;
+mod json;
+mod limit;
+mod listing;
+mod lists;
+mod log;
+mod names;
+mod order;
+mod origin;
+mod places;
+mod query;
+mod regions;
+mod server;
+mod spelling;
+mod sports;
+mod switches;
+mod terms;
+#[cfg(test)]
+mod tests;
+mod venue;
+mod wire;
+mod world;
+
+pub use fault::{Fault, FaultRule};
+pub use log::Seen;
+pub use order::ItemOrder;
+pub use origin::Origin;
+pub use spelling::{Decimal, Digits, Stamp, Zone};
+pub use switches::{ApiUrlStyle, Cdn, Combine, EmptyFilters, EtagStyle, Since, Switches, TaxonomyShape, TermFields};
+pub use venue::Venue;
+pub use world::World;

@@ -1,0 +1,197 @@
+//! A JSON writer that gives full control of how things are spelled.
+//!
+//! serde_json decides for itself how numbers and strings look; the sample origin has to vary that. The writer also
+//! notes which parts of a body are volatile, so that they can be left out of its ETag. It trusts its callers to open
+//! and close in pairs. Called by the endpoints.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// How strings are escaped beyond what JSON demands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Escapes {
+    /// `/` is written `\/`.
+    pub(super) slashes: bool,
+    /// Everything beyond ASCII is written `\uXXXX`.
+    pub(super) ascii: bool,
+}
+
+/// A JSON text being written.
+#[derive(Debug)]
+pub(super) struct Json {
+    text: String,
+    pretty: bool,
+    escapes: Escapes,
+    /// One entry per open object or array: whether it has a member yet.
+    open: Vec<bool>,
+    after_key: bool,
+    volatile: Vec<Range<usize>>,
+}
+
+/// A finished JSON text.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) text: String,
+    /// The parts that differ between two otherwise equal answers.
+    pub(super) volatile: Vec<Range<usize>>,
+}
+
+impl Json {
+    /// An empty text; `pretty` puts each member on a line of its own, `slashes` escapes them in all strings.
+    pub(super) fn new(pretty: bool, slashes: bool) -> Self {
+        let escapes = Escapes { slashes, ascii: false };
+        let text = String::with_capacity(16 * 1024);
+        Self { text, pretty, escapes, open: Vec::new(), after_key: false, volatile: Vec::new() }
+    }
+
+    /// Writes an object; `members` writes its keys and values.
+    pub(super) fn object(&mut self, members: impl FnOnce(&mut Self)) {
+        self.nest(['{', '}'], members);
+    }
+
+    /// Writes an array; `elements` writes its values.
+    pub(super) fn array(&mut self, elements: impl FnOnce(&mut Self)) {
+        self.nest(['[', ']'], elements);
+    }
+
+    /// Writes a key; a value must follow.
+    pub(super) fn key(&mut self, key: &str) -> &mut Self {
+        self.string(key);
+        self.text.push_str(if self.pretty { ": " } else { ":" });
+        self.after_key = true;
+        self
+    }
+
+    /// Writes a string.
+    pub(super) fn string(&mut self, value: &str) {
+        self.string_as(value, Escapes::default());
+    }
+
+    /// Writes a string with more escapes than usual.
+    pub(super) fn string_as(&mut self, value: &str, more: Escapes) {
+        self.separate();
+        let slashes = self.escapes.slashes || more.slashes;
+        let ascii = self.escapes.ascii || more.ascii;
+        self.text.push('"');
+        for letter in value.chars() {
+            match letter {
+                '"' => self.text.push_str("\\\""),
+                '\\' => self.text.push_str("\\\\"),
+                '\t' => self.text.push_str("\\t"),
+                '\n' => self.text.push_str("\\n"),
+                '/' if slashes => self.text.push_str("\\/"),
+                control if control < ' ' => self.escape(control),
+                beyond if ascii && !beyond.is_ascii() => self.escape(beyond),
+                other => self.text.push(other),
+            }
+        }
+        self.text.push('"');
+    }
+
+    /// Writes a number, `true`, `false` or `null`, exactly as it is displayed.
+    pub(super) fn raw(&mut self, value: impl std::fmt::Display) {
+        self.separate();
+        // Writing to a String cannot fail.
+        let _ = write!(self.text, "{value}");
+    }
+
+    /// Writes a value by appending to the text.
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut String)) {
+        self.separate();
+        write(&mut self.text);
+    }
+
+    /// Writes a member with a string value.
+    pub(super) fn field(&mut self, key: &str, value: &str) {
+        self.key(key).string(value);
+    }
+
+    /// Writes a member whose value differs from answer to answer.
+    pub(super) fn volatile_field(&mut self, key: &str, value: &str) {
+        self.key(key);
+        let start = self.text.len();
+        self.string(value);
+        self.volatile.push(start..self.text.len());
+    }
+
+    /// The text, once everything is closed.
+    pub(super) fn finish(mut self) -> Text {
+        if self.pretty {
+            self.text.push('\n');
+        }
+        Text { text: self.text, volatile: self.volatile }
+    }
+
+    fn nest(&mut self, [open, close]: [char; 2], inside: impl FnOnce(&mut Self)) {
+        self.separate();
+        self.text.push(open);
+        self.open.push(false);
+        inside(self);
+        if self.open.pop() == Some(true) {
+            self.new_line();
+        }
+        self.text.push(close);
+    }
+
+    fn separate(&mut self) {
+        if std::mem::take(&mut self.after_key) {
+            return;
+        }
+        if let Some(has_member) = self.open.last_mut() {
+            if std::mem::replace(has_member, true) {
+                self.text.push(',');
+            }
+            self.new_line();
+        }
+    }
+
+    fn new_line(&mut self) {
+        if self.pretty {
+            self.text.push('\n');
+            self.text.extend(std::iter::repeat_n("    ", self.open.len()));
+        }
+    }
+
+    fn escape(&mut self, letter: char) {
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            // Writing to a String cannot fail.
+            let _ = write!(self.text, "\\u{unit:04x}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(pretty: bool, slashes: bool) -> Text {
+        let mut json = Json::new(pretty, slashes);
+        json.object(|json| {
+            json.field("a/b", "q\"\\\u{1}/ñ");
+            json.key("n").raw("4.50");
+            json.key("none").array(|_| {});
+            json.volatile_field("at", "now");
+            json.key("list").array(|json| {
+                json.raw(1);
+                json.string_as("é👍", Escapes { slashes: false, ascii: true });
+                json.object(|_| {});
+            });
+        });
+        json.finish()
+    }
+
+    #[test]
+    fn texts_are_spelled_as_asked() {
+        let dense = sample(false, false);
+        assert_eq!(
+            dense.text,
+            r#"{"a/b":"q\"\\\u0001/ñ","n":4.50,"none":[],"at":"now","list":[1,"\u00e9\ud83d\udc4d",{}]}"#
+        );
+        assert_eq!(&dense.text[dense.volatile[0].clone()], "\"now\"");
+        assert!(sample(false, true).text.starts_with(r#"{"a\/b":"q\"\\\u0001\/ñ""#));
+        let pretty = sample(true, true).text;
+        assert!(pretty.contains("\n    \"n\": 4.50,\n    \"none\": [],\n"), "{pretty}");
+        let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(parse(&dense.text), parse(&pretty));
+    }
+}

@@ -1,0 +1,75 @@
+//! `/api/listings.json`: pages of summaries.
+//!
+//! Filters are applied by walking all venues in the origin's order; only unfiltered pages are sliced. Called by
+//! `answer`.
+
+use super::answer::{Answer, Context};
+use super::json::Json;
+use super::listing;
+use super::query::Query;
+use super::switches::EmptyFilters;
+use super::venue::Venue;
+
+/// Page size if none is asked for.
+const DEFAULT_PAGE: u64 = 50;
+/// Largest page size; larger wishes get this.
+const LARGEST_PAGE: u64 = 100;
+
+/// Answers with one page.
+pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
+    let query = match Query::parse(raw) {
+        Ok(query) => query,
+        Err(complaint) => return context.error(400, &complaint),
+    };
+    let page = query.page.unwrap_or(1);
+    let per_page = query.per_page.unwrap_or(DEFAULT_PAGE).min(LARGEST_PAGE);
+    let (venues, total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
+    let mut json = context.json();
+    json.object(|json| {
+        context.envelope(json, "ItemList");
+        json.key("page").raw(page);
+        json.key("per_page").raw(per_page);
+        json.key("total").raw(total);
+        json.key("total_pages").raw(total.div_ceil(per_page));
+        json.key("filters");
+        echo(json, &query.filters, context.switches.empty_filters);
+        json.key("items").array(|json| {
+            for venue in venues {
+                json.object(|json| listing::summary(context, json, venue));
+            }
+        });
+    });
+    Answer { status: 200, body: json.finish() }
+}
+
+/// The venues of a page, and how many the query selects altogether.
+fn select<'a>(context: &Context<'a>, query: &Query, skip: u64, take: u64) -> (Vec<&'a Venue>, u64) {
+    let world = context.world;
+    let order = world.ordered(context.switches.order);
+    let venue = |position: &u32| &world.venues[*position as usize];
+    if query.filters.is_empty() {
+        let from = order.len().min(usize::try_from(skip).unwrap_or(usize::MAX));
+        let slice = order[from..].iter().take(take as usize);
+        return (slice.map(venue).collect(), order.len() as u64);
+    }
+    let selected = query.selection(world, context.switches);
+    let (mut venues, mut total) = (Vec::new(), 0);
+    for venue in order.iter().map(venue).filter(|venue| selected(venue)) {
+        if total >= skip && (venues.len() as u64) < take {
+            venues.push(venue);
+        }
+        total += 1;
+    }
+    (venues, total)
+}
+
+fn echo(json: &mut Json, filters: &[(&str, String)], empty: EmptyFilters) {
+    if filters.is_empty() && empty == EmptyFilters::Array {
+        return json.array(|_| {});
+    }
+    json.object(|json| {
+        for (name, value) in filters {
+            json.field(name, value);
+        }
+    });
+}

@@ -1,0 +1,244 @@
+//! The server: accepts connections and takes each request through delay, log, limit, fault and answer, in this order.
+//!
+//! HTTP/1.1 with keep-alive, and HTTP/2 with prior knowledge. What is answered is decided in `answer`, how it looks in
+//! `wire`. Called by [`Origin`](super::Origin).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use http::header::{ACCEPT_ENCODING, IF_NONE_MATCH, USER_AGENT};
+use http::{HeaderMap, HeaderName, Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::{Mutex, RwLock};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::answer::{Answer, Context};
+use super::cdn::{Copies, Copy, age_of};
+use super::dice::Dice;
+use super::etag::none_match_hits;
+use super::fault::{Fault, strike};
+use super::limit::Limit;
+use super::log::{Log, Seen};
+use super::switches::{Cdn, Switches};
+use super::wire::{self, Body, Delivery, Times};
+use super::world::World;
+
+/// Everything that requests share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) addr: SocketAddr,
+    pub(super) world: RwLock<World>,
+    pub(super) switches: RwLock<Arc<Switches>>,
+    pub(super) log: Mutex<Log>,
+    pub(super) limit: Mutex<Limit>,
+    pub(super) copies: Mutex<Copies>,
+    pub(super) dice: Mutex<Dice>,
+    pub(super) nonce: AtomicU64,
+}
+
+/// Accepts until told to stop, then cuts all connections.
+pub(super) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: oneshot::Receiver<()>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = &mut stop => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, client)) => {
+                    connections.spawn(serve(Arc::clone(&shared), stream, client));
+                }
+                Err(error) => {
+                    // Out of file descriptors, most likely: no reason to spin.
+                    tracing::warn!(%error, "the sample origin cannot accept");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    connections.shutdown().await;
+}
+
+async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    let service = service_fn(|request| handle(Arc::clone(&shared), client, request));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new());
+    // Errors are what faults and impatient clients look like from here.
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+        tracing::trace!(error = %error, "a connection ended early");
+    }
+}
+
+async fn handle(shared: Arc<Shared>, client: SocketAddr, request: Request<Incoming>) -> io::Result<Response<Body>> {
+    shared.jitter().await;
+    let (method, headers) = (request.method(), request.headers());
+    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    let now = Instant::now();
+    let entry = shared.log.lock().arrived(seen(now, client, method, target, headers));
+    let switches = Arc::clone(&*shared.switches.read());
+    let admitted = switches.refuse_61st.map_or(Ok(()), |most| shared.limit.lock().admit(client.ip(), most, now));
+    let response = if let Err(wait) = admitted {
+        shared.log.lock().refused += 1;
+        Ok(wire::too_many(method, Some(wait.as_secs_f64().ceil().max(1.0) as u64)))
+    } else {
+        match shared.strike(&switches, target) {
+            None => Ok(shared.answer(&switches, method, target, headers, Delivery::Whole).await),
+            Some(Fault::Truncated) => Ok(shared.answer(&switches, method, target, headers, Delivery::Half).await),
+            Some(Fault::SlowDrip(pause)) => {
+                Ok(shared.answer(&switches, method, target, headers, Delivery::Drip(pause)).await)
+            }
+            Some(Fault::Status(status)) => Ok(wire::error(method, status)),
+            Some(Fault::TooManyRequests(retry_after)) => Ok(wire::too_many(method, retry_after)),
+            Some(Fault::Reset) => Err(io::ErrorKind::ConnectionReset.into()),
+            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::HtmlWith200) => Ok(wire::html(method)),
+            Some(Fault::Body(text)) => Ok(wire::json(method, text)),
+            Some(Fault::EndlessBody) => Ok(wire::endless()),
+            Some(Fault::Redirect(to)) => Ok(wire::redirect(&to)),
+        }
+    };
+    shared.jitter().await;
+    if let Ok(response) = &response {
+        shared.log.lock().answered(entry, response.status().as_u16());
+    }
+    response
+}
+
+impl Shared {
+    /// The base address, with prefix.
+    pub(super) fn url(&self, switches: &Switches) -> String {
+        format!("http://{}{}", self.addr, switches.mount())
+    }
+
+    /// Answer and origin time for `target`, from the world as it is now.
+    pub(super) fn make(&self, switches: &Switches, target: &str, nonce: u64) -> (Answer, Timestamp) {
+        let base = self.url(switches);
+        // Taken before the world is read: the answer speaks for this instant or a later one.
+        let now = origin_time(switches);
+        let world = self.world.read();
+        (Context { world: &world, switches, base: &base, now, nonce }.answer(target), now)
+    }
+
+    async fn answer(
+        &self,
+        switches: &Switches,
+        method: &Method,
+        target: &str,
+        headers: &HeaderMap,
+        delivery: Delivery,
+    ) -> Response<Body> {
+        if method != Method::GET && method != Method::HEAD {
+            return wire::not_allowed(method);
+        }
+        let gzip = switches.gzip && accepts_gzip(headers);
+        let (copy, times) = match &switches.cdn {
+            None => {
+                let copy = self.copy(switches, target, gzip);
+                let times = Times { date: http_date(copy.made_at), age: None };
+                (copy, times)
+            }
+            Some(cdn) => self.copy_of_cdn(switches, cdn, target, gzip),
+        };
+        let asked = text_of(headers, &IF_NONE_MATCH);
+        let not_modified = match (asked, &copy.etag) {
+            (Some(asked), Some(tag)) => none_match_hits(&asked, tag),
+            _ => false,
+        };
+        if !switches.latency.is_zero() {
+            tokio::time::sleep(switches.latency).await;
+        }
+        wire::respond(method, &copy, not_modified, switches, &times, delivery)
+    }
+
+    fn copy(&self, switches: &Switches, target: &str, gzip: bool) -> Copy {
+        let nonce = self.nonce.fetch_add(1, Ordering::Relaxed);
+        let made = Instant::now();
+        let (answer, made_at) = self.make(switches, target, nonce);
+        Copy::of(&answer, gzip, switches.etags, nonce, made, made_at)
+    }
+
+    fn copy_of_cdn(&self, switches: &Switches, cdn: &Cdn, target: &str, gzip: bool) -> (Copy, Times) {
+        let node = self.dice.lock().below(u64::from(cdn.nodes.max(1))) as u32;
+        let key = (node, target.to_owned(), gzip);
+        let kept = self.copies.lock().get(&key, cdn.max_age, Instant::now());
+        let hit = kept.is_some();
+        let copy = kept.unwrap_or_else(|| {
+            let copy = self.copy(switches, target, gzip);
+            self.copies.lock().put(key, &copy, cdn.max_age);
+            copy
+        });
+        // `Date` before `Age`: what `Date - Age` says is never later than the truth.
+        let date = http_date(origin_time(switches));
+        let age = age_of(&copy, Instant::now());
+        (copy, Times { date, age: Some((age, hit)) })
+    }
+
+    fn strike(&self, switches: &Switches, target: &str) -> Option<Fault> {
+        if switches.faults.is_empty() {
+            return None;
+        }
+        let target = target.strip_prefix(switches.mount().as_str()).unwrap_or(target);
+        let mut current = self.switches.write();
+        strike(&mut Arc::make_mut(&mut current).faults, target, &mut self.dice.lock())
+    }
+
+    async fn jitter(&self) {
+        let (least, most) = self.switches.read().jitter_ms;
+        if most > 0 {
+            let span = most.saturating_sub(least).saturating_add(1);
+            let millis = least.saturating_add(self.dice.lock().below(span));
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+    }
+}
+
+fn seen(at: Instant, client: SocketAddr, method: &Method, target: &str, headers: &HeaderMap) -> Seen {
+    Seen {
+        at,
+        client,
+        method: method.to_string(),
+        path_and_query: target.to_owned(),
+        conditional: headers.contains_key(IF_NONE_MATCH),
+        status: 0,
+        accept_encoding: text_of(headers, &ACCEPT_ENCODING),
+        user_agent: text_of(headers, &USER_AGENT),
+        headers: headers.clone(),
+    }
+}
+
+/// The value of a header, its lines joined; `None` if absent or no text.
+fn text_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let lines: Vec<_> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+/// Whether gzip is named in `Accept-Encoding` and not with a weight of 0. No finer: the origin has nothing else.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let Some(codings) = text_of(headers, &ACCEPT_ENCODING) else { return false };
+    codings.to_ascii_lowercase().split(',').any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+        let weight = weight.trim().trim_start_matches("q=").parse::<f32>();
+        matches!(name.trim(), "gzip" | "x-gzip") && weight.is_ok_and(|weight| weight > 0.0)
+    })
+}
+
+fn origin_time(switches: &Switches) -> Timestamp {
+    let ahead = SignedDuration::from_secs(switches.clock_ahead);
+    Timestamp::now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
+}
+
+fn http_date(at: Timestamp) -> String {
+    httpdate::fmt_http_date(at.into())
+}

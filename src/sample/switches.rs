@@ -1,0 +1,190 @@
+//! What can be varied about the sample origin, while it runs.
+//!
+//! The documented API leaves much open; each switch is one of the answers that a real origin could give. The default
+//! is the most likely one, without faults. Not what the switches do: that is in the files that read them.
+
+use std::time::Duration;
+
+use super::fault::FaultRule;
+use super::order::ItemOrder;
+
+/// How `api_url` is written in the taxonomies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ApiUrlStyle {
+    /// `http://host:port/prefix/api/...`.
+    #[default]
+    Absolute,
+    /// The same, and every `/` in every string of every body is written `\/`, as PHP does.
+    EscapedSlashes,
+    /// Without scheme and host: `/prefix/api/...`.
+    Relative,
+    /// Under another base address of the same origin, without a trailing slash.
+    Alias(String),
+}
+
+/// What entity tags depend on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EtagStyle {
+    /// Strong; a hash of the body but for its volatile fields. Another one per content coding.
+    #[default]
+    Strong,
+    /// Weak; the same hash for all content codings.
+    Weak,
+    /// Strong, and `generated_at` is hashed too: every answer has another tag and nothing is ever a 304.
+    WithGeneratedAt,
+    /// No `ETag` header.
+    None,
+}
+
+/// The envelope of the taxonomies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TaxonomyShape {
+    /// An object with `items`.
+    #[default]
+    Object,
+    /// The bare array of terms.
+    Array,
+    /// An object with the terms two levels down, grouped by their first letter.
+    Nested,
+}
+
+/// What the display name and the count of a term are called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TermFields {
+    /// `name` and `count`.
+    #[default]
+    NameCount,
+    /// `title` and `listings_count`.
+    TitleListingsCount,
+    /// `label` and `total`.
+    LabelTotal,
+}
+
+/// How `filters` is written when no filter is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmptyFilters {
+    /// `{}`.
+    #[default]
+    Object,
+    /// `[]`, as PHP does.
+    Array,
+}
+
+/// How several filters combine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Combine {
+    /// A listing has to pass all of them.
+    #[default]
+    All,
+    /// One is enough.
+    Any,
+}
+
+/// What "modified since" means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Since {
+    /// Strictly after.
+    #[default]
+    After,
+    /// At that instant or after.
+    AtOrAfter,
+}
+
+/// A CDN in front of the origin: answers with status 200 are kept per node, path with query, and content coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cdn {
+    /// How long a copy is handed out.
+    pub max_age: Duration,
+    /// Number of nodes; each keeps copies of its own and each request goes to a random one. At least 1.
+    pub nodes: u32,
+}
+
+impl Default for Cdn {
+    fn default() -> Self {
+        Self { max_age: Duration::from_secs(300), nodes: 1 }
+    }
+}
+
+/// Everything that can be varied.
+#[derive(Clone, Debug)]
+pub struct Switches {
+    /// Path in front of `/api/`, such as `/v1`; empty for none. Anything outside of it is 404.
+    pub prefix: String,
+    /// How `api_url` is written.
+    pub api_url: ApiUrlStyle,
+    /// Indented bodies.
+    pub pretty: bool,
+    /// What entity tags depend on.
+    pub etags: EtagStyle,
+    /// Order of items.
+    pub order: ItemOrder,
+    /// Envelope of the taxonomies.
+    pub taxonomy_shape: TaxonomyShape,
+    /// Field names of a term.
+    pub field_names: TermFields,
+    /// Added to every count in the taxonomies, so that they disagree with the totals; a count stops at 0.
+    pub count_skew: i64,
+    /// How `filters` looks when empty.
+    pub empty_filters: EmptyFilters,
+    /// How filters combine.
+    pub combine: Combine,
+    /// What `modified_since` means.
+    pub since: Since,
+    /// A top-level `request_id` that differs in every answer (not in bare arrays).
+    pub request_id: bool,
+    /// gzip, when the client accepts it.
+    pub gzip: bool,
+    /// The `Cache-Control` header of 200 and 304; `None` sends none.
+    pub cache_control: Option<String>,
+    /// Seconds by which the origin's clock (`Date`, `generated_at`) is ahead.
+    pub clock_ahead: i64,
+    /// Admissions per client address in any trailing 60 seconds; the next one is refused with 429. `None`: no limit.
+    /// Requests that are refused do not count, neither do those from before the limit was set.
+    pub refuse_61st: Option<u32>,
+    /// Shortest and longest random delay in milliseconds, drawn once before the arrival is counted and once more
+    /// before the answer leaves.
+    pub jitter_ms: (u64, u64),
+    /// Delay between the making of an answer and its departure.
+    pub latency: Duration,
+    /// A CDN in front; `None` for none. Arrivals are counted and limited at the CDN.
+    pub cdn: Option<Cdn>,
+    /// Faults; the first rule that applies to a request is used.
+    pub faults: Vec<FaultRule>,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self {
+            prefix: String::new(),
+            api_url: ApiUrlStyle::default(),
+            pretty: false,
+            etags: EtagStyle::default(),
+            order: ItemOrder::default(),
+            taxonomy_shape: TaxonomyShape::default(),
+            field_names: TermFields::default(),
+            count_skew: 0,
+            empty_filters: EmptyFilters::default(),
+            combine: Combine::default(),
+            since: Since::default(),
+            request_id: false,
+            gzip: true,
+            cache_control: Some("public, max-age=300".to_owned()),
+            clock_ahead: 0,
+            refuse_61st: None,
+            jitter_ms: (0, 0),
+            latency: Duration::ZERO,
+            cdn: None,
+            faults: Vec::new(),
+        }
+    }
+}
+
+impl Switches {
+    /// The prefix with one leading and no trailing slash, or nothing.
+    pub(super) fn mount(&self) -> String {
+        match self.prefix.trim_matches('/') {
+            "" => String::new(),
+            path => format!("/{path}"),
+        }
+    }
+}
