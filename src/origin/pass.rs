@@ -1,0 +1,190 @@
+//! What the pages of one pass add up to: may this be published, and how sure are we of it?
+//!
+//! Pure: copies in, verdict out. Callers: [`super::crawl`], [`super::mirror`].
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use crate::api::envelope::EnvelopeField;
+use crate::api::listing::ListingId;
+use crate::api::page::{Page, PageError};
+use crate::api::render::VolatileValues;
+use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use crate::snapshot::content::Content;
+
+use super::copies::Copy;
+
+/// Listings on a page of the crawl.
+pub const PAGE_SIZE: u64 = 100;
+
+/// The path of one page of the crawl.
+pub fn page_path(page: u64) -> String {
+    if page == 1 { "/api/listings.json?per_page=100".to_owned() } else { format!("/api/listings.json?page={page}&per_page=100") }
+}
+
+/// How many pages hold `total` listings; the first page always exists.
+pub fn pages(total: u64) -> u64 {
+    total.div_ceil(PAGE_SIZE).max(1)
+}
+
+/// Everything that a pass fetched.
+#[derive(Debug)]
+pub struct Pass {
+    /// The pages in order.
+    pub pages: Vec<Copy>,
+    /// The taxonomies by [`TaxonomyKind::index`].
+    pub taxonomies: [Copy; 3],
+}
+
+/// Why the pages are no state of the origin.
+#[derive(Debug, thiserror::Error)]
+pub enum Inconsistent {
+    /// A page cannot be read.
+    #[error("page {page}: {source}")]
+    Page {
+        /// Which one, from 1.
+        page: usize,
+        /// Why.
+        source: PageError,
+    },
+    /// A listing stands on two pages.
+    #[error("listing {id} is on two pages; the list moved while it was read")]
+    Twice {
+        /// Which one.
+        id: ListingId,
+    },
+    /// The pages do not hold what they say.
+    #[error("the pages hold {distinct} listings, but say that there are {total}; the list moved while it was read")]
+    Count {
+        /// Distinct ids.
+        distinct: u64,
+        /// What the first page says.
+        total: u64,
+    },
+    /// The pages do not agree on the total.
+    #[error("page {page} says that there are {found} listings, page 1 says {total}")]
+    Totals {
+        /// Which one, from 1.
+        page: usize,
+        /// What it says.
+        found: u64,
+        /// What the first page says.
+        total: u64,
+    },
+    /// The origin ignores `per_page=100`.
+    #[error("the origin answers pages of {0} listings where 100 were asked for")]
+    PageSize(u64),
+}
+
+/// What a consistent pass adds up to.
+#[derive(Debug)]
+pub struct Assembled {
+    /// The content to publish.
+    pub content: Content,
+    /// Envelope fields that differ between the pages.
+    pub left_out: Vec<String>,
+    /// The last values of volatile fields by `path key`.
+    pub volatile_values: VolatileValues,
+}
+
+impl Pass {
+    fn copies(&self) -> impl Iterator<Item = &Copy> {
+        self.pages.iter().chain(&self.taxonomies)
+    }
+
+    /// The latest instant at which anything came to be as it is.
+    pub fn since_ms(&self) -> i64 {
+        self.copies().map(|copy| copy.since_ms).max().unwrap_or(0)
+    }
+
+    /// The latest instant for which everything is confirmed.
+    pub fn until_ms(&self) -> i64 {
+        self.copies().map(|copy| copy.until_ms).min().unwrap_or(0)
+    }
+
+    /// Whether there is one instant at which the origin was just so: everything came to be before it and was still so
+    /// after it.
+    pub fn is_full(&self) -> bool {
+        self.since_ms() <= self.until_ms()
+    }
+
+    /// What still has to be confirmed, as paths.
+    pub fn unproven(&self) -> Vec<String> {
+        let since = self.since_ms();
+        self.copies().filter(|copy| copy.until_ms < since).map(|copy| copy.path.clone()).collect()
+    }
+
+    /// Puts a newer copy in the place of the one with the same path.
+    pub fn replace(&mut self, copy: Copy) {
+        let mut copies = self.pages.iter_mut().chain(&mut self.taxonomies);
+        if let Some(place) = copies.find(|place| place.path == copy.path) {
+            *place = copy;
+        }
+    }
+
+    /// Puts the pages together.
+    ///
+    /// # Errors
+    /// When they are not one consistent list.
+    pub fn assemble(&self, volatile: &VolatileKeys) -> Result<Assembled, Inconsistent> {
+        let mut envelope = None;
+        let mut left_out = Vec::new();
+        let mut values = VolatileValues::new();
+        let mut summaries = Vec::with_capacity(self.pages.len() * PAGE_SIZE as usize);
+        let mut total = 0;
+        for (index, copy) in self.pages.iter().enumerate() {
+            let page = Page::parse(&copy.body, volatile).map_err(|source| Inconsistent::Page { page: index + 1, source })?;
+            match &mut envelope {
+                None => {
+                    if let Some(size) = page.per_page.filter(|size| *size != PAGE_SIZE) {
+                        return Err(Inconsistent::PageSize(size));
+                    }
+                    total = page.total;
+                    for (key, value) in page.volatile {
+                        values.insert(format!("list {key}"), value);
+                    }
+                    envelope = Some(page.envelope);
+                }
+                Some(first) => {
+                    if page.total != total {
+                        return Err(Inconsistent::Totals { page: index + 1, found: page.total, total });
+                    }
+                    left_out.extend(first.agree_with(&page.envelope));
+                }
+            }
+            summaries.extend(page.items);
+        }
+        let mut seen = HashSet::with_capacity(summaries.len());
+        if let Some(twice) = summaries.iter().find(|summary| !seen.insert(summary.id)) {
+            return Err(Inconsistent::Twice { id: twice.id });
+        }
+        if summaries.len() as u64 != total {
+            return Err(Inconsistent::Count { distinct: summaries.len() as u64, total });
+        }
+        let taxonomies = TaxonomyKind::ALL.map(|kind| {
+            let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
+            let (blanked, volatile) = volatile.blank(&text);
+            values.extend(volatile.into_iter().map(|(key, value)| (format!("{} {key}", kind.path()), value)));
+            Arc::from(blanked)
+        });
+        let envelope = envelope.ok_or(Inconsistent::Count { distinct: 0, total })?;
+        Ok(Assembled { content: Content { envelope, taxonomies, summaries }, left_out, volatile_values: values })
+    }
+}
+
+/// The values of one document's volatile fields, by key.
+pub fn values_of(values: &BTreeMap<String, String>, document: &str) -> VolatileValues {
+    let own = values.iter().filter_map(|(name, value)| {
+        let (path, key) = name.split_once(' ')?;
+        (path == document).then(|| (key.to_owned(), value.clone()))
+    });
+    own.collect()
+}
+
+/// The carried and computed keys of an envelope, for comparing what two pages show.
+pub fn carried(fields: &[EnvelopeField]) -> Vec<&EnvelopeField> {
+    fields.iter().filter(|field| matches!(field, EnvelopeField::Carried { .. })).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! What a refresh asks, and what the answers say.
+//!
+//! Five conditional requests: a probe for what was modified lately, the first page and the taxonomies. Pure: the plan
+//! and the verdict are functions of the published data and the answers. What a refresh cannot see (a change that does
+//! not move `modified`, beyond the first page) is left to the sweep. Callers: [`super::mirror`].
+
+use jiff::Timestamp;
+
+use crate::api::page::Page;
+use crate::api::query::{ListQuery, ModifiedSince};
+use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
+
+use super::copies::Copy;
+
+/// The newest listings that the probe should find again.
+const PROBED: usize = 10;
+
+/// A question about what was modified lately, whose answer is known if nothing was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The query, canonical: the same until something is published, so that its validators stay useful.
+    pub query: ListQuery,
+    /// Its path.
+    pub path: String,
+}
+
+impl Probe {
+    /// The probe for a data set, on the origin's clock: `modified` in the future of `confirmed_ms` is not trusted.
+    /// `None` when no listing has a usable `modified`.
+    pub fn of(dataset: &Dataset, confirmed_ms: i64) -> Option<Self> {
+        let now = confirmed_ms.saturating_mul(1_000_000);
+        let mut newest: Vec<i64> = dataset.modified().filter(|at| *at <= now).collect();
+        newest.sort_unstable_by(|a, b| b.cmp(a));
+        let oldest_probed = *newest.get(PROBED.min(newest.len()).checked_sub(1)?)?;
+        // Strictly after: one second before the oldest of them.
+        let seconds = oldest_probed.div_euclid(1_000_000_000) - 1;
+        let text = Timestamp::from_second(seconds).ok()?.to_string();
+        let query = ListQuery {
+            per_page: ListQuery::MAX_PER_PAGE,
+            modified_since: Some(ModifiedSince { text: text.into(), at: seconds * 1_000_000_000 }),
+            ..ListQuery::default()
+        };
+        Some(Self { path: query.path_and_query(), query })
+    }
+}
+
+/// What the answers say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything that was asked is as published.
+    Unchanged,
+    /// Something differs; the text says what, for the log.
+    Changed(&'static str),
+}
+
+/// The answers to a refresh.
+#[derive(Debug)]
+pub struct Answers {
+    /// The probe's, where there was one.
+    pub probe: Option<(Probe, Copy)>,
+    /// The first page.
+    pub first: Copy,
+    /// The taxonomies by [`TaxonomyKind::index`].
+    pub taxonomies: [Copy; 3],
+}
+
+impl Answers {
+    /// The latest instant for which all of them are confirmed.
+    pub fn until_ms(&self) -> i64 {
+        let probe = self.probe.iter().map(|(_, copy)| copy.until_ms);
+        let rest = self.taxonomies.iter().map(|copy| copy.until_ms);
+        probe.chain(rest).fold(self.first.until_ms, i64::min)
+    }
+
+    /// Compares the answers with what is published.
+    pub fn judge(&self, dataset: &Dataset, volatile: &VolatileKeys) -> Verdict {
+        let content = &dataset.content;
+        for kind in TaxonomyKind::ALL {
+            let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
+            if volatile.blank(&text).0 != content.taxonomy(kind) {
+                return Verdict::Changed("a taxonomy");
+            }
+        }
+        let first = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
+        if !agrees(&self.first, &first, dataset, volatile) {
+            return Verdict::Changed("the first page");
+        }
+        if !envelope_agrees(&self.first, content, volatile) {
+            return Verdict::Changed("the envelope");
+        }
+        match &self.probe {
+            Some((probe, copy)) if !agrees(copy, &probe.query, dataset, volatile) => Verdict::Changed("the probe"),
+            _ => Verdict::Unchanged,
+        }
+    }
+}
+
+/// Whether a page holds what the data set would answer.
+fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+    let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find(query)) else {
+        return false;
+    };
+    let same = |(one, other): (&crate::api::listing::Summary, &&crate::api::listing::Summary)| {
+        one.id == other.id && one.hash == other.hash
+    };
+    page.total == found.total && page.items.len() == found.items.len() && page.items.iter().zip(&found.items).all(same)
+}
+
+/// Whether the carried fields of the published envelope still stand on the page. Fields that differ between pages
+/// were left out when it was published and are not looked at.
+fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
+    let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
+    let published = super::pass::carried(&content.envelope.fields);
+    published.into_iter().all(|field| match field {
+        crate::api::envelope::EnvelopeField::Carried { key, .. } if volatile.contains(key) => true,
+        field => page.envelope.fields.contains(field),
+    })
+}
+
+/// Whether a snapshot lost more listings than may vanish at once.
+pub fn shrank_too_much(serving: usize, next: usize, max_shrink: f64) -> bool {
+    let lost = serving.saturating_sub(next);
+    lost > 0 && (lost as f64) > serving as f64 * max_shrink
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collapse_is_told_from_a_loss() {
+        for (serving, next, held) in [(100, 100, false), (100, 80, false), (100, 79, true), (0, 0, false), (1, 0, true), (5, 9, false)] {
+            assert_eq!(shrank_too_much(serving, next, 0.2), held, "{serving} -> {next}");
+        }
+        assert!(!shrank_too_much(10, 0, 1.0));
+    }
+}
