@@ -1,1 +1,3 @@
 //! grandstand
+
+pub mod clock;
