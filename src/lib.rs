@@ -1,3 +1,4 @@
 //! grandstand
 
 pub mod clock;
+pub mod semantics;
