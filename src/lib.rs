@@ -1,4 +1,5 @@
 //! grandstand
 
 pub mod clock;
+pub mod limit;
 pub mod semantics;
