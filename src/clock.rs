@@ -1,0 +1,281 @@
+//! The two clocks: wall time, which people and headers see, and monotonic time, which limits and timeouts count in.
+//!
+//! What it is: the only place that reads the operating system's clocks, and the types that carry what was read. What
+//! it is not: a global - a [`Clock`] is built once and passed, and everything below the composition root takes `now`
+//! as an argument. Who calls it: the composition root, the services that it starts, and tests, by [`Clock::fake`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Nanoseconds in a second.
+const NANOS: u64 = 1_000_000_000;
+/// 9999-12-31T23:59:59Z, the last second that an HTTP-date can say (RFC 9110 §5.6.7).
+const LAST_HTTP_SECOND: i64 = 253_402_300_799;
+
+/// An instant of wall time in milliseconds since 1970-01-01T00:00:00Z. It may jump either way between two readings.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct WallTime(i64);
+
+/// A text that is no instant.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0:?} is not a timestamp with an offset (such as 2026-11-20T12:00:00Z)")]
+pub struct NotATime(String);
+
+impl WallTime {
+    /// From milliseconds since the epoch; negative values lie before it.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// From seconds since the epoch; saturates.
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1000))
+    }
+
+    /// Milliseconds since the epoch.
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    pub const fn as_seconds(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
+    /// The instant `seconds` later (earlier when negative); saturates.
+    #[must_use]
+    pub const fn plus_seconds(self, seconds: i64) -> Self {
+        Self(self.0.saturating_add(seconds.saturating_mul(1000)))
+    }
+
+    /// The instant `duration` later, to the millisecond; saturates.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(millis))
+    }
+
+    /// Milliseconds from `earlier` to this instant, negative when `earlier` is later; saturates.
+    pub const fn millis_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Whole seconds from `earlier` to this instant, rounded down, negative when `earlier` is later.
+    pub const fn seconds_since(self, earlier: Self) -> i64 {
+        self.millis_since(earlier).div_euclid(1000)
+    }
+
+    /// The instant as an IMF-fixdate (RFC 9110 §5.6.7), rounded down to the second. Instants before the epoch or after
+    /// the year 9999, which no HTTP-date can say, are moved to the nearest that can be said.
+    pub fn http_date(self) -> String {
+        let seconds = self.as_seconds().clamp(0, LAST_HTTP_SECOND).unsigned_abs();
+        httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    /// Reads an HTTP-date in any of its three forms (RFC 9110 §5.6.7); `None` for anything else.
+    pub fn parse_http_date(text: &str) -> Option<Self> {
+        httpdate::parse_http_date(text.trim_ascii()).ok().map(Self::from_system)
+    }
+
+    /// The instant in RFC 3339 form, in UTC, with as many decimals as it needs: `2026-11-20T12:00:00.25Z`. Instants
+    /// beyond the years -9999 to 9999 are moved to the nearest inside.
+    pub fn rfc3339(self) -> String {
+        let (first, last) = (jiff::Timestamp::MIN.as_millisecond(), jiff::Timestamp::MAX.as_millisecond());
+        // The clamp leaves nothing that can fail.
+        jiff::Timestamp::from_millisecond(self.0.clamp(first, last)).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
+    }
+
+    /// Reads a timestamp that carries an offset, rounded down to the millisecond.
+    ///
+    /// # Errors
+    /// [`NotATime`] with the text when it is malformed, has no offset, or lies outside the years -9999 to 9999.
+    pub fn parse_rfc3339(text: &str) -> Result<Self, NotATime> {
+        let parsed: jiff::Timestamp = text.parse().map_err(|_| NotATime(text.to_owned()))?;
+        Ok(Self(i64::try_from(parsed.as_nanosecond().div_euclid(1_000_000)).unwrap_or(i64::MAX)))
+    }
+
+    fn from_system(time: SystemTime) -> Self {
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(after) => Self(0).plus(after),
+            Err(before) => Self(i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |millis| -millis)),
+        }
+    }
+}
+
+impl fmt::Display for WallTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.rfc3339())
+    }
+}
+
+/// An instant of monotonic time in nanoseconds since the process started (strictly: since its [`Clock`] was made). It
+/// never goes back, means nothing in another process, and lasts 584 years.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Monotonic(u64);
+
+impl Monotonic {
+    /// From nanoseconds since the start.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// From whole seconds since the start; saturates.
+    pub const fn from_seconds(seconds: u64) -> Self {
+        Self(seconds.saturating_mul(NANOS))
+    }
+
+    /// Nanoseconds since the start.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The instant `duration` later; saturates.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+
+    /// The time from `earlier` to this instant, zero when `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Where the time comes from: the operating system, or a test's hand. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System { started: Instant },
+    Fake(Arc<Hands>),
+}
+
+#[derive(Debug)]
+struct Hands {
+    wall: AtomicI64,
+    mono: AtomicU64,
+}
+
+impl Clock {
+    /// The operating system's clocks; monotonic time starts at zero now.
+    pub fn system() -> Self {
+        Self(Source::System { started: Instant::now() })
+    }
+
+    /// A clock that stands still at `wall` until it is told otherwise, with monotonic time zero.
+    pub fn fake(wall: WallTime) -> FakeClock {
+        FakeClock(Arc::new(Hands { wall: AtomicI64::new(wall.0), mono: AtomicU64::new(0) }))
+    }
+
+    /// The wall time.
+    pub fn now_wall(&self) -> WallTime {
+        match &self.0 {
+            Source::System { .. } => WallTime::from_system(SystemTime::now()),
+            Source::Fake(hands) => WallTime(hands.wall.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// The monotonic time.
+    pub fn now_mono(&self) -> Monotonic {
+        match &self.0 {
+            Source::System { started } => Monotonic(nanos(started.elapsed())),
+            Source::Fake(hands) => Monotonic(hands.mono.load(Ordering::SeqCst)),
+        }
+    }
+}
+
+/// The hand that moves a fake [`Clock`]; clones move the same one.
+#[derive(Clone, Debug)]
+pub struct FakeClock(Arc<Hands>);
+
+impl FakeClock {
+    /// The clock that this hand moves.
+    pub fn clock(&self) -> Clock {
+        Clock(Source::Fake(Arc::clone(&self.0)))
+    }
+
+    /// Lets `duration` pass on both clocks (wall time counts its whole milliseconds).
+    pub fn advance(&self, duration: Duration) {
+        let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        self.0.wall.fetch_add(millis, Ordering::SeqCst);
+        self.0.mono.fetch_add(nanos(duration), Ordering::SeqCst);
+    }
+
+    /// Makes the wall clock jump to `wall`, as NTP or an operator would; monotonic time does not move.
+    pub fn set_wall(&self, wall: WallTime) {
+        self.0.wall.store(wall.0, Ordering::SeqCst);
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_instant_renders_as_http_date_and_rfc_3339() {
+        let time = WallTime::from_millis(784_111_777_250);
+        assert_eq!(WallTime::parse_rfc3339("1994-11-06T09:49:37.250+01:00"), Ok(time));
+        assert_eq!(time.http_date(), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(time.rfc3339(), "1994-11-06T08:49:37.25Z");
+        assert_eq!(
+            WallTime::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
+            Some(WallTime::from_seconds(784_111_777))
+        );
+        assert_eq!(
+            WallTime::parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT"),
+            Some(WallTime::from_seconds(784_111_777))
+        );
+    }
+
+    #[test]
+    fn a_text_without_an_offset_is_no_instant() {
+        for text in ["", "2026-11-20", "2026-11-20T12:00:00", "tomorrow", "2026-13-01T00:00:00Z"] {
+            assert_eq!(WallTime::parse_rfc3339(text), Err(NotATime(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_wall_clock_that_jumps_leaves_monotonic_time_alone() {
+        let hand = Clock::fake(WallTime::from_seconds(1000));
+        let clock = hand.clock();
+        hand.advance(Duration::from_millis(1500));
+        assert_eq!((clock.now_wall(), clock.now_mono()), (WallTime::from_millis(1_001_500), Monotonic(1_500_000_000)));
+        hand.set_wall(WallTime::from_seconds(5));
+        assert_eq!((clock.now_wall(), clock.now_mono()), (WallTime::from_seconds(5), Monotonic(1_500_000_000)));
+    }
+
+    #[test]
+    fn the_system_clock_moves_forward_and_knows_the_century() {
+        let clock = Clock::system();
+        let (before, after) = (clock.now_mono(), clock.clone().now_mono());
+        assert!(before <= after);
+        assert!(clock.now_wall() > WallTime::from_seconds(1_700_000_000));
+    }
+
+    proptest! {
+        #[test]
+        fn every_instant_renders_and_the_arithmetic_never_overflows(a: i64, b: i64) {
+            let (x, y) = (WallTime::from_millis(a), WallTime::from_millis(b));
+            let _ = (x.http_date(), x.rfc3339(), x.seconds_since(y), x.plus_seconds(b), WallTime::from_seconds(a));
+        }
+
+        #[test]
+        fn the_parsers_are_total(text in "\\PC*") {
+            let _ = (WallTime::parse_http_date(&text), WallTime::parse_rfc3339(&text));
+        }
+
+        #[test]
+        fn rfc_3339_round_trips(millis in -60_000_000_000_000_i64..250_000_000_000_000) {
+            let time = WallTime::from_millis(millis);
+            prop_assert_eq!(WallTime::parse_rfc3339(&time.rfc3339()), Ok(time));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The limit on clients: an exact trailing window per client address.
+//!
+//! What it is: the answer to "may this address be admitted now", and the counts that the answer's headers tell. What it
+//! is not: shared between processes, persistent, or concerned with what the address is (`semantics::client_address`)
+//! and what a refusal looks like (`semantics::problem`). Who calls it: `pipeline::admit`, before method and path.
+//!
+//! **The promise.** With a quota of `q` no client is admitted more than `q` times in any half-open interval of 60 s, and
+//! it is never refused otherwise: an admission at `t` counts at every instant of `[t, t + 60 s)` and no longer at
+//! `t + 60 s`, to the nanosecond. Refused requests don't count. The promise holds while at most
+//! [`LimitConfig::max_clients`] windows are live. Beyond that a newcomer takes the place of the window with the fewest
+//! live admissions, which its client gets back unspent: errors are on the side of admitting, and counted.
+//!
+//! **The cost.** A decision is amortised O(1): one probe of an index, one ring. Rings grow with use, so a client that
+//! came once costs about 130 bytes and one that spends a quota of 60 about 600; `max_clients` bounds the whole.
+//!
+//! DEVIATION: quotas above 4096 count whole milliseconds instead of nanoseconds (see `limit/coalesced.rs`), rounded so
+//! that such a client is at worst refused for a millisecond too long, never admitted too early.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use parking_lot::Mutex;
+
+use crate::clock::Monotonic;
+
+mod coalesced;
+mod decision;
+mod exact;
+mod index;
+mod key;
+mod lists;
+mod log;
+mod quotas;
+mod table;
+mod wheel;
+
+pub use decision::Decision;
+
+use key::Seed;
+use quotas::Quotas;
+use table::Table;
+
+/// The length of the window, in seconds.
+pub const WINDOW_SECONDS: u32 = 60;
+/// The length of the window, in nanoseconds.
+const WINDOW: u64 = WINDOW_SECONDS as u64 * 1_000_000_000;
+/// The most windows that can be asked for.
+const MOST_CLIENTS: usize = 1 << 26;
+
+/// The limit that is wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LimitConfig {
+    /// Admissions per client in 60 s; 0: no limit.
+    pub requests_per_minute: u32,
+    /// How many leading bits of an IPv6 address make a client, at most 128.
+    pub ipv6_prefix: u8,
+    /// How many windows are kept at once; taken as 1 to 67,108,864.
+    pub max_clients: usize,
+    /// Other quotas for the addresses of a network (0: no limit). The most specific network wins, of equal ones the
+    /// first. Each client in it has its own window. A network narrower than `ipv6_prefix` is one client of its own.
+    pub overrides: Vec<(IpNet, u32)>,
+}
+
+impl Default for LimitConfig {
+    /// 60 requests per minute, IPv6 by /64, 200,000 clients.
+    fn default() -> Self {
+        Self { requests_per_minute: 60, ipv6_prefix: 64, max_clients: 200_000, overrides: Vec::new() }
+    }
+}
+
+/// The limiter of one process. Shared by reference; every decision takes one short lock.
+#[derive(Debug)]
+pub struct Limiter {
+    quotas: Quotas,
+    seed: Seed,
+    table: Mutex<Table>,
+}
+
+impl Limiter {
+    /// A limiter that has admitted nobody yet.
+    pub fn new(config: &LimitConfig) -> Self {
+        let clients = config.max_clients.clamp(1, MOST_CLIENTS);
+        Self { quotas: Quotas::new(config), seed: Seed::random(), table: Mutex::new(Table::new(clients)) }
+    }
+
+    /// Decides on one request of `address`, and counts it if it is admitted. Should `now` lie before the `now` of an
+    /// earlier decision, as two threads may cause, that one counts for both.
+    pub fn admit(&self, address: IpAddr, now: Monotonic) -> Decision {
+        let (quota, key) = self.quotas.look_up(address);
+        if quota == 0 {
+            return Decision::Unlimited;
+        }
+        let hash = self.seed.hash(key);
+        self.table.lock().admit(key, hash, quota, now.as_nanos())
+    }
+
+    /// What [`Self::admit`] would say about how much of the quota is left, without counting anything: for answers that
+    /// the limit does not apply to but that tell it.
+    pub fn peek(&self, address: IpAddr, now: Monotonic) -> Decision {
+        let (quota, key) = self.quotas.look_up(address);
+        if quota == 0 {
+            return Decision::Unlimited;
+        }
+        let hash = self.seed.hash(key);
+        self.table.lock().peek(key, hash, quota, now.as_nanos())
+    }
+
+    /// How many windows with live admissions had to make room since the start.
+    pub fn evicted(&self) -> u64 {
+        self.table.lock().evicted()
+    }
+
+    /// How many windows are kept now, some of which may be idle.
+    pub fn windows(&self) -> usize {
+        self.table.lock().windows()
+    }
+}
+
+#[cfg(test)]
+mod tests;

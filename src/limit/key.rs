@@ -1,0 +1,86 @@
+//! Who counts as one client, as a key that is cheap to compare and to hash.
+//!
+//! What it is: addresses cut to their network, and a keyed hash of them. What it is not: the choice of the network's
+//! length (`quotas`). Who calls it: `quotas`, `limit` and `table`.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+
+/// A client: an IPv4 address, or an IPv6 network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct ClientKey {
+    high: u64,
+    low: u64,
+    /// Of two networks with the same first address (`2001:db8::/64`, `2001:db8::/80`) each is its own client.
+    prefix: u8,
+}
+
+impl ClientKey {
+    /// The address as 128 bits, IPv4 as IPv4-mapped.
+    pub(super) fn bits(address: IpAddr) -> u128 {
+        match address {
+            IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(six) => six.to_bits(),
+        }
+    }
+
+    /// The first `prefix` bits of an address.
+    pub(super) fn new(bits: u128, prefix: u8) -> Self {
+        let bits = bits & mask(prefix);
+        Self { high: (bits >> 64) as u64, low: bits as u64, prefix }
+    }
+}
+
+/// 128 bits of which the first `prefix` are set.
+pub(super) fn mask(prefix: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0)
+}
+
+/// The key of the hash. Addresses are chosen by whoever sends from them: without a secret they could all be made to
+/// fall into one place of the index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seed([u64; 3]);
+
+impl Seed {
+    /// From the standard library's source of random hash keys.
+    pub(super) fn random() -> Self {
+        let source = RandomState::new();
+        Self([0_u8, 1, 2].map(|part| source.hash_one(part)))
+    }
+
+    /// Two rounds of multiplication folded to 64 bits, of which the upper 32 are returned.
+    pub(super) fn hash(&self, key: ClientKey) -> u32 {
+        let [first, second, third] = self.0;
+        let once = fold(key.high ^ first, key.low ^ second);
+        (fold(once ^ u64::from(key.prefix), third | 1) >> 32) as u32
+    }
+}
+
+/// The 128-bit product's halves, xored: every bit of the result depends on every bit of both.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn masks_have_as_many_bits_as_the_prefix_says() {
+        assert_eq!((mask(0), mask(128), mask(255)), (0, u128::MAX, u128::MAX));
+        assert_eq!(mask(64), u128::from(u64::MAX) << 64);
+    }
+
+    #[test]
+    fn neighbouring_addresses_hash_apart_and_differently_in_each_process() {
+        let (one, other) = (Seed::random(), Seed::random());
+        let key = |n: u32| ClientKey::new(ClientKey::bits(IpAddr::V4(Ipv4Addr::from_bits(n))), 128);
+        let low_bits: HashSet<u32> = (0..4096).map(|n| one.hash(key(n)) & 0xFFF).collect();
+        // 4096 balls thrown into 4096 urns leave about 63 % of them occupied.
+        assert!((2300..2900).contains(&low_bits.len()), "{}", low_bits.len());
+        assert!((0..8).any(|n| one.hash(key(n)) != other.hash(key(n))));
+    }
+}

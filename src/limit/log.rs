@@ -1,0 +1,59 @@
+//! The live admissions of one client.
+//!
+//! What it is: the choice between the exact and the coalesced record, and the window's edge. What it is not: the
+//! decision (`table`). Who calls it: `table`, with times in nanoseconds.
+
+use super::WINDOW;
+use super::coalesced::CoalescedLog;
+use super::exact::ExactLog;
+
+/// The largest quota whose admissions are kept one by one: 32 KiB for a client that spends it.
+pub(super) const MOST_EXACT: u32 = 4096;
+
+#[derive(Debug)]
+pub(super) enum Log {
+    Exact(ExactLog),
+    Coalesced(Box<CoalescedLog>),
+}
+
+impl Log {
+    /// An empty log; what it needs grows with use.
+    pub(super) fn new(quota: u32) -> Self {
+        if quota <= MOST_EXACT { Self::Exact(ExactLog::new()) } else { Self::Coalesced(Box::default()) }
+    }
+
+    /// How many admissions are counted; call [`Self::expire`] first.
+    pub(super) const fn live(&self) -> u32 {
+        match self {
+            Self::Exact(log) => log.len(),
+            Self::Coalesced(log) => log.len(),
+        }
+    }
+
+    /// The instant at which the oldest admission leaves; `None` when there is none.
+    pub(super) fn next_leaves(&self) -> Option<u64> {
+        let oldest = match self {
+            Self::Exact(log) => log.oldest(),
+            Self::Coalesced(log) => log.oldest(),
+        };
+        oldest.map(|time| time.saturating_add(WINDOW))
+    }
+
+    /// Forgets what has left: an admission at `t` counts in `[t, t + 60 s)`.
+    pub(super) fn expire(&mut self, now: u64) {
+        while self.next_leaves().is_some_and(|leaves| leaves <= now) {
+            match self {
+                Self::Exact(log) => log.pop(),
+                Self::Coalesced(log) => log.pop(),
+            }
+        }
+    }
+
+    /// Counts an admission; there must be fewer than `quota`.
+    pub(super) fn push(&mut self, now: u64, quota: u32) {
+        match self {
+            Self::Exact(log) => log.push(now, quota as u16),
+            Self::Coalesced(log) => log.push(now),
+        }
+    }
+}

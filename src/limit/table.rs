@@ -1,0 +1,225 @@
+//! The windows of all clients, and the decision.
+//!
+//! What it is: the slab of windows, found by `index`, tidied by `wheel`, and evicted by how many admissions they hold.
+//! What it is not: thread-safe, or aware of addresses. Who calls it: `limit`, under its lock, with times in nanoseconds.
+//!
+//! **Eviction.** Each window is ranked by a count of admissions that is at most its own: a window that is admitted stays
+//! where it is, and only when eviction finds it with more does it move up; when admissions leave it moves down at once.
+//! So the hot path touches no list, the fewest are still found first, and the moves are paid for by the admissions
+//! before them. "At once" is to within a tick of the wheel, about 4 ms. Of windows with equally few admissions the one
+//! goes first that was ranked there first.
+
+use super::decision::Decision;
+use super::index::{Index, Slot};
+use super::key::ClientKey;
+use super::lists::Lists;
+use super::log::{Log, MOST_EXACT};
+use super::wheel::Wheel;
+use super::{WINDOW, WINDOW_SECONDS};
+
+/// How many windows a decision tidies up. An admission adds one to be tidied up later, so two keep up with any load,
+/// and none has to pay for a minute of silence.
+const TIDY_PER_DECISION: usize = 2;
+/// Room for this many windows is reserved at once; the memory is the operating system's until it is touched.
+const RESERVED: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Table {
+    most: usize,
+    windows: Vec<Window>,
+    free: Vec<Slot>,
+    index: Index,
+    ranks: Lists,
+    /// No rank below this has a window.
+    lowest: usize,
+    wheel: Wheel,
+    /// The latest `now` that was seen.
+    latest: u64,
+    evicted: u64,
+}
+
+#[derive(Debug)]
+struct Window {
+    log: Log,
+    key: ClientKey,
+    hash: u32,
+}
+
+impl Table {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            windows: Vec::with_capacity(most.min(RESERVED)),
+            free: Vec::new(),
+            index: Index::new(most),
+            ranks: Lists::new(MOST_EXACT as usize + 1),
+            lowest: 1,
+            wheel: Wheel::new(),
+            latest: 0,
+            evicted: 0,
+        }
+    }
+
+    pub(super) const fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    pub(super) const fn windows(&self) -> usize {
+        self.windows.len() - self.free.len()
+    }
+
+    pub(super) fn admit(&mut self, key: ClientKey, hash: u32, quota: u32, now: u64) -> Decision {
+        let now = self.move_to(now);
+        let Some(slot) = self.find(key, hash) else {
+            self.open(key, hash, quota, now);
+            return admitted(quota, 1, now.saturating_add(WINDOW), now);
+        };
+        let log = &mut self.windows[slot as usize].log;
+        log.expire(now);
+        let live = log.live();
+        if live >= quota {
+            let retry_after_seconds = seconds_until(log.next_leaves().unwrap_or(now), now).max(1);
+            return Decision::Refused { quota, retry_after_seconds };
+        }
+        log.push(now, quota);
+        admitted(quota, live + 1, log.next_leaves().unwrap_or(now), now)
+    }
+
+    pub(super) fn peek(&mut self, key: ClientKey, hash: u32, quota: u32, now: u64) -> Decision {
+        let now = self.move_to(now);
+        let Some(slot) = self.find(key, hash) else {
+            return admitted(quota, 0, now, now);
+        };
+        let log = &mut self.windows[slot as usize].log;
+        log.expire(now);
+        admitted(quota, log.live(), log.next_leaves().unwrap_or(now), now)
+    }
+
+    /// Time never goes back, whatever the threads that read it do.
+    fn move_to(&mut self, now: u64) -> u64 {
+        self.latest = self.latest.max(now);
+        for _ in 0..TIDY_PER_DECISION {
+            if self.tidy_one().is_none() {
+                break;
+            }
+        }
+        self.latest
+    }
+
+    fn find(&self, key: ClientKey, hash: u32) -> Option<Slot> {
+        self.index.find(hash, |slot| self.windows[slot as usize].key == key)
+    }
+
+    /// Opens a window with one admission.
+    fn open(&mut self, key: ClientKey, hash: u32, quota: u32, now: u64) {
+        if self.windows() >= self.most {
+            self.make_room();
+        }
+        let mut log = Log::new(quota);
+        log.push(now, quota);
+        let window = Window { log, key, hash };
+        let slot = if let Some(slot) = self.free.pop() {
+            self.windows[slot as usize] = window;
+            slot
+        } else {
+            self.windows.push(window);
+            (self.windows.len() - 1) as Slot
+        };
+        self.index.insert(hash, slot);
+        self.rank(slot, 1);
+        self.wheel.wait(slot, now.saturating_add(WINDOW));
+    }
+
+    /// Looks at a window whose oldest admission left: drops it if that was the last, else lets it wait for the next.
+    /// `None` when there is no such window, else whether it was dropped.
+    fn tidy_one(&mut self) -> Option<bool> {
+        let slot = self.wheel.next_due(self.latest)?;
+        let log = &mut self.windows[slot as usize].log;
+        log.expire(self.latest);
+        let (live, leaves) = (log.live(), log.next_leaves());
+        let Some(leaves) = leaves else {
+            self.close(slot);
+            return Some(true);
+        };
+        self.wheel.wait(slot, leaves);
+        if self.ranks.list_of(slot).is_some_and(|rank| rank > rank_of(live)) {
+            self.rank(slot, rank_of(live));
+        }
+        Some(false)
+    }
+
+    /// Drops a window: an idle one if there is any, else one with the fewest admissions.
+    fn make_room(&mut self) {
+        while let Some(dropped) = self.tidy_one() {
+            if dropped {
+                return;
+            }
+        }
+        while self.lowest <= MOST_EXACT as usize {
+            let Some(slot) = self.ranks.first(self.lowest) else {
+                self.lowest += 1;
+                continue;
+            };
+            let log = &mut self.windows[slot as usize].log;
+            log.expire(self.latest);
+            let live = log.live();
+            if rank_of(live) > self.lowest {
+                self.rank(slot, rank_of(live));
+                continue;
+            }
+            self.evicted += u64::from(live > 0);
+            return self.close(slot);
+        }
+    }
+
+    fn rank(&mut self, slot: Slot, rank: usize) {
+        self.ranks.remove(slot);
+        self.ranks.push(rank, slot);
+        self.lowest = self.lowest.min(rank);
+    }
+
+    fn close(&mut self, slot: Slot) {
+        let window = &mut self.windows[slot as usize];
+        // Gives back the memory of a long ring now rather than when the slot is used again.
+        window.log = Log::new(0);
+        self.index.remove(window.hash, slot);
+        self.ranks.remove(slot);
+        self.wheel.forget(slot);
+        self.free.push(slot);
+    }
+}
+
+/// The rank of a window with that many admissions; those with very many are all one rank.
+fn rank_of(live: u32) -> usize {
+    live.clamp(1, MOST_EXACT) as usize
+}
+
+fn admitted(quota: u32, live: u32, leaves: u64, now: u64) -> Decision {
+    let remaining = quota.saturating_sub(live);
+    // A coalesced admission leaves up to a millisecond late, but no header should tell more than the window.
+    let reset_seconds = seconds_until(leaves, now).min(WINDOW_SECONDS);
+    Decision::Admitted { quota, remaining, reset_seconds }
+}
+
+/// Whole seconds, rounded up.
+fn seconds_until(then: u64, now: u64) -> u32 {
+    then.saturating_sub(now).div_ceil(1_000_000_000) as u32
+}
+
+#[cfg(test)]
+impl Table {
+    /// What every reachable table satisfies.
+    pub(super) fn check(&self) {
+        let free: std::collections::HashSet<_> = self.free.iter().copied().collect();
+        assert!(self.windows() <= self.most);
+        for (number, window) in self.windows.iter().enumerate() {
+            let slot = number as Slot;
+            let rank = self.ranks.list_of(slot);
+            assert_eq!(rank.is_none(), free.contains(&slot));
+            if let Some(rank) = rank {
+                assert_eq!(self.find(window.key, window.hash), Some(slot));
+                assert!(self.lowest <= rank);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Which windows have admissions that left.
+//!
+//! What it is: a timing wheel with ticks of about 4 ms, in which each window waits for the tick in which its oldest
+//! admission leaves. What it is not: what decides on admission - a window looks at its own times when it is asked - so
+//! a wheel that lags is never wrong, only slow to tidy up. Who calls it: `table`.
+
+use super::index::Slot;
+use super::lists::Lists;
+
+/// A tick is 2^22 ns, 4.2 ms.
+const TICK_BITS: u32 = 22;
+/// More ticks than a window of 60 s has (14,306).
+const TICKS: u64 = 1 << 14;
+
+#[derive(Debug)]
+pub(super) struct Wheel {
+    lists: Lists,
+    /// The first tick that has not been looked through. All that waits, waits for one of the `TICKS` from here.
+    cursor: u64,
+}
+
+impl Wheel {
+    pub(super) fn new() -> Self {
+        Self { lists: Lists::new(TICKS as usize), cursor: 0 }
+    }
+
+    /// Lets a window that waits for nothing wait for the instant, or for one before it when the wheel lags by more than
+    /// the difference between its size and a window.
+    pub(super) fn wait(&mut self, slot: Slot, until: u64) {
+        let tick = (until >> TICK_BITS).clamp(self.cursor, self.cursor + TICKS - 1);
+        self.lists.push((tick % TICKS) as usize, slot);
+    }
+
+    /// Lets a window wait no more.
+    pub(super) fn forget(&mut self, slot: Slot) {
+        self.lists.remove(slot);
+    }
+
+    /// A window whose tick lies wholly before `now`, which then waits no more; `None` when there are no more.
+    pub(super) fn next_due(&mut self, now: u64) -> Option<Slot> {
+        let tick = now >> TICK_BITS;
+        // One turn looks through every list, however long nobody asked.
+        self.cursor = self.cursor.max(tick.saturating_sub(TICKS));
+        while self.cursor < tick {
+            if let Some(slot) = self.lists.first((self.cursor % TICKS) as usize) {
+                self.lists.remove(slot);
+                return Some(slot);
+            }
+            self.cursor += 1;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_come_due_in_the_order_of_their_ticks() {
+        let mut wheel = Wheel::new();
+        let tick = 1 << TICK_BITS;
+        wheel.wait(1, 5 * tick);
+        wheel.wait(2, 3 * tick + 7);
+        wheel.wait(3, 3 * tick);
+        assert_eq!(wheel.next_due(4 * tick - 1), None);
+        assert_eq!(wheel.next_due(4 * tick), Some(2));
+        wheel.forget(3);
+        assert_eq!(wheel.next_due(5 * tick), None);
+        assert_eq!(wheel.next_due(6 * tick), Some(1));
+    }
+
+    #[test]
+    fn a_wheel_that_stood_still_for_long_finds_everything() {
+        let mut wheel = Wheel::new();
+        for slot in 0..100 {
+            wheel.wait(slot, u64::from(slot) * 600_000_000);
+        }
+        let hour = 3_600_000_000_000;
+        let mut due: Vec<_> = std::iter::from_fn(|| wheel.next_due(hour)).collect();
+        due.sort_unstable();
+        assert_eq!(due, (0..100).collect::<Vec<_>>());
+        wheel.wait(7, hour + 60_000_000_000);
+        assert_eq!(wheel.next_due(hour + 59_000_000_000), None);
+        assert_eq!(wheel.next_due(hour + 61_000_000_000), Some(7));
+    }
+}

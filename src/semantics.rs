@@ -1,0 +1,26 @@
+//! What HTTP means, as plain functions of values: the leaves that the pipeline asks and that do nothing themselves.
+//!
+//! What it is: validators, preconditions, negotiation, freshness, client addresses, paths and problem documents. What
+//! it is not: anything that reads a socket, a clock or a configuration file, or that knows the mirrored API. Who calls
+//! it: `pipeline`, `origin` and `limit`; nothing here calls up.
+
+pub mod cache_status;
+pub mod client_address;
+pub mod coding;
+pub mod etag;
+pub mod freshness;
+pub mod network;
+pub mod path;
+pub mod precondition;
+pub mod problem;
+
+/// Drops the optional whitespace (RFC 9110 §5.6.3: space and tab) around a field value or list member.
+fn trim(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = text {
+        text = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}

@@ -1,0 +1,167 @@
+//! `Cache-Status` (RFC 9211): how an answer came about, for the header, the access log and the metrics alike.
+//!
+//! What it is: the outcomes and their rendering. What it is not: the decision between them (`pipeline`). Who calls it:
+//! `pipeline::answer` on every answer but errors of our own and preflights, which carry none.
+
+use http::HeaderValue;
+
+/// How an answer came about. `fwd_status` is the status of the origin's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheOutcome {
+    /// From the snapshot or the cache, without asking the origin.
+    Hit {
+        /// Seconds of freshness left, negative when stale (RFC 9211 §2.4); `None` for what does not age.
+        ttl: Option<i64>,
+    },
+    /// Nothing was kept under this key.
+    Miss(Forwarded),
+    /// What was kept under this key is for other request headers.
+    VaryMiss(Forwarded),
+    /// What was kept was stale, and the origin was asked; status 304 when it was still right.
+    Revalidated(Forwarded),
+    /// What was kept was stale, the origin failed, and so it was served (RFC 5861 §4).
+    StaleIfError {
+        /// `None` when the origin gave no answer at all, or was not asked for want of budget.
+        fwd_status: Option<u16>,
+    },
+    /// Not for the cache at all.
+    Bypass {
+        /// The status of the origin's answer.
+        fwd_status: u16,
+    },
+    /// The method asks for the origin.
+    Method {
+        /// The status of the origin's answer.
+        fwd_status: u16,
+    },
+}
+
+/// What came of asking the origin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Forwarded {
+    /// The status of the origin's answer.
+    pub fwd_status: u16,
+    /// Whether the answer was kept (RFC 9211 §2.5).
+    pub stored: bool,
+    /// Whether the question was another request's too (RFC 9211 §2.6).
+    pub collapsed: bool,
+}
+
+impl CacheOutcome {
+    /// The label for logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit { ttl: Some(i64::MIN..0) } => "hit-stale",
+            Self::Hit { .. } => "hit",
+            Self::Miss(_) => "miss",
+            Self::VaryMiss(_) => "vary-miss",
+            Self::Revalidated(_) => "revalidated",
+            Self::StaleIfError { .. } => "stale-if-error",
+            Self::Bypass { .. } => "bypass",
+            Self::Method { .. } => "method",
+        }
+    }
+
+    /// Appends our member of the list to `out`, `grandstand; hit; ttl=240` for example: at most 80 bytes.
+    pub fn write_to(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"grandstand");
+        match self {
+            Self::Hit { ttl } => {
+                out.extend_from_slice(b"; hit");
+                if let Some(ttl) = ttl {
+                    parameter(out, b"; ttl=", ttl);
+                }
+            }
+            Self::Miss(forwarded) => forwarded.write_to(b"; fwd=uri-miss", out),
+            Self::VaryMiss(forwarded) => forwarded.write_to(b"; fwd=vary-miss", out),
+            Self::Revalidated(forwarded) => forwarded.write_to(b"; fwd=stale", out),
+            Self::StaleIfError { fwd_status } => {
+                out.extend_from_slice(b"; fwd=stale");
+                if let Some(status) = fwd_status {
+                    parameter(out, b"; fwd-status=", status);
+                }
+                out.extend_from_slice(b"; detail=stale-if-error");
+            }
+            Self::Bypass { fwd_status } => {
+                out.extend_from_slice(b"; fwd=bypass");
+                parameter(out, b"; fwd-status=", fwd_status);
+            }
+            Self::Method { fwd_status } => {
+                out.extend_from_slice(b"; fwd=method");
+                parameter(out, b"; fwd-status=", fwd_status);
+            }
+        }
+    }
+
+    /// The header value; one allocation.
+    pub fn to_header_value(self) -> HeaderValue {
+        let mut out = Vec::with_capacity(80);
+        self.write_to(&mut out);
+        // All that is written is visible ASCII and spaces.
+        HeaderValue::from_maybe_shared(bytes::Bytes::from(out)).unwrap_or(HeaderValue::from_static("grandstand"))
+    }
+}
+
+impl Forwarded {
+    fn write_to(self, reason: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(reason);
+        parameter(out, b"; fwd-status=", self.fwd_status);
+        if self.stored {
+            out.extend_from_slice(b"; stored");
+        }
+        if self.collapsed {
+            out.extend_from_slice(b"; collapsed");
+        }
+    }
+}
+
+fn parameter(out: &mut Vec<u8>, name: &[u8], value: impl itoa::Integer) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_render_as_rfc_9211_spells_them() {
+        let asked = |fwd_status, stored, collapsed| Forwarded { fwd_status, stored, collapsed };
+        for (outcome, label, value) in [
+            (CacheOutcome::Hit { ttl: Some(240) }, "hit", "grandstand; hit; ttl=240"),
+            (CacheOutcome::Hit { ttl: Some(0) }, "hit", "grandstand; hit; ttl=0"),
+            (CacheOutcome::Hit { ttl: Some(-12) }, "hit-stale", "grandstand; hit; ttl=-12"),
+            (CacheOutcome::Hit { ttl: None }, "hit", "grandstand; hit"),
+            (
+                CacheOutcome::Miss(asked(200, true, true)),
+                "miss",
+                "grandstand; fwd=uri-miss; fwd-status=200; stored; collapsed",
+            ),
+            (CacheOutcome::Miss(asked(404, false, false)), "miss", "grandstand; fwd=uri-miss; fwd-status=404"),
+            (
+                CacheOutcome::VaryMiss(asked(200, true, false)),
+                "vary-miss",
+                "grandstand; fwd=vary-miss; fwd-status=200; stored",
+            ),
+            (
+                CacheOutcome::Revalidated(asked(304, true, false)),
+                "revalidated",
+                "grandstand; fwd=stale; fwd-status=304; stored",
+            ),
+            (
+                CacheOutcome::StaleIfError { fwd_status: Some(503) },
+                "stale-if-error",
+                "grandstand; fwd=stale; fwd-status=503; detail=stale-if-error",
+            ),
+            (
+                CacheOutcome::StaleIfError { fwd_status: None },
+                "stale-if-error",
+                "grandstand; fwd=stale; detail=stale-if-error",
+            ),
+            (CacheOutcome::Bypass { fwd_status: 200 }, "bypass", "grandstand; fwd=bypass; fwd-status=200"),
+            (CacheOutcome::Method { fwd_status: 201 }, "method", "grandstand; fwd=method; fwd-status=201"),
+        ] {
+            assert_eq!((outcome.as_str(), outcome.to_header_value().as_bytes()), (label, value.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Content codings: which of those on offer a client gets (RFC 9110 §12.5.3).
+//!
+//! What it is: the choice. What it is not: compression, or the `Vary` and `ETag` that go with it. Who calls it:
+//! `pipeline::admit`, once per request, before the reply is looked up.
+
+use http::header::{ACCEPT_ENCODING, HeaderMap};
+
+use super::trim;
+
+/// How many members of `Accept-Encoding` are read, over all its lines; the rest is as if absent.
+const MAX_MEMBERS: usize = 64;
+
+/// A content coding that we can send.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Coding {
+    /// None at all.
+    Identity,
+    /// RFC 1952; also known as `x-gzip`.
+    Gzip,
+    /// RFC 7932.
+    Brotli,
+    /// RFC 8878.
+    Zstd,
+}
+
+impl Coding {
+    /// Every real coding in the order in which we prefer them: by size for the CPU that decoding takes.
+    pub const PREFERENCE: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
+
+    /// The name in `Content-Encoding`, logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The coding of that name, whatever its case (RFC 9110 §8.4.1, and §8.4.1.3 for `x-gzip`); `None` for others.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        [
+            (&b"gzip"[..], Self::Gzip),
+            (b"br", Self::Brotli),
+            (b"zstd", Self::Zstd),
+            (b"identity", Self::Identity),
+            (b"x-gzip", Self::Gzip),
+        ]
+        .into_iter()
+        .find_map(|(known, coding)| name.eq_ignore_ascii_case(known).then_some(coding))
+    }
+}
+
+/// Chooses among `available`, given in the server's order of preference, and identity, which is always available.
+///
+/// The highest weight wins and a tie goes to the server's preference, identity last. A request without the field gets
+/// identity: it may be anything, and tools that can't decode are the ones that don't ask. Identity is also the answer
+/// when nothing is acceptable (`identity;q=0` alone): RFC 9110 §12.5.3 allows it, and data beats a 406. A malformed
+/// member is as if absent, of a repeated one the first counts.
+pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Coding {
+    let mut wishes = Wishes::default();
+    let lines = headers.get_all(ACCEPT_ENCODING);
+    let members = lines.iter().flat_map(|line| line.as_bytes().split(|&byte| byte == b','));
+    members.map(trim).filter(|member| !member.is_empty()).take(MAX_MEMBERS).for_each(|member| wishes.note(member));
+
+    let mut best = (Coding::Identity, 0);
+    for &coding in available.iter().filter(|&&coding| coding != Coding::Identity) {
+        if let Some(weight) = wishes.weight(coding)
+            && weight > best.1
+        {
+            best = (coding, weight);
+        }
+    }
+    match wishes.weight(Coding::Identity) {
+        Some(weight) if weight > best.1 => Coding::Identity,
+        _ => best.0,
+    }
+}
+
+/// The weights that a client gave, in thousandths; `None` where it named none.
+#[derive(Default)]
+struct Wishes {
+    named: [Option<u16>; 4],
+    /// The weight of `*`: of everything that is not named.
+    others: Option<u16>,
+}
+
+impl Wishes {
+    fn note(&mut self, member: &[u8]) {
+        let (name, weight) = match member.iter().position(|&byte| byte == b';') {
+            None => (member, Some(1000)),
+            Some(at) => (trim(&member[..at]), parse_weight(trim(&member[at + 1..]))),
+        };
+        let Some(weight) = weight else { return };
+        if name == b"*" {
+            self.others.get_or_insert(weight);
+        } else if let Some(coding) = Coding::from_name(name) {
+            self.named[coding as usize].get_or_insert(weight);
+        }
+    }
+
+    fn weight(&self, coding: Coding) -> Option<u16> {
+        self.named[coding as usize].or(self.others)
+    }
+}
+
+/// `q=` and a qvalue (RFC 9110 §12.4.2) in thousandths; `None` unless it is one, with at most three decimals.
+fn parse_weight(text: &[u8]) -> Option<u16> {
+    let [b'q' | b'Q', b'=', value @ ..] = text else {
+        return None;
+    };
+    let (&whole, rest) = value.split_first()?;
+    let decimals = match rest {
+        [] => &[][..],
+        [b'.', decimals @ ..] if decimals.len() <= 3 => decimals,
+        _ => return None,
+    };
+    let mut fraction = 0;
+    for place in 0..3 {
+        let digit = decimals.get(place).copied().unwrap_or(b'0');
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        fraction = fraction * 10 + u16::from(digit - b'0');
+    }
+    match (whole, fraction) {
+        (b'0', thousandths) => Some(thousandths),
+        (b'1', 0) => Some(1000),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Coding::{Brotli, Gzip, Identity, Zstd};
+    use super::*;
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    fn choose(lines: &[&[u8]], available: &[Coding]) -> Coding {
+        let mut map = HeaderMap::new();
+        for line in lines {
+            map.append(ACCEPT_ENCODING, HeaderValue::from_bytes(line).unwrap());
+        }
+        negotiate(&map, available)
+    }
+
+    #[test]
+    fn clients_get_what_they_weigh_highest() {
+        for (line, expected) in [
+            ("gzip, deflate, br, zstd", Zstd),
+            ("gzip, deflate, br", Brotli),
+            ("gzip, deflate", Gzip),
+            ("deflate", Identity),
+            ("GZip", Gzip),
+            ("x-gzip", Gzip),
+            ("gzip;q=1.0, br;q=0.9, zstd;q=0.8", Gzip),
+            ("gzip;q=0.501, br;q=0.5", Gzip),
+            ("gzip ; Q=0.5 , br\t;\tq=0.4", Gzip),
+            ("*", Zstd),
+            ("*;q=0.5, gzip", Gzip),
+            ("zstd;q=0, *", Brotli),
+            ("zstd;q=0.000, br;q=0.001", Brotli),
+            ("identity", Identity),
+            ("identity;q=1, gzip;q=0.5", Identity),
+            ("identity;q=0.5, gzip;q=0.5", Gzip),
+            ("gzip, identity;q=0", Gzip),
+            ("identity;q=0", Identity),
+            ("*;q=0", Identity),
+            ("*;q=0, gzip;q=0.1", Gzip),
+            ("gzip;q=0", Identity),
+            ("", Identity),
+            (" , ,gzip, ,", Gzip),
+            ("gzip;q=0, gzip", Identity),
+            ("gzip;q=2, br;q=1.5, zstd;q=0.1234", Identity),
+            ("gzip;q=, br;q=x, zstd;q=-1", Identity),
+            ("gzip;level=9", Identity),
+            ("gzip;q=1.001", Identity),
+            ("gzip;q=0.", Identity),
+            ("gzip;q=1.", Gzip),
+        ] {
+            assert_eq!(choose(&[line.as_bytes()], &Coding::PREFERENCE), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn several_lines_are_one_list() {
+        assert_eq!(choose(&[b"gzip;q=0.5", b"br"], &Coding::PREFERENCE), Brotli);
+    }
+
+    #[test]
+    fn only_what_is_available_is_chosen_in_the_servers_order() {
+        assert_eq!(choose(&[b"gzip, br, zstd"], &[Gzip, Brotli]), Gzip);
+        assert_eq!(choose(&[b"br, zstd"], &[Gzip]), Identity);
+        assert_eq!(choose(&[b"gzip"], &[]), Identity);
+        assert_eq!(choose(&[b"identity;q=0.1, *;q=0.2"], &[Identity, Gzip]), Gzip);
+        assert_eq!(choose(&[], &Coding::PREFERENCE), Identity);
+    }
+
+    #[test]
+    fn members_beyond_the_bound_are_not_read() {
+        let line = format!("{}gzip", "deflate,".repeat(MAX_MEMBERS));
+        assert_eq!(choose(&[line.as_bytes()], &Coding::PREFERENCE), Identity);
+    }
+
+    proptest! {
+        #[test]
+        fn negotiation_is_total(line in "[gzipbrzstdq=;,.*0-9 \\x80-\\xff]{0,64}") {
+            let _ = choose(&[line.as_bytes()], &Coding::PREFERENCE);
+        }
+
+        #[test]
+        fn every_qvalue_of_the_grammar_is_read(thousandths in 0_u16..=1000) {
+            let text = format!("q={}.{:03}", thousandths / 1000, thousandths % 1000);
+            prop_assert_eq!(parse_weight(text.as_bytes()), Some(thousandths));
+        }
+    }
+}

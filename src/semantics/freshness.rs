@@ -1,0 +1,221 @@
+//! Age, origin time and the headers that speak of them (RFC 9111).
+//!
+//! What it is: how old an answer is, which instant it speaks for, and the fields that say how long it may be kept. What
+//! it is not: a decision to refresh or to serve stale. Who calls it: `pipeline` when it writes headers, `origin` when it
+//! reads them.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::clock::WallTime;
+
+/// How far ahead of our clock a stamp may be and still count as "now": clocks differ, and headers say whole seconds.
+pub const FUTURE_TOLERANCE: Duration = Duration::from_secs(5);
+/// The largest number of seconds that `Age` means (RFC 9111 §1.2.2); what is beyond counts as this.
+pub const MAX_AGE_SECONDS: u32 = 1 << 31;
+/// The longest `Retry-After` that is believed, in seconds: a day. Beyond it a mistake is likelier than an order.
+pub const MAX_RETRY_AFTER_SECONDS: u32 = 86_400;
+
+/// Whether a stamp lies further ahead of `now` than clocks may differ. Such a stamp confirms nothing.
+pub fn is_from_the_future(stamp: WallTime, now: WallTime) -> bool {
+    stamp > now.plus(FUTURE_TOLERANCE)
+}
+
+/// Whole seconds since the instant for which the data is confirmed, rounded down; 0 when that lies ahead. Never
+/// negative (RFC 9111 §5.1), and never more than [`MAX_AGE_SECONDS`].
+pub fn age_seconds(now: WallTime, confirmed: WallTime) -> u32 {
+    let seconds = now.seconds_since(confirmed).clamp(0, i64::from(MAX_AGE_SECONDS));
+    u32::try_from(seconds).unwrap_or(MAX_AGE_SECONDS)
+}
+
+/// The stamps that an answer of the origin carries; `None` for those that are absent or malformed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stamps {
+    /// `Date`.
+    pub date: Option<WallTime>,
+    /// `Age`, in seconds.
+    pub age: Option<u32>,
+    /// `generated_at` in the body.
+    pub generated_at: Option<WallTime>,
+}
+
+/// The instant that an answer of the origin speaks for, on the origin's clock. Ordered by the instant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OriginTime {
+    at: WallTime,
+    confirmed: bool,
+}
+
+impl OriginTime {
+    /// The instant; never later than the arrival of the answer.
+    pub const fn at(self) -> WallTime {
+        self.at
+    }
+
+    /// Whether the instant can be relied on. `false` when the origin's `Date` came from the future: the instant is then
+    /// the latest that it can be, good for ordering, but it must not be shown as confirmed.
+    pub const fn is_confirmed(self) -> bool {
+        self.confirmed
+    }
+}
+
+/// The instant that an answer speaks for: `Date - Age`, or `generated_at` if that is older.
+///
+/// An answer without `Date` is taken to be dated when it was received (RFC 9110 §6.6.1). A `Date` ahead of `received`
+/// is moved back to it: within [`FUTURE_TOLERANCE`] that is two clocks, beyond it the result is unconfirmed. A
+/// `generated_at` ahead of the rest is no older and so changes nothing.
+///
+/// DEVIATION: RFC 9111 §4.2.3 takes the larger of `Age` and the time since `Date`; CDNs differ in whether they keep
+/// the origin's `Date` or set their own, and the difference of both is the instant that is never too late.
+pub fn origin_time(stamps: Stamps, received: WallTime) -> OriginTime {
+    let date = stamps.date.unwrap_or(received);
+    let sent = date.min(received).plus_seconds(-i64::from(stamps.age.unwrap_or(0)));
+    let at = stamps.generated_at.map_or(sent, |generated| generated.min(sent));
+    OriginTime { at, confirmed: !is_from_the_future(date, received) }
+}
+
+/// Reads `Age` in seconds: the first member should there be a list, and [`MAX_AGE_SECONDS`] for anything larger
+/// (RFC 9111 §5.1, §1.2.2). `None` for what is no number.
+pub fn parse_age(value: &[u8]) -> Option<u32> {
+    let first = value.split(|&byte| byte == b',').next()?;
+    parse_seconds(first, MAX_AGE_SECONDS)
+}
+
+/// Reads `Retry-After` (RFC 9110 §10.2.3), seconds or an HTTP-date, as seconds from `now`: 0 for a date that has
+/// passed, [`MAX_RETRY_AFTER_SECONDS`] for anything longer, `None` for what is neither. A date is rounded up.
+pub fn parse_retry_after(value: &[u8], now: WallTime) -> Option<u32> {
+    if let Some(seconds) = parse_seconds(value, MAX_RETRY_AFTER_SECONDS) {
+        return Some(seconds);
+    }
+    let date = WallTime::parse_http_date(std::str::from_utf8(value).ok()?)?;
+    let millis = date.millis_since(now).clamp(0, i64::from(MAX_RETRY_AFTER_SECONDS) * 1000);
+    u32::try_from(millis.unsigned_abs().div_ceil(1000)).ok()
+}
+
+/// `delta-seconds` (RFC 9111 §1.2.2), at most `most`.
+fn parse_seconds(text: &[u8], most: u32) -> Option<u32> {
+    let digits = super::trim(text);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = digits.iter().fold(0_u32, |sum, digit| sum.saturating_mul(10).saturating_add(u32::from(digit - b'0')));
+    Some(value.min(most))
+}
+
+/// What `Cache-Control` says of an answer of ours; `Display` writes the value, in whole seconds. RFC 9111 §5.2.2 and
+/// RFC 5861; zero grace periods are left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheControl {
+    /// `max-age`: how long it is fresh.
+    pub ttl: Duration,
+    /// `stale-while-revalidate`.
+    pub stale_while_revalidate: Duration,
+    /// `stale-if-error`.
+    pub stale_if_error: Duration,
+}
+
+impl fmt::Display for CacheControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "public, max-age={}", self.ttl.as_secs())?;
+        let graces = [("stale-while-revalidate", self.stale_while_revalidate), ("stale-if-error", self.stale_if_error)];
+        for (name, grace) in graces.into_iter().filter(|(_, grace)| grace.as_secs() > 0) {
+            write!(f, ", {name}={}", grace.as_secs())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(seconds: i64) -> WallTime {
+        WallTime::from_seconds(seconds)
+    }
+
+    #[test]
+    fn age_is_never_negative() {
+        assert_eq!(age_seconds(WallTime::from_millis(10_999), at(8)), 2);
+        assert_eq!(age_seconds(at(8), at(10)), 0);
+        assert_eq!(age_seconds(WallTime::from_millis(i64::MAX), WallTime::from_millis(i64::MIN)), MAX_AGE_SECONDS);
+    }
+
+    #[test]
+    fn an_answer_speaks_for_date_minus_age_or_generated_at_if_older() {
+        for (date, age, generated_at, expected, confirmed) in [
+            (Some(100), Some(30), None, 70, true),
+            (Some(100), None, None, 100, true),
+            (Some(90), Some(30), Some(50), 50, true),
+            (Some(90), Some(30), Some(80), 60, true),
+            (None, Some(30), None, 70, true),
+            (None, None, Some(20), 20, true),
+            (None, None, None, 100, true),
+            (Some(105), Some(10), None, 90, true),
+            (Some(106), Some(10), None, 90, false),
+            (Some(9999), None, Some(40), 40, false),
+            (Some(100), None, Some(9999), 100, true),
+        ] {
+            let stamps = Stamps { date: date.map(at), age, generated_at: generated_at.map(at) };
+            let time = origin_time(stamps, at(100));
+            assert_eq!((time.at(), time.is_confirmed()), (at(expected), confirmed), "{stamps:?}");
+        }
+    }
+
+    #[test]
+    fn age_and_retry_after_are_read_within_bounds() {
+        for (value, expected) in [
+            ("0", Some(0)),
+            (" 17 ", Some(17)),
+            ("17, 99", Some(17)),
+            ("99999999999999999999", Some(MAX_AGE_SECONDS)),
+            ("-1", None),
+            ("+1", None),
+            ("1.5", None),
+            ("", None),
+            (", 5", None),
+        ] {
+            assert_eq!(parse_age(value.as_bytes()), expected, "{value:?}");
+        }
+        let now = WallTime::from_millis(784_111_777_250);
+        for (value, expected) in [
+            ("120", Some(120)),
+            ("0", Some(0)),
+            ("999999", Some(MAX_RETRY_AFTER_SECONDS)),
+            ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
+            ("Sun, 06 Nov 1994 08:49:07 GMT", Some(0)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(MAX_RETRY_AFTER_SECONDS)),
+            ("soon", None),
+            ("-5", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_retry_after(value.as_bytes(), now), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn cache_control_says_the_grace_periods_that_there_are() {
+        let mut control = CacheControl {
+            ttl: Duration::from_secs(300),
+            stale_while_revalidate: Duration::from_secs(60),
+            stale_if_error: Duration::from_secs(86_400),
+        };
+        assert_eq!(control.to_string(), "public, max-age=300, stale-while-revalidate=60, stale-if-error=86400");
+        control.stale_while_revalidate = Duration::ZERO;
+        assert_eq!(control.to_string(), "public, max-age=300, stale-if-error=86400");
+    }
+
+    proptest! {
+        #[test]
+        fn the_parsers_are_total(bytes: Vec<u8>, now: i64) {
+            let _ = (parse_age(&bytes), parse_retry_after(&bytes, WallTime::from_millis(now)));
+        }
+
+        #[test]
+        fn origin_time_is_never_after_arrival(date: Option<i64>, age: Option<u32>, generated: Option<i64>, received: i64) {
+            let stamps = Stamps { date: date.map(WallTime::from_millis), age, generated_at: generated.map(WallTime::from_millis) };
+            let received = WallTime::from_millis(received);
+            prop_assert!(origin_time(stamps, received).at() <= received);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Problem documents: every error that a client sees, as RFC 9457 wants it.
+//!
+//! What it is: the list of errors and their JSON. What it is not: the headers around them (`Allow`, `Retry-After`,
+//! CORS), which the pipeline adds to every answer alike. Who calls it: `pipeline`, wherever a request ends in an error.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::path::PathError;
+
+/// The media type of a problem document (RFC 9457 §6.1).
+pub const CONTENT_TYPE: &str = "application/problem+json";
+/// How many characters of a value that the client sent are repeated to it.
+const MAX_VALUE: usize = 200;
+
+/// What went wrong. Each kind has one status, one title and one URI.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ProblemKind {
+    /// 400: a query parameter that can't be obeyed.
+    BadParameter,
+    /// 400: a path without a single reading.
+    BadPath,
+    /// 400: a request with a body where none belongs.
+    UnexpectedBody,
+    /// 404: no such listing, endpoint or path.
+    NotFound,
+    /// 405: not a method of this resource.
+    MethodNotAllowed,
+    /// 410: a snapshot that is not kept, or never was.
+    SnapshotGone,
+    /// 412: a condition of the request is false.
+    PreconditionFailed,
+    /// 413: a body beyond its bound.
+    ContentTooLarge,
+    /// 414: a request target beyond its bound.
+    UriTooLong,
+    /// 429: over the rate limit.
+    RateLimited,
+    /// 431: headers beyond their bound.
+    HeadersTooLarge,
+    /// 500: a fault of ours.
+    Internal,
+    /// 502: the origin answered nonsense or a redirect.
+    BadOriginAnswer,
+    /// 503: the origin can't be asked, or does not answer, and nothing stale may be served.
+    Unavailable,
+}
+
+impl ProblemKind {
+    /// The last part of the `type` URI, also the label for logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BadParameter => "bad-parameter",
+            Self::BadPath => "bad-path",
+            Self::UnexpectedBody => "unexpected-body",
+            Self::NotFound => "not-found",
+            Self::MethodNotAllowed => "method-not-allowed",
+            Self::SnapshotGone => "snapshot-gone",
+            Self::PreconditionFailed => "precondition-failed",
+            Self::ContentTooLarge => "content-too-large",
+            Self::UriTooLong => "uri-too-long",
+            Self::RateLimited => "rate-limited",
+            Self::HeadersTooLarge => "headers-too-large",
+            Self::Internal => "internal",
+            Self::BadOriginAnswer => "bad-origin-answer",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// The status code that goes with it.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::BadParameter | Self::BadPath | Self::UnexpectedBody => StatusCode::BAD_REQUEST,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::SnapshotGone => StatusCode::GONE,
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            Self::ContentTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::BadOriginAnswer => StatusCode::BAD_GATEWAY,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The title: the same for every problem of the kind (RFC 9457 §3.1.3).
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::BadParameter => "Bad query parameter",
+            Self::BadPath => "Bad path",
+            Self::UnexpectedBody => "Unexpected request body",
+            Self::NotFound => "Not found",
+            Self::MethodNotAllowed => "Method not allowed",
+            Self::SnapshotGone => "Snapshot not kept",
+            Self::PreconditionFailed => "Precondition failed",
+            Self::ContentTooLarge => "Request body too large",
+            Self::UriTooLong => "Request target too long",
+            Self::RateLimited => "Too many requests",
+            Self::HeadersTooLarge => "Request headers too large",
+            Self::Internal => "Internal error",
+            Self::BadOriginAnswer => "Unusable answer from the origin",
+            Self::Unavailable => "Origin unavailable",
+        }
+    }
+}
+
+/// One error, ready to be sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    kind: ProblemKind,
+    detail: String,
+}
+
+impl Problem {
+    /// A problem with a detail that says what, for whom there is no constructor below.
+    pub const fn new(kind: ProblemKind, detail: String) -> Self {
+        Self { kind, detail }
+    }
+
+    /// 400: the parameter's value can't be obeyed; `why` completes "...: it ". The value may be any bytes.
+    pub fn bad_parameter(name: &str, value: impl AsRef<[u8]>, why: &str) -> Self {
+        let (name, value) = (quoted(name), quoted(value));
+        Self::new(ProblemKind::BadParameter, format!("The parameter {name} has the value {value}: it {why}."))
+    }
+
+    /// 400: the parameter was given twice, with two values.
+    pub fn repeated_parameter(name: &str, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Self {
+        let (name, first, second) = (quoted(name), quoted(first), quoted(second));
+        let detail = format!("The parameter {name} is given twice, with the values {first} and {second}.");
+        Self::new(ProblemKind::BadParameter, detail)
+    }
+
+    /// 400: the path has no single reading.
+    pub fn bad_path(path: impl AsRef<[u8]>, why: PathError) -> Self {
+        Self::new(ProblemKind::BadPath, format!("The path {} is refused: {why}.", quoted(path)))
+    }
+
+    /// 400: a body on a request that has none.
+    pub fn unexpected_body() -> Self {
+        Self::new(ProblemKind::UnexpectedBody, "Requests to this endpoint have no body.".to_owned())
+    }
+
+    /// 404: no such listing.
+    pub fn unknown_listing(id: impl AsRef<[u8]>) -> Self {
+        Self::new(ProblemKind::NotFound, format!("There is no listing with the id {}.", quoted(id)))
+    }
+
+    /// 404: nothing lives at this path.
+    pub fn unknown_path(path: impl AsRef<[u8]>) -> Self {
+        Self::new(ProblemKind::NotFound, format!("There is nothing at {}.", quoted(path)))
+    }
+
+    /// 405: `allow` is what the `Allow` header says.
+    pub fn method_not_allowed(method: &str, allow: &str) -> Self {
+        let detail = format!("The method {} is not allowed here; {allow} are.", quoted(method));
+        Self::new(ProblemKind::MethodNotAllowed, detail)
+    }
+
+    /// 410: the parameter names a snapshot that is not kept; `current` is the one that is served, if any.
+    pub fn snapshot_gone(parameter: &str, id: impl AsRef<[u8]>, current: Option<&str>) -> Self {
+        let now = current
+            .map_or_else(|| "there is no snapshot now".to_owned(), |id| format!("the current one is {}", quoted(id)));
+        let (parameter, id) = (quoted(parameter), quoted(id));
+        let detail = format!("The parameter {parameter} names the snapshot {id}, which is not kept; {now}.");
+        Self::new(ProblemKind::SnapshotGone, detail)
+    }
+
+    /// 412: `If-Match` names no current representation.
+    pub fn precondition_failed() -> Self {
+        let detail = "If-Match compares strongly and the tags here are weak: only * is ever true.".to_owned();
+        Self::new(ProblemKind::PreconditionFailed, detail)
+    }
+
+    /// 413: more than `limit` bytes of body.
+    pub fn content_too_large(limit: u64) -> Self {
+        Self::new(ProblemKind::ContentTooLarge, format!("The request body is larger than {limit} bytes."))
+    }
+
+    /// 414: more than `limit` bytes of request target.
+    pub fn uri_too_long(limit: u64) -> Self {
+        Self::new(ProblemKind::UriTooLong, format!("The request target is longer than {limit} bytes."))
+    }
+
+    /// 431: more than `limit` bytes of headers.
+    pub fn headers_too_large(limit: u64) -> Self {
+        Self::new(ProblemKind::HeadersTooLarge, format!("The request headers are larger than {limit} bytes."))
+    }
+
+    /// 429: `quota` admissions in 60 seconds are spent.
+    pub fn rate_limited(quota: u32, retry_after_seconds: u32) -> Self {
+        let detail = format!(
+            "This address was admitted {quota} times within 60 seconds; the next request is admitted in {retry_after_seconds} s."
+        );
+        Self::new(ProblemKind::RateLimited, detail)
+    }
+
+    /// 500: our fault; what happened is in the log, not in the answer.
+    pub fn internal() -> Self {
+        Self::new(ProblemKind::Internal, "The request failed here; the log says why.".to_owned())
+    }
+
+    /// 502: the origin's answer can't be used; `why` completes "The origin's answer ".
+    pub fn bad_origin_answer(why: &str) -> Self {
+        Self::new(ProblemKind::BadOriginAnswer, format!("The origin's answer {}.", bounded(why)))
+    }
+
+    /// 503: the origin can't be asked; `why` is a sentence without its full stop.
+    pub fn unavailable(why: &str) -> Self {
+        Self::new(ProblemKind::Unavailable, format!("{}.", bounded(why)))
+    }
+
+    /// 503: the listing is known but its detail can't be had now.
+    pub fn detail_not_mirrored(id: u64, why: &str) -> Self {
+        let detail = format!("The detail of listing {id} is not mirrored yet: {}.", bounded(why));
+        Self::new(ProblemKind::Unavailable, detail)
+    }
+
+    /// What went wrong.
+    pub const fn kind(&self) -> ProblemKind {
+        self.kind
+    }
+
+    /// The status code to answer with.
+    pub const fn status(&self) -> StatusCode {
+        self.kind.status()
+    }
+
+    /// What went wrong this time.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The value for `Cache-Control`: a missing listing stays missing for a while, other errors are not to be kept.
+    pub const fn cache_control(&self) -> &'static str {
+        match self.kind {
+            ProblemKind::NotFound => "public, max-age=60",
+            _ => "no-store",
+        }
+    }
+
+    /// The document (RFC 9457 §3), of type [`CONTENT_TYPE`].
+    pub fn to_json(&self) -> Bytes {
+        let (slug, title, status) = (self.kind.as_str(), self.kind.title(), self.status().as_u16());
+        let detail = serde_json::Value::from(self.detail.as_str());
+        Bytes::from(format!(
+            r#"{{"type":"urn:grandstand:problem:{slug}","title":"{title}","status":{status},"detail":{detail}}}"#
+        ))
+    }
+}
+
+/// At most [`MAX_VALUE`] characters of a value, with an ellipsis for the rest. What is not UTF-8 shows as U+FFFD.
+fn bounded(value: impl AsRef<[u8]>) -> String {
+    let bytes = value.as_ref();
+    // Four bytes are the longest character: nothing of what is shown lies beyond.
+    let head = &bytes[..bytes.len().min(4 * MAX_VALUE + 4)];
+    let text = String::from_utf8_lossy(head);
+    match text.char_indices().nth(MAX_VALUE) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text.into_owned(),
+    }
+}
+
+/// [`bounded`], in quotation marks.
+fn quoted(value: impl AsRef<[u8]>) -> String {
+    format!("\"{}\"", bounded(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(problem: &Problem) -> serde_json::Value {
+        serde_json::from_slice(&problem.to_json()).unwrap()
+    }
+
+    #[test]
+    fn a_bad_parameter_is_named_with_its_value() {
+        let problem = Problem::bad_parameter("page", "-1", "is not a whole number from 1");
+        assert_eq!(
+            problem.to_json(),
+            concat!(
+                r#"{"type":"urn:grandstand:problem:bad-parameter","title":"Bad query parameter","status":400,"#,
+                r#""detail":"The parameter \"page\" has the value \"-1\": it is not a whole number from 1."}"#
+            )
+        );
+        assert_eq!(problem.cache_control(), "no-store");
+    }
+
+    #[test]
+    fn every_constructor_has_its_status_and_says_the_same_in_the_document() {
+        for (problem, status) in [
+            (Problem::repeated_parameter("page", "1", "2"), 400),
+            (Problem::bad_path(b"/a//b", PathError::EmptySegment), 400),
+            (Problem::unexpected_body(), 400),
+            (Problem::unknown_listing("007"), 404),
+            (Problem::unknown_path("/nowhere"), 404),
+            (Problem::method_not_allowed("POST", "GET, HEAD"), 405),
+            (Problem::snapshot_gone("snapshot", "old", Some("new")), 410),
+            (Problem::snapshot_gone("since", "old", None), 410),
+            (Problem::precondition_failed(), 412),
+            (Problem::content_too_large(1), 413),
+            (Problem::uri_too_long(1), 414),
+            (Problem::rate_limited(60, 7), 429),
+            (Problem::headers_too_large(1), 431),
+            (Problem::internal(), 500),
+            (Problem::bad_origin_answer("is no JSON"), 502),
+            (Problem::unavailable("The origin's budget is spent"), 503),
+            (Problem::detail_not_mirrored(7, "offline"), 503),
+        ] {
+            assert_eq!(problem.status().as_u16(), status, "{problem:?}");
+            let document = parsed(&problem);
+            assert_eq!(document["status"], status);
+            assert_eq!(document["title"], problem.kind().title());
+            assert_eq!(document["type"], format!("urn:grandstand:problem:{}", problem.kind().as_str()));
+            assert_eq!(problem.cache_control() == "no-store", status != 404);
+        }
+    }
+
+    #[test]
+    fn a_gone_snapshot_names_the_current_one() {
+        assert!(Problem::snapshot_gone("snapshot", "old", Some("new")).detail().contains("the current one is \"new\""));
+    }
+
+    #[test]
+    fn a_long_value_is_cut_at_200_characters() {
+        let problem = Problem::unknown_listing("é".repeat(10_000));
+        assert_eq!(problem.detail().matches('é').count(), MAX_VALUE);
+        assert!(problem.detail().contains('…'));
+        assert!(!Problem::unknown_listing("é".repeat(MAX_VALUE)).detail().contains('…'));
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_makes_a_valid_document(value: Vec<u8>, why in "\\PC*") {
+            let problem = Problem::bad_parameter("sport", &value, "is not known");
+            let document = parsed(&problem);
+            prop_assert_eq!(document["detail"].as_str(), Some(problem.detail()));
+            let _ = parsed(&Problem::unavailable(&why));
+        }
+    }
+}
