@@ -4,5 +4,6 @@
 
 pub mod content;
 pub mod dataset;
+pub mod live;
 pub mod membership;
 pub mod version;

@@ -41,6 +41,7 @@ pub struct Dataset {
     pub envelope_hash: ContentHash,
     terms: [Vec<Term>; 3],
     membership: [HashMap<Box<str>, Membership>; 3],
+    doubtful: Vec<(TaxonomyKind, String, [u8; 16])>,
     /// Ids with their positions, sorted by id.
     by_id: Vec<(ListingId, u32)>,
     /// `modified` by position; `i64::MIN` where unknown.
@@ -105,8 +106,17 @@ impl Dataset {
         let position_of = |id: ListingId| find(&by_id, id);
         let membership = TaxonomyKind::ALL
             .map(|kind| membership::resolve(kind, &terms[kind.index()], &groups, evidence, &id_at, &position_of));
+        let mut doubtful = Vec::new();
+        for kind in TaxonomyKind::ALL {
+            for term in &terms[kind.index()] {
+                if membership[kind.index()].get(term.slug.as_str()) == Some(&Membership::Doubtful) {
+                    doubtful.push((kind, term.slug.clone(), groups.fingerprint(kind, term, &id_at)));
+                }
+            }
+        }
         Ok(Self {
             id: content.id(),
+            doubtful,
             envelope_hash: ContentHash::of(&content.envelope_text()),
             newest_first: modified.is_sorted_by(|a, b| a >= b),
             modified_known,
@@ -148,28 +158,20 @@ impl Dataset {
         self.membership[kind.index()].iter().map(|(slug, membership)| (&**slug, membership))
     }
 
-    /// Fingerprint of what a term stands for, to be kept with the ids that the origin listed for it.
-    pub fn fingerprint(&self, kind: TaxonomyKind, slug: &str) -> Option<[u8; 16]> {
-        let term = self.terms(kind).iter().find(|term| term.slug == slug)?;
-        let mut groups = Groups::default();
-        for (position, summary) in (0_u32..).zip(&self.content.summaries) {
-            let raw = std::str::from_utf8(&summary.raw).ok()?;
-            let fields = SummaryFields::read(raw).ok()?;
-            let (city, state, sport) = (fields.city.as_deref(), fields.state.as_deref(), fields.sport.as_deref());
-            groups.add(position, Member { city, state, sport });
-        }
-        Some(groups.fingerprint(kind, term, &|position| self.content.summaries[position as usize].id))
+    /// The doubtful terms, each with the fingerprint to be kept with the ids that the origin lists for it.
+    pub fn doubtful(&self) -> &[(TaxonomyKind, String, [u8; 16])] {
+        &self.doubtful
     }
 
-    /// The largest `modified`, in nanoseconds since the epoch.
-    pub fn newest_modified(&self) -> Option<i64> {
-        self.modified.iter().copied().max().filter(|newest| *newest > i64::MIN)
+    /// Every known `modified` in the origin's order, in nanoseconds since the epoch.
+    pub fn modified(&self) -> impl Iterator<Item = i64> + '_ {
+        self.modified.iter().copied().filter(|at| *at > i64::MIN)
     }
 
-    /// The ids of listings modified after an instant.
-    pub fn modified_after(&self, at: i64) -> impl Iterator<Item = ListingId> + '_ {
-        let pairs = self.modified.iter().zip(&self.content.summaries);
-        pairs.filter(move |(modified, _)| **modified > at).map(|(_, summary)| summary.id)
+    /// `modified` of one listing, in nanoseconds since the epoch.
+    pub fn modified_of(&self, id: ListingId) -> Option<i64> {
+        let position = find(&self.by_id, id)?;
+        Some(self.modified[position as usize]).filter(|at| *at > i64::MIN)
     }
 
     /// Finds the page that a query asks for.

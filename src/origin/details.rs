@@ -1,0 +1,336 @@
+//! Details: a set beside the snapshot, by listing id. One that arrives publishes nothing.
+//!
+//! [`Details`] keeps them durably and tells what is missing; [`DetailWorker`] fetches, evenly paced. Callers:
+//! [`super::mirror`] runs the worker, [`crate::serve`] reads and asks for single ones.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use parking_lot::{Condvar, Mutex, RwLock};
+use rand::RngExt;
+
+use crate::api::json;
+use crate::api::listing::{ListingId, Summary};
+use crate::api::taxonomy::VolatileKeys;
+use crate::clock::{Clock, WallTime};
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::live::Live;
+use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
+
+use super::client::{AskError, Asker, OriginClient, Validators};
+use super::copies::{CopyError, generated_at};
+use super::status::OriginStatus;
+use super::window::Class;
+
+/// The details of all listings; cheap to clone.
+#[derive(Clone)]
+pub struct Details(Arc<Inner>);
+
+struct Inner {
+    store: Arc<Store>,
+    status: OriginStatus,
+    index: RwLock<HashMap<ListingId, DetailMeta>>,
+    /// Arrived, but not durable yet.
+    pending: Mutex<HashMap<ListingId, DetailRecord>>,
+    arrived: Condvar,
+    revision: AtomicU64,
+}
+
+impl Details {
+    /// Reads the index of what is stored and starts the thread that makes arrivals durable.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn open(store: Arc<Store>, status: OriginStatus) -> Result<Self, StoreError> {
+        let index = store.detail_metas()?.into_iter().collect();
+        let inner = Arc::new(Inner {
+            store,
+            status,
+            index: RwLock::new(index),
+            pending: Mutex::default(),
+            arrived: Condvar::new(),
+            revision: AtomicU64::new(0),
+        });
+        let writer = Arc::downgrade(&inner);
+        // A thread and not a task: it commits, and a commit blocks.
+        std::thread::Builder::new()
+            .name("details".into())
+            .spawn(move || {
+                while let Some(inner) = writer.upgrade() {
+                    inner.write_arrivals();
+                }
+            })
+            .map_err(|error| StoreError::Io(error.to_string()))?;
+        Ok(Self(inner))
+    }
+
+    /// The detail of a listing, if it was ever fetched.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn get(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
+        if let Some(record) = self.0.pending.lock().get(&id) {
+            return Ok(Some(record.clone()));
+        }
+        if !self.0.index.read().contains_key(&id) {
+            return Ok(None);
+        }
+        self.0.store.detail(id)
+    }
+
+    /// Changes whenever a detail does.
+    pub fn revision(&self) -> u64 {
+        self.0.revision.load(Ordering::Acquire)
+    }
+
+    /// How many listings of a data set have their detail here, even if an older one.
+    pub fn mirrored(&self, dataset: &Dataset) -> usize {
+        let index = self.0.index.read();
+        dataset.content.summaries.iter().filter(|summary| index.contains_key(&summary.id)).count()
+    }
+
+    /// Whether every detail is here and as new as its summary.
+    pub fn is_complete(&self, dataset: &Dataset) -> bool {
+        let index = self.0.index.read();
+        let current = |summary: &Summary| index.get(&summary.id).is_some_and(|meta| meta.summary_hash == summary.hash);
+        dataset.content.summaries.iter().all(current)
+    }
+
+    /// What to fetch next, in order: what changed, then what is missing, newest first.
+    fn missing(&self, dataset: &Dataset, now: WallTime, cache_ttl: Duration) -> Vec<ListingId> {
+        let index = self.0.index.read();
+        let (mut changed, mut missing) = (Vec::new(), Vec::new());
+        for summary in &dataset.content.summaries {
+            match index.get(&summary.id) {
+                None => missing.push(summary.id),
+                Some(meta) if meta.summary_hash != summary.hash => changed.push(summary.id),
+                Some(meta) if provisional(meta, dataset, summary.id) => {
+                    let asked = WallTime::from_millis(meta.fetched_ms);
+                    if now.millis_since(asked) >= cache_ttl.as_millis() as i64 {
+                        changed.push(summary.id);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        missing.sort_by_key(|id| std::cmp::Reverse(dataset.modified_of(*id)));
+        changed.extend(missing);
+        changed
+    }
+
+    /// The details that were looked at longest ago, if that is longer than `cycle`.
+    fn overdue(&self, dataset: &Dataset, now: WallTime, cycle: Duration, most: usize) -> Vec<ListingId> {
+        let oldest = now.as_millis().saturating_sub(i64::try_from(cycle.as_millis()).unwrap_or(i64::MAX));
+        let index = self.0.index.read();
+        let mut due: Vec<(i64, ListingId)> = dataset
+            .content
+            .summaries
+            .iter()
+            .filter_map(|summary| index.get(&summary.id).map(|meta| (meta.fetched_ms, summary.id)))
+            .filter(|(fetched, _)| *fetched < oldest)
+            .collect();
+        due.sort_unstable();
+        due.into_iter().take(most).map(|(_, id)| id).collect()
+    }
+
+    /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.
+    ///
+    /// # Errors
+    /// When there is no usable answer; what is kept stays as it was.
+    pub async fn fetch(
+        &self,
+        client: &OriginClient,
+        volatile: &VolatileKeys,
+        summary: &Summary,
+        asker: Asker,
+    ) -> Result<DetailRecord, CopyError> {
+        let path = format!("/api/listings/{}.json", summary.id);
+        let before = self.get(summary.id)?;
+        let validators = before.as_ref().filter(|record| record.state == DetailState::Present).map(|record| Validators {
+            etag: record.etag.clone(),
+            last_modified: record.last_modified.clone(),
+        });
+        let answer = client.ask(&path, validators.as_ref(), asker).await?;
+        let fetched_ms = answer.received.as_millis();
+        let fresh = answer.validators();
+        let record = match (answer.status, before) {
+            (304, Some(record)) => DetailRecord {
+                origin_time_ms: answer.time(None).at().as_millis().max(record.origin_time_ms),
+                fetched_ms,
+                summary_hash: summary.hash,
+                ..record
+            },
+            (200, before) => {
+                let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(&path, error))?;
+                json::check(text).map_err(|error| AskError::nonsense(&path, error))?;
+                if !text.trim_start().starts_with('{') {
+                    return Err(AskError::nonsense(&path, "the body is not a JSON object").into());
+                }
+                let hash = volatile.hash(text);
+                let at_ms = answer.time(generated_at(text).as_deref()).at().as_millis();
+                match before {
+                    // A copy older than what is known never replaces it.
+                    Some(record) if at_ms < record.origin_time_ms && record.hash != hash => DetailRecord { fetched_ms, ..record },
+                    _ => DetailRecord {
+                        state: DetailState::Present,
+                        etag: fresh.etag,
+                        last_modified: fresh.last_modified,
+                        origin_time_ms: at_ms,
+                        fetched_ms,
+                        summary_hash: summary.hash,
+                        hash,
+                        body: answer.body,
+                    },
+                }
+            }
+            (404 | 410, _) => DetailRecord {
+                state: DetailState::Gone,
+                etag: None,
+                last_modified: None,
+                origin_time_ms: answer.time(None).at().as_millis(),
+                fetched_ms,
+                summary_hash: summary.hash,
+                hash: crate::api::hash::ContentHash::default(),
+                body: Bytes::new(),
+            },
+            (status, _) => return Err(AskError::nonsense(&path, format!("status {status}")).into()),
+        };
+        self.put(summary.id, record.clone());
+        Ok(record)
+    }
+
+    fn put(&self, id: ListingId, record: DetailRecord) {
+        self.0.index.write().insert(id, record.meta());
+        self.0.pending.lock().insert(id, record);
+        self.0.revision.fetch_add(1, Ordering::AcqRel);
+        self.0.arrived.notify_one();
+    }
+
+    /// Makes everything that arrived durable now.
+    pub fn flush(&self) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(5);
+        while !self.0.pending.lock().is_empty() && std::time::Instant::now() < deadline {
+            self.0.commit();
+        }
+    }
+}
+
+impl Inner {
+    /// Waits for arrivals, briefly, and commits them together.
+    fn write_arrivals(&self) {
+        {
+            let mut pending = self.pending.lock();
+            if pending.is_empty() {
+                self.arrived.wait_for(&mut pending, Duration::from_millis(500));
+            }
+        }
+        if !self.commit() {
+            // Disk full or read-only: what arrived stays in memory, and is tried again.
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    fn commit(&self) -> bool {
+        let batch: Vec<(ListingId, DetailRecord)> =
+            self.pending.lock().iter().map(|(id, record)| (*id, record.clone())).collect();
+        if batch.is_empty() {
+            return true;
+        }
+        match self.store.put_details(&batch) {
+            Ok(()) => {
+                let mut pending = self.pending.lock();
+                for (id, record) in &batch {
+                    // What arrived meanwhile for the same listing stays pending.
+                    if pending.get(id).is_some_and(|now| now.fetched_ms == record.fetched_ms && now.hash == record.hash) {
+                        pending.remove(id);
+                    }
+                }
+                self.status.set_disk(None);
+                true
+            }
+            Err(error) => {
+                tracing::error!(%error, waiting = batch.len(), "details cannot be stored; trying again");
+                self.status.set_disk(Some(error.to_string()));
+                false
+            }
+        }
+    }
+}
+
+/// Whether a detail speaks for an instant before its summary was modified: the CDN handed out an old copy.
+fn provisional(meta: &DetailMeta, dataset: &Dataset, id: ListingId) -> bool {
+    let modified = dataset.modified_of(id).map(|nanos| nanos.div_euclid(1_000_000));
+    // A `modified` in the future would never be reached.
+    modified.is_some_and(|modified| meta.origin_time_ms < modified && modified <= meta.fetched_ms)
+}
+
+/// Fetches details in the background.
+pub struct DetailWorker {
+    /// The details.
+    pub details: Details,
+    /// The origin.
+    pub client: OriginClient,
+    /// The served snapshot.
+    pub live: Live,
+    /// The volatile keys known by now.
+    pub volatile: Arc<RwLock<VolatileKeys>>,
+    /// How old a copy of the origin's CDN can be.
+    pub cache_ttl: Duration,
+    /// Each detail is looked at again at least this often.
+    pub verify_every: Duration,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl DetailWorker {
+    /// Fetches what is missing, for ever.
+    pub async fn run(self) {
+        let mut swaps = self.live.watch();
+        loop {
+            swaps.borrow_and_update();
+            if let Some(published) = self.live.current() {
+                let now = self.clock.now_wall();
+                let missing = self.details.missing(&published.dataset, now, self.cache_ttl);
+                let open = !missing.is_empty();
+                self.client.budget().set_crawl_has_work(open);
+                let failed = self.fetch_all(&published.dataset, missing, Class::Details).await;
+                if !open {
+                    let overdue = self.details.overdue(&published.dataset, now, self.verify_every, 1000);
+                    self.fetch_all(&published.dataset, overdue, Class::Background).await;
+                }
+                if open && !failed {
+                    continue;
+                }
+            }
+            let pause = Duration::from_secs(10).mul_f64(rand::rng().random_range(0.5..1.0));
+            let _ = tokio::time::timeout(pause, swaps.changed()).await;
+        }
+    }
+
+    /// Fetches these, several at once; stops early when another data set is served. `true` when something failed.
+    async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class) -> bool {
+        const AT_ONCE: usize = 8;
+        let still_served = || self.live.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
+        let failures = futures_util::stream::iter(ids)
+            .take_while(|_| std::future::ready(still_served()))
+            .map(|id| async move {
+                let Some(summary) = dataset.summary(id) else { return false };
+                let volatile = self.volatile.read().clone();
+                match self.details.fetch(&self.client, &volatile, summary, Asker::mirror(class)).await {
+                    Ok(_) => false,
+                    Err(error) => {
+                        tracing::debug!(%id, %error, "detail not fetched");
+                        true
+                    }
+                }
+            })
+            .buffer_unordered(AT_ONCE)
+            .fold(0_usize, |sum, failed| std::future::ready(sum + usize::from(failed)))
+            .await;
+        failures > 0
+    }
+}

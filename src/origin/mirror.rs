@@ -1,0 +1,473 @@
+//! The mirror's life: first crawl, closing pass, refreshes, sweeps, publication.
+//!
+//! One task decides what is published; the details have a worker of their own. Callers: [`crate::app`] runs it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use rand::RngExt;
+use tokio::sync::Notify;
+
+use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use crate::clock::{Clock, WallTime};
+use crate::snapshot::dataset::{Dataset, DatasetError};
+use crate::snapshot::live::{Live, Published};
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::version::{Certificate, VersionMeta};
+use crate::store::{Store, StoreError};
+
+use super::client::AskError;
+use super::copies::{Change, CopyError};
+use super::crawl::{self, Crawler};
+use super::pass::{self, Assembled, Inconsistent, Pass};
+use super::refresh::{Answers, Probe, Verdict, shrank_too_much};
+use super::status::{Held, OriginState, OriginStatus};
+use super::terms;
+use super::window::Class;
+
+/// Where the start of an unfinished pass is kept in the store.
+const PASS: &str = "pass";
+
+/// How often something that does not settle is tried.
+const TRIES: usize = 3;
+
+/// When things happen.
+#[derive(Clone, Copy, Debug)]
+pub struct Rhythm {
+    /// The time by which a refresh must have happened.
+    pub ttl: Duration,
+    /// A full conditional sweep at least this often.
+    pub sweep_every: Duration,
+    /// A snapshot that lost more than this share of the listings is held back.
+    pub max_shrink: f64,
+    /// Newest versions kept.
+    pub keep: usize,
+}
+
+/// What others may ask of the running mirror; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Commands(Arc<CommandState>);
+
+#[derive(Default)]
+struct CommandState {
+    wake: Notify,
+    asked: Mutex<Asked>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    refresh: bool,
+    pass: bool,
+    accept: bool,
+}
+
+impl Commands {
+    /// Refresh now.
+    pub fn refresh(&self) {
+        self.0.asked.lock().refresh = true;
+        self.0.wake.notify_one();
+    }
+
+    /// Look at every page now.
+    pub fn pass(&self) {
+        self.0.asked.lock().pass = true;
+        self.0.wake.notify_one();
+    }
+
+    /// Publish what is held back, once.
+    pub fn accept(&self) {
+        let mut asked = self.0.asked.lock();
+        (asked.pass, asked.accept) = (true, true);
+        drop(asked);
+        self.0.wake.notify_one();
+    }
+
+    fn take(&self) -> Asked {
+        std::mem::take(&mut *self.0.asked.lock())
+    }
+}
+
+/// Why a refresh came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum MirrorError {
+    /// Something could not be fetched or kept.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// The pages did not fit together in any try.
+    #[error("no consistent list in {TRIES} tries: {0}")]
+    Inconsistent(#[from] Inconsistent),
+    /// The content cannot be indexed.
+    #[error("the origin's data cannot be used: {0}")]
+    Dataset(#[from] DatasetError),
+    /// The data directory failed.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+}
+
+impl MirrorError {
+    const fn state(&self) -> OriginState {
+        match self {
+            Self::Copy(CopyError::Ask(error)) if error.is_nonsense() => OriginState::Nonsense,
+            Self::Inconsistent(_) | Self::Dataset(_) => OriginState::Nonsense,
+            Self::Copy(_) | Self::Store(_) => OriginState::CouldNotBeAsked,
+        }
+    }
+}
+
+/// The mirror.
+pub struct Mirror {
+    crawler: Crawler,
+    store: Arc<Store>,
+    live: Live,
+    status: OriginStatus,
+    volatile: Arc<RwLock<VolatileKeys>>,
+    commands: Commands,
+    rhythm: Rhythm,
+    clock: Clock,
+    evidence: Evidence,
+    accept: bool,
+}
+
+impl Mirror {
+    /// A mirror over a store; `evidence` is what [`terms::load`] read back.
+    #[expect(clippy::too_many_arguments, reason = "the composition root names each part once")]
+    pub fn new(
+        crawler: Crawler,
+        store: Arc<Store>,
+        live: Live,
+        volatile: Arc<RwLock<VolatileKeys>>,
+        commands: Commands,
+        rhythm: Rhythm,
+        clock: Clock,
+        evidence: Evidence,
+    ) -> Self {
+        let status = crawler.copies().client().status().clone();
+        Self { crawler, store, live, status, volatile, commands, rhythm, clock, evidence, accept: false }
+    }
+
+    /// Mirrors, for ever.
+    pub async fn run(mut self) {
+        let mut failures = 0_u32;
+        let mut swept = self.clock.now_mono();
+        loop {
+            let asked = self.commands.take();
+            self.accept |= asked.accept;
+            let sweep = asked.pass || self.clock.now_mono().since(swept) >= self.rhythm.sweep_every;
+            let result = self.step(sweep).await;
+            self.status.set_pass(None);
+            match result {
+                Ok(state) => {
+                    failures = 0;
+                    if sweep {
+                        swept = self.clock.now_mono();
+                    }
+                    self.status.set_state(state);
+                    self.status.refreshed(self.clock.now_wall());
+                }
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    tracing::warn!(%error, failures, "the origin could not be mirrored; what is published goes on serving");
+                    self.status.set_state(error.state());
+                    if !matches!(error, MirrorError::Copy(CopyError::Ask(_))) {
+                        self.status.error(error.to_string(), self.clock.now_wall());
+                    }
+                }
+            }
+            let pause = self.pause(failures);
+            let _ = tokio::time::timeout(pause, self.commands.0.wake.notified()).await;
+        }
+    }
+
+    /// One step: the first crawl, a refresh, or a whole pass.
+    async fn step(&mut self, sweep: bool) -> Result<OriginState, MirrorError> {
+        let state = match self.live.current() {
+            None => {
+                self.status.set_state(OriginState::Crawling);
+                self.crawl(true).await?;
+                OriginState::Changed
+            }
+            Some(published) if sweep || self.accept || !is_settled(&published.meta) => {
+                let before = published.dataset.id.clone();
+                self.crawl(false).await?;
+                let changed = self.live.current().is_some_and(|now| now.dataset.id != before);
+                if changed { OriginState::Changed } else { OriginState::Unchanged }
+            }
+            Some(published) => self.refresh(&published).await?,
+        };
+        self.collect_terms().await?;
+        Ok(state)
+    }
+
+    /// How long to wait for the next refresh: it starts early enough to end before `Age` reaches 0.8 x ttl, and not
+    /// sooner than 0.4 x ttl after the last one, however old the copies of the origin's CDN are.
+    fn pause(&self, failures: u32) -> Duration {
+        if failures > 0 {
+            let longest = self.rhythm.ttl.min(Duration::from_secs(60));
+            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.min(8));
+            return doubled.min(longest).mul_f64(rand::rng().random_range(0.5..1.0));
+        }
+        let now = self.clock.now_wall();
+        let age = self.live.load().as_ref().map_or(0, |published| now.millis_since(published.confirmed()).max(0));
+        let age = Duration::from_millis(u64::try_from(age).unwrap_or(0));
+        self.rhythm.ttl.mul_f64(0.7).saturating_sub(age).max(self.rhythm.ttl.mul_f64(0.4))
+    }
+
+    /// A whole pass, published after its first consistent form and certified by a closing pass.
+    ///
+    /// The first crawl resumes where a restart interrupted it; later ones look at everything anew.
+    async fn crawl(&mut self, first: bool) -> Result<(), MirrorError> {
+        let mut resumed = if first { Some(self.pass_started()?) } else { None };
+        let class = if first { Class::Crawl } else { Class::Background };
+        let mut outcome = None;
+        for _ in 0..TRIES {
+            let mut pass = self.crawler.pass(class, resumed.take()).await?;
+            let assembled = match pass.assemble(&self.volatile()) {
+                Ok(assembled) => assembled,
+                Err(error) => {
+                    tracing::warn!(%error, "the list moved while it was read; reading it again");
+                    outcome = Some(error);
+                    continue;
+                }
+            };
+            outcome = None;
+            let certificate = if pass.is_full() { Certificate::Full } else { Certificate::Provisional };
+            let keeps_certificate = self.live.current().is_some_and(|published| is_settled(&published.meta));
+            if certificate == Certificate::Full || !keeps_certificate {
+                self.publish(assembled, certificate, pass.until_ms(), Vec::new()).await?;
+                self.forget_pass()?;
+            }
+            if certificate == Certificate::Full || self.crawler.close(&mut pass, class).await? {
+                let assembled = pass.assemble(&self.volatile())?;
+                return self.publish(assembled, Certificate::Full, pass.until_ms(), Vec::new()).await;
+            }
+        }
+        if let Some(error) = outcome {
+            return Err(error.into());
+        }
+        let pass = self.crawler.pass(class, None).await?;
+        let assembled = pass.assemble(&self.volatile())?;
+        let open = vec!["the list changed during every closing pass".to_owned()];
+        self.publish(assembled, Certificate::BestEffort, pass.until_ms(), open).await
+    }
+
+    /// When the unfinished first pass began, on our clock; begins one when there is none.
+    fn pass_started(&self) -> Result<i64, MirrorError> {
+        let kept = self.store.state(PASS)?.and_then(|bytes| Some(i64::from_le_bytes(bytes.as_ref().try_into().ok()?)));
+        if let Some(started) = kept {
+            return Ok(started);
+        }
+        let now = self.clock.now_wall().as_millis();
+        self.store.put_state(PASS, &now.to_le_bytes())?;
+        Ok(now)
+    }
+
+    fn forget_pass(&self) -> Result<(), MirrorError> {
+        Ok(self.store.remove_state(PASS)?)
+    }
+
+    /// Five conditional requests; a pass over the pages only when they show a change.
+    async fn refresh(&mut self, published: &Published) -> Result<OriginState, MirrorError> {
+        let started = self.clock.now_wall().as_millis();
+        let answers = self.ask(&published.dataset, published.meta.confirmed_ms).await?;
+        let verdict = answers.judge(&published.dataset, &self.volatile());
+        let Verdict::Changed(what) = verdict else {
+            self.confirm(published, answers.until_ms()).await?;
+            return Ok(OriginState::Unchanged);
+        };
+        tracing::info!(what, "the origin has changed");
+        let mut resumed = started;
+        let mut last = None;
+        for _ in 0..TRIES {
+            let pass = self.crawler.pass(Class::Crawl, Some(resumed)).await?;
+            resumed = self.clock.now_wall().as_millis();
+            let assembled = match pass.assemble(&self.volatile()) {
+                Ok(assembled) => assembled,
+                Err(error) => {
+                    tracing::warn!(%error, "the list moved while it was read; reading it again");
+                    last = Some((None, Some(error)));
+                    continue;
+                }
+            };
+            let dataset = self.index(assembled.content.clone()).await?;
+            let again = self.ask(&dataset, pass.until_ms()).await?;
+            if again.judge(&dataset, &self.volatile()) == Verdict::Unchanged {
+                let certificate = if pass.is_full() { Certificate::Full } else { Certificate::Incremental };
+                self.publish(assembled, certificate, again.until_ms(), Vec::new()).await?;
+                return Ok(OriginState::Changed);
+            }
+            last = Some((Some((pass, assembled)), None));
+        }
+        match last {
+            Some((Some((pass, assembled)), _)) => {
+                let open = vec!["the list changed during every pass of a refresh".to_owned()];
+                self.publish(assembled, Certificate::BestEffort, pass.until_ms(), open).await?;
+                Ok(OriginState::Changed)
+            }
+            Some((None, Some(error))) => Err(error.into()),
+            _ => Ok(OriginState::Unchanged),
+        }
+    }
+
+    async fn ask(&self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
+        let probe = Probe::of(dataset, confirmed_ms);
+        let mut paths = vec![pass::page_path(1)];
+        paths.extend(TaxonomyKind::ALL.map(|kind| kind.path().to_owned()));
+        paths.extend(probe.as_ref().map(|probe| probe.path.clone()));
+        let mut copies = self.crawler.fetch_all(paths, Class::Refresh, None).await?;
+        let mut take = |path: &str| {
+            let at = copies.iter().position(|copy| copy.path == path);
+            at.map(|at| copies.swap_remove(at)).ok_or_else(|| AskError::nonsense(path, "no answer was kept"))
+        };
+        let probe = match probe {
+            Some(probe) => Some((probe.clone(), take(&probe.path).map_err(CopyError::from)?)),
+            None => None,
+        };
+        let first = take(&pass::page_path(1)).map_err(CopyError::from)?;
+        if probe.iter().any(|(_, copy)| copy.change == Change::New) {
+            tracing::debug!("a new probe: its first answer is not conditional");
+        }
+        Ok(Answers { probe, first, taxonomies: crawl::in_order(copies)? })
+    }
+
+    /// The same data, confirmed for a later instant.
+    async fn confirm(&self, published: &Published, until_ms: i64) -> Result<(), MirrorError> {
+        let mut meta = published.meta.clone();
+        meta.confirmed_ms = meta.confirmed_ms.max(until_ms);
+        if meta.certificate == Certificate::Full && until_ms > published.meta.confirmed_ms {
+            meta.certificate = Certificate::Incremental;
+        }
+        if meta == published.meta {
+            return Ok(());
+        }
+        let (store, version, kept) = (self.store.clone(), published.version, meta.clone());
+        blocking(move || store.update_meta(version, &kept)).await?;
+        self.live.swap(published.dataset.clone(), meta, published.version);
+        Ok(())
+    }
+
+    async fn index(&self, content: crate::snapshot::content::Content) -> Result<Dataset, MirrorError> {
+        let evidence = self.evidence.clone();
+        blocking(move || Ok(Dataset::build(content, &evidence))).await?.map_err(MirrorError::from)
+    }
+
+    /// Makes content durable and serves it, unless it lost too much.
+    async fn publish(
+        &mut self,
+        assembled: Assembled,
+        certificate: Certificate,
+        until_ms: i64,
+        open_points: Vec<String>,
+    ) -> Result<(), MirrorError> {
+        let dataset = self.index(assembled.content).await?;
+        let serving = self.live.current();
+        if let Some(serving) = &serving {
+            if self.hold_back(serving, &dataset) {
+                return Ok(());
+            }
+        }
+        let before = serving.as_ref().map_or(i64::MIN, |serving| serving.meta.confirmed_ms);
+        let unchanged = serving.as_ref().is_some_and(|serving| serving.dataset.id == dataset.id);
+        for field in &assembled.left_out {
+            tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is left out");
+        }
+        let now = self.clock.now_wall().as_millis();
+        let published_ms = serving.filter(|_| unchanged).map_or(now, |serving| serving.meta.published_ms);
+        let meta = VersionMeta {
+            certificate,
+            confirmed_ms: until_ms.max(before),
+            published_ms,
+            volatile: self.volatile(),
+            volatile_values: assembled.volatile_values,
+            left_out: assembled.left_out,
+            open_points,
+        };
+        let (store, kept, keep) = (self.store.clone(), meta.clone(), self.rhythm.keep);
+        let dataset = Arc::new(dataset);
+        let content = dataset.clone();
+        let version = blocking(move || {
+            let version = store.publish(&content.content, &kept)?;
+            let mut versions: Vec<u64> = store.versions()?.iter().map(|version| version.seq).collect();
+            versions.sort_unstable();
+            let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
+            store.collect_garbage(&newest)?;
+            Ok(version.seq)
+        })
+        .await?;
+        tracing::info!(
+            snapshot = %dataset.id,
+            listings = dataset.len(),
+            certificate = certificate.as_str(),
+            confirmed = %WallTime::from_millis(meta.confirmed_ms).rfc3339(),
+            "published"
+        );
+        self.live.swap(dataset, meta, version);
+        Ok(())
+    }
+
+    fn hold_back(&mut self, serving: &Published, next: &Dataset) -> bool {
+        let (now, then) = (serving.dataset.len(), next.len());
+        if !shrank_too_much(now, then, self.rhythm.max_shrink) {
+            self.status.set_held(None);
+            return false;
+        }
+        if std::mem::take(&mut self.accept) {
+            tracing::warn!(now, then, "a snapshot that lost many listings was accepted");
+            self.status.set_held(None);
+            return false;
+        }
+        let reason = format!(
+            "{} of {now} listings would vanish, more than mirror.max_shrink = {} allows; if that is right, accept it \
+             with POST /snapshots/accept",
+            now - then,
+            self.rhythm.max_shrink
+        );
+        tracing::warn!(reason, "held back");
+        let snapshot = next.id.to_string();
+        self.status.set_held(Some(Held { snapshot, listings: then as u64, serving: now as u64, reason }));
+        true
+    }
+
+    /// Asks the origin about the terms that are in doubt, and serves what that proves.
+    async fn collect_terms(&mut self) -> Result<(), MirrorError> {
+        let Some(published) = self.live.current() else { return Ok(()) };
+        let doubtful = published.dataset.doubtful().to_vec();
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(terms = doubtful.len(), "names and counts leave terms in doubt; asking the origin for them");
+        let mut learned = false;
+        for (kind, slug, fingerprint) in doubtful {
+            let copies = self.crawler.copies();
+            if let Some(listed) = terms::list(copies, &published.dataset, kind, &slug, fingerprint).await? {
+                self.evidence.insert((kind, slug), listed);
+                learned = true;
+            }
+        }
+        if learned {
+            let (store, evidence) = (self.store.clone(), self.evidence.clone());
+            blocking(move || terms::save(&store, &evidence)).await?;
+            let dataset = self.index(published.dataset.content.clone()).await?;
+            self.live.swap(Arc::new(dataset), published.meta.clone(), published.version);
+        }
+        Ok(())
+    }
+
+    fn volatile(&self) -> VolatileKeys {
+        self.volatile.read().clone()
+    }
+}
+
+/// Whether a refresh may build on a snapshot.
+const fn is_settled(meta: &VersionMeta) -> bool {
+    matches!(meta.certificate, Certificate::Full | Certificate::Incremental)
+}
+
+/// Runs something that blocks where that does no harm.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, MirrorError> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    Ok(joined.map_err(|error| StoreError::Io(error.to_string()))??)
+}
+

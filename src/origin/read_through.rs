@@ -1,0 +1,237 @@
+//! Reads that a client waits for and that the snapshot does not cover: fetched once, kept, served stale on failure.
+//!
+//! A simple shared cache for known endpoints. The request sent is built from the key alone, so nothing unkeyed can
+//! poison an entry. Callers: [`crate::serve`].
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, HeaderValue};
+use parking_lot::Mutex;
+
+use crate::api::json;
+use crate::api::rewrite::Rewrite;
+use crate::cache::entry::{self, Entry};
+use crate::cache::reply::Reply;
+use crate::cache::{Cache, Key};
+use crate::clock::Clock;
+use crate::semantics::etag::EntityTag;
+
+use super::client::{Answer, AskError, Asker, OriginClient, Validators};
+use super::window::Class;
+
+/// How a read ended.
+#[derive(Clone, Debug)]
+pub enum Through {
+    /// Fresh from the cache.
+    Hit(Arc<Entry>),
+    /// Fetched now.
+    Fetched {
+        /// The answer.
+        entry: Arc<Entry>,
+        /// The origin's status: 304 for a revalidation.
+        fwd_status: u16,
+        /// Whether another client's request fetched it.
+        collapsed: bool,
+        /// Whether it is kept.
+        stored: bool,
+    },
+    /// Stale, because the origin failed.
+    Stale {
+        /// The kept answer.
+        entry: Arc<Entry>,
+        /// Why.
+        error: AskError,
+    },
+}
+
+/// The reader; cheap to clone.
+#[derive(Clone)]
+pub struct ReadThrough {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: OriginClient,
+    cache: Cache,
+    rewrite: Rewrite,
+    clock: Clock,
+    ttl: Duration,
+    stale_if_error: Duration,
+    wait: Duration,
+    /// One lock per key that is being fetched; the holder fetches, the others find its answer in the cache.
+    fetching: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// How long answers live where the origin does not say.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadConfig {
+    /// Freshness where the origin gives none.
+    pub ttl: Duration,
+    /// How long a stale answer may stand in for a failing origin.
+    pub stale_if_error: Duration,
+    /// How long a client waits for the budget.
+    pub wait: Duration,
+}
+
+impl ReadThrough {
+    /// A reader that keeps what it fetches in `cache`.
+    pub fn new(client: OriginClient, cache: Cache, rewrite: Rewrite, config: ReadConfig, clock: Clock) -> Self {
+        let ReadConfig { ttl, stale_if_error, wait } = config;
+        let fetching = Mutex::default();
+        Self { inner: Arc::new(Inner { client, cache, rewrite, clock, ttl, stale_if_error, wait, fetching }) }
+    }
+
+    /// How patient a client's read is.
+    pub fn asker(&self, client: IpAddr) -> Asker {
+        Asker { class: Class::Client, client: Some(client), patience: Some(self.inner.wait) }
+    }
+
+    /// The client that asks the origin.
+    pub fn client(&self) -> &OriginClient {
+        &self.inner.client
+    }
+
+    /// Reads a canonical path and query. `rewrites`: the document holds `api_url`s.
+    ///
+    /// # Errors
+    /// When the origin gives no answer and none is kept that may stand in for it.
+    pub async fn read(&self, path: &str, rewrites: bool, client: IpAddr) -> Result<Through, AskError> {
+        let key = Key::Through(path.into());
+        let now = self.inner.clock.now_mono();
+        if let Some(entry) = self.inner.cache.entry(&key).filter(|entry| entry.fresh_for(now).is_some()) {
+            return Ok(Through::Hit(entry));
+        }
+        let (lock, waited) = self.inner.lock(&key);
+        let guard = lock.lock().await;
+        let now = self.inner.clock.now_mono();
+        let kept = self.inner.cache.entry(&key);
+        if let Some(entry) = kept.as_ref().filter(|entry| waited && entry.fresh_for(now).is_some()) {
+            let fwd_status = entry.reply.status.as_u16();
+            return Ok(Through::Fetched { entry: entry.clone(), fwd_status, collapsed: true, stored: true });
+        }
+        let result = self.fetch(&key, path, rewrites, client, kept).await;
+        drop(guard);
+        self.inner.unlock(&key, &lock);
+        result
+    }
+
+    async fn fetch(
+        &self,
+        key: &Key,
+        path: &str,
+        rewrites: bool,
+        client: IpAddr,
+        kept: Option<Arc<Entry>>,
+    ) -> Result<Through, AskError> {
+        let validators = kept.as_ref().map(|entry| Validators {
+            etag: entry.etag.clone(),
+            last_modified: entry.last_modified.clone(),
+        });
+        let answer = self.inner.client.ask(path, validators.as_ref(), self.asker(client)).await;
+        let answer = answer.and_then(|answer| {
+            let entry = self.entry(path, rewrites, &answer, kept.as_deref())?;
+            Ok((answer, Arc::new(entry)))
+        });
+        match answer {
+            Ok((answer, entry)) => {
+                let stored = entry::may_store(&answer.headers);
+                if stored {
+                    self.inner.cache.keep_entry(key.clone(), entry.clone());
+                }
+                Ok(Through::Fetched { entry, fwd_status: answer.status, collapsed: false, stored })
+            }
+            Err(error) => {
+                let now = self.inner.clock.now_mono();
+                match kept.filter(|entry| entry.stale_for(now) <= self.inner.stale_if_error) {
+                    Some(entry) => Ok(Through::Stale { entry, error }),
+                    None => Err(error),
+                }
+            }
+        }
+    }
+
+    fn entry(&self, path: &str, rewrites: bool, answer: &Answer, kept: Option<&Entry>) -> Result<Entry, AskError> {
+        let (reply, validators) = match (answer.status, kept) {
+            (304, Some(kept)) => {
+                let old = Validators { etag: kept.etag.clone(), last_modified: kept.last_modified.clone() };
+                let reply = Reply::new(kept.reply.body().clone(), kept.reply.tag.clone(), None, 0)
+                    .with_kind(kept.reply.status, Some(kept.reply.content_type.clone()));
+                (reply, old)
+            }
+            (200, _) => {
+                let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(path, error))?;
+                json::check(text).map_err(|error| AskError::nonsense(path, error))?;
+                let body = if rewrites {
+                    let document = path.split('?').next().unwrap_or(path);
+                    let rewritten = self.inner.rewrite.apply(text, document);
+                    rewritten.map_err(|error| AskError::nonsense(path, error))?.into()
+                } else {
+                    answer.body.clone()
+                };
+                let validators = answer.validators();
+                // Weakened: the body may be rewritten and is recoded for clients (RFC 9110 §8.8.1).
+                let tag = validators.etag.as_ref().and_then(|etag| EntityTag::parse(etag.as_bytes()).ok());
+                let reply = Reply::new(body, tag.map(|tag| tag.weakened()), None, 0);
+                (reply.with_kind(StatusCode::OK, answer.headers.get(CONTENT_TYPE).cloned()), validators)
+            }
+            (404 | 410, _) => {
+                let problem = HeaderValue::from_static(crate::semantics::problem::CONTENT_TYPE);
+                let document = crate::semantics::problem::Problem::unknown_path(path);
+                let reply = Reply::new(document.to_json(), None, None, 0);
+                (reply.with_kind(StatusCode::NOT_FOUND, Some(problem)), Validators::default())
+            }
+            (status, _) => return Err(AskError::nonsense(path, format!("status {status}"))),
+        };
+        let missing = reply.status == StatusCode::NOT_FOUND;
+        let says = answer.headers.contains_key(CACHE_CONTROL) || answer.headers.contains_key(EXPIRES);
+        let origin_time = answer.time(None).at();
+        let default = if missing { Duration::from_secs(60) } else { self.inner.ttl };
+        let lifetime = entry::lifetime(&answer.headers, answer.stamps.date.unwrap_or(answer.received), default);
+        let age = answer.received.millis_since(origin_time);
+        Ok(Entry {
+            reply,
+            etag: validators.etag,
+            last_modified: validators.last_modified,
+            cache_control: match answer.headers.get(CACHE_CONTROL) {
+                Some(value) if says && !missing => Some(value.clone()),
+                _ if missing => Some(HeaderValue::from_static("max-age=60")),
+                _ => None,
+            },
+            expires: answer.headers.get(EXPIRES).filter(|_| !missing).cloned(),
+            arrived: self.inner.clock.now_mono(),
+            initial_age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
+            lifetime: if missing { lifetime.min(default) } else { lifetime },
+        })
+    }
+}
+
+impl Inner {
+    /// The lock of a key, and whether somebody else is likely to hold it.
+    fn lock(&self, key: &Key) -> (Arc<tokio::sync::Mutex<()>>, bool) {
+        let mut fetching = self.fetching.lock();
+        match fetching.get(key) {
+            Some(lock) => (lock.clone(), true),
+            None => {
+                // Locks whose holders were cancelled are swept here, so that the map stays small.
+                if fetching.len() >= 1024 {
+                    fetching.retain(|_, lock| Arc::strong_count(lock) > 1);
+                }
+                let lock = Arc::<tokio::sync::Mutex<()>>::default();
+                fetching.insert(key.clone(), lock.clone());
+                (lock, false)
+            }
+        }
+    }
+
+    fn unlock(&self, key: &Key, lock: &Arc<tokio::sync::Mutex<()>>) {
+        let mut fetching = self.fetching.lock();
+        // Two: the map's and the caller's. More: somebody waits, who will clear it up.
+        if Arc::strong_count(lock) == 2 {
+            fetching.remove(key);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the origin lists for terms whose membership names and counts do not prove.
+//!
+//! Evidence is collected here and judged in [`crate::snapshot::membership`]. Callers: [`super::mirror`].
+
+use crate::api::page::Page;
+use crate::api::query::ListQuery;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::membership::{Evidence, ListedTerm};
+use crate::store::{Store, StoreError};
+
+use super::client::{AskError, Asker};
+use super::copies::{Copies, CopyError};
+use super::crawl::check_page;
+use super::window::Class;
+
+/// Where the evidence is kept in the store.
+const STATE: &str = "terms";
+
+/// Reads the evidence back; none when there is none, or in a form that is not known.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn load(store: &Store) -> Result<Evidence, StoreError> {
+    let Some(bytes) = store.state(STATE)? else { return Ok(Evidence::new()) };
+    let pairs: Vec<(TaxonomyKind, String, ListedTerm)> = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+        Vec::new()
+    });
+    Ok(pairs.into_iter().map(|(kind, slug, listed)| ((kind, slug), listed)).collect())
+}
+
+/// Keeps the evidence.
+///
+/// # Errors
+/// When the store cannot be written.
+pub fn save(store: &Store, evidence: &Evidence) -> Result<(), StoreError> {
+    let pairs: Vec<_> = evidence.iter().map(|((kind, slug), listed)| (kind, slug, listed)).collect();
+    let bytes = serde_json::to_vec(&pairs).map_err(|error| StoreError::Io(error.to_string()))?;
+    store.put_state(STATE, &bytes)
+}
+
+/// Asks the origin which listings a term stands for.
+///
+/// `None` when its pages do not fit together or name listings that the data set does not hold: then the data has moved
+/// on, and the term stays doubtful until it is asked again.
+///
+/// # Errors
+/// When a page cannot be fetched.
+pub async fn list(
+    copies: &Copies,
+    dataset: &Dataset,
+    kind: TaxonomyKind,
+    slug: &str,
+    fingerprint: [u8; 16],
+) -> Result<Option<ListedTerm>, CopyError> {
+    let mut query = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
+    query.slugs[kind.index()] = Some(slug.into());
+    let mut ids = Vec::new();
+    let mut total = 0;
+    let mut page = 1;
+    loop {
+        let path = query.with_page(page).path_and_query();
+        let copy = copies.look(&path, Asker::mirror(Class::Crawl), check_page).await?;
+        let parsed = Page::parse(&copy.body, &copies.volatile()).map_err(|error| AskError::nonsense(&path, error))?;
+        if page == 1 {
+            total = parsed.total;
+        }
+        if parsed.total != total || total > dataset.len() as u64 {
+            return Ok(None);
+        }
+        ids.extend(parsed.items.iter().map(|item| item.id));
+        if page >= query.total_pages(total) {
+            break;
+        }
+        page += 1;
+    }
+    let mut distinct = ids.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let whole = distinct.len() as u64 == total && ids.len() == distinct.len();
+    let known = distinct.iter().all(|id| dataset.summary(*id).is_some());
+    Ok((whole && known).then_some(ListedTerm { ids: distinct, fingerprint }))
+}

@@ -1,0 +1,100 @@
+//! The snapshot that is served now, and since when it is confirmed: one pointer, swapped whole.
+//!
+//! Callers: [`crate::origin`] swaps, everything that answers loads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwapOption, Guard};
+use http::HeaderValue;
+use tokio::sync::watch;
+
+use crate::api::json;
+use crate::clock::WallTime;
+
+use super::dataset::Dataset;
+use super::version::VersionMeta;
+
+/// A published snapshot with everything that answers repeat.
+pub struct Published {
+    /// The data.
+    pub dataset: Arc<Dataset>,
+    /// How sure we are, and since when.
+    pub meta: VersionMeta,
+    /// The number of the version in the store.
+    pub version: u64,
+    /// Counts swaps: what was rendered under one epoch may be out of date under the next.
+    pub epoch: u64,
+    /// `Mirror-Snapshot`.
+    pub snapshot_header: HeaderValue,
+    /// `Mirror-Confirmed`.
+    pub confirmed_header: HeaderValue,
+    /// `generated_at` of lists: JSON text, quotes included.
+    pub generated_at: String,
+    /// The license as a `Link` target, when it is an http(s) URI.
+    pub license: Option<String>,
+}
+
+impl Published {
+    /// The instant for which the data is confirmed.
+    pub fn confirmed(&self) -> WallTime {
+        WallTime::from_millis(self.meta.confirmed_ms)
+    }
+}
+
+/// The place where the served snapshot hangs; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Live(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    published: ArcSwapOption<Published>,
+    epoch: AtomicU64,
+    swapped: watch::Sender<u64>,
+}
+
+impl Live {
+    /// What is served now; `None` before the first publication.
+    pub fn load(&self) -> Guard<Option<Arc<Published>>> {
+        self.0.published.load()
+    }
+
+    /// What is served now, for holding on to.
+    pub fn current(&self) -> Option<Arc<Published>> {
+        self.0.published.load_full()
+    }
+
+    /// Serves another snapshot, or the same one with another certificate, from now on.
+    pub fn swap(&self, dataset: Arc<Dataset>, meta: VersionMeta, version: u64) {
+        let epoch = self.0.epoch.fetch_add(1, Ordering::AcqRel) + 1;
+        let confirmed = WallTime::from_millis(meta.confirmed_ms);
+        // Hexadecimal digits and HTTP-dates are always valid header values.
+        let header = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        let license = dataset.content.envelope.carried("license").and_then(json::string).and_then(|license| {
+            let url = url::Url::parse(&license).ok()?;
+            matches!(url.scheme(), "http" | "https").then(|| url.to_string())
+        });
+        let published = Published {
+            epoch,
+            snapshot_header: header(dataset.id.as_str()),
+            confirmed_header: header(&confirmed.http_date()),
+            generated_at: json::quote(&whole_seconds(confirmed)),
+            license,
+            version,
+            dataset,
+            meta,
+        };
+        self.0.published.store(Some(Arc::new(published)));
+        self.0.swapped.send_replace(epoch);
+    }
+
+    /// Tells of every swap.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.0.swapped.subscribe()
+    }
+}
+
+/// RFC 3339 without fractions, rounded down: never later than the instant.
+fn whole_seconds(at: WallTime) -> String {
+    WallTime::from_seconds(at.as_millis().div_euclid(1000)).rfc3339()
+}
