@@ -1,3 +1,4 @@
 //! grandstand
 pub mod api;
 pub mod snapshot;
+pub mod store;
