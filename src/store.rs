@@ -1,0 +1,102 @@
+//! The durable store: everything that survives the process, in one redb file under the data directory.
+//!
+//! | part | file |
+//! |---|---|
+//! | the directory and its lock | [`data_dir`] |
+//! | published versions, as trees of content-addressed blocks | [`version`], `publish`, `load`, `garbage` |
+//! | copies of the origin's answers, with their validators | [`copies`] |
+//! | details by listing id | [`details`] |
+//! | small JSON blobs | `state` |
+//!
+//! It keeps and returns values; it decides nothing: what is published, kept or fetched is [`crate::origin`]'s business.
+//! Every call blocks, and every write is durable (one transaction, synced) when it returns. Callers: [`crate::app`]
+//! opens it, [`crate::origin`] writes, [`crate::admin`] and the offline commands read; async callers wrap the calls
+//! in `spawn_blocking`.
+//!
+//! **Damage.** Every value carries a checksum bound to its table and key, and every block is verified by its hash, so a
+//! damaged file yields an error or nothing, never other data. redb itself does not verify pages as it reads
+//! and panics on some damage: such panics are caught in `handle` and reported as [`StoreError::Damaged`].
+//!
+//! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+pub mod copies;
+pub mod data_dir;
+pub mod details;
+pub mod error;
+pub mod version;
+
+mod block;
+mod chunk;
+mod coding;
+mod garbage;
+mod handle;
+mod load;
+mod opening;
+mod overlay;
+mod packing;
+mod parallel;
+mod publish;
+mod state;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use copies::CopyMeta;
+pub use data_dir::{DataDir, Holder};
+pub use details::{DetailMeta, DetailRecord, DetailRenewal, DetailState};
+pub use error::{OpenError, StoreError};
+pub use garbage::Collected;
+pub use tables::FORMAT;
+pub use version::{BlockKey, VersionRecord};
+
+use handle::Handle;
+
+/// The largest body of a copy or a detail, and the largest summary or taxonomy, in bytes.
+pub const MAX_BODY: usize = 32 << 20;
+
+/// The open store. Shared between threads; all methods block.
+#[derive(Debug)]
+pub struct Store {
+    handle: Handle,
+    /// Held while versions are published or collected, so that no block is dropped that a publication counts on.
+    versions: Mutex<()>,
+    /// Keeps the data directory locked for as long as the store is open.
+    _lock: Arc<File>,
+}
+
+impl Store {
+    /// Opens the store of a data directory, creating it on first use.
+    ///
+    /// # Errors
+    /// When the file is of a newer format (it is then not touched), damaged, or cannot be read and written.
+    pub fn open(dir: &DataDir) -> Result<Self, OpenError> {
+        Self::open_with(dir, Box::new(opening::database))
+    }
+
+    fn open_with(dir: &DataDir, opener: handle::Opener) -> Result<Self, OpenError> {
+        let path = dir.store_file();
+        opening::prepare(&path)?;
+        let handle = Handle::open(path, opener)?;
+        Ok(Self { handle, versions: Mutex::new(()), _lock: dir.lock() })
+    }
+
+    /// The file that holds the store.
+    pub fn path(&self) -> &Path {
+        self.handle.path()
+    }
+
+    /// The file's length in bytes, for `/status`.
+    ///
+    /// # Errors
+    /// When the file is gone or unreadable.
+    pub fn file_len(&self) -> Result<u64, StoreError> {
+        let path = self.path();
+        std::fs::metadata(path).map(|meta| meta.len()).map_err(|error| StoreError::of_io(error, path, 0))
+    }
+}

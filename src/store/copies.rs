@@ -1,0 +1,158 @@
+//! Copies of the origin's answers: what was fetched, with the validators that make the next request conditional.
+//!
+//! Kept by canonical path and query; never served as they are. Callers: [`crate::origin`].
+
+use bytes::Bytes;
+use redb::ReadableTable;
+
+use super::coding::{self, Reader};
+use super::error::StoreError;
+use super::packing::{Packer, Unpacker};
+use super::{MAX_BODY, Store, publish, tables};
+use crate::api::hash::ContentHash;
+
+/// What is known of a copy beside its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyMeta {
+    /// The origin's entity tag, as sent; `None` when it sent none.
+    pub etag: Option<String>,
+    /// The origin's `Last-Modified`, as sent; `None` when it sent none.
+    pub last_modified: Option<String>,
+    /// The instant for which the origin last vouched for it, in its own time; milliseconds since the epoch.
+    pub origin_time_ms: i64,
+    /// When the answer arrived here; milliseconds since the epoch.
+    pub fetched_ms: i64,
+    /// Hash of the body as the caller sees fit (without volatile values, say); not checked here.
+    pub hash: ContentHash,
+    /// The status of the answer that had the body.
+    pub status: u16,
+}
+
+const META: &str = "copy_meta";
+const BODY: &str = "copy_body";
+const ENCODING: u8 = 1;
+
+impl CopyMeta {
+    /// `1`, origin time i64, fetched i64, hash, status u16, entity tag, last modified.
+    fn encode(&self, key: &str) -> Vec<u8> {
+        let mut out = vec![ENCODING];
+        out.extend_from_slice(&self.origin_time_ms.to_le_bytes());
+        out.extend_from_slice(&self.fetched_ms.to_le_bytes());
+        out.extend_from_slice(&self.hash.to_bytes());
+        out.extend_from_slice(&self.status.to_le_bytes());
+        coding::put_optional_text(&mut out, self.etag.as_deref());
+        coding::put_optional_text(&mut out, self.last_modified.as_deref());
+        coding::seal(META, key.as_bytes(), out)
+    }
+
+    fn decode(key: &str, sealed: &[u8]) -> Result<Self, StoreError> {
+        let mut reader = Reader::new(META, coding::unseal(META, key.as_bytes(), sealed)?);
+        reader.version(ENCODING)?;
+        let (origin_time_ms, fetched_ms) = (reader.i64()?, reader.i64()?);
+        let (hash, status) = (reader.hash()?, reader.u16()?);
+        let (etag, last_modified) = (reader.optional_text()?, reader.optional_text()?);
+        reader.end()?;
+        Ok(Self { etag, last_modified, origin_time_ms, fetched_ms, hash, status })
+    }
+}
+
+/// A copy as it is written: key, sealed meta, sealed body if there is a new one.
+type Encoded<'a> = (&'a str, Vec<u8>, Option<Vec<u8>>);
+
+fn encode<'a>(copies: &'a [(String, CopyMeta, Option<&[u8]>)]) -> Result<Vec<Encoded<'a>>, StoreError> {
+    let mut packer = Packer::new()?;
+    let mut body = |key: &str, body: &[u8]| {
+        publish::check_size(|| format!("the body of {key}"), body.len(), MAX_BODY)?;
+        Ok(coding::seal(BODY, key.as_bytes(), packer.pack(body)?))
+    };
+    copies
+        .iter()
+        .map(|(key, meta, bytes)| {
+            let bytes = bytes.map(|bytes| body(key, bytes)).transpose()?;
+            Ok((key.as_str(), meta.encode(key), bytes))
+        })
+        .collect()
+}
+
+impl Store {
+    /// Keeps copies, all of them or none. Without a body only what is known beside it is replaced, as after a 304.
+    ///
+    /// # Errors
+    /// When a body is larger than [`MAX_BODY`], or the write fails.
+    pub fn put_copies(&self, copies: &[(String, CopyMeta, Option<&[u8]>)]) -> Result<(), StoreError> {
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let encoded = encode(copies)?;
+        let len = |(_, meta, body): &Encoded<'_>| (meta.len() + body.as_ref().map_or(0, Vec::len)) as u64;
+        let needed = encoded.iter().map(len).sum::<u64>() * 5 / 4 + (1 << 20);
+        self.handle.write(needed, |transaction| {
+            let mut metas = transaction.open_table(tables::COPY_META)?;
+            let mut bodies = transaction.open_table(tables::COPY_BODY)?;
+            for (key, meta, body) in &encoded {
+                metas.insert(*key, meta.as_slice())?;
+                if let Some(body) = body {
+                    bodies.insert(*key, body.as_slice())?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// What is known of a copy; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read or the copy is damaged.
+    pub fn copy_meta(&self, key: &str) -> Result<Option<CopyMeta>, StoreError> {
+        self.handle.read(|transaction| {
+            let Some(sealed) = transaction.open_table(tables::COPY_META)?.get(key)? else { return Ok(None) };
+            Ok(Some(CopyMeta::decode(key, sealed.value())?))
+        })
+    }
+
+    /// The body of a copy; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read or the copy is damaged.
+    pub fn copy_body(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+        self.handle.read(|transaction| {
+            let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
+            let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
+            Ok(Some(Unpacker::new()?.unpack(packed, MAX_BODY)?.into()))
+        })
+    }
+
+    /// What is known of all copies, by key.
+    ///
+    /// # Errors
+    /// When the file cannot be read or a copy is damaged.
+    pub fn copy_metas(&self) -> Result<Vec<(String, CopyMeta)>, StoreError> {
+        self.handle.read(|transaction| {
+            let mut metas = Vec::new();
+            for entry in transaction.open_table(tables::COPY_META)?.iter()? {
+                let (key, sealed) = entry?;
+                metas.push((key.value().to_owned(), CopyMeta::decode(key.value(), sealed.value())?));
+            }
+            Ok(metas)
+        })
+    }
+
+    /// Forgets copies; those that are not there are skipped.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub fn remove_copies(&self, keys: &[String]) -> Result<(), StoreError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        self.handle.write(1 << 20, |transaction| {
+            let mut metas = transaction.open_table(tables::COPY_META)?;
+            let mut bodies = transaction.open_table(tables::COPY_BODY)?;
+            for key in keys {
+                metas.remove(key.as_str())?;
+                bodies.remove(key.as_str())?;
+            }
+            Ok(())
+        })
+    }
+}

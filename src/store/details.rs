@@ -1,0 +1,225 @@
+//! Details by listing id: a set beside the versions, so that one that arrives publishes nothing.
+//!
+//! Callers: [`crate::origin`] writes batches of them, [`crate::pipeline`] reads single ones.
+
+use bytes::Bytes;
+use redb::ReadableTable;
+
+use super::coding::{self, Reader, damaged};
+use super::error::StoreError;
+use super::packing::{Packer, Unpacker};
+use super::{MAX_BODY, Store, publish, tables};
+use crate::api::hash::ContentHash;
+use crate::api::listing::ListingId;
+
+/// Whether the origin has the detail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DetailState {
+    /// It sent it.
+    Present,
+    /// It answered 404 or 410 for a listed id. The body is empty.
+    Gone,
+}
+
+/// What is known of a detail beside its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetailMeta {
+    /// Whether the origin has it.
+    pub state: DetailState,
+    /// The origin's entity tag, as sent; `None` when it sent none.
+    pub etag: Option<String>,
+    /// The origin's `Last-Modified`, as sent; `None` when it sent none.
+    pub last_modified: Option<String>,
+    /// The instant for which the origin last vouched for it, in its own time; milliseconds since the epoch.
+    pub origin_time_ms: i64,
+    /// When the answer arrived here; milliseconds since the epoch.
+    pub fetched_ms: i64,
+    /// Hash of the summary for which it was fetched or last renewed.
+    pub summary_hash: ContentHash,
+    /// Hash of the body as the caller sees fit (without volatile values, say); not checked here.
+    pub hash: ContentHash,
+}
+
+/// A detail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetailRecord {
+    /// What is known of it.
+    pub meta: DetailMeta,
+    /// The body as the origin sent it, at most [`MAX_BODY`] bytes.
+    pub body: Bytes,
+}
+
+/// What a 304 changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DetailRenewal {
+    /// The listing.
+    pub id: ListingId,
+    /// As [`DetailMeta::origin_time_ms`].
+    pub origin_time_ms: i64,
+    /// As [`DetailMeta::fetched_ms`].
+    pub fetched_ms: i64,
+    /// As [`DetailMeta::summary_hash`].
+    pub summary_hash: ContentHash,
+}
+
+const META: &str = "detail_meta";
+const BODY: &str = "details";
+const ENCODING: u8 = 1;
+/// A body longer than this is compressed.
+const COMPRESSED_ABOVE: usize = 512;
+
+impl DetailMeta {
+    /// `1`, state u8, origin time i64, fetched i64, summary hash, hash, entity tag, last modified.
+    fn encode(&self, id: ListingId) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128);
+        out.push(ENCODING);
+        out.push(match self.state {
+            DetailState::Present => 0,
+            DetailState::Gone => 1,
+        });
+        out.extend_from_slice(&self.origin_time_ms.to_le_bytes());
+        out.extend_from_slice(&self.fetched_ms.to_le_bytes());
+        out.extend_from_slice(&self.summary_hash.to_bytes());
+        out.extend_from_slice(&self.hash.to_bytes());
+        coding::put_optional_text(&mut out, self.etag.as_deref());
+        coding::put_optional_text(&mut out, self.last_modified.as_deref());
+        coding::seal(META, &id.0.to_le_bytes(), out)
+    }
+
+    fn decode(id: ListingId, sealed: &[u8]) -> Result<Self, StoreError> {
+        let mut reader = Reader::new(META, coding::unseal(META, &id.0.to_le_bytes(), sealed)?);
+        reader.version(ENCODING)?;
+        let state = match reader.u8()? {
+            0 => DetailState::Present,
+            1 => DetailState::Gone,
+            _ => return Err(damaged(META, "state")),
+        };
+        let (origin_time_ms, fetched_ms) = (reader.i64()?, reader.i64()?);
+        let (summary_hash, hash) = (reader.hash()?, reader.hash()?);
+        let (etag, last_modified) = (reader.optional_text()?, reader.optional_text()?);
+        reader.end()?;
+        Ok(Self { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash })
+    }
+}
+
+/// `1`, `0` and the bytes, or `1` and the compressed bytes.
+fn encode_body(id: ListingId, body: &[u8], packer: &mut Packer) -> Result<Vec<u8>, StoreError> {
+    publish::check_size(|| format!("the detail of listing {id}"), body.len(), MAX_BODY)?;
+    let compressed = body.len() > COMPRESSED_ABOVE;
+    let mut out = vec![ENCODING, u8::from(compressed)];
+    if compressed {
+        out.extend_from_slice(&packer.pack(body)?);
+    } else {
+        out.extend_from_slice(body);
+    }
+    Ok(coding::seal(BODY, &id.0.to_le_bytes(), out))
+}
+
+fn decode_body(id: ListingId, sealed: &[u8]) -> Result<Bytes, StoreError> {
+    let mut reader = Reader::new(BODY, coding::unseal(BODY, &id.0.to_le_bytes(), sealed)?);
+    reader.version(ENCODING)?;
+    match reader.u8()? {
+        0 => Ok(Bytes::copy_from_slice(reader.rest())),
+        1 => Ok(Unpacker::new()?.unpack(reader.rest(), MAX_BODY)?.into()),
+        _ => Err(damaged(BODY, "tag")),
+    }
+}
+
+impl Store {
+    /// Keeps details, all of them or none, in place of those of the same ids.
+    ///
+    /// # Errors
+    /// When a body is larger than [`MAX_BODY`], or the write fails.
+    pub fn put_details(&self, details: &[(ListingId, DetailRecord)]) -> Result<(), StoreError> {
+        if details.is_empty() {
+            return Ok(());
+        }
+        let mut packer = Packer::new()?;
+        let encoded = details
+            .iter()
+            .map(|(id, detail)| Ok((id.0, detail.meta.encode(*id), encode_body(*id, &detail.body, &mut packer)?)))
+            .collect::<Result<Vec<_>, StoreError>>()?;
+        let needed: usize = encoded.iter().map(|(_, meta, body)| meta.len() + body.len() + 8192).sum();
+        self.handle.write(needed as u64, |transaction| {
+            let mut metas = transaction.open_table(tables::DETAIL_META)?;
+            let mut bodies = transaction.open_table(tables::DETAILS)?;
+            for (id, meta, body) in &encoded {
+                metas.insert(id, meta.as_slice())?;
+                bodies.insert(id, body.as_slice())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Notes that the origin vouched for details again, all of them or none. Details that are not there are skipped.
+    ///
+    /// # Errors
+    /// When the write fails or a detail is damaged.
+    pub fn renew_details(&self, renewals: &[DetailRenewal]) -> Result<(), StoreError> {
+        if renewals.is_empty() {
+            return Ok(());
+        }
+        self.handle.write(8192 * renewals.len() as u64, |transaction| {
+            let mut metas = transaction.open_table(tables::DETAIL_META)?;
+            for renewal in renewals {
+                let id = renewal.id;
+                let Some(known) = metas.get(id.0)?.map(|sealed| DetailMeta::decode(id, sealed.value())) else {
+                    continue;
+                };
+                let DetailRenewal { origin_time_ms, fetched_ms, summary_hash, .. } = *renewal;
+                let renewed = DetailMeta { origin_time_ms, fetched_ms, summary_hash, ..known? };
+                metas.insert(id.0, renewed.encode(id).as_slice())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A detail; `None` when it was never fetched.
+    ///
+    /// # Errors
+    /// When the file cannot be read or the detail is damaged.
+    pub fn detail(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
+        self.handle.read(|transaction| {
+            let Some(sealed) = transaction.open_table(tables::DETAIL_META)?.get(id.0)? else { return Ok(None) };
+            let meta = DetailMeta::decode(id, sealed.value())?;
+            let body = transaction.open_table(tables::DETAILS)?.get(id.0)?;
+            let body = body.ok_or_else(|| damaged(BODY, "key"))?;
+            Ok(Some(DetailRecord { meta, body: decode_body(id, body.value())? }))
+        })
+    }
+
+    /// What is known of all details beside their bodies, by id. The bodies are not read.
+    ///
+    /// # Errors
+    /// When the file cannot be read or a detail is damaged.
+    pub fn detail_metas(&self) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
+        self.handle.read(|transaction| {
+            let mut metas = Vec::new();
+            for entry in transaction.open_table(tables::DETAIL_META)?.iter()? {
+                let (id, sealed) = entry?;
+                let id = ListingId(id.value());
+                metas.push((id, DetailMeta::decode(id, sealed.value())?));
+            }
+            Ok(metas)
+        })
+    }
+
+    /// Forgets details; those that are not there are skipped.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub fn remove_details(&self, ids: &[ListingId]) -> Result<(), StoreError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.handle.write(1 << 20, |transaction| {
+            let mut metas = transaction.open_table(tables::DETAIL_META)?;
+            let mut bodies = transaction.open_table(tables::DETAILS)?;
+            for id in ids {
+                metas.remove(id.0)?;
+                bodies.remove(id.0)?;
+            }
+            Ok(())
+        })
+    }
+}

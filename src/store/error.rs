@@ -1,0 +1,175 @@
+//! What can go wrong when the store is opened, and when it is used.
+//!
+//! Callers: [`crate::store`] returns them; [`crate::app`] and [`crate::origin`] turn them into exit codes and `/status`.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::api::listing::ListingId;
+
+/// Why a data directory or its store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it open.
+    #[error("the data directory {} is in use by {}", path.display(), holder_text(*pid, *admin))]
+    Held {
+        /// The data directory.
+        path: PathBuf,
+        /// The other process; `None` in the instant before it has written its id.
+        pid: Option<u32>,
+        /// Its admin listener, if it announced one.
+        admin: Option<SocketAddr>,
+    },
+    /// A newer program wrote it. Nothing was changed.
+    #[error("the store has format {found}, this program supports up to {supported}")]
+    NewerFormat {
+        /// The file's format number.
+        found: u64,
+        /// [`super::FORMAT`].
+        supported: u64,
+    },
+    /// The file is damaged.
+    #[error("the store {} is damaged: {detail}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        detail: String,
+    },
+    /// The disk is full.
+    #[error("no space left for {}", path.display())]
+    NoSpace {
+        /// What could not be written.
+        path: PathBuf,
+    },
+    /// The directory or file may not be written.
+    #[error("{} is not writable", path.display())]
+    ReadOnly {
+        /// What could not be written.
+        path: PathBuf,
+    },
+    /// Any other failure of the file system.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// What was accessed.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Why the store could not do what it was asked. Nothing was changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk is full.
+    #[error("no space left for {}; about {needed} bytes are needed", path.display())]
+    NoSpace {
+        /// The store's file.
+        path: PathBuf,
+        /// How much the write needs at most, in bytes.
+        needed: u64,
+    },
+    /// The file or its file system has become read-only.
+    #[error("{} is not writable", path.display())]
+    ReadOnly {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// What was read is not what was written.
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    /// Any other failure of the file system.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The store's file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is no version with this sequence number.
+    #[error("there is no version {0}")]
+    NoSuchVersion(u64),
+    /// A content to publish has a listing twice.
+    #[error("listing {0} occurs twice")]
+    DuplicateId(ListingId),
+    /// Something to be stored is larger than [`super::MAX_BODY`].
+    #[error("{what} is too large: {bytes} bytes")]
+    TooLarge {
+        /// What it is.
+        what: String,
+        /// Its size.
+        bytes: usize,
+    },
+}
+
+/// What a failure of the file system means.
+enum Meaning {
+    Full,
+    ReadOnly,
+    Damaged,
+    Other,
+}
+
+impl Meaning {
+    fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Self::Full,
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Self::ReadOnly,
+            ErrorKind::InvalidData | ErrorKind::UnexpectedEof => Self::Damaged,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl OpenError {
+    pub(super) fn of_io(source: io::Error, path: &Path) -> Self {
+        let path = path.to_owned();
+        match Meaning::of(&source) {
+            Meaning::Full => Self::NoSpace { path },
+            Meaning::ReadOnly => Self::ReadOnly { path },
+            Meaning::Damaged => Self::Damaged { path, detail: source.to_string() },
+            Meaning::Other => Self::Io { path, source },
+        }
+    }
+
+    pub(super) fn of_store(error: StoreError, path: &Path) -> Self {
+        match error {
+            StoreError::NoSpace { path, .. } => Self::NoSpace { path },
+            StoreError::ReadOnly { path } => Self::ReadOnly { path },
+            StoreError::Io { path, source } => Self::Io { path, source },
+            StoreError::Damaged(detail) => Self::Damaged { path: path.to_owned(), detail },
+            other => Self::Damaged { path: path.to_owned(), detail: other.to_string() },
+        }
+    }
+}
+
+impl StoreError {
+    pub(super) fn of_io(source: io::Error, path: &Path, needed: u64) -> Self {
+        let path = path.to_owned();
+        match Meaning::of(&source) {
+            Meaning::Full => Self::NoSpace { path, needed },
+            Meaning::ReadOnly => Self::ReadOnly { path },
+            Meaning::Damaged => Self::Damaged(source.to_string()),
+            Meaning::Other => Self::Io { path, source },
+        }
+    }
+
+    /// The word for `/status`, logs and metrics.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::NoSpace { .. } => "no-space",
+            Self::ReadOnly { .. } => "read-only",
+            Self::Damaged(_) => "damaged",
+            Self::Io { .. } => "io",
+            Self::NoSuchVersion(_) => "no-such-version",
+            Self::DuplicateId(_) => "duplicate-id",
+            Self::TooLarge { .. } => "too-large",
+        }
+    }
+}
+
+fn holder_text(pid: Option<u32>, admin: Option<SocketAddr>) -> String {
+    let process = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
+    admin.map_or_else(|| process.clone(), |admin| format!("{process}, admin listener {admin}"))
+}

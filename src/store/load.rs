@@ -1,0 +1,106 @@
+//! Reading a version back: every block verified, on all cores, and the whole verified by its id.
+//!
+//! Callers: [`crate::app`] at the start, [`crate::admin`] for a rollback, through [`Store`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redb::{ReadOnlyTable, ReadTransaction};
+
+use super::coding::damaged;
+use super::error::StoreError;
+use super::handle::Fault;
+use super::packing::Unpacker;
+use super::tables::{self, Sealed};
+use super::version::{BlockKey, VersionRecord};
+use super::{Store, block, parallel};
+use crate::api::listing::{ListingId, Summary};
+use crate::snapshot::content::Content;
+
+impl Store {
+    /// Reads a version's content. Texts are slices of the blocks, about 80 kB each, that hold them.
+    ///
+    /// # Errors
+    /// When the version is no longer kept, cannot be read, or is damaged.
+    pub fn load(&self, record: &VersionRecord) -> Result<Content, StoreError> {
+        self.handle.read(|transaction| {
+            if transaction.open_table(tables::VERSIONS)?.get(record.seq)?.is_none() {
+                return Err(StoreError::NoSuchVersion(record.seq).into());
+            }
+            let content = content(transaction, record)?;
+            if content.id() != record.id || content.summaries.len() as u64 != record.listings {
+                return Err(damaged("version", "snapshot id").into());
+            }
+            Ok(content)
+        })
+    }
+}
+
+struct BlockReader {
+    table: ReadOnlyTable<&'static [u8; 16], Sealed>,
+    unpacker: Unpacker,
+}
+
+impl BlockReader {
+    fn new(transaction: &ReadTransaction) -> Result<Self, Fault> {
+        Ok(Self { table: transaction.open_table(tables::BLOCKS)?, unpacker: Unpacker::new()? })
+    }
+
+    fn read(&mut self, key: &BlockKey) -> Result<Bytes, Fault> {
+        let packed = self.table.get(key.as_bytes())?.ok_or_else(|| damaged("block", "key"))?;
+        Ok(block::open(key, packed.value(), &mut self.unpacker)?)
+    }
+}
+
+/// What one block gives.
+enum Part {
+    Summaries(Vec<Summary>),
+    Order(Vec<ListingId>),
+}
+
+fn content(transaction: &ReadTransaction, record: &VersionRecord) -> Result<Content, Fault> {
+    let blocks = &record.blocks;
+    let mut reader = BlockReader::new(transaction)?;
+    let envelope = block::read_envelope(&reader.read(&blocks.envelope)?)?;
+    let mut taxonomy = |kind: usize| -> Result<Arc<str>, Fault> {
+        Ok(block::read_taxonomy(&reader.read(&blocks.taxonomies[kind])?)?.into())
+    };
+    let taxonomies = [taxonomy(0)?, taxonomy(1)?, taxonomy(2)?];
+    let summary_blocks = blocks.summaries.len();
+    let parts = parallel::run(
+        summary_blocks + blocks.order.len(),
+        || BlockReader::new(transaction),
+        |reader, n| match n.checked_sub(summary_blocks) {
+            None => Ok(Part::Summaries(block::read_summaries(&reader.read(&blocks.summaries[n])?)?)),
+            Some(n) => Ok(Part::Order(block::read_order(&reader.read(&blocks.order[n])?)?)),
+        },
+    )?;
+    // Reserved in full: growing by doubling would copy the summaries and briefly hold them twice.
+    let count = parts.iter().map(|part| if let Part::Summaries(some) = part { some.len() } else { 0 }).sum();
+    let (mut by_id, mut order) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for part in parts {
+        match part {
+            Part::Summaries(some) => by_id.extend(some.into_iter().map(Some)),
+            Part::Order(some) => order.extend(some),
+        }
+    }
+    Ok(Content { envelope, taxonomies, summaries: arrange(by_id, &order)? })
+}
+
+/// Puts summaries that are sorted by id into the origin's order.
+fn arrange(mut by_id: Vec<Option<Summary>>, order: &[ListingId]) -> Result<Vec<Summary>, StoreError> {
+    let wrong = || damaged("version", "order");
+    if by_id.len() != order.len() {
+        return Err(wrong());
+    }
+    let mut places: Vec<(ListingId, u32)> = order.iter().zip(0..).map(|(id, place)| (*id, place)).collect();
+    places.sort_unstable();
+    let mut from = vec![0_u32; order.len()];
+    for ((id, place), (index, summary)) in places.into_iter().zip((0..).zip(&by_id)) {
+        if summary.as_ref().is_none_or(|summary| summary.id != id) {
+            return Err(wrong());
+        }
+        from[place as usize] = index;
+    }
+    from.into_iter().map(|index| by_id[index as usize].take().ok_or_else(wrong)).collect()
+}

@@ -1,0 +1,161 @@
+//! Writing a version: cut into blocks, compress those that are new, and switch in one transaction.
+//!
+//! A crash before the commit leaves the old version, one after it the new; there is nothing between. Whether a content
+//! may be published is [`crate::origin`]'s decision. Callers: [`crate::origin`], through [`Store`].
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::coding::{self, damaged};
+use super::error::StoreError;
+use super::handle::Fault;
+use super::packing::Packer;
+use super::version::{self, BlockKey, Blocks, VersionRecord};
+use super::{MAX_BODY, Store, block, chunk, parallel, tables};
+use crate::api::listing::Summary;
+use crate::snapshot::content::Content;
+use crate::snapshot::version::VersionMeta;
+
+/// The version that a new one is compared with, and what is already stored.
+struct Before {
+    last: Option<VersionRecord>,
+    known: HashSet<BlockKey>,
+}
+
+/// A block's key, and its compressed bytes when it is new.
+type Encoded = (BlockKey, Option<Vec<u8>>);
+
+/// New blocks, compressed.
+type NewBlocks = Vec<(BlockKey, Vec<u8>)>;
+
+impl Store {
+    /// Makes a content the current version. When it equals the current one, only `meta` is replaced.
+    ///
+    /// # Errors
+    /// When a listing occurs twice, something is too large, or the write fails. The old version stays current then.
+    pub fn publish(&self, content: &Content, meta: &VersionMeta) -> Result<VersionRecord, StoreError> {
+        self.keep(content, meta, true)
+    }
+
+    /// Keeps a content as the newest version without making it current: while a rollback pins another one. When it
+    /// equals the newest version, only `meta` is replaced.
+    ///
+    /// # Errors
+    /// As for [`Store::publish`].
+    pub fn stage(&self, content: &Content, meta: &VersionMeta) -> Result<VersionRecord, StoreError> {
+        self.keep(content, meta, false)
+    }
+
+    fn keep(&self, content: &Content, meta: &VersionMeta, activate: bool) -> Result<VersionRecord, StoreError> {
+        let _versions = self.versions.lock();
+        let id = content.id();
+        let Before { last, known } = self.before(activate)?;
+        if let Some(last) = last.filter(|last| last.id == id) {
+            self.update_meta(last.seq, meta)?;
+            return Ok(last);
+        }
+        let (blocks, new) = encode(content, &known).map_err(|fault| fault.into_store_error(self.path(), 0))?;
+        let needed = new.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>() * 5 / 4 + (1 << 20);
+        let listings = content.summaries.len() as u64;
+        self.handle.write(needed, |transaction| {
+            let mut numbers = transaction.open_table(tables::META)?;
+            let seq = version::number(&numbers, tables::META_NEXT)?;
+            let record = VersionRecord { seq, id: id.clone(), listings, blocks: blocks.clone() };
+            let mut table = transaction.open_table(tables::BLOCKS)?;
+            for (key, packed) in &new {
+                table.insert(key.as_bytes(), packed.as_slice())?;
+            }
+            transaction.open_table(tables::VERSIONS)?.insert(seq, record.encode().as_slice())?;
+            let sealed = version::encode_meta(seq, meta)?;
+            transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
+            let next = seq.checked_add(1).ok_or_else(|| damaged("meta", tables::META_NEXT))?;
+            numbers.insert(tables::META_NEXT, coding::seal_number(tables::META_NEXT, next).as_slice())?;
+            if activate {
+                let sealed = coding::seal_number(tables::META_CURRENT, seq);
+                numbers.insert(tables::META_CURRENT, sealed.as_slice())?;
+            }
+            Ok(record)
+        })
+    }
+
+    fn before(&self, current: bool) -> Result<Before, StoreError> {
+        self.handle.read(|transaction| {
+            let mut records = version::records(&transaction.open_table(tables::VERSIONS)?)?;
+            let known = records.iter().flat_map(VersionRecord::block_keys).collect();
+            let last = if current {
+                let seq = version::current_seq(&transaction.open_table(tables::META)?)?;
+                records.into_iter().find(|record| record.seq == seq)
+            } else {
+                records.pop()
+            };
+            Ok(Before { last, known })
+        })
+    }
+}
+
+/// One block to be encoded.
+enum Job {
+    Envelope,
+    Taxonomy(usize),
+    Summaries(Range<usize>),
+    Order(Range<usize>),
+}
+
+/// The keys of a content's blocks, and those blocks that are not known yet.
+fn encode(content: &Content, known: &HashSet<BlockKey>) -> Result<(Blocks, NewBlocks), Fault> {
+    let sorted = sorted(content)?;
+    let by_id = chunk::cut(sorted.iter().map(|summary| (summary.id, summary.raw.len())), chunk::SUMMARIES);
+    let in_order = chunk::cut(content.summaries.iter().map(|summary| (summary.id, 8)), chunk::ORDER);
+    let summary_blocks = by_id.len();
+    let jobs: Vec<Job> = [Job::Envelope, Job::Taxonomy(0), Job::Taxonomy(1), Job::Taxonomy(2)]
+        .into_iter()
+        .chain(by_id.into_iter().map(Job::Summaries))
+        .chain(in_order.into_iter().map(Job::Order))
+        .collect();
+    let encoded = parallel::run(
+        jobs.len(),
+        || Ok(Packer::new()?),
+        |packer, job| {
+            let raw = match &jobs[job] {
+                Job::Envelope => block::envelope(&content.envelope)?,
+                Job::Taxonomy(kind) => block::taxonomy(&content.taxonomies[*kind]),
+                Job::Summaries(range) => block::summaries(sorted[range.clone()].iter().copied()),
+                Job::Order(range) => block::order(&content.summaries[range.clone()]),
+            };
+            encode_block(&raw, known, packer)
+        },
+    )?;
+    let keys: Vec<BlockKey> = encoded.iter().map(|(key, _)| *key).collect();
+    let blocks = Blocks {
+        envelope: keys[0],
+        taxonomies: [keys[1], keys[2], keys[3]],
+        summaries: keys[4..4 + summary_blocks].to_vec(),
+        order: keys[4 + summary_blocks..].to_vec(),
+    };
+    let new = encoded.into_iter().filter_map(|(key, packed)| packed.map(|packed| (key, packed))).collect();
+    Ok((blocks, new))
+}
+
+fn encode_block(raw: &[u8], known: &HashSet<BlockKey>, packer: &mut Packer) -> Result<Encoded, Fault> {
+    check_size(|| "a block".to_owned(), raw.len(), block::MAX_BLOCK)?;
+    let key = BlockKey::of(raw);
+    let packed = if known.contains(&key) { None } else { Some(packer.pack(raw)?) };
+    Ok((key, packed))
+}
+
+/// The summaries by id, each once and none too large.
+fn sorted(content: &Content) -> Result<Vec<&Summary>, StoreError> {
+    for summary in &content.summaries {
+        check_size(|| format!("the summary of listing {}", summary.id), summary.raw.len(), MAX_BODY)?;
+    }
+    let mut sorted: Vec<&Summary> = content.summaries.iter().collect();
+    sorted.sort_by_key(|summary| summary.id);
+    match sorted.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        Some(pair) => Err(StoreError::DuplicateId(pair[0].id)),
+        None => Ok(sorted),
+    }
+}
+
+pub(super) fn check_size(what: impl Fn() -> String, bytes: usize, most: usize) -> Result<(), StoreError> {
+    if bytes > most { Err(StoreError::TooLarge { what: what(), bytes }) } else { Ok(()) }
+}

@@ -1,0 +1,337 @@
+//! The store's promises, on real files.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::api::envelope::{Envelope, EnvelopeField};
+use crate::api::hash::ContentHash;
+use crate::api::listing::{ListingId, Summary};
+use crate::api::taxonomy::VolatileKeys;
+use crate::snapshot::content::Content;
+use crate::snapshot::version::{Certificate, VersionMeta};
+
+mod crash;
+mod damage;
+mod failure;
+
+fn summary(id: u64, text: &str) -> Summary {
+    let raw = Bytes::from(format!(r#"{{"id":{id},"name":"{text}"}}"#));
+    Summary { id: ListingId(id), hash: ContentHash::of(&raw), raw }
+}
+
+fn content_of(summaries: Vec<Summary>) -> Content {
+    let carried = EnvelopeField::Carried { key: "license".into(), value: "\"x\"".into() };
+    Content {
+        envelope: Envelope {
+            fields: vec![EnvelopeField::Page, EnvelopeField::Items, carried],
+            empty_filters: "[]".into(),
+        },
+        taxonomies: [Arc::from("[1]"), Arc::from("[2]"), Arc::from("{}")],
+        summaries,
+    }
+}
+
+/// Listings whose order is not that of their ids.
+fn content(count: u64) -> Content {
+    content_of((0..count).map(|n| summary(n * 7919 % 1_000_003, &format!("venue {n}"))).collect())
+}
+
+fn meta(published_ms: i64) -> VersionMeta {
+    VersionMeta {
+        certificate: Certificate::Full,
+        confirmed_ms: 1,
+        published_ms,
+        volatile: VolatileKeys::default(),
+        volatile_values: [("list x".to_owned(), "1".to_owned())].into(),
+        left_out: vec!["next".into()],
+        open_points: vec![],
+    }
+}
+
+fn detail(text: &str) -> DetailRecord {
+    let body = Bytes::from(text.to_owned());
+    let meta = DetailMeta {
+        state: DetailState::Present,
+        etag: Some("\"e\"".into()),
+        last_modified: None,
+        origin_time_ms: -5,
+        fetched_ms: 6,
+        summary_hash: ContentHash::of(b"s"),
+        hash: ContentHash::of(&body),
+    };
+    DetailRecord { meta, body }
+}
+
+fn copy(n: i64) -> CopyMeta {
+    CopyMeta {
+        etag: None,
+        last_modified: Some("Mon".into()),
+        origin_time_ms: n,
+        fetched_ms: n + 1,
+        hash: ContentHash::of(b"c"),
+        status: 200,
+    }
+}
+
+struct Temp {
+    store: Option<Store>,
+    dir: tempfile::TempDir,
+}
+
+impl Temp {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { store: Some(open(dir.path()).unwrap()), dir }
+    }
+
+    fn reopen(&mut self) {
+        drop(self.store.take());
+        self.store = Some(open(self.dir.path()).unwrap());
+    }
+}
+
+impl std::ops::Deref for Temp {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+}
+
+fn open(path: &Path) -> Result<Store, OpenError> {
+    Store::open(&DataDir::open(path)?)
+}
+
+#[test]
+fn a_published_content_comes_back_with_its_order_and_bytes_after_reopening() {
+    let mut store = Temp::new();
+    assert!(store.current().unwrap().is_none());
+    let content = content(5000);
+    let record = store.publish(&content, &meta(1)).unwrap();
+    assert_eq!((record.seq, record.listings, &record.id), (1, 5000, &content.id()));
+    store.reopen();
+    let (current, current_meta) = store.current().unwrap().unwrap();
+    assert_eq!((&current, &current_meta), (&record, &meta(1)));
+    assert!(store.load(&current).unwrap() == content);
+}
+
+#[test]
+fn an_empty_content_comes_back() {
+    let store = Temp::new();
+    let empty = content_of(vec![]);
+    let record = store.publish(&empty, &meta(1)).unwrap();
+    assert_eq!(store.load(&record).unwrap(), empty);
+}
+
+#[test]
+fn a_changed_listing_writes_one_block_and_a_moved_one_three() {
+    let store = Temp::new();
+    let mut content = content(20_000);
+    let before: HashSet<_> = store.publish(&content, &meta(1)).unwrap().block_keys().collect();
+    assert!(before.len() > 80, "{}", before.len());
+    let id = content.summaries[777].id.0;
+    content.summaries[777] = summary(id, "another name");
+    let record = store.publish(&content, &meta(2)).unwrap();
+    let new = |record: &VersionRecord| record.block_keys().filter(|key| !before.contains(key)).count();
+    assert_eq!((record.seq, new(&record)), (2, 1));
+    let moved = content.summaries.remove(777);
+    content.summaries.insert(0, moved);
+    let record = store.publish(&content, &meta(3)).unwrap();
+    assert!(new(&record) <= 5, "{}", new(&record));
+    assert!(store.load(&record).unwrap() == content);
+}
+
+#[test]
+fn an_equal_content_replaces_only_what_is_known_beside_it() {
+    let store = Temp::new();
+    let first = store.publish(&content(10), &meta(1)).unwrap();
+    assert_eq!(store.publish(&content(10), &meta(2)).unwrap(), first);
+    assert_eq!(store.versions().unwrap(), [(first.clone(), meta(2))]);
+    store.update_meta(first.seq, &meta(3)).unwrap();
+    assert_eq!(store.current().unwrap().unwrap().1, meta(3));
+    assert!(matches!(store.update_meta(9, &meta(3)), Err(StoreError::NoSuchVersion(9))));
+}
+
+#[test]
+fn a_rollback_keeps_while_newer_versions_are_staged() {
+    let mut store = Temp::new();
+    let old = store.publish(&content(10), &meta(1)).unwrap();
+    let new = store.publish(&content(11), &meta(2)).unwrap();
+    store.activate(old.seq).unwrap();
+    assert_eq!(store.stage(&content(11), &meta(3)).unwrap(), new, "equal to the newest");
+    let newest = store.stage(&content(12), &meta(4)).unwrap();
+    store.reopen();
+    assert_eq!(store.current().unwrap().unwrap().0, old);
+    store.activate(newest.seq).unwrap();
+    assert_eq!(store.current().unwrap().unwrap().0, newest);
+    assert!(matches!(store.activate(99), Err(StoreError::NoSuchVersion(99))));
+}
+
+#[test]
+fn collecting_garbage_keeps_shared_blocks_and_the_current_version() {
+    let store = Temp::new();
+    let mut contents = vec![content(3000)];
+    for n in 0..3 {
+        let mut next = contents[n].clone();
+        let id = next.summaries[n].id.0;
+        next.summaries[n] = summary(id, "changed");
+        contents.push(next);
+    }
+    let records: Vec<_> = contents.iter().map(|content| store.publish(content, &meta(0)).unwrap()).collect();
+    let collected = store.collect_garbage(&[2]).unwrap();
+    assert_eq!(collected.versions, 2);
+    assert!((2..=4).contains(&collected.blocks), "{collected:?}");
+    for kept in [1, 3] {
+        assert!(store.load(&records[kept]).unwrap() == contents[kept]);
+    }
+    assert!(matches!(store.load(&records[0]), Err(StoreError::NoSuchVersion(1))));
+    assert_eq!(store.collect_garbage(&[2]).unwrap(), Collected::default());
+    assert_eq!(store.publish(&contents[0], &meta(0)).unwrap().seq, 5, "no sequence number is used twice");
+}
+
+#[test]
+fn a_file_that_is_mostly_free_is_compacted() {
+    let mut store = Temp::new();
+    let noise = |seed: u64| {
+        let mut bytes = vec![0; 24 << 20];
+        blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+        bytes
+    };
+    let record = store.publish(&content(1000), &meta(1)).unwrap();
+    let bodies: Vec<_> = (0..2).map(noise).collect();
+    for (n, body) in bodies.iter().enumerate() {
+        store.put_copies(&[(format!("/{n}"), copy(1), Some(body))]).unwrap();
+    }
+    assert!(!store.collect_garbage(&[]).unwrap().compacted);
+    store.remove_copies(&["/0".into(), "/1".into()]).unwrap();
+    let before = store.file_len().unwrap();
+    assert!(store.collect_garbage(&[]).unwrap().compacted);
+    let after = store.file_len().unwrap();
+    assert!(after < before / 4, "{before} {after}");
+    assert!(store.load(&record).unwrap() == content(1000));
+    store.reopen();
+    assert!(store.load(&record).unwrap() == content(1000));
+}
+
+#[test]
+fn a_listing_that_occurs_twice_is_refused() {
+    let store = Temp::new();
+    let twice = content_of(vec![summary(1, "a"), summary(2, "b"), summary(1, "c")]);
+    assert!(matches!(store.publish(&twice, &meta(1)), Err(StoreError::DuplicateId(ListingId(1)))));
+    assert!(store.current().unwrap().is_none());
+}
+
+#[test]
+fn copies_are_kept_renewed_and_removed() {
+    let mut store = Temp::new();
+    let long = "x".repeat(100_000);
+    store.put_copies(&[("/a?p=1".into(), copy(1), Some(long.as_bytes())), ("/b".into(), copy(2), Some(b""))]).unwrap();
+    store.put_copies(&[("/a?p=1".into(), copy(3), None)]).unwrap();
+    store.reopen();
+    assert_eq!(store.copy_meta("/a?p=1").unwrap(), Some(copy(3)));
+    assert_eq!(store.copy_body("/a?p=1").unwrap().unwrap(), long);
+    assert_eq!(store.copy_body("/b").unwrap().unwrap(), "");
+    assert_eq!(store.copy_metas().unwrap(), [("/a?p=1".into(), copy(3)), ("/b".into(), copy(2))]);
+    store.remove_copies(&["/b".into(), "/none".into()]).unwrap();
+    assert_eq!((store.copy_meta("/b").unwrap(), store.copy_body("/b").unwrap()), (None, None));
+    let large = vec![0; MAX_BODY + 1];
+    assert!(matches!(store.put_copies(&[("/l".into(), copy(1), Some(&large))]), Err(StoreError::TooLarge { .. })));
+    store.put_copies(&[("/l".into(), copy(1), Some(&large[1..]))]).unwrap();
+    assert_eq!(store.copy_body("/l").unwrap().unwrap().len(), MAX_BODY);
+}
+
+#[test]
+fn details_are_kept_renewed_and_removed() {
+    let mut store = Temp::new();
+    let gone = DetailRecord {
+        meta: DetailMeta { state: DetailState::Gone, etag: None, ..detail("").meta },
+        body: Bytes::new(),
+    };
+    let (short, long) = (detail("short"), detail(&"long ".repeat(1000)));
+    let ids = [ListingId(u64::MAX), ListingId(0), ListingId(7)];
+    store.put_details(&[(ids[0], short.clone()), (ids[1], long.clone()), (ids[2], gone.clone())]).unwrap();
+    store.reopen();
+    assert_eq!(store.detail(ids[0]).unwrap(), Some(short.clone()));
+    assert_eq!(store.detail(ids[1]).unwrap(), Some(long.clone()));
+    assert_eq!(store.detail(ListingId(1)).unwrap(), None);
+    let renewal =
+        DetailRenewal { id: ids[1], origin_time_ms: 77, fetched_ms: 88, summary_hash: ContentHash::of(b"new") };
+    store.renew_details(&[renewal, DetailRenewal { id: ListingId(5), ..renewal }]).unwrap();
+    let renewed =
+        DetailMeta { origin_time_ms: 77, fetched_ms: 88, summary_hash: ContentHash::of(b"new"), ..long.meta.clone() };
+    assert_eq!(store.detail_metas().unwrap(), [(ids[1], renewed.clone()), (ids[2], gone.meta), (ids[0], short.meta)]);
+    assert_eq!(store.detail(ids[1]).unwrap(), Some(DetailRecord { meta: renewed, body: long.body }));
+    store.remove_details(&[ids[0], ListingId(5)]).unwrap();
+    assert_eq!(store.detail(ids[0]).unwrap(), None);
+}
+
+#[test]
+fn state_is_kept() {
+    let mut store = Temp::new();
+    assert_eq!(store.state("pin").unwrap(), None);
+    store.put_state("pin", b"{}").unwrap();
+    store.reopen();
+    assert_eq!(store.state("pin").unwrap().unwrap(), b"{}");
+    store.remove_state("pin").unwrap();
+    assert_eq!(store.state("pin").unwrap(), None);
+}
+
+#[test]
+fn the_directory_stays_locked_while_the_store_is_open() {
+    let store = Temp::new();
+    let refused = DataDir::open(store.dir.path()).unwrap_err();
+    let pid = std::process::id();
+    assert!(matches!(refused, OpenError::Held { pid: Some(p), .. } if p == pid), "{refused}");
+}
+
+#[test]
+fn a_newer_format_is_refused_and_not_touched() {
+    for unclean in [false, true] {
+        let mut store = Temp::new();
+        let sealed = coding::seal_number(tables::META_FORMAT, FORMAT + 1);
+        let change = |transaction: &redb::WriteTransaction| {
+            transaction.open_table(tables::META)?.insert(tables::META_FORMAT, sealed.as_slice())?;
+            Ok(())
+        };
+        store.handle.write(0, change).unwrap();
+        let path = store.path().to_owned();
+        let running = std::fs::read(&path).unwrap();
+        drop(store.store.take());
+        if unclean {
+            std::fs::write(&path, running).unwrap();
+        }
+        let before = std::fs::read(&path).unwrap();
+        let refused = open(store.dir.path()).unwrap_err();
+        assert!(
+            matches!(refused, OpenError::NewerFormat { found, supported: FORMAT } if found == FORMAT + 1),
+            "{refused}"
+        );
+        assert!(std::fs::read(&path).unwrap() == before, "unclean: {unclean}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_contents_come_back(versions in prop::collection::vec(prop::collection::btree_map(0_u64..3000, ".{0,20}", 0..1500), 1..4), reverse: bool) {
+        let mut store = Temp::new();
+        let mut published = Vec::new();
+        for version in versions {
+            let mut summaries: Vec<_> = version.iter().map(|(id, text)| summary(*id, text)).collect();
+            if reverse {
+                summaries.reverse();
+            }
+            let content = content_of(summaries);
+            published.push((store.publish(&content, &meta(1)).unwrap(), content));
+        }
+        store.reopen();
+        for (record, content) in published {
+            prop_assert!(store.load(&record).unwrap() == content);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A disk that fails: the store says which way, keeps what it had, and goes on when the disk does.
+
+use super::*;
+
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redb::{StorageBackend, backends::FileBackend};
+
+/// A file that refuses to be written while the flag is set.
+#[derive(Debug)]
+struct Faulty {
+    file: FileBackend,
+    fails: Arc<AtomicBool>,
+    kind: ErrorKind,
+}
+
+impl Faulty {
+    fn check(&self) -> io::Result<()> {
+        if self.fails.load(Ordering::Relaxed) { Err(self.kind.into()) } else { Ok(()) }
+    }
+}
+
+impl StorageBackend for Faulty {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check()?;
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.check()?;
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.file.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+}
+
+fn failing(kind: ErrorKind) -> (tempfile::TempDir, Store, Arc<AtomicBool>) {
+    let temp = tempfile::tempdir().unwrap();
+    let fails = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&fails);
+    let opener = move |path: &Path| {
+        let file = File::options().read(true).write(true).open(path)?;
+        let file = Faulty { file: FileBackend::new(file)?, fails: Arc::clone(&flag), kind };
+        redb::Builder::new().create_with_backend(file)
+    };
+    let store = Store::open_with(&DataDir::open(temp.path()).unwrap(), Box::new(opener)).unwrap();
+    (temp, store, fails)
+}
+
+#[test]
+fn a_full_disk_is_named_and_survived() {
+    let (_temp, store, fails) = failing(ErrorKind::StorageFull);
+    let first = store.publish(&content(500), &meta(1)).unwrap();
+    fails.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        match store.publish(&content(5000), &meta(2)).unwrap_err() {
+            StoreError::NoSpace { path, needed } => assert!(path == store.path() && needed < 10 << 20),
+            other => panic!("{other}"),
+        }
+        let refused = store.put_details(&[(ListingId(1), detail("x"))]);
+        assert!(matches!(refused, Err(StoreError::NoSpace { needed: 1.., .. })), "{refused:?}");
+    }
+    fails.store(false, Ordering::Relaxed);
+    assert_eq!(store.current().unwrap().unwrap().0, first);
+    assert!(store.load(&first).unwrap() == content(500));
+    let second = store.publish(&content(5000), &meta(2)).unwrap();
+    assert!(store.load(&second).unwrap() == content(5000));
+}
+
+#[test]
+fn a_read_only_disk_is_named() {
+    let (_temp, store, fails) = failing(ErrorKind::ReadOnlyFilesystem);
+    fails.store(true, Ordering::Relaxed);
+    assert!(matches!(store.put_state("s", b"x"), Err(StoreError::ReadOnly { .. })));
+    fails.store(false, Ordering::Relaxed);
+    store.put_state("s", b"x").unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_created_is_an_error() {
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::create_dir(temp.path().join("grandstand.redb")).unwrap();
+    assert!(open(temp.path()).is_err());
+}

@@ -1,0 +1,209 @@
+//! A published version as the store names it: its place in the sequence, its snapshot id, and the blocks it is made of.
+//!
+//! Not the content ([`crate::snapshot::content`]) and not what is known beside it ([`crate::snapshot::version`]), which
+//! changes while the record never does. Callers: [`crate::origin`], [`crate::admin`] and the other modules of
+//! [`crate::store`].
+
+use std::fmt;
+
+use redb::{ReadTransaction, ReadableTable};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+
+use super::coding::{self, Reader, damaged};
+use super::error::StoreError;
+use super::handle::Fault;
+use super::{Store, tables};
+use crate::snapshot::content::SnapshotId;
+use crate::snapshot::version::VersionMeta;
+
+/// Names a block: the first 16 bytes of the BLAKE3 hash of what it holds, uncompressed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockKey([u8; 16]);
+
+impl BlockKey {
+    /// The key of a block.
+    pub fn of(raw: &[u8]) -> Self {
+        let mut key = [0; 16];
+        key.copy_from_slice(&blake3::hash(raw).as_bytes()[..16]);
+        Self(key)
+    }
+
+    /// The key as it is stored.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for BlockKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// One kept version. Never changes once it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionRecord {
+    /// Its place in the sequence of versions of this store, from 1; never used twice.
+    pub seq: u64,
+    /// The id of its content.
+    pub id: SnapshotId,
+    /// How many listings it has.
+    pub listings: u64,
+    pub(super) blocks: Blocks,
+}
+
+/// The blocks of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// The envelope.
+    pub envelope: BlockKey,
+    /// The taxonomies by [`crate::api::taxonomy::TaxonomyKind::index`].
+    pub taxonomies: [BlockKey; 3],
+    /// By id.
+    pub summaries: Vec<BlockKey>,
+    /// In the origin's order.
+    pub order: Vec<BlockKey>,
+}
+
+const TABLE: &str = "versions";
+const META_TABLE: &str = "version_meta";
+const ENCODING: u8 = 1;
+
+impl VersionRecord {
+    /// The keys of all its blocks. What two versions do not share is where they differ.
+    pub fn block_keys(&self) -> impl Iterator<Item = BlockKey> + '_ {
+        let Blocks { envelope, taxonomies, summaries, order } = &self.blocks;
+        [*envelope].into_iter().chain(*taxonomies).chain(summaries.iter().copied()).chain(order.iter().copied())
+    }
+
+    /// `1`, id, listings u64, number of summary blocks u32, number of order blocks u32, block keys.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![ENCODING];
+        coding::put_text(&mut out, self.id.as_str());
+        out.extend_from_slice(&self.listings.to_le_bytes());
+        out.extend_from_slice(&(self.blocks.summaries.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.blocks.order.len() as u32).to_le_bytes());
+        self.block_keys().for_each(|key| out.extend_from_slice(&key.0));
+        coding::seal(TABLE, &self.seq.to_le_bytes(), out)
+    }
+
+    fn decode(seq: u64, sealed: &[u8]) -> Result<Self, StoreError> {
+        let payload = coding::unseal(TABLE, &seq.to_le_bytes(), sealed)?;
+        let mut reader = Reader::new(TABLE, payload);
+        reader.version(ENCODING)?;
+        let id: StrDeserializer<'_, ValueError> = reader.text()?.into_deserializer();
+        let id = SnapshotId::deserialize(id).map_err(|_| damaged(TABLE, "id"))?;
+        let listings = reader.u64()?;
+        let (summaries, order) = (reader.count(16)?, reader.count(16)?);
+        let mut key = || reader.array().map(BlockKey);
+        let blocks = Blocks {
+            envelope: key()?,
+            taxonomies: [key()?, key()?, key()?],
+            summaries: (0..summaries).map(|_| key()).collect::<Result<_, _>>()?,
+            order: (0..order).map(|_| key()).collect::<Result<_, _>>()?,
+        };
+        reader.end()?;
+        Ok(Self { seq, id, listings, blocks })
+    }
+}
+
+pub(super) fn encode_meta(seq: u64, meta: &VersionMeta) -> Result<Vec<u8>, StoreError> {
+    let json = serde_json::to_vec(meta).map_err(|_| damaged(META_TABLE, "JSON"))?;
+    Ok(coding::seal(META_TABLE, &seq.to_le_bytes(), json))
+}
+
+fn decode_meta(seq: u64, sealed: &[u8]) -> Result<VersionMeta, StoreError> {
+    let json = coding::unseal(META_TABLE, &seq.to_le_bytes(), sealed)?;
+    serde_json::from_slice(json).map_err(|_| damaged(META_TABLE, "JSON"))
+}
+
+/// The sequence number of the current version; 0 for none.
+pub(super) fn current_seq(meta: &impl ReadableTable<&'static str, tables::Sealed>) -> Result<u64, Fault> {
+    number(meta, tables::META_CURRENT)
+}
+
+/// One number of the table `meta`. All are written when the file is created, so one that is missing is damage.
+pub(super) fn number(
+    meta: &impl ReadableTable<&'static str, tables::Sealed>,
+    name: &'static str,
+) -> Result<u64, Fault> {
+    let sealed = meta.get(name)?.ok_or_else(|| damaged("meta", name))?;
+    Ok(coding::unseal_number(name, sealed.value())?)
+}
+
+/// Every version's record, oldest first.
+pub(super) fn records(versions: &impl ReadableTable<u64, tables::Sealed>) -> Result<Vec<VersionRecord>, Fault> {
+    let mut records = Vec::new();
+    for entry in versions.iter()? {
+        let (seq, sealed) = entry?;
+        records.push(VersionRecord::decode(seq.value(), sealed.value())?);
+    }
+    Ok(records)
+}
+
+fn meta_of(transaction: &ReadTransaction, seq: u64) -> Result<VersionMeta, Fault> {
+    let metas = transaction.open_table(tables::VERSION_META)?;
+    let sealed = metas.get(seq)?.ok_or_else(|| damaged(META_TABLE, "sequence number"))?;
+    Ok(decode_meta(seq, sealed.value())?)
+}
+
+impl Store {
+    /// The current version: what is served after a restart. `None` when nothing was published yet.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged.
+    pub fn current(&self) -> Result<Option<(VersionRecord, VersionMeta)>, StoreError> {
+        self.handle.read(|transaction| {
+            let seq = current_seq(&transaction.open_table(tables::META)?)?;
+            if seq == 0 {
+                return Ok(None);
+            }
+            let versions = transaction.open_table(tables::VERSIONS)?;
+            let sealed = versions.get(seq)?.ok_or_else(|| damaged(TABLE, "current version"))?;
+            Ok(Some((VersionRecord::decode(seq, sealed.value())?, meta_of(transaction, seq)?)))
+        })
+    }
+
+    /// All kept versions, oldest first.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged.
+    pub fn versions(&self) -> Result<Vec<(VersionRecord, VersionMeta)>, StoreError> {
+        self.handle.read(|transaction| {
+            let records = records(&transaction.open_table(tables::VERSIONS)?)?;
+            records.into_iter().map(|record| meta_of(transaction, record.seq).map(|meta| (record, meta))).collect()
+        })
+    }
+
+    /// Replaces what is known about a version beside its content: a better certificate, a later confirmation.
+    ///
+    /// # Errors
+    /// When there is no such version, or the write fails.
+    pub fn update_meta(&self, seq: u64, meta: &VersionMeta) -> Result<(), StoreError> {
+        let sealed = encode_meta(seq, meta)?;
+        self.handle.write(sealed.len() as u64, |transaction| {
+            if transaction.open_table(tables::VERSIONS)?.get(seq)?.is_none() {
+                return Err(StoreError::NoSuchVersion(seq).into());
+            }
+            transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
+            Ok(())
+        })
+    }
+
+    /// Makes a kept version the current one: a rollback, or its release.
+    ///
+    /// # Errors
+    /// When there is no such version, or the write fails.
+    pub fn activate(&self, seq: u64) -> Result<(), StoreError> {
+        self.handle.write(0, |transaction| {
+            if transaction.open_table(tables::VERSIONS)?.get(seq)?.is_none() {
+                return Err(StoreError::NoSuchVersion(seq).into());
+            }
+            let sealed = coding::seal_number(tables::META_CURRENT, seq);
+            transaction.open_table(tables::META)?.insert(tables::META_CURRENT, sealed.as_slice())?;
+            Ok(())
+        })
+    }
+}
