@@ -55,7 +55,8 @@ pub fn choose(view: &View<'_>) -> Option<u64> {
     if view.free == 0 {
         return None;
     }
-    let first = |class: Class| view.waiting.iter().filter(move |waiting| waiting.class == class).map(|w| w.ticket).min();
+    let first =
+        |class: Class| view.waiting.iter().filter(move |waiting| waiting.class == class).map(|w| w.ticket).min();
     if let Some(ticket) = first(Class::Refresh) {
         return Some(ticket);
     }
@@ -198,7 +199,12 @@ impl Budget {
     ///
     /// # Errors
     /// When patience ran out.
-    pub async fn acquire(&self, class: Class, client: Option<IpAddr>, patience: Option<Duration>) -> Result<Permit, Spent> {
+    pub async fn acquire(
+        &self,
+        class: Class,
+        client: Option<IpAddr>,
+        patience: Option<Duration>,
+    ) -> Result<Permit, Spent> {
         const MOST_WAITING: usize = 4096;
         let deadline = patience.map(|patience| self.0.clock.now_mono().plus(patience));
         let mut place = {

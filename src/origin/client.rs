@@ -228,7 +228,8 @@ impl OriginClient {
             .pool_idle_timeout(Duration::from_secs(30))
             .user_agent(config.user_agent.as_str());
         if let Some(path) = ca_file {
-            let bytes = std::fs::read(path).map_err(|error| ClientError::CaFile(format!("{}: {error}", path.display())))?;
+            let bytes =
+                std::fs::read(path).map_err(|error| ClientError::CaFile(format!("{}: {error}", path.display())))?;
             let certificates = reqwest::Certificate::from_pem_bundle(&bytes)
                 .map_err(|error| ClientError::CaFile(format!("{}: {error}", path.display())))?;
             builder = builder.tls_certs_merge(certificates);
@@ -279,9 +280,10 @@ impl OriginClient {
                 return self.judge(path, answer);
             }
             let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("(nowhere)");
-            let next = url.join(to).ok().filter(|next| {
-                next.scheme() == url.scheme() && next.host() == url.host() && next.port() == url.port()
-            });
+            let next = url
+                .join(to)
+                .ok()
+                .filter(|next| next.scheme() == url.scheme() && next.host() == url.host() && next.port() == url.port());
             url = next.ok_or_else(|| AskError::Redirect { path: path.to_owned(), to: to.to_owned() })?;
         }
         Err(AskError::Redirect { path: path.to_owned(), to: url.to_string() })

@@ -114,10 +114,9 @@ impl Copies {
             None => None,
         };
         let known = meta.zip(before);
-        let validators = known.as_ref().map(|(meta, _)| Validators {
-            etag: meta.etag.clone(),
-            last_modified: meta.last_modified.clone(),
-        });
+        let validators = known
+            .as_ref()
+            .map(|(meta, _)| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
         let answer = self.client.ask(path, validators.as_ref(), asker).await?;
         let fetched_ms = answer.received.as_millis();
         let (body, is_304) = match (answer.status, &known) {

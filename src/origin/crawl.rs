@@ -74,7 +74,12 @@ impl Crawler {
     ///
     /// # Errors
     /// With the last failure, when something still fails after the last try.
-    pub async fn fetch_all(&self, paths: Vec<String>, class: Class, resumed_ms: Option<i64>) -> Result<Vec<Copy>, CopyError> {
+    pub async fn fetch_all(
+        &self,
+        paths: Vec<String>,
+        class: Class,
+        resumed_ms: Option<i64>,
+    ) -> Result<Vec<Copy>, CopyError> {
         const TRIES: u32 = 5;
         let mut done = Vec::with_capacity(paths.len());
         let mut left = paths;

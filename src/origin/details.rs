@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rand::RngExt;
 
+use crate::api::hash::ContentHash;
 use crate::api::json;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::VolatileKeys;
@@ -26,6 +27,20 @@ use super::copies::{CopyError, generated_at};
 use super::status::OriginStatus;
 use super::window::Class;
 
+/// What the index knows of a stored detail.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    summary_hash: ContentHash,
+    origin_time_ms: i64,
+    fetched_ms: i64,
+}
+
+impl Known {
+    const fn of(meta: &DetailMeta) -> Self {
+        Self { summary_hash: meta.summary_hash, origin_time_ms: meta.origin_time_ms, fetched_ms: meta.fetched_ms }
+    }
+}
+
 /// The details of all listings; cheap to clone.
 #[derive(Clone)]
 pub struct Details(Arc<Inner>);
@@ -33,7 +48,7 @@ pub struct Details(Arc<Inner>);
 struct Inner {
     store: Arc<Store>,
     status: OriginStatus,
-    index: RwLock<HashMap<ListingId, DetailMeta>>,
+    index: RwLock<HashMap<ListingId, Known>>,
     /// Arrived, but not durable yet.
     pending: Mutex<HashMap<ListingId, DetailRecord>>,
     arrived: Condvar,
@@ -46,7 +61,7 @@ impl Details {
     /// # Errors
     /// When the store cannot be read.
     pub fn open(store: Arc<Store>, status: OriginStatus) -> Result<Self, StoreError> {
-        let index = store.detail_metas()?.into_iter().collect();
+        let index = store.detail_metas()?.iter().map(|(id, meta)| (*id, Known::of(meta))).collect();
         let inner = Arc::new(Inner {
             store,
             status,
@@ -64,7 +79,7 @@ impl Details {
                     inner.write_arrivals();
                 }
             })
-            .map_err(|error| StoreError::Io(error.to_string()))?;
+            .map_err(|source| StoreError::Io { path: "details".into(), source })?;
         Ok(Self(inner))
     }
 
@@ -150,20 +165,19 @@ impl Details {
     ) -> Result<DetailRecord, CopyError> {
         let path = format!("/api/listings/{}.json", summary.id);
         let before = self.get(summary.id)?;
-        let validators = before.as_ref().filter(|record| record.state == DetailState::Present).map(|record| Validators {
-            etag: record.etag.clone(),
-            last_modified: record.last_modified.clone(),
+        let validators = before.as_ref().filter(|record| record.meta.state == DetailState::Present).map(|record| {
+            let (etag, last_modified) = (record.meta.etag.clone(), record.meta.last_modified.clone());
+            Validators { etag, last_modified }
         });
         let answer = client.ask(&path, validators.as_ref(), asker).await?;
         let fetched_ms = answer.received.as_millis();
         let fresh = answer.validators();
         let record = match (answer.status, before) {
-            (304, Some(record)) => DetailRecord {
-                origin_time_ms: answer.time(None).at().as_millis().max(record.origin_time_ms),
-                fetched_ms,
-                summary_hash: summary.hash,
-                ..record
-            },
+            (304, Some(mut record)) => {
+                record.meta.origin_time_ms = answer.time(None).at().as_millis().max(record.meta.origin_time_ms);
+                (record.meta.fetched_ms, record.meta.summary_hash) = (fetched_ms, summary.hash);
+                record
+            }
             (200, before) => {
                 let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(&path, error))?;
                 json::check(text).map_err(|error| AskError::nonsense(&path, error))?;
@@ -171,32 +185,34 @@ impl Details {
                     return Err(AskError::nonsense(&path, "the body is not a JSON object").into());
                 }
                 let hash = volatile.hash(text);
-                let at_ms = answer.time(generated_at(text).as_deref()).at().as_millis();
+                let origin_time_ms = answer.time(generated_at(text).as_deref()).at().as_millis();
                 match before {
                     // A copy older than what is known never replaces it.
-                    Some(record) if at_ms < record.origin_time_ms && record.hash != hash => DetailRecord { fetched_ms, ..record },
-                    _ => DetailRecord {
-                        state: DetailState::Present,
-                        etag: fresh.etag,
-                        last_modified: fresh.last_modified,
-                        origin_time_ms: at_ms,
-                        fetched_ms,
-                        summary_hash: summary.hash,
-                        hash,
-                        body: answer.body,
-                    },
+                    Some(mut record) if origin_time_ms < record.meta.origin_time_ms && record.meta.hash != hash => {
+                        record.meta.fetched_ms = fetched_ms;
+                        record
+                    }
+                    _ => {
+                        let (etag, last_modified) = (fresh.etag, fresh.last_modified);
+                        let (state, summary_hash) = (DetailState::Present, summary.hash);
+                        let meta =
+                            DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
+                        DetailRecord { meta, body: answer.body }
+                    }
                 }
             }
-            (404 | 410, _) => DetailRecord {
-                state: DetailState::Gone,
-                etag: None,
-                last_modified: None,
-                origin_time_ms: answer.time(None).at().as_millis(),
-                fetched_ms,
-                summary_hash: summary.hash,
-                hash: crate::api::hash::ContentHash::default(),
-                body: Bytes::new(),
-            },
+            (404 | 410, _) => {
+                let meta = DetailMeta {
+                    state: DetailState::Gone,
+                    etag: None,
+                    last_modified: None,
+                    origin_time_ms: answer.time(None).at().as_millis(),
+                    fetched_ms,
+                    summary_hash: summary.hash,
+                    hash: ContentHash::default(),
+                };
+                DetailRecord { meta, body: Bytes::new() }
+            }
             (status, _) => return Err(AskError::nonsense(&path, format!("status {status}")).into()),
         };
         self.put(summary.id, record.clone());
@@ -204,7 +220,7 @@ impl Details {
     }
 
     fn put(&self, id: ListingId, record: DetailRecord) {
-        self.0.index.write().insert(id, record.meta());
+        self.0.index.write().insert(id, Known::of(&record.meta));
         self.0.pending.lock().insert(id, record);
         self.0.revision.fetch_add(1, Ordering::AcqRel);
         self.0.arrived.notify_one();
@@ -245,7 +261,7 @@ impl Inner {
                 let mut pending = self.pending.lock();
                 for (id, record) in &batch {
                     // What arrived meanwhile for the same listing stays pending.
-                    if pending.get(id).is_some_and(|now| now.fetched_ms == record.fetched_ms && now.hash == record.hash) {
+                    if pending.get(id).is_some_and(|now| now.meta == record.meta) {
                         pending.remove(id);
                     }
                 }
@@ -262,7 +278,7 @@ impl Inner {
 }
 
 /// Whether a detail speaks for an instant before its summary was modified: the CDN handed out an old copy.
-fn provisional(meta: &DetailMeta, dataset: &Dataset, id: ListingId) -> bool {
+fn provisional(meta: &Known, dataset: &Dataset, id: ListingId) -> bool {
     let modified = dataset.modified_of(id).map(|nanos| nanos.div_euclid(1_000_000));
     // A `modified` in the future would never be reached.
     modified.is_some_and(|modified| meta.origin_time_ms < modified && modified <= meta.fetched_ms)

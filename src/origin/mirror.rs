@@ -20,7 +20,7 @@ use crate::store::{Store, StoreError};
 use super::client::AskError;
 use super::copies::{Change, CopyError};
 use super::crawl::{self, Crawler};
-use super::pass::{self, Assembled, Inconsistent, Pass};
+use super::pass::{self, Assembled, Inconsistent};
 use super::refresh::{Answers, Probe, Verdict, shrank_too_much};
 use super::status::{Held, OriginState, OriginStatus};
 use super::terms;
@@ -253,7 +253,7 @@ impl Mirror {
 
     /// When the unfinished first pass began, on our clock; begins one when there is none.
     fn pass_started(&self) -> Result<i64, MirrorError> {
-        let kept = self.store.state(PASS)?.and_then(|bytes| Some(i64::from_le_bytes(bytes.as_ref().try_into().ok()?)));
+        let kept = self.store.state(PASS)?.and_then(|bytes| Some(i64::from_le_bytes(bytes.try_into().ok()?)));
         if let Some(started) = kept {
             return Ok(started);
         }
@@ -387,7 +387,7 @@ impl Mirror {
         let content = dataset.clone();
         let version = blocking(move || {
             let version = store.publish(&content.content, &kept)?;
-            let mut versions: Vec<u64> = store.versions()?.iter().map(|version| version.seq).collect();
+            let mut versions: Vec<u64> = store.versions()?.iter().map(|(version, _)| version.seq).collect();
             versions.sort_unstable();
             let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
             store.collect_garbage(&newest)?;
@@ -468,6 +468,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, MirrorError> {
     let joined = tokio::task::spawn_blocking(work).await;
-    Ok(joined.map_err(|error| StoreError::Io(error.to_string()))??)
+    let joined =
+        joined.map_err(|error| StoreError::Io { path: "task".into(), source: std::io::Error::other(error) })?;
+    Ok(joined?)
 }
-

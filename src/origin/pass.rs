@@ -19,7 +19,11 @@ pub const PAGE_SIZE: u64 = 100;
 
 /// The path of one page of the crawl.
 pub fn page_path(page: u64) -> String {
-    if page == 1 { "/api/listings.json?per_page=100".to_owned() } else { format!("/api/listings.json?page={page}&per_page=100") }
+    if page == 1 {
+        "/api/listings.json?per_page=100".to_owned()
+    } else {
+        format!("/api/listings.json?page={page}&per_page=100")
+    }
 }
 
 /// How many pages hold `total` listings; the first page always exists.
@@ -133,7 +137,8 @@ impl Pass {
         let mut summaries = Vec::with_capacity(self.pages.len() * PAGE_SIZE as usize);
         let mut total = 0;
         for (index, copy) in self.pages.iter().enumerate() {
-            let page = Page::parse(&copy.body, volatile).map_err(|source| Inconsistent::Page { page: index + 1, source })?;
+            let page =
+                Page::parse(&copy.body, volatile).map_err(|source| Inconsistent::Page { page: index + 1, source })?;
             match &mut envelope {
                 None => {
                     if let Some(size) = page.per_page.filter(|size| *size != PAGE_SIZE) {

@@ -127,10 +127,9 @@ impl ReadThrough {
         client: IpAddr,
         kept: Option<Arc<Entry>>,
     ) -> Result<Through, AskError> {
-        let validators = kept.as_ref().map(|entry| Validators {
-            etag: entry.etag.clone(),
-            last_modified: entry.last_modified.clone(),
-        });
+        let validators = kept
+            .as_ref()
+            .map(|entry| Validators { etag: entry.etag.clone(), last_modified: entry.last_modified.clone() });
         let answer = self.inner.client.ask(path, validators.as_ref(), self.asker(client)).await;
         let answer = answer.and_then(|answer| {
             let entry = self.entry(path, rewrites, &answer, kept.as_deref())?;

@@ -131,7 +131,9 @@ mod tests {
 
     #[test]
     fn a_collapse_is_told_from_a_loss() {
-        for (serving, next, held) in [(100, 100, false), (100, 80, false), (100, 79, true), (0, 0, false), (1, 0, true), (5, 9, false)] {
+        for (serving, next, held) in
+            [(100, 100, false), (100, 80, false), (100, 79, true), (0, 0, false), (1, 0, true), (5, 9, false)]
+        {
             assert_eq!(shrank_too_much(serving, next, 0.2), held, "{serving} -> {next}");
         }
         assert!(!shrank_too_much(10, 0, 1.0));

@@ -36,7 +36,8 @@ pub fn load(store: &Store) -> Result<Evidence, StoreError> {
 /// When the store cannot be written.
 pub fn save(store: &Store, evidence: &Evidence) -> Result<(), StoreError> {
     let pairs: Vec<_> = evidence.iter().map(|((kind, slug), listed)| (kind, slug, listed)).collect();
-    let bytes = serde_json::to_vec(&pairs).map_err(|error| StoreError::Io(error.to_string()))?;
+    let bytes =
+        serde_json::to_vec(&pairs).map_err(|error| StoreError::Io { path: STATE.into(), source: error.into() })?;
     store.put_state(STATE, &bytes)
 }
 

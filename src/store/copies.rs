@@ -20,6 +20,8 @@ pub struct CopyMeta {
     pub last_modified: Option<String>,
     /// The instant for which the origin last vouched for it, in its own time; milliseconds since the epoch.
     pub origin_time_ms: i64,
+    /// The latest instant at which the content may have come to be as it is, in the origin's time.
+    pub since_ms: i64,
     /// When the answer arrived here; milliseconds since the epoch.
     pub fetched_ms: i64,
     /// Hash of the body as the caller sees fit (without volatile values, say); not checked here.
@@ -33,10 +35,11 @@ const BODY: &str = "copy_body";
 const ENCODING: u8 = 1;
 
 impl CopyMeta {
-    /// `1`, origin time i64, fetched i64, hash, status u16, entity tag, last modified.
+    /// `1`, origin time i64, since i64, fetched i64, hash, status u16, entity tag, last modified.
     fn encode(&self, key: &str) -> Vec<u8> {
         let mut out = vec![ENCODING];
         out.extend_from_slice(&self.origin_time_ms.to_le_bytes());
+        out.extend_from_slice(&self.since_ms.to_le_bytes());
         out.extend_from_slice(&self.fetched_ms.to_le_bytes());
         out.extend_from_slice(&self.hash.to_bytes());
         out.extend_from_slice(&self.status.to_le_bytes());
@@ -48,11 +51,11 @@ impl CopyMeta {
     fn decode(key: &str, sealed: &[u8]) -> Result<Self, StoreError> {
         let mut reader = Reader::new(META, coding::unseal(META, key.as_bytes(), sealed)?);
         reader.version(ENCODING)?;
-        let (origin_time_ms, fetched_ms) = (reader.i64()?, reader.i64()?);
+        let (origin_time_ms, since_ms, fetched_ms) = (reader.i64()?, reader.i64()?, reader.i64()?);
         let (hash, status) = (reader.hash()?, reader.u16()?);
         let (etag, last_modified) = (reader.optional_text()?, reader.optional_text()?);
         reader.end()?;
-        Ok(Self { etag, last_modified, origin_time_ms, fetched_ms, hash, status })
+        Ok(Self { etag, last_modified, origin_time_ms, since_ms, fetched_ms, hash, status })
     }
 }
 

@@ -37,7 +37,8 @@ fn the_order_is_refresh_clients_crawl_details_background() {
 fn one_greedy_client_starves_neither_another_client_nor_the_crawl() {
     let mut served = HashMap::new();
     served.insert(IpAddr::from([10, 0, 0, 1]), 7);
-    let both = [waiting(1, Class::Client, Some(1)), waiting(9, Class::Client, Some(2)), waiting(10, Class::Crawl, None)];
+    let both =
+        [waiting(1, Class::Client, Some(1)), waiting(9, Class::Client, Some(2)), waiting(10, Class::Crawl, None)];
     assert_eq!(choose(&view(&both, &served)), Some(9));
     assert_eq!(choose(&View { client_used: 45, ..view(&both, &served) }), Some(10));
     let idle = View { client_used: 45, crawl_has_work: false, ..view(&both[..2], &served) };

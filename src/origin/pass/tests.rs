@@ -17,7 +17,8 @@ fn page(number: u64, total: u64, ids: &[u64]) -> Copy {
 }
 
 fn pass(pages: Vec<Copy>) -> Pass {
-    let taxonomies = TaxonomyKind::ALL.map(|kind| copy(kind.path(), r#"{"generated_at":"t","items":[]}"#.into(), 10, 10));
+    let taxonomies =
+        TaxonomyKind::ALL.map(|kind| copy(kind.path(), r#"{"generated_at":"t","items":[]}"#.into(), 10, 10));
     Pass { pages, taxonomies }
 }
 
