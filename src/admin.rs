@@ -78,7 +78,9 @@ impl Admin {
             "/livez" => reply(StatusCode::OK, "text/plain; charset=utf-8", "alive\n"),
             "/readyz" => match self.status.ready() {
                 Ok(()) => reply(StatusCode::OK, "text/plain; charset=utf-8", "ready\n"),
-                Err(reason) => reply(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", format!("{reason}\n")),
+                Err(reason) => {
+                    reply(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", format!("{reason}\n"))
+                }
             },
             "/status" => {
                 let (healthy, value) = self.status.describe();
@@ -103,7 +105,10 @@ impl Admin {
 
     fn write(&self, method: &Method, path: &str) -> Reply {
         let Some(commands) = &self.commands else {
-            return error(StatusCode::CONFLICT, "there is no mirror to command: no origin.url, or mirror.enabled = false");
+            return error(
+                StatusCode::CONFLICT,
+                "there is no mirror to command: no origin.url, or mirror.enabled = false",
+            );
         };
         let accepted = |what: &str| json_reply(StatusCode::ACCEPTED, &json!({ "accepted": what }));
         match (method, path) {

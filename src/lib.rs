@@ -1,7 +1,9 @@
 //! grandstand
 pub mod admin;
 pub mod api;
+pub mod app;
 pub mod cache;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod limit;

@@ -38,7 +38,11 @@ impl Telemetry {
     pub fn new(registry: &mut Registry, routes: &[&'static str]) -> Self {
         let answers = Family::<AnswerLabels, Counter>::default();
         let (bytes, hits, asked) = (Counter::default(), Counter::default(), Counter::default());
-        registry.register("grandstand_answers", "Answers on the public listener, by route, outcome and status", answers.clone());
+        registry.register(
+            "grandstand_answers",
+            "Answers on the public listener, by route, outcome and status",
+            answers.clone(),
+        );
         registry.register("grandstand_body_bytes", "Body bytes sent on the public listener", bytes.clone());
         let known = routes.iter().flat_map(|route| {
             let answers = &answers;

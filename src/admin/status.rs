@@ -75,7 +75,8 @@ impl Status {
             Use::Mirror => fresh && picture.held.is_none() && picture.disk.is_none(),
         };
         let details = published.as_ref().zip(self.details.as_ref());
-        let details = details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
+        let details =
+            details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
         let value = json!({
             "use": self.usage.as_str(),
             "state": if healthy { "healthy" } else { "unhealthy" },
@@ -135,7 +136,10 @@ impl Status {
         let published = self.live.current();
         let mut text = String::new();
         let mut gauge = |name: &str, help: &str, value: f64| {
-            let _ = write!(text, "# HELP grandstand_{name} {help}.\n# TYPE grandstand_{name} gauge\ngrandstand_{name} {value}\n");
+            let _ = write!(
+                text,
+                "# HELP grandstand_{name} {help}.\n# TYPE grandstand_{name} gauge\ngrandstand_{name} {value}\n"
+            );
         };
         gauge("ready", "Whether a snapshot is served or the shield is up", f64::from(u8::from(self.ready().is_ok())));
         if let Some(published) = &published {
@@ -143,7 +147,11 @@ impl Status {
             gauge("age_seconds", "Seconds since the instant for which the data is confirmed", f64::from(age));
             gauge("listings", "Listings in the served snapshot", published.dataset.len() as f64);
             if let Some(details) = &self.details {
-                gauge("details_mirrored", "Listings whose detail is mirrored", details.mirrored(&published.dataset) as f64);
+                gauge(
+                    "details_mirrored",
+                    "Listings whose detail is mirrored",
+                    details.mirrored(&published.dataset) as f64,
+                );
             }
         }
         if let Some(budget) = &self.budget {
@@ -151,7 +159,11 @@ impl Status {
             if view.limit.is_some() {
                 gauge("origin_budget_free", "Requests that may be sent to the origin now", view.free as f64);
             }
-            gauge("origin_paused_seconds", "Seconds for which nothing is sent to the origin", view.paused.as_secs_f64());
+            gauge(
+                "origin_paused_seconds",
+                "Seconds for which nothing is sent to the origin",
+                view.paused.as_secs_f64(),
+            );
         }
         let (bytes, entries) = self.cache.size();
         gauge("cache_bytes", "Bytes held in the cache", bytes as f64);
@@ -179,7 +191,8 @@ fn terms(published: &Published) -> Value {
             .map(|(slug, _)| slug)
             .take(20)
             .collect();
-        let value = json!({ "named": of("named"), "listed": of("listed"), "doubtful": of("doubtful"), "in_doubt": doubtful });
+        let value =
+            json!({ "named": of("named"), "listed": of("listed"), "doubtful": of("doubtful"), "in_doubt": doubtful });
         counts.insert(kind.parameter().to_owned(), value);
     }
     Value::Object(counts)

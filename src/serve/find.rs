@@ -167,7 +167,10 @@ impl Finder {
             Ok(None) => {
                 let Some(read) = &self.read else {
                     let why = "this replica is offline and its bundle does not hold it";
-                    return Found::Problem { problem: Problem::detail_not_mirrored(id.0, why), retry_after: Some(86_400) };
+                    return Found::Problem {
+                        problem: Problem::detail_not_mirrored(id.0, why),
+                        retry_after: Some(86_400),
+                    };
                 };
                 let asker = read.asker(client);
                 match details.fetch_once(read.client(), &published.meta.volatile, summary, asker).await {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{CONNECTION, HOST, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::HeaderValue;
+use http::header::{CONNECTION, HOST, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
@@ -345,7 +345,8 @@ impl ProxyHttp for Public {
 
 fn is_bodyless(request: &RequestHeader) -> bool {
     let length = request.headers.get(http::header::CONTENT_LENGTH);
-    !request.headers.contains_key(TRANSFER_ENCODING) && length.is_none_or(|length| length == HeaderValue::from_static("0"))
+    !request.headers.contains_key(TRANSFER_ENCODING)
+        && length.is_none_or(|length| length == HeaderValue::from_static("0"))
 }
 
 /// Set when the head of a request has been read.

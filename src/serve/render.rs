@@ -60,7 +60,13 @@ fn license(published: &Published) -> Option<HeaderValue> {
 }
 
 /// `Link` of a list: license, then first, prev, next and last.
-fn links(published: &Published, list: &ListQuery, total: u64, public_url: &str, pin: Option<&str>) -> Option<HeaderValue> {
+fn links(
+    published: &Published,
+    list: &ListQuery,
+    total: u64,
+    public_url: &str,
+    pin: Option<&str>,
+) -> Option<HeaderValue> {
     let mut parts = Vec::with_capacity(5);
     if let Some(license) = &published.license {
         parts.push(format!("<{license}>; rel=\"license\""));
@@ -68,7 +74,8 @@ fn links(published: &Published, list: &ListQuery, total: u64, public_url: &str, 
     let last = list.total_pages(total).max(1);
     let mut link = |page: u64, rel: &str| {
         let path = list.with_page(page).path_and_query();
-        let pin = pin.map(|pin| format!("{}snapshot={}", if path.contains('?') { '&' } else { '?' }, query::encode(pin)));
+        let pin =
+            pin.map(|pin| format!("{}snapshot={}", if path.contains('?') { '&' } else { '?' }, query::encode(pin)));
         parts.push(format!("<{public_url}{path}{}>; rel=\"{rel}\"", pin.unwrap_or_default()));
     };
     link(1, "first");
