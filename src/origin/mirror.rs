@@ -361,10 +361,10 @@ impl Mirror {
     ) -> Result<(), MirrorError> {
         let dataset = self.index(assembled.content).await?;
         let serving = self.live.current();
-        if let Some(serving) = &serving {
-            if self.hold_back(serving, &dataset) {
-                return Ok(());
-            }
+        if let Some(serving) = &serving
+            && self.hold_back(serving, &dataset)
+        {
+            return Ok(());
         }
         let before = serving.as_ref().map_or(i64::MIN, |serving| serving.meta.confirmed_ms);
         let unchanged = serving.as_ref().is_some_and(|serving| serving.dataset.id == dataset.id);

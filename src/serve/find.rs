@@ -85,26 +85,16 @@ impl Finder {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { query, pin } => match self.pinned(&published, pin.as_deref()) {
+            Target::List { query, pin } => match pinned(&published, pin.as_deref()) {
                 Ok(pinned) => self.list(published, query, pinned, client).await,
                 Err(gone) => gone.into(),
             },
-            Target::Taxonomy { kind, pin } => match self.pinned(&published, pin.as_deref()) {
+            Target::Taxonomy { kind, pin } => match pinned(&published, pin.as_deref()) {
                 Ok(pinned) => self.taxonomy(published, kind, pinned),
                 Err(gone) => gone.into(),
             },
             Target::Detail(id) => self.detail(published, id, client).await,
             Target::PassThrough => Problem::internal().into(),
-        }
-    }
-
-    /// Whether the client names the served snapshot, or an error when it names another one.
-    fn pinned(&self, published: &Published, pin: Option<&str>) -> Result<bool, Problem> {
-        let current = published.dataset.id.as_str();
-        match pin {
-            None => Ok(false),
-            Some(pin) if pin == current => Ok(true),
-            Some(pin) => Err(Problem::snapshot_gone("snapshot", pin, Some(current))),
         }
     }
 
@@ -237,7 +227,7 @@ impl Finder {
         };
         match read.read(path, rewrites, client).await {
             Ok(Through::Hit(entry)) => {
-                let ttl = entry.fresh_for(self.clock.now_mono()).map(|left| left.as_secs() as i64);
+                let ttl = entry.fresh_for(self.clock.now_mono()).map(|left| left.as_secs().cast_signed());
                 Found::Through { entry, outcome: CacheOutcome::Hit { ttl: Some(ttl.unwrap_or(0)) } }
             }
             Ok(Through::Fetched { entry, fwd_status, collapsed, stored }) => {
@@ -258,6 +248,16 @@ impl Finder {
             }
             Err(error) => failed(&error),
         }
+    }
+}
+
+/// Whether the client names the served snapshot, or an error when it names another one.
+fn pinned(published: &Published, pin: Option<&str>) -> Result<bool, Problem> {
+    let current = published.dataset.id.as_str();
+    match pin {
+        None => Ok(false),
+        Some(pin) if pin == current => Ok(true),
+        Some(pin) => Err(Problem::snapshot_gone("snapshot", pin, Some(current))),
     }
 }
 

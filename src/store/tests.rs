@@ -71,6 +71,7 @@ fn copy(n: i64) -> CopyMeta {
         etag: None,
         last_modified: Some("Mon".into()),
         origin_time_ms: n,
+        since_ms: n,
         fetched_ms: n + 1,
         hash: ContentHash::of(b"c"),
         status: 200,
