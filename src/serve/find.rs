@@ -21,6 +21,7 @@ use crate::pipeline::admit::Target;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::problem::Problem;
 use crate::snapshot::live::{Live, Published};
+use crate::snapshot::version::Assumption;
 use crate::store::{DetailRecord, DetailState};
 
 use super::render;
@@ -105,6 +106,9 @@ impl Finder {
             return Found::Snapshot { reply, published, forwarded: None, pinned };
         }
         let Key::List(query) = &key else { return Problem::internal().into() };
+        if relies_on_disproved(&published, query) {
+            return self.through(&query.path_and_query(), false, client).await;
+        }
         match published.dataset.find(query) {
             Ok(found) => {
                 let pin = pinned.then(|| published.dataset.id.as_str());
@@ -259,6 +263,17 @@ fn pinned(published: &Published, pin: Option<&str>) -> Result<bool, Problem> {
         Some(pin) if pin == current => Ok(true),
         Some(pin) => Err(Problem::snapshot_gone("snapshot", pin, Some(current))),
     }
+}
+
+/// Whether the snapshot would answer a query by something that the origin disproved.
+fn relies_on_disproved(published: &Published, query: &ListQuery) -> bool {
+    let Some(disproved) = published.meta.disproved.as_deref().filter(|disproved| !disproved.is_empty()) else {
+        return false;
+    };
+    disproved.iter().any(|assumption| match assumption {
+        Assumption::And => query.filters().count() > 1,
+        Assumption::Strict | Assumption::Midnight => query.modified_since.is_some(),
+    })
 }
 
 /// What a client is told when the origin gives no answer.

@@ -49,6 +49,7 @@ fn meta(published_ms: i64) -> VersionMeta {
         volatile_values: [("list x".to_owned(), "1".to_owned())].into(),
         left_out: vec!["next".into()],
         open_points: vec![],
+        disproved: None,
     }
 }
 
