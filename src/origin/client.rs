@@ -303,7 +303,7 @@ impl OriginClient {
             } else if error.is_decode() {
                 AskError::nonsense(path, chain(&error))
             } else {
-                AskError::Connection { path: path.to_owned(), reason: chain(&error) }
+                AskError::Connection { path: path.to_owned(), reason: chain(&error.without_url()) }
             }
         };
         let mut request = self.http.get(url).header("accept", "application/json");

@@ -80,10 +80,11 @@ impl Crawler {
         class: Class,
         resumed_ms: Option<i64>,
     ) -> Result<Vec<Copy>, CopyError> {
-        const TRIES: u32 = 5;
+        // A refresh is tried again as a whole: a dead origin is found out with one request.
+        let tries: u32 = if class == Class::Refresh { 1 } else { 5 };
         let mut done = Vec::with_capacity(paths.len());
         let mut left = paths;
-        for attempt in 0..TRIES {
+        for attempt in 0..tries {
             let results: Vec<(String, Result<Copy, CopyError>)> = futures_util::stream::iter(left)
                 .map(|path| async move {
                     let result = self.fetch(&path, class, resumed_ms).await;
@@ -102,7 +103,7 @@ impl Crawler {
                     Ok(copy) => done.push(copy),
                     Err(error @ CopyError::Store(_)) => return Err(error),
                     Err(error) => {
-                        tracing::warn!(path, %error, attempt, "not fetched");
+                        tracing::debug!(path, %error, attempt, "not fetched");
                         failed.push(path);
                         last = Some(error);
                     }
@@ -110,7 +111,7 @@ impl Crawler {
             }
             match last {
                 None => return Ok(done),
-                Some(error) if attempt + 1 == TRIES => return Err(error),
+                Some(error) if attempt + 1 == tries => return Err(error),
                 Some(_) => {
                     let jitter = rand::rng().random_range(0.5..1.0);
                     tokio::time::sleep(Duration::from_millis(500).mul_f64(jitter) * 2_u32.pow(attempt)).await;

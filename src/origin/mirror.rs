@@ -325,10 +325,11 @@ impl Mirror {
 
     async fn ask(&self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
         let probe = Probe::of(dataset, confirmed_ms, self.shape);
-        let mut paths = vec![pass::page_path(1)];
-        paths.extend(TaxonomyKind::ALL.map(|kind| kind.path().to_owned()));
+        // One request first: nothing more is sent to an origin that does not answer it.
+        let mut copies = self.crawler.fetch_all(vec![pass::page_path(1)], Class::Refresh, None).await?;
+        let mut paths: Vec<String> = TaxonomyKind::ALL.iter().map(|kind| kind.path().to_owned()).collect();
         paths.extend(probe.as_ref().map(|probe| probe.path.clone()));
-        let mut copies = self.crawler.fetch_all(paths, Class::Refresh, None).await?;
+        copies.extend(self.crawler.fetch_all(paths, Class::Refresh, None).await?);
         let mut take = |path: &str| {
             let at = copies.iter().position(|copy| copy.path == path);
             at.map(|at| copies.swap_remove(at)).ok_or_else(|| AskError::nonsense(path, "no answer was kept"))

@@ -125,6 +125,10 @@ impl OriginStatus {
     pub fn failed(&self, error: &AskError, now: WallTime) -> u32 {
         let mut picture = self.0.lock();
         picture.failures = picture.failures.saturating_add(1);
+        // One failure is an accident.
+        if picture.failures > 1 && picture.state != OriginState::Crawling {
+            picture.state = if error.is_nonsense() { OriginState::Nonsense } else { OriginState::CouldNotBeAsked };
+        }
         picture.last_error = Some(LastError { at: now.rfc3339(), message: error.to_string() });
         picture.failures
     }
