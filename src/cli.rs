@@ -123,6 +123,7 @@ fn load(sources: &Sources) -> Result<Loaded, Failure> {
     let env =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let loaded = Config::load(sources.config.as_deref(), env, &sources.sets).map_err(Failure::Config)?;
+    loaded.config.check_supported().map_err(Failure::Config)?;
     loaded.config.check_files().map_err(Failure::Config)?;
     Ok(loaded)
 }

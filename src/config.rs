@@ -160,6 +160,22 @@ impl Config {
         }
     }
 
+    /// Checks that nothing is asked for that this version cannot do: a listener that would silently be missing, or a
+    /// limit that would silently be another, is worse than none.
+    ///
+    /// # Errors
+    ///
+    /// One finding for each such key.
+    pub fn check_supported(&self) -> Result<(), ConfigErrors> {
+        let asked = [
+            ("tls.listen", self.tls.is_some(), "HTTPS is not served yet; put a TLS proxy in front"),
+            ("rate_limit.store", self.rate_limit.store.is_some(), "a shared limit is not there yet"),
+            ("client_ip.proxy_protocol", self.client_ip.proxy_protocol, "the PROXY protocol is not understood yet"),
+        ];
+        let findings = asked.into_iter().filter(|(_, asked, _)| *asked);
+        ConfigErrors::none_or(findings.map(|(key, _, problem)| Finding::new(Place::Default, key, problem)).collect())
+    }
+
     /// Checks that the files which the configuration names can be opened: `origin.ca_file`, `tls.cert`, `tls.key`.
     ///
     /// Apart from [`Config::load`] so that `status` runs for users who may not read the private key.
