@@ -9,6 +9,7 @@ pub mod client;
 pub mod copies;
 pub mod crawl;
 pub mod details;
+pub mod flight;
 pub mod ledger;
 pub mod mirror;
 pub mod pass;

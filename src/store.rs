@@ -13,9 +13,9 @@
 //! opens it, [`crate::origin`] writes, [`crate::admin`] and the offline commands read; async callers wrap the calls
 //! in `spawn_blocking`.
 //!
-//! **Damage.** Every value carries a checksum bound to its table and key, and every block is verified by its hash, so a
-//! damaged file yields an error or nothing, never other data. redb itself does not verify pages as it reads
-//! and panics on some damage: such panics are caught in `handle` and reported as [`StoreError::Damaged`].
+//! **Damage.** Every page of the file is verified as it is read (`checked`), every value carries a checksum bound to its
+//! table and key, and every block is verified by its hash: a damaged file yields an error or nothing, never other
+//! data. Should redb panic all the same, the panic is caught in `handle` and reported as [`StoreError::Damaged`].
 //!
 //! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again.
 
@@ -32,6 +32,7 @@ pub mod error;
 pub mod version;
 
 mod block;
+mod checked;
 mod chunk;
 mod coding;
 mod garbage;

@@ -17,6 +17,7 @@ use crate::api::hash::ContentHash;
 use crate::api::json;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::VolatileKeys;
+use crate::cache::{Cache, Key};
 use crate::clock::{Clock, WallTime};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
@@ -24,6 +25,7 @@ use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
 
 use super::client::{AskError, Asker, OriginClient, Validators};
 use super::copies::{CopyError, generated_at};
+use super::flight::Flights;
 use super::status::OriginStatus;
 use super::window::Class;
 
@@ -53,6 +55,8 @@ struct Inner {
     pending: Mutex<HashMap<ListingId, DetailRecord>>,
     arrived: Condvar,
     revision: AtomicU64,
+    cache: Cache,
+    flights: Flights<ListingId>,
 }
 
 impl Details {
@@ -60,7 +64,7 @@ impl Details {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn open(store: Arc<Store>, status: OriginStatus) -> Result<Self, StoreError> {
+    pub fn open(store: Arc<Store>, status: OriginStatus, cache: Cache) -> Result<Self, StoreError> {
         let index = store.detail_metas()?.iter().map(|(id, meta)| (*id, Known::of(meta))).collect();
         let inner = Arc::new(Inner {
             store,
@@ -69,6 +73,8 @@ impl Details {
             pending: Mutex::default(),
             arrived: Condvar::new(),
             revision: AtomicU64::new(0),
+            cache,
+            flights: Flights::default(),
         });
         let writer = Arc::downgrade(&inner);
         // A thread and not a task: it commits, and a commit blocks.
@@ -152,6 +158,26 @@ impl Details {
         due.into_iter().take(most).map(|(_, id)| id).collect()
     }
 
+    /// The detail that a client waits for, fetched once however many wait; `true` when another one's request fetched it.
+    ///
+    /// # Errors
+    /// When there is no usable answer.
+    pub async fn fetch_once(
+        &self,
+        client: &OriginClient,
+        volatile: &VolatileKeys,
+        summary: &Summary,
+        asker: Asker,
+    ) -> Result<(DetailRecord, bool), CopyError> {
+        let turn = self.0.flights.turn(&summary.id).await;
+        if turn.waited {
+            if let Some(record) = self.get(summary.id)? {
+                return Ok((record, true));
+            }
+        }
+        Ok((self.fetch(client, volatile, summary, asker).await?, false))
+    }
+
     /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.
     ///
     /// # Errors
@@ -222,7 +248,9 @@ impl Details {
     fn put(&self, id: ListingId, record: DetailRecord) {
         self.0.index.write().insert(id, Known::of(&record.meta));
         self.0.pending.lock().insert(id, record);
+        // In this order: whoever rendered the old record finds the new revision, or is forgotten here.
         self.0.revision.fetch_add(1, Ordering::AcqRel);
+        self.0.cache.forget(&Key::Detail(id));
         self.0.arrived.notify_one();
     }
 

@@ -3,14 +3,12 @@
 //! A simple shared cache for known endpoints. The request sent is built from the key alone, so nothing unkeyed can
 //! poison an entry. Callers: [`crate::serve`].
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, HeaderValue};
-use parking_lot::Mutex;
 
 use crate::api::json;
 use crate::api::rewrite::Rewrite;
@@ -21,6 +19,7 @@ use crate::clock::Clock;
 use crate::semantics::etag::EntityTag;
 
 use super::client::{Answer, AskError, Asker, OriginClient, Validators};
+use super::flight::Flights;
 use super::window::Class;
 
 /// How a read ended.
@@ -62,8 +61,7 @@ struct Inner {
     ttl: Duration,
     stale_if_error: Duration,
     wait: Duration,
-    /// One lock per key that is being fetched; the holder fetches, the others find its answer in the cache.
-    fetching: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>,
+    flights: Flights<Key>,
 }
 
 /// How long answers live where the origin does not say.
@@ -81,8 +79,8 @@ impl ReadThrough {
     /// A reader that keeps what it fetches in `cache`.
     pub fn new(client: OriginClient, cache: Cache, rewrite: Rewrite, config: ReadConfig, clock: Clock) -> Self {
         let ReadConfig { ttl, stale_if_error, wait } = config;
-        let fetching = Mutex::default();
-        Self { inner: Arc::new(Inner { client, cache, rewrite, clock, ttl, stale_if_error, wait, fetching }) }
+        let flights = Flights::default();
+        Self { inner: Arc::new(Inner { client, cache, rewrite, clock, ttl, stale_if_error, wait, flights }) }
     }
 
     /// How patient a client's read is.
@@ -105,18 +103,14 @@ impl ReadThrough {
         if let Some(entry) = self.inner.cache.entry(&key).filter(|entry| entry.fresh_for(now).is_some()) {
             return Ok(Through::Hit(entry));
         }
-        let (lock, waited) = self.inner.lock(&key);
-        let guard = lock.lock().await;
+        let turn = self.inner.flights.turn(&key).await;
         let now = self.inner.clock.now_mono();
         let kept = self.inner.cache.entry(&key);
-        if let Some(entry) = kept.as_ref().filter(|entry| waited && entry.fresh_for(now).is_some()) {
+        if let Some(entry) = kept.as_ref().filter(|entry| turn.waited && entry.fresh_for(now).is_some()) {
             let fwd_status = entry.reply.status.as_u16();
             return Ok(Through::Fetched { entry: entry.clone(), fwd_status, collapsed: true, stored: true });
         }
-        let result = self.fetch(&key, path, rewrites, client, kept).await;
-        drop(guard);
-        self.inner.unlock(&key, &lock);
-        result
+        self.fetch(&key, path, rewrites, client, kept).await
     }
 
     async fn fetch(
@@ -205,32 +199,5 @@ impl ReadThrough {
             initial_age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
             lifetime: if missing { lifetime.min(default) } else { lifetime },
         })
-    }
-}
-
-impl Inner {
-    /// The lock of a key, and whether somebody else is likely to hold it.
-    fn lock(&self, key: &Key) -> (Arc<tokio::sync::Mutex<()>>, bool) {
-        let mut fetching = self.fetching.lock();
-        match fetching.get(key) {
-            Some(lock) => (lock.clone(), true),
-            None => {
-                // Locks whose holders were cancelled are swept here, so that the map stays small.
-                if fetching.len() >= 1024 {
-                    fetching.retain(|_, lock| Arc::strong_count(lock) > 1);
-                }
-                let lock = Arc::<tokio::sync::Mutex<()>>::default();
-                fetching.insert(key.clone(), lock.clone());
-                (lock, false)
-            }
-        }
-    }
-
-    fn unlock(&self, key: &Key, lock: &Arc<tokio::sync::Mutex<()>>) {
-        let mut fetching = self.fetching.lock();
-        // Two: the map's and the caller's. More: somebody waits, who will clear it up.
-        if Arc::strong_count(lock) == 2 {
-            fetching.remove(key);
-        }
     }
 }

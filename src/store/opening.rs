@@ -7,8 +7,10 @@ use std::cmp::Ordering;
 use std::fs::{self, File};
 use std::path::Path;
 
-use redb::{Builder, Database, DatabaseError, ReadableDatabase};
+use redb::backends::FileBackend;
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageBackend, StorageError};
 
+use super::checked::Checked;
 use super::coding;
 use super::error::{OpenError, StoreError};
 use super::handle::{self, Fault};
@@ -20,7 +22,23 @@ const CACHE_BYTES: usize = 32 << 20;
 
 /// Opens an existing file.
 pub fn database(path: &Path) -> Result<Database, DatabaseError> {
-    Builder::new().set_cache_size(CACHE_BYTES).open(path)
+    on(FileBackend::new(File::options().read(true).write(true).open(path)?)?)
+}
+
+/// The database in a file that was created before, every page of which is verified as it is read.
+pub fn on(file: impl StorageBackend) -> Result<Database, DatabaseError> {
+    let file = Checked(file);
+    if file.len()? == 0 {
+        // redb would make a new database of it.
+        return Err(StorageError::Corrupted("the file is empty".to_owned()).into());
+    }
+    builder().create_with_backend(file)
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
 }
 
 /// Creates the file if it is missing, and else checks its format without changing a byte.
@@ -54,7 +72,8 @@ fn create(path: &Path) -> Result<(), Fault> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }
-    let database = Builder::new().set_cache_size(CACHE_BYTES).create(&unfinished)?;
+    let file = File::options().read(true).write(true).create_new(true).open(&unfinished).map_err(io)?;
+    let database = builder().create_with_backend(Checked(FileBackend::new(file)?))?;
     let transaction = handle::begin_write(&database)?;
     {
         let mut meta = transaction.open_table(tables::META)?;
@@ -83,10 +102,7 @@ fn create(path: &Path) -> Result<(), Fault> {
 fn format_of(file: File, path: &Path) -> Result<u64, Fault> {
     let io = |error| Fault::Store(StoreError::of_io(error, path, 0));
     let overlay = Overlay::new(file).map_err(io)?;
-    if redb::StorageBackend::len(&overlay).map_err(io)? == 0 {
-        return Err(StoreError::Damaged("the file is empty".to_owned()).into());
-    }
-    let database = Builder::new().set_cache_size(1 << 20).create_with_backend(overlay)?;
+    let database = on(overlay)?;
     let transaction = database.begin_read()?;
     let meta = transaction.open_table(tables::META)?;
     let sealed = meta.get(tables::META_FORMAT)?;

@@ -57,7 +57,7 @@ fn failing(kind: ErrorKind) -> (tempfile::TempDir, Store, Arc<AtomicBool>) {
     let opener = move |path: &Path| {
         let file = File::options().read(true).write(true).open(path)?;
         let file = Faulty { file: FileBackend::new(file)?, fails: Arc::clone(&flag), kind };
-        redb::Builder::new().create_with_backend(file)
+        opening::on(file)
     };
     let store = Store::open_with(&DataDir::open(temp.path()).unwrap(), Box::new(opener)).unwrap();
     (temp, store, fails)

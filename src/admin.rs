@@ -1,0 +1,143 @@
+//! The operator's listener: health, status, metrics, commands. Never on the public listener.
+//!
+//! Layer 4. It reads what others know and passes commands on; it decides nothing about data. Callers: [`crate::app`].
+
+pub mod guard;
+pub mod page;
+pub mod status;
+
+use async_trait::async_trait;
+use http::{Method, Response, StatusCode};
+use parking_lot::Mutex;
+use pingora::apps::http_app::ServeHttp;
+use pingora::protocols::http::ServerSession;
+use prometheus_client::registry::Registry;
+use serde_json::json;
+
+use crate::config::AdminConfig;
+use crate::origin::mirror::Commands;
+
+use status::Status;
+
+/// The operator's listener.
+pub struct Admin {
+    /// What it tells.
+    pub status: Status,
+    /// What it passes on; `None` where there is no mirror.
+    pub commands: Option<Commands>,
+    /// Counters.
+    pub registry: Mutex<Registry>,
+    /// Who may write.
+    pub config: AdminConfig,
+}
+
+type Reply = Response<Vec<u8>>;
+
+fn reply(status: StatusCode, content_type: &str, body: impl Into<Vec<u8>>) -> Reply {
+    let body = body.into();
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let length = http::HeaderValue::from(response.body().len());
+    let headers = response.headers_mut();
+    headers.insert(http::header::CONTENT_LENGTH, length);
+    headers.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+    if let Ok(value) = http::HeaderValue::from_str(content_type) {
+        headers.insert(http::header::CONTENT_TYPE, value);
+    }
+    response
+}
+
+fn json_reply(status: StatusCode, value: &serde_json::Value) -> Reply {
+    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    text.push(b'\n');
+    reply(status, "application/json", text)
+}
+
+fn error(status: StatusCode, detail: &str) -> Reply {
+    let problem = json!({ "type": "about:blank", "title": status.canonical_reason(), "status": status.as_u16(), "detail": detail });
+    let mut response = json_reply(status, &problem);
+    let problem = http::HeaderValue::from_static("application/problem+json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, problem);
+    response
+}
+
+impl Admin {
+    fn answer(&self, method: &Method, path: &str, headers: &http::HeaderMap) -> Reply {
+        match (method, path) {
+            (&Method::GET | &Method::HEAD, _) => self.read(path),
+            (&Method::POST | &Method::DELETE, _) => match guard::may_write(&self.config, headers) {
+                Ok(()) => self.write(method, path),
+                Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
+            },
+            _ => error(StatusCode::METHOD_NOT_ALLOWED, "use GET, POST or DELETE"),
+        }
+    }
+
+    fn read(&self, path: &str) -> Reply {
+        match path {
+            "/livez" => reply(StatusCode::OK, "text/plain; charset=utf-8", "alive\n"),
+            "/readyz" => match self.status.ready() {
+                Ok(()) => reply(StatusCode::OK, "text/plain; charset=utf-8", "ready\n"),
+                Err(reason) => {
+                    reply(StatusCode::SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", format!("{reason}\n"))
+                }
+            },
+            "/status" => {
+                let (healthy, value) = self.status.describe();
+                json_reply(if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &value)
+            }
+            "/metrics" => {
+                let mut text = String::new();
+                let registry = self.registry.lock();
+                // Gauges are written by hand beside the registry: they are read, not kept.
+                let encoded = prometheus_client::encoding::text::encode_registry(&mut text, &registry);
+                if encoded.is_err() {
+                    return error(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written");
+                }
+                text.push_str(&self.status.gauges());
+                text.push_str("# EOF\n");
+                reply(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+            }
+            "/" => reply(StatusCode::OK, "text/html; charset=utf-8", page::render(&self.status)),
+            _ => error(StatusCode::NOT_FOUND, "there is /livez, /readyz, /status, /metrics, and POST /refresh"),
+        }
+    }
+
+    fn write(&self, method: &Method, path: &str) -> Reply {
+        let Some(commands) = &self.commands else {
+            return error(
+                StatusCode::CONFLICT,
+                "there is no mirror to command: no origin.url, or mirror.enabled = false",
+            );
+        };
+        let accepted = |what: &str| json_reply(StatusCode::ACCEPTED, &json!({ "accepted": what }));
+        match (method, path) {
+            (&Method::POST, "/refresh") => {
+                commands.refresh();
+                accepted("refresh")
+            }
+            (&Method::POST, "/sync") => {
+                commands.pass();
+                accepted("sync")
+            }
+            (&Method::POST, "/snapshots/accept") => {
+                commands.accept();
+                accepted("accept")
+            }
+            _ => error(StatusCode::NOT_FOUND, "there is POST /refresh, /sync and /snapshots/accept"),
+        }
+    }
+}
+
+#[async_trait]
+impl ServeHttp for Admin {
+    async fn response(&self, session: &mut ServerSession) -> Reply {
+        let request = session.req_header();
+        let (method, path, headers) = (request.method.clone(), request.uri.path().to_owned(), request.headers.clone());
+        let mut response = self.answer(&method, &path, &headers);
+        if method == Method::HEAD {
+            response.body_mut().clear();
+        }
+        response
+    }
+}

@@ -1,0 +1,199 @@
+//! What `/status`, `/readyz` and the gauges of `/metrics` say.
+//!
+//! Callers: [`super::Admin`], [`super::page`].
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::api::taxonomy::TaxonomyKind;
+use crate::cache::Cache;
+use crate::clock::Clock;
+use crate::config::Use;
+use crate::origin::budget::Budget;
+use crate::origin::details::Details;
+use crate::origin::status::{OriginState, OriginStatus};
+use crate::semantics::freshness;
+use crate::snapshot::live::{Live, Published};
+use crate::snapshot::membership::Membership;
+use crate::telemetry::Telemetry;
+
+/// Everything that can be told.
+pub struct Status {
+    /// How this process is used.
+    pub usage: Use,
+    /// The public addresses.
+    pub listen: Vec<SocketAddr>,
+    /// The served snapshot.
+    pub live: Live,
+    /// The origin's health; `None` offline.
+    pub origin: Option<OriginStatus>,
+    /// The origin's budget; `None` offline.
+    pub budget: Option<Budget>,
+    /// The details; `None` in shield use.
+    pub details: Option<Details>,
+    /// The cache.
+    pub cache: Cache,
+    /// The counters.
+    pub telemetry: Telemetry,
+    /// The time by which a refresh must have happened.
+    pub ttl: Duration,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl Status {
+    /// Whether requests are answered well.
+    ///
+    /// # Errors
+    /// With the reason when they are not.
+    pub fn ready(&self) -> Result<(), String> {
+        if self.usage == Use::Shield || self.live.load().is_some() {
+            return Ok(());
+        }
+        let pass = self.origin.as_ref().and_then(|origin| origin.picture().pass);
+        Err(match (self.usage, pass) {
+            (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
+            (_, Some(pass)) => format!("the first crawl is running: {} of {} requests", pass.done, pass.of),
+            (_, None) => "the first crawl has not begun".to_owned(),
+        })
+    }
+
+    /// Whether all is well, and everything as JSON.
+    pub fn describe(&self) -> (bool, Value) {
+        let now = self.clock.now_wall();
+        let published = self.live.current();
+        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+        let state = if self.usage == Use::Offline { OriginState::Offline } else { picture.state };
+        let age = published.as_ref().map(|published| freshness::age_seconds(now, published.confirmed()));
+        let fresh = age.is_some_and(|age| u64::from(age) <= 3 * self.ttl.as_secs().max(1));
+        let healthy = match self.usage {
+            Use::Shield => picture.disk.is_none(),
+            Use::Offline => published.is_some(),
+            Use::Mirror => fresh && picture.held.is_none() && picture.disk.is_none(),
+        };
+        let details = published.as_ref().zip(self.details.as_ref());
+        let details =
+            details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
+        let value = json!({
+            "use": self.usage.as_str(),
+            "state": if healthy { "healthy" } else { "unhealthy" },
+            "listen": self.listen,
+            "snapshot": published.as_ref().map(|published| json!({
+                "id": published.dataset.id.as_str(),
+                "certificate": published.meta.certificate.as_str(),
+                "open_points": published.meta.open_points,
+            })),
+            "listings": published.as_ref().map(|published| published.dataset.len()),
+            "details": details.map(|(mirrored, of)| json!({ "mirrored": mirrored, "of": of })),
+            "confirmed_at": published.as_ref().map(|published| published.confirmed().rfc3339()),
+            "age_seconds": age,
+            "origin": {
+                "state": state.as_str(),
+                "budget": self.budget_json(),
+                "eta_seconds": self.eta_seconds(details),
+                "pass": picture.pass,
+                "failures": picture.failures,
+                "requests": picture.sent,
+            },
+            "terms": published.as_ref().map(|published| terms(published)),
+            "volatile": published.as_ref().map(|published| published.meta.volatile.iter().collect::<Vec<_>>()),
+            "left_out": published.as_ref().map(|published| published.meta.left_out.clone()),
+            "held": picture.held,
+            "parity": Value::Null,
+            "hit_ratio": self.telemetry.hit_ratio(),
+            "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
+            "disk": picture.disk,
+            "last_error": picture.last_error,
+        });
+        (healthy, value)
+    }
+
+    fn budget_json(&self) -> Value {
+        self.budget.as_ref().map_or(Value::Null, |budget| {
+            let view = budget.view();
+            json!({
+                "limit": view.limit,
+                "free": view.limit.map(|_| view.free),
+                "paused_seconds": view.paused.as_secs(),
+                "waiting": view.waiting,
+            })
+        })
+    }
+
+    /// Seconds until every detail is mirrored, at the budget's pace; `None` when that is not known.
+    fn eta_seconds(&self, details: Option<(usize, usize)>) -> Option<u64> {
+        let (mirrored, of) = details?;
+        let per_minute = self.budget.as_ref()?.view().limit?;
+        Some((of - mirrored) as u64 * 60 / per_minute.max(1) as u64)
+    }
+
+    /// Gauges in the text format of `OpenMetrics`.
+    pub fn gauges(&self) -> String {
+        let now = self.clock.now_wall();
+        let published = self.live.current();
+        let mut text = String::new();
+        let mut gauge = |name: &str, help: &str, value: f64| {
+            let _ = write!(
+                text,
+                "# HELP grandstand_{name} {help}.\n# TYPE grandstand_{name} gauge\ngrandstand_{name} {value}\n"
+            );
+        };
+        gauge("ready", "Whether a snapshot is served or the shield is up", f64::from(u8::from(self.ready().is_ok())));
+        if let Some(published) = &published {
+            let age = freshness::age_seconds(now, published.confirmed());
+            gauge("age_seconds", "Seconds since the instant for which the data is confirmed", f64::from(age));
+            gauge("listings", "Listings in the served snapshot", published.dataset.len() as f64);
+            if let Some(details) = &self.details {
+                gauge(
+                    "details_mirrored",
+                    "Listings whose detail is mirrored",
+                    details.mirrored(&published.dataset) as f64,
+                );
+            }
+        }
+        if let Some(budget) = &self.budget {
+            let view = budget.view();
+            if view.limit.is_some() {
+                gauge("origin_budget_free", "Requests that may be sent to the origin now", view.free as f64);
+            }
+            gauge(
+                "origin_paused_seconds",
+                "Seconds for which nothing is sent to the origin",
+                view.paused.as_secs_f64(),
+            );
+        }
+        let (bytes, entries) = self.cache.size();
+        gauge("cache_bytes", "Bytes held in the cache", bytes as f64);
+        gauge("cache_entries", "Answers held in the cache", entries as f64);
+        if let Some(origin) = &self.origin {
+            text.push_str("# HELP grandstand_origin_requests Requests sent to the origin by class.\n");
+            text.push_str("# TYPE grandstand_origin_requests counter\n");
+            for (class, sent) in origin.picture().sent {
+                let _ = writeln!(text, "grandstand_origin_requests_total{{class=\"{class}\"}} {sent}");
+            }
+        }
+        text
+    }
+}
+
+/// How many terms are certain, and how.
+fn terms(published: &Published) -> Value {
+    let mut counts = serde_json::Map::new();
+    for kind in TaxonomyKind::ALL {
+        let of = |word: &str| published.dataset.memberships(kind).filter(|(_, known)| known.as_str() == word).count();
+        let doubtful: Vec<&str> = published
+            .dataset
+            .memberships(kind)
+            .filter(|(_, known)| **known == Membership::Doubtful)
+            .map(|(slug, _)| slug)
+            .take(20)
+            .collect();
+        let value =
+            json!({ "named": of("named"), "listed": of("listed"), "doubtful": of("doubtful"), "in_doubt": doubtful });
+        counts.insert(kind.parameter().to_owned(), value);
+    }
+    Value::Object(counts)
+}

@@ -1,0 +1,206 @@
+//! The composition root: builds the state, wires the services, runs them.
+//!
+//! Layer 5, and the only place that knows every other. Callers: [`crate::cli`].
+
+pub mod core;
+pub mod shutdown;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use pingora::listeners::{L4BufferSettings, ListenerConfig};
+use pingora::proxy::http_proxy;
+use pingora::server::configuration::ServerConf;
+use pingora::server::{RunArgs, Server, ShutdownWatch};
+use pingora::services::background::{BackgroundService, background_service};
+use pingora::services::listening::Service;
+use prometheus_client::registry::Registry;
+
+use crate::admin::Admin;
+use crate::admin::status::Status;
+use crate::api::route::Route;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::config::{Config, Use};
+use crate::limit::{LimitConfig, Limiter};
+use crate::pipeline::admit::Rules;
+use crate::pipeline::answer::Standing;
+use crate::semantics::client_address::ClientIpConfig;
+use crate::semantics::freshness::CacheControl;
+use crate::semantics::path::BasePath;
+use crate::serve::find::Finder;
+use crate::serve::listener::{self, Bound, Prebound};
+use crate::serve::public::{Front, InFlight, Public, Upstream};
+use crate::telemetry::Telemetry;
+
+use self::core::{AppError, Core};
+
+/// Sockets that are bound before anything else starts.
+pub struct Sockets {
+    public: Vec<Bound>,
+    admin: Bound,
+}
+
+impl Sockets {
+    /// Binds every address of a configuration.
+    ///
+    /// # Errors
+    /// When one is taken; nothing has been started then.
+    pub fn bind(config: &Config) -> Result<Self, AppError> {
+        let public = config.listen.iter().map(|address| listener::bind(*address)).collect::<Result<_, _>>()?;
+        Ok(Self { public, admin: listener::bind(config.admin.listen)? })
+    }
+
+    /// The public addresses with their real ports.
+    pub fn public(&self) -> Vec<std::net::SocketAddr> {
+        self.public.iter().map(|bound| bound.address).collect()
+    }
+
+    /// The operator's address with its real port.
+    pub const fn admin(&self) -> std::net::SocketAddr {
+        self.admin.address
+    }
+}
+
+/// A future that runs as a service until it ends or the process stops.
+struct Task(Mutex<Option<futures_util::future::BoxFuture<'static, ()>>>);
+
+impl Task {
+    fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Mutex::new(Some(Box::pin(future))))
+    }
+}
+
+#[async_trait]
+impl BackgroundService for Task {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let Some(future) = self.0.lock().take() else { return };
+        tokio::select! {
+            () = future => {}
+            _ = shutdown.changed() => {}
+        }
+    }
+}
+
+/// Serves until a signal comes, and ends the process.
+///
+/// # Errors
+/// When something is wrong before the first request is accepted.
+pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::convert::Infallible, AppError> {
+    core.data_dir.announce(sockets.admin()).map_err(AppError::Open)?;
+    let mut registry = Registry::default();
+    let routes = routes();
+    let telemetry = Telemetry::new(&mut registry, &routes);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut server = Server::new_with_opt_and_conf(
+        None,
+        ServerConf {
+            threads,
+            max_retries: 1,
+            grace_period_seconds: Some(config.drain.as_secs() + 5),
+            graceful_shutdown_timeout_seconds: Some(1),
+            ..ServerConf::default()
+        },
+    );
+    // What the server holds, so that proxy and server agree.
+    let conf = server.configuration.clone();
+    let in_flight = InFlight::default();
+    let status = Status {
+        usage: config.usage(),
+        listen: sockets.public(),
+        live: core.live.clone(),
+        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
+        budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
+        details: core.details.clone(),
+        cache: core.cache.clone(),
+        telemetry: telemetry.clone(),
+        ttl: config.ttl,
+        clock: core.clock.clone(),
+    };
+    let commands = core.mirror.is_some().then(|| core.commands.clone());
+    let admin = Admin { status, commands, registry: Mutex::new(registry), config: config.admin.clone() };
+    let public = public(config, &core, telemetry, in_flight.clone());
+
+    for address in sockets.public() {
+        tracing::info!(%address, r#use = config.usage().as_str(), "serving");
+    }
+    tracing::info!(address = %sockets.admin(), "the operator's listener");
+
+    let mut service = Service::new("public".to_owned(), Front::new(http_proxy(&conf, public)));
+    for address in sockets.public() {
+        // Header and body of a page in one send: the default of 1,460 bytes makes two.
+        let buffers = L4BufferSettings::new(16 * 1024, 32 * 1024);
+        service.add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
+    }
+    let mut operator = Service::new("admin".to_owned(), admin);
+    operator.threads = Some(1);
+    operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
+    server.add_service(Prebound::new(service, sockets.public));
+    server.add_service(Prebound::new(operator, vec![sockets.admin]));
+    if let Some(mirror) = core.mirror {
+        server.add_service(background_service("mirror", Task::new(mirror.run())));
+    }
+    if let Some(worker) = core.worker {
+        server.add_service(background_service("details", Task::new(worker.run())));
+    }
+    shutdown::watch(&server, in_flight, config.drain, core.details);
+    server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals) });
+    std::process::exit(0)
+}
+
+/// The words of the hot path.
+fn routes() -> Vec<&'static str> {
+    let id = crate::api::listing::ListingId(0);
+    let mut routes = vec![Route::List.as_str(), Route::Detail(id).as_str()];
+    routes.extend(TaxonomyKind::ALL.map(|kind| Route::Taxonomy(kind).as_str()));
+    routes
+}
+
+fn public(config: &Config, core: &Core, telemetry: Telemetry, in_flight: InFlight) -> Public {
+    let limits = &config.rate_limit;
+    let rate = |limit: Option<std::num::NonZeroU32>| limit.map_or(0, std::num::NonZeroU32::get);
+    let limiter = Limiter::new(&LimitConfig {
+        requests_per_minute: rate(limits.requests_per_minute),
+        ipv6_prefix: limits.ipv6_prefix,
+        max_clients: limits.max_clients as usize,
+        overrides: limits.overrides.iter().map(|over| (over.network, rate(over.requests_per_minute))).collect(),
+    });
+    let header = config.client_ip.header.as_str().parse().unwrap_or_default();
+    let offline = config.usage() == Use::Offline;
+    let rules = Rules {
+        client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
+        limiter,
+        base_path: BasePath::parse(config.public_url.path()).ok().filter(|base| !base.as_str().is_empty()),
+        passthrough_paths: if offline { Vec::new() } else { config.passthrough.paths.clone() },
+        passthrough_methods: config.passthrough.methods.clone(),
+    };
+    let finder = Finder {
+        live: core.live.clone(),
+        cache: core.cache.clone(),
+        details: core.details.clone(),
+        read: core.origin.as_ref().map(|origin| origin.read.clone()),
+        rewrite: core.rewrite.clone(),
+        public_url: config.public_url.as_str().to_owned(),
+        clock: core.clock.clone(),
+    };
+    let cache_control = CacheControl {
+        ttl: config.ttl,
+        stale_while_revalidate: config.cache.stale_while_revalidate,
+        stale_if_error: config.cache.stale_if_error,
+    };
+    let upstream = core.origin.as_ref().map(|origin| Upstream {
+        base: origin.client.base().clone(),
+        budget: origin.client.budget().clone(),
+        timeout: config.origin.timeout.max(Duration::from_millis(1)),
+        wait: config.origin.wait,
+    });
+    Public {
+        rules,
+        finder,
+        standing: Standing::new(cache_control, !offline),
+        telemetry,
+        in_flight,
+        upstream,
+        clock: core.clock.clone(),
+    }
+}

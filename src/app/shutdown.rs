@@ -1,0 +1,66 @@
+//! How the process stops: signals, a drain that ends when nothing is in flight, exit code 0.
+//!
+//! Pingora's own graceful stop sleeps its whole grace period; here the process ends as soon as it may. Callers:
+//! [`super::serve`].
+
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use pingora::server::{ExecutionPhase, Server, ShutdownSignal, ShutdownSignalWatch};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::origin::details::Details;
+use crate::serve::public::InFlight;
+
+/// SIGTERM and SIGINT drain; SIGHUP is ignored.
+pub struct Signals;
+
+#[async_trait]
+impl ShutdownSignalWatch for Signals {
+    async fn recv(&self) -> ShutdownSignal {
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        let [Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)] = kinds.map(signal) else {
+            tracing::error!("signals cannot be watched; stopping");
+            return ShutdownSignal::FastShutdown;
+        };
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => tracing::info!("SIGHUP changes nothing; restart to read another configuration"),
+            }
+        }
+        tracing::info!("stopping: no new connections, requests in flight are finished");
+        ShutdownSignal::GracefulTerminate
+    }
+}
+
+/// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`.
+pub fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Option<Details>) {
+    let mut phases = server.watch_execution_phase();
+    let work = move || {
+        loop {
+            match phases.blocking_recv() {
+                Ok(ExecutionPhase::ShutdownGracePeriod) => break,
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let deadline = Instant::now() + drain;
+        while in_flight.count() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let left = in_flight.count();
+        if left > 0 {
+            tracing::warn!(left, "requests were still in flight when the drain time was over");
+        }
+        if let Some(details) = details {
+            details.flush();
+        }
+        tracing::info!("stopped");
+        std::process::exit(0)
+    };
+    if let Err(error) = std::thread::Builder::new().name("shutdown".into()).spawn(work) {
+        tracing::error!(%error, "no thread for the drain; a stop will take its whole grace period");
+    }
+}

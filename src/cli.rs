@@ -1,0 +1,148 @@
+//! The command line: arguments in, exit codes out.
+//!
+//! Layer 6. 0: done; 1: failed; 64: the configuration or the command line is wrong. Callers: `main`.
+
+mod demo;
+mod logging;
+mod origin;
+mod progress;
+mod status;
+mod sync;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::app::core::Core;
+use crate::app::{Sockets, serve};
+use crate::config::{Config, ConfigErrors, Loaded};
+
+/// The exit code for a configuration that cannot be used (`EX_USAGE` of sysexits).
+const EXIT_CONFIG: u8 = 64;
+
+/// A caching reverse proxy and mirror of the Public Sports Venue Listings API.
+#[derive(Debug, Parser)]
+#[command(name = "grandstand", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, Args)]
+struct Sources {
+    /// The configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Sets one key, over file and environment; repeatable: --set 'listen=["127.0.0.1:8080"]'
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the mirror, the shield or the offline replica that the configuration describes
+    Serve(Sources),
+    /// Runs a sample origin and a mirror of it on loopback, with nothing to configure
+    Demo(demo::Demo),
+    /// Makes one full mirror pass and shows its progress; succeeds only at full coverage
+    Sync(Sources),
+    /// Checks the configuration and prints what is in effect; prints every error with its key
+    Check(Sources),
+    /// Runs the sample origin alone (synthetic data, and the data says so)
+    Origin(origin::Origin),
+    /// Shows age, coverage, budget and hit ratio of a running server on one screen
+    Status(status::Status),
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+enum Failure {
+    /// The configuration cannot be used.
+    Config(ConfigErrors),
+    /// Anything else.
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Other(Box::new(error))
+    }
+}
+
+/// Runs the command that the arguments name.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let usage = error.use_stderr();
+            // Nothing can be done about a closed terminal.
+            drop(error.print());
+            return if usage { ExitCode::from(EXIT_CONFIG) } else { ExitCode::SUCCESS };
+        }
+    };
+    let result = match cli.command {
+        Command::Serve(sources) => run_serve(&sources),
+        Command::Demo(demo) => demo.run(),
+        Command::Sync(sources) => sync::run(&sources),
+        Command::Check(sources) => check(&sources),
+        Command::Origin(origin) => origin.run(),
+        Command::Status(status) => status.run(),
+    };
+    match result {
+        Ok(code) => code,
+        Err(Failure::Config(errors)) => {
+            eprintln!("grandstand: the configuration cannot be used\n{errors}");
+            ExitCode::from(EXIT_CONFIG)
+        }
+        Err(Failure::Other(error)) => {
+            eprintln!("grandstand: {}", chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The whole chain of causes in one line; causes that their parent already quotes are not repeated.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Reads the configuration from file, environment and command line.
+fn load(sources: &Sources) -> Result<Loaded, Failure> {
+    let env =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let loaded = Config::load(sources.config.as_deref(), env, &sources.sets).map_err(Failure::Config)?;
+    loaded.config.check_files().map_err(Failure::Config)?;
+    Ok(loaded)
+}
+
+fn run_serve(sources: &Sources) -> Result<ExitCode, Failure> {
+    let Loaded { config, warnings } = load(sources)?;
+    logging::start(&config.log)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    let sockets = Sockets::bind(&config)?;
+    let core = Core::open(&config)?;
+    match serve(&config, sockets, core)? {}
+}
+
+fn check(sources: &Sources) -> Result<ExitCode, Failure> {
+    let Loaded { config, warnings } = load(sources)?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    println!("# use: {}\n{}", config.usage().as_str(), config.describe());
+    Ok(ExitCode::SUCCESS)
+}

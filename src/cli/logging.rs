@@ -1,0 +1,29 @@
+//! Structured logs on standard error.
+//!
+//! Callers: the commands that run something.
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{LogConfig, LogFormat};
+
+/// Logging was set up before.
+#[derive(Debug, thiserror::Error)]
+#[error("logging cannot be set up: {0}")]
+pub struct LoggingError(String);
+
+/// Starts logging. Per-request lines (target `access`) come at level `debug`; of the libraries only errors are shown,
+/// and nothing of those that report every client that leaves early.
+pub fn start(config: &LogConfig) -> Result<(), LoggingError> {
+    let level = config.level.as_str();
+    let directives = format!("error,pingora_proxy=off,pingora_core=error,grandstand={level},access={level}");
+    let filter = EnvFilter::try_new(directives).map_err(|error| LoggingError(error.to_string()))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match config.format {
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            use std::io::IsTerminal;
+            builder.with_ansi(std::io::stderr().is_terminal()).try_init()
+        }
+    };
+    started.map_err(|error| LoggingError(error.to_string()))
+}

@@ -1,0 +1,53 @@
+//! `grandstand origin`: the sample origin alone.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::sample::{Origin as SampleOrigin, Switches, World};
+
+use super::Failure;
+
+/// Arguments of `grandstand origin`.
+#[derive(Debug, Args)]
+pub struct Origin {
+    /// The address to listen on; port 0: any
+    #[arg(long, default_value = "127.0.0.1:8081")]
+    listen: SocketAddr,
+    /// How many venues to make up
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(..=5_000_000))]
+    listings: u32,
+    /// The seed: the same one makes the same venues
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Refuses more than this many requests in any minute; 0: no limit
+    #[arg(long, default_value_t = 0)]
+    requests_per_minute: u32,
+    /// Stops when standard input ends: for whoever starts it as a child process
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
+}
+
+impl Origin {
+    /// Serves until the process is stopped.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let limit = (self.requests_per_minute > 0).then_some(self.requests_per_minute);
+        let switches = Switches { refuse_61st: limit, ..Switches::default() };
+        let world = World::generate(self.listings as usize, self.seed);
+        let origin = runtime
+            .block_on(SampleOrigin::start(self.listen, world, switches))
+            .map_err(|source| crate::serve::listener::BindError { address: self.listen, source })?;
+        println!("{}", origin.url());
+        if self.until_stdin_closes {
+            let mut rest = Vec::new();
+            std::io::stdin().read_to_end(&mut rest)?;
+        } else {
+            eprintln!("{} synthetic venues at {}/api/listings.json; Ctrl-C stops", self.listings, origin.url());
+            runtime.block_on(tokio::signal::ctrl_c())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,127 @@
+//! `grandstand status`: one screen of a running server, and commands sent to one.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::config::Secret;
+
+use super::{Failure, Sources, load, sync};
+
+/// Arguments of `grandstand status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    sources: Sources,
+    /// The operator's listener; found through the data directory when not given
+    #[arg(long, value_name = "URL")]
+    admin: Option<String>,
+    /// Prints the JSON as it is
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why there is no status.
+#[derive(Debug, thiserror::Error)]
+enum StatusError {
+    #[error("no server answers at {url}: {reason}; is `grandstand serve` running? (--admin URL names another one)")]
+    Unreachable { url: String, reason: String },
+    #[error("{url} answers {status}: {body}")]
+    Refused { url: String, status: u16, body: String },
+}
+
+impl Status {
+    /// Prints the status; fails when nobody answers, not when the server is unhealthy.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        let config = load(&self.sources)?.config;
+        let admin = self.admin.clone().or_else(|| sync::running(&config.data_dir));
+        let admin = admin.unwrap_or_else(|| format!("http://{}", config.admin.listen));
+        let (_, text) = ask(reqwest::Method::GET, &format!("{}/status", admin.trim_end_matches('/')), None)?;
+        if self.json {
+            print!("{text}");
+        } else {
+            let value: Value = serde_json::from_str(&text)?;
+            print!("{}", screen(&value));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// One screen: what an operator wants to know first.
+fn screen(value: &Value) -> String {
+    let text = |pointer: &str| match value.pointer(pointer) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let percent = value.pointer("/hit_ratio").and_then(Value::as_f64).map(|ratio| format!("{:.1} %", ratio * 100.0));
+    let mut lines = vec![
+        format!("grandstand {} ({})", text("/state"), text("/use")),
+        format!("  snapshot   {} ({})", text("/snapshot/id"), text("/snapshot/certificate")),
+        format!("  confirmed  {} ({} s ago)", text("/confirmed_at"), text("/age_seconds")),
+        format!("  listings   {}", text("/listings")),
+        format!(
+            "  details    {} of {}, ETA {} s",
+            text("/details/mirrored"),
+            text("/details/of"),
+            text("/origin/eta_seconds")
+        ),
+        format!("  origin     {}", text("/origin/state")),
+        format!("  budget     {} of {} free", text("/origin/budget/free"), text("/origin/budget/limit")),
+        format!("  hit ratio  {}", percent.unwrap_or_else(|| "-".to_owned())),
+    ];
+    for (name, pointer) in [("held", "/held/reason"), ("disk", "/disk"), ("last error", "/last_error/message")] {
+        if text(pointer) != "-" {
+            lines.push(format!("  {name:<10} {}", text(pointer)));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Asks a running server for a full pass and waits until it is done.
+pub fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
+    const PATIENCE: Duration = Duration::from_secs(3600);
+    ask(reqwest::Method::POST, &format!("{admin}/sync"), token)?;
+    let began = Instant::now();
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let (_, text) = ask(reqwest::Method::GET, &format!("{admin}/status"), None)?;
+        let value: Value = serde_json::from_str(&text)?;
+        let number = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
+        let certificate = value.pointer("/snapshot/certificate").and_then(Value::as_str);
+        let settled = matches!(certificate, Some("full" | "incremental"));
+        let idle = value.pointer("/origin/pass").is_none_or(Value::is_null);
+        if settled && idle && number("/details/of").is_some() && number("/details/mirrored") == number("/details/of") {
+            println!("complete: {} listings", number("/listings").unwrap_or(0));
+            return Ok(ExitCode::SUCCESS);
+        }
+        if began.elapsed() > PATIENCE {
+            eprintln!("grandstand: not complete after an hour; see {admin}/status");
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+}
+
+fn ask(method: reqwest::Method, url: &str, token: Option<&Secret>) -> Result<(u16, String), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let unreachable =
+        |error: reqwest::Error| StatusError::Unreachable { url: url.to_owned(), reason: error.to_string() };
+    let (status, body) = runtime.block_on(async {
+        let client =
+            reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build().map_err(unreachable)?;
+        let mut request = client.request(method, url);
+        if let Some(token) = token {
+            request = request.bearer_auth(token.expose());
+        }
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status().as_u16();
+        Ok::<_, StatusError>((status, response.text().await.map_err(unreachable)?))
+    })?;
+    // An unhealthy server answers 503 with its whole status.
+    if status >= 400 && status != 503 {
+        return Err(StatusError::Refused { url: url.to_owned(), status, body }.into());
+    }
+    Ok((status, body))
+}

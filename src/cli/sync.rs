@@ -1,0 +1,94 @@
+//! `grandstand sync`: one full mirror pass; success only at full coverage.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::app::core::{AppError, Core};
+use crate::config::{Loaded, Use};
+use crate::store::{DataDir, OpenError};
+
+use super::progress::{Display, INTERVAL, Stage, Watched};
+use super::{Failure, Sources, load, logging, status};
+
+/// Without any progress for this long a pass is given up: twice the window of the budget, and the longest back-off.
+const PATIENCE: Duration = Duration::from_secs(150);
+/// After so many failures in a row the origin is taken to be down.
+const MOST_FAILURES: u32 = 12;
+
+/// Why there is no full coverage.
+#[derive(Debug, thiserror::Error)]
+enum SyncError {
+    #[error("there is nothing to mirror: set origin.url, and leave mirror.enabled = true")]
+    NothingToMirror,
+    #[error(
+        "the mirror is not complete ({stage}); what was fetched is kept, run it again to go on; last error: {last}"
+    )]
+    Incomplete { stage: String, last: String },
+}
+
+/// Mirrors until everything is here, in this process or in the one that holds the data directory.
+pub fn run(sources: &Sources) -> Result<ExitCode, Failure> {
+    let Loaded { config, .. } = load(sources)?;
+    if config.usage() != Use::Mirror {
+        return Err(SyncError::NothingToMirror.into());
+    }
+    logging::start(&crate::config::LogConfig { level: crate::config::LogLevel::Warn, ..config.log.clone() })?;
+    let core = match Core::open(&config) {
+        Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
+            eprintln!("a server holds {}; asking it through {admin}", config.data_dir.display());
+            return status::sync(&format!("http://{admin}"), config.admin.token.as_ref());
+        }
+        other => other?,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let watched = Watched::of(&core).ok_or(SyncError::NothingToMirror)?;
+    if let Some(mirror) = core.mirror {
+        runtime.spawn(mirror.run());
+    }
+    if let Some(worker) = core.worker {
+        runtime.spawn(worker.run());
+    }
+    if watched.look() != (Stage::Listing { done: 0, of: 0 }) {
+        core.commands.pass();
+    }
+    let result = wait(&watched);
+    if let Some(details) = &core.details {
+        details.flush();
+    }
+    runtime.shutdown_background();
+    let listings = result?;
+    println!("complete: {listings} listings with their details in {}", config.data_dir.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wait(watched: &Watched) -> Result<u64, SyncError> {
+    let mut display = Display::new();
+    let mut last = (watched.look(), Instant::now());
+    loop {
+        let stage = watched.look();
+        display.show(&stage);
+        if let Stage::Complete { listings } = stage {
+            // A pass that was asked for must have ended, or an older state would be taken for the present one.
+            let picture = watched.status().picture();
+            if picture.pass.is_none() && picture.refreshed_ms.is_some() {
+                display.finish();
+                return Ok(listings);
+            }
+        }
+        let picture = watched.status().picture();
+        if stage != last.0 {
+            last = (stage.clone(), Instant::now());
+        }
+        if picture.failures >= MOST_FAILURES || last.1.elapsed() > PATIENCE {
+            display.finish();
+            let last = picture.last_error.map_or_else(|| "none".to_owned(), |error| error.message);
+            return Err(SyncError::Incomplete { stage: format!("{stage:?}"), last });
+        }
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Used by `status` to find the running server.
+pub fn running(data_dir: &std::path::Path) -> Option<String> {
+    DataDir::holder(data_dir)?.admin.map(|admin| format!("http://{admin}"))
+}

@@ -1,0 +1,82 @@
+use http::HeaderValue;
+
+use super::*;
+use crate::limit::LimitConfig;
+
+fn rules() -> Rules {
+    Rules {
+        client_ip: ClientIpConfig::default(),
+        limiter: Limiter::new(&LimitConfig { requests_per_minute: 5, ..LimitConfig::default() }),
+        base_path: Some(BasePath::parse("/mirror").unwrap()),
+        passthrough_paths: vec!["/api/".to_owned()],
+        passthrough_methods: vec![Method::GET],
+    }
+}
+
+fn ask(rules: &Rules, method: &str, target: &str, headers: &[(&'static str, &'static str)]) -> Admitted {
+    let headers =
+        headers.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect();
+    let method = method.parse().unwrap();
+    let uri = target.parse().unwrap_or_default();
+    let view =
+        View { method: &method, target: target.as_bytes(), uri: &uri, headers: &headers, peer: [10, 0, 0, 1].into() };
+    admit(&view, rules, Monotonic::from_seconds(1))
+}
+
+fn status(admitted: &Admitted) -> u16 {
+    match &admitted.admission {
+        Admission::Refused(problem) => problem.status().as_u16(),
+        Admission::Admitted { .. } => 200,
+        Admission::Preflight => 204,
+    }
+}
+
+#[test]
+fn requests_are_told_apart() {
+    for (method, target, headers, expected) in [
+        ("GET", "/api/listings.json?state=texas", &[][..], 200),
+        ("GET", "/mirror/api/listings.json", &[], 200),
+        ("GET", "/api/%6cistings.json", &[], 200),
+        ("GET", "http://host/api/listings.json?page=2", &[], 200),
+        ("HEAD", "/api/cities.json?x=1", &[("content-length", "0")], 200),
+        ("GET", "/api/regions.json", &[], 200),
+        ("GET", "/api/listings.json?page=0", &[], 400),
+        ("GET", "/api//listings.json", &[], 400),
+        ("GET", "/api/..%2flistings.json", &[], 400),
+        ("GET", "/api/listings.json", &[("content-length", "5")], 400),
+        ("GET", "/api/listings.json", &[("transfer-encoding", "chunked")], 400),
+        ("GET", "/api/listings/007.json", &[], 404),
+        ("GET", "/other", &[], 404),
+        ("GET", "/mirror/other", &[], 404),
+        ("POST", "/api/listings.json", &[], 405),
+        ("POST", "/api/regions.json", &[], 405),
+        ("OPTIONS", "/api/listings.json", &[], 405),
+    ] {
+        let admitted = ask(&rules(), method, target, headers);
+        assert_eq!(status(&admitted), expected, "{method} {target}: {admitted:?}");
+    }
+}
+
+#[test]
+fn the_limit_comes_before_the_path_and_preflights_do_not_count() {
+    let rules = rules();
+    let preflight = [("origin", "https://x"), ("access-control-request-method", "GET")];
+    for _ in 0..20 {
+        assert_eq!(status(&ask(&rules, "OPTIONS", "/api/listings.json", &preflight)), 204);
+    }
+    for _ in 0..5 {
+        assert_eq!(status(&ask(&rules, "GET", "/api//", &[])), 400);
+    }
+    assert_eq!(status(&ask(&rules, "GET", "/api//", &[])), 429);
+    assert_eq!(status(&ask(&rules, "POST", "/api/listings.json", &[])), 429);
+}
+
+#[test]
+fn a_query_becomes_its_canonical_form() {
+    let admitted = ask(&rules(), "GET", "/api/listings.json?per_page=500&snapshot=abc&x=1", &[]);
+    let Admission::Admitted { target: Target::List { query, pin }, .. } = admitted.admission else {
+        panic!("{admitted:?}");
+    };
+    assert_eq!(query.per_page, 100);
+    assert_eq!(pin.as_deref(), Some("abc"));
+}

@@ -1,0 +1,272 @@
+//! Looks up what a request asks for: in the snapshot where that covers it, else through the origin.
+//!
+//! The only await in the life of a request. Callers: [`super::public`].
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::api::listing::ListingId;
+use crate::api::query::ListQuery;
+use crate::api::rewrite::Rewrite;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::cache::entry::Entry;
+use crate::cache::reply::Reply;
+use crate::cache::{Cache, Key};
+use crate::clock::Clock;
+use crate::origin::client::AskError;
+use crate::origin::copies::CopyError;
+use crate::origin::details::Details;
+use crate::origin::read_through::{ReadThrough, Through};
+use crate::pipeline::admit::Target;
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::problem::Problem;
+use crate::snapshot::live::{Live, Published};
+use crate::store::{DetailRecord, DetailState};
+
+use super::render;
+
+/// What was found.
+pub enum Found {
+    /// An answer from the snapshot.
+    Snapshot {
+        /// The answer.
+        reply: Arc<Reply>,
+        /// The snapshot.
+        published: Arc<Published>,
+        /// How it came about when the origin was asked for it just now.
+        forwarded: Option<CacheOutcome>,
+        /// Whether the client named this snapshot.
+        pinned: bool,
+    },
+    /// An answer of the origin.
+    Through {
+        /// The answer.
+        entry: Arc<Entry>,
+        /// How it came about.
+        outcome: CacheOutcome,
+    },
+    /// None, and why.
+    Problem {
+        /// Why.
+        problem: Problem,
+        /// Seconds after which another try makes sense.
+        retry_after: Option<u64>,
+    },
+}
+
+impl From<Problem> for Found {
+    fn from(problem: Problem) -> Self {
+        Self::Problem { problem, retry_after: None }
+    }
+}
+
+/// Everything that answers come from.
+pub struct Finder {
+    /// The served snapshot.
+    pub live: Live,
+    /// Hot replies.
+    pub cache: Cache,
+    /// Details; `None` in shield use.
+    pub details: Option<Details>,
+    /// The way to the origin; `None` offline.
+    pub read: Option<ReadThrough>,
+    /// What becomes of `api_url`.
+    pub rewrite: Rewrite,
+    /// What links start with.
+    pub public_url: String,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl Finder {
+    /// Finds the answer to a request.
+    pub async fn find(&self, target: Target, client: IpAddr) -> Found {
+        let Some(published) = self.live.current() else {
+            return self.uncovered(target, client).await;
+        };
+        match target {
+            Target::List { query, pin } => match self.pinned(&published, pin.as_deref()) {
+                Ok(pinned) => self.list(published, query, pinned, client).await,
+                Err(gone) => gone.into(),
+            },
+            Target::Taxonomy { kind, pin } => match self.pinned(&published, pin.as_deref()) {
+                Ok(pinned) => self.taxonomy(published, kind, pinned),
+                Err(gone) => gone.into(),
+            },
+            Target::Detail(id) => self.detail(published, id, client).await,
+            Target::PassThrough => Problem::internal().into(),
+        }
+    }
+
+    /// Whether the client names the served snapshot, or an error when it names another one.
+    fn pinned(&self, published: &Published, pin: Option<&str>) -> Result<bool, Problem> {
+        let current = published.dataset.id.as_str();
+        match pin {
+            None => Ok(false),
+            Some(pin) if pin == current => Ok(true),
+            Some(pin) => Err(Problem::snapshot_gone("snapshot", pin, Some(current))),
+        }
+    }
+
+    async fn list(&self, published: Arc<Published>, query: ListQuery, pinned: bool, client: IpAddr) -> Found {
+        let key = Key::List(query);
+        let kept = if pinned { None } else { self.cache.reply(&key) };
+        if let Some(reply) = kept.filter(|reply| reply.epoch == published.epoch) {
+            return Found::Snapshot { reply, published, forwarded: None, pinned };
+        }
+        let Key::List(query) = &key else { return Problem::internal().into() };
+        match published.dataset.find(query) {
+            Ok(found) => {
+                let pin = pinned.then(|| published.dataset.id.as_str());
+                let reply = Arc::new(render::list(&published, query, found, &self.public_url, pin));
+                if !pinned {
+                    self.cache.keep_reply(key, reply.clone());
+                }
+                Found::Snapshot { reply, published, forwarded: None, pinned }
+            }
+            // What a slug stands for is in doubt: the origin knows.
+            Err(_doubt) => self.through(&query.path_and_query(), false, client).await,
+        }
+    }
+
+    fn taxonomy(&self, published: Arc<Published>, kind: TaxonomyKind, pinned: bool) -> Found {
+        let key = Key::Taxonomy(kind);
+        if let Some(reply) = self.cache.reply(&key).filter(|reply| reply.epoch == published.epoch) {
+            return Found::Snapshot { reply, published, forwarded: None, pinned };
+        }
+        match render::taxonomy(&published, kind, &self.rewrite) {
+            Ok(reply) => {
+                let reply = Arc::new(reply);
+                self.cache.keep_reply(key, reply.clone());
+                Found::Snapshot { reply, published, forwarded: None, pinned }
+            }
+            Err(error) => {
+                tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
+                Problem::internal().into()
+            }
+        }
+    }
+
+    async fn detail(&self, published: Arc<Published>, id: ListingId, client: IpAddr) -> Found {
+        let Some(summary) = published.dataset.summary(id) else {
+            return Problem::unknown_listing(id.to_string()).into();
+        };
+        let key = Key::Detail(id);
+        if let Some(reply) = self.cache.reply(&key).filter(|reply| reply.epoch == published.epoch) {
+            return Found::Snapshot { reply, published, forwarded: None, pinned: false };
+        }
+        let Some(details) = &self.details else { return Problem::internal().into() };
+        let revision = details.revision();
+        let (record, forwarded) = match details.get(id) {
+            Ok(Some(record)) => (record, None),
+            Err(error) => {
+                tracing::error!(%error, %id, "a stored detail cannot be read");
+                let problem = Problem::unavailable("the stored detail cannot be read");
+                return Found::Problem { problem, retry_after: Some(30) };
+            }
+            Ok(None) => {
+                let Some(read) = &self.read else {
+                    let why = "this replica is offline and its bundle does not hold it";
+                    return Found::Problem {
+                        problem: Problem::detail_not_mirrored(id.0, why),
+                        retry_after: Some(86_400),
+                    };
+                };
+                let asker = read.asker(client);
+                match details.fetch_once(read.client(), &published.meta.volatile, summary, asker).await {
+                    Ok((record, collapsed)) => {
+                        let fwd_status = if record.meta.state == DetailState::Gone { 404 } else { 200 };
+                        (record, Some(CacheOutcome::Miss(Forwarded { fwd_status, stored: true, collapsed })))
+                    }
+                    Err(CopyError::Ask(error)) => return failed(&error),
+                    Err(CopyError::Store(error)) => {
+                        tracing::error!(%error, %id, "a detail cannot be kept");
+                        return Found::Problem { problem: Problem::internal(), retry_after: Some(30) };
+                    }
+                }
+            }
+        };
+        self.answer_detail(details, published, id, record, revision, forwarded)
+    }
+
+    fn answer_detail(
+        &self,
+        details: &Details,
+        published: Arc<Published>,
+        id: ListingId,
+        record: DetailRecord,
+        revision: u64,
+        forwarded: Option<CacheOutcome>,
+    ) -> Found {
+        if record.meta.state == DetailState::Gone {
+            return Problem::unknown_listing(id.to_string()).into();
+        }
+        let reply = Arc::new(render::detail(&published, record.body));
+        if forwarded.is_none() {
+            let key = Key::Detail(id);
+            self.cache.keep_reply(key.clone(), reply.clone());
+            // A newer record may have arrived while the older one was rendered; its arrival forgets the key.
+            if details.revision() != revision {
+                self.cache.forget(&key);
+            }
+        }
+        Found::Snapshot { reply, published, forwarded, pinned: false }
+    }
+
+    /// Before the first publication, or in shield use.
+    async fn uncovered(&self, target: Target, client: IpAddr) -> Found {
+        let pin = match &target {
+            Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
+            Target::Detail(_) | Target::PassThrough => None,
+        };
+        if let Some(pin) = pin {
+            return Problem::snapshot_gone("snapshot", pin, None).into();
+        }
+        match target {
+            Target::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
+            Target::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
+            Target::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
+            Target::PassThrough => Problem::internal().into(),
+        }
+    }
+
+    async fn through(&self, path: &str, rewrites: bool, client: IpAddr) -> Found {
+        let Some(read) = &self.read else {
+            let problem = Problem::unavailable("no snapshot has been imported yet");
+            return Found::Problem { problem, retry_after: Some(30) };
+        };
+        match read.read(path, rewrites, client).await {
+            Ok(Through::Hit(entry)) => {
+                let ttl = entry.fresh_for(self.clock.now_mono()).map(|left| left.as_secs() as i64);
+                Found::Through { entry, outcome: CacheOutcome::Hit { ttl: Some(ttl.unwrap_or(0)) } }
+            }
+            Ok(Through::Fetched { entry, fwd_status, collapsed, stored }) => {
+                let forwarded = Forwarded { fwd_status, stored, collapsed };
+                let outcome = if fwd_status == 304 {
+                    CacheOutcome::Revalidated(forwarded)
+                } else {
+                    CacheOutcome::Miss(forwarded)
+                };
+                Found::Through { entry, outcome }
+            }
+            Ok(Through::Stale { entry, error }) => {
+                let fwd_status = match error {
+                    AskError::Status { status, .. } => Some(status),
+                    _ => None,
+                };
+                Found::Through { entry, outcome: CacheOutcome::StaleIfError { fwd_status } }
+            }
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+/// What a client is told when the origin gives no answer.
+fn failed(error: &AskError) -> Found {
+    if error.is_nonsense() {
+        return Problem::bad_origin_answer(&error.to_string()).into();
+    }
+    let retry_after = error.retry_after();
+    let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+    Found::Problem { problem: Problem::unavailable(&error.to_string()), retry_after: Some(seconds.max(1)) }
+}

@@ -1,0 +1,80 @@
+//! Sockets bound before anything else starts, so that a taken address is an error at once and port 0 works.
+//!
+//! Callers: [`crate::app`].
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::IntoRawFd;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use pingora::server::{Fds, ListenFds, ShutdownWatch};
+use pingora::services::{ServiceReadyNotifier, ServiceWithDependents};
+
+/// An address that cannot be bound.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {source}")]
+pub struct BindError {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why.
+    pub source: std::io::Error,
+}
+
+/// A bound socket that nobody accepts from yet.
+#[derive(Debug)]
+pub struct Bound {
+    /// The address with its real port.
+    pub address: SocketAddr,
+    listener: TcpListener,
+}
+
+/// Binds an address.
+///
+/// # Errors
+/// When it is taken, not ours, or not allowed.
+pub fn bind(address: SocketAddr) -> Result<Bound, BindError> {
+    let failed = |source| BindError { address, source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok(Bound { address, listener })
+}
+
+/// A service of pingora's that listens on sockets bound here.
+pub struct Prebound<S> {
+    service: S,
+    fds: ListenFds,
+}
+
+impl<S> Prebound<S> {
+    /// `service` has one endpoint per socket, under the socket's address.
+    pub fn new(service: S, sockets: Vec<Bound>) -> Self {
+        let mut fds = Fds::new();
+        for socket in sockets {
+            fds.add(socket.address.to_string(), socket.listener.into_raw_fd());
+        }
+        Self { service, fds: Arc::new(Mutex::new(fds)) }
+    }
+}
+
+#[async_trait]
+impl<S: ServiceWithDependents> ServiceWithDependents for Prebound<S> {
+    async fn start_service(
+        &mut self,
+        _fds: Option<ListenFds>,
+        shutdown: ShutdownWatch,
+        listeners_per_fd: usize,
+        ready: ServiceReadyNotifier,
+    ) {
+        self.service.start_service(Some(self.fds.clone()), shutdown, listeners_per_fd, ready).await;
+    }
+
+    fn name(&self) -> &str {
+        self.service.name()
+    }
+
+    fn threads(&self) -> Option<usize> {
+        self.service.threads()
+    }
+}

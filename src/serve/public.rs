@@ -1,0 +1,415 @@
+//! The proxy itself: answers locally in `request_filter`, passes unknown endpoints to the origin.
+//!
+//! Callers: [`crate::app`] hands it to pingora.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::HeaderValue;
+use http::header::{CONNECTION, HOST, HeaderName, TRANSFER_ENCODING, UPGRADE};
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::H2Options;
+use pingora::proxy::{FailToProxy, HttpProxy, ProxyHttp, Session};
+use pingora::server::ShutdownWatch;
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType, Result};
+use url::Url;
+
+use crate::clock::Clock;
+use crate::limit::Decision;
+use crate::origin::budget::{Budget, Permit};
+use crate::origin::window::Class;
+use crate::pipeline::admit::{self, Admission, Rules, Target, View};
+use crate::pipeline::answer::{Answer, Asked, Standing, common};
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::coding::Coding;
+use crate::semantics::problem::Problem;
+use crate::telemetry::Telemetry;
+
+use super::find::{Finder, Found};
+
+/// How long a client may take between two reads of a request's head, and how long a write may stall.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an idle connection is kept, in seconds.
+const KEEPALIVE_SECONDS: u64 = 60;
+/// How long the head of a request may take in all, waiting on an idle connection included.
+const HEAD_DEADLINE: Duration = Duration::from_secs(KEEPALIVE_SECONDS + 15);
+
+/// Requests that are being answered; cheap to clone.
+#[derive(Clone, Default)]
+pub struct InFlight(Arc<AtomicUsize>);
+
+impl InFlight {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn enter(&self) -> Busy {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Busy(self.clone())
+    }
+}
+
+/// One request being answered.
+pub struct Busy(InFlight);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Where pass-through requests go.
+pub struct Upstream {
+    /// The origin's base address.
+    pub base: Url,
+    /// The budget that they take from.
+    pub budget: Budget,
+    /// For each step.
+    pub timeout: Duration,
+    /// How long a client waits for the budget.
+    pub wait: Duration,
+}
+
+/// The public proxy.
+pub struct Public {
+    /// What decides.
+    pub rules: Rules,
+    /// What finds.
+    pub finder: Finder,
+    /// What every answer repeats.
+    pub standing: Standing,
+    /// What counts.
+    pub telemetry: Telemetry,
+    /// What is being answered.
+    pub in_flight: InFlight,
+    /// Where unknown endpoints go; `None` offline.
+    pub upstream: Option<Upstream>,
+    /// The clock.
+    pub clock: Clock,
+}
+
+/// One request's state.
+pub struct Context {
+    _busy: Option<Busy>,
+    limit: Decision,
+    permit: Option<Permit>,
+    /// Path and query to send, for pass-through.
+    forward: Bytes,
+}
+
+impl Public {
+    async fn respond(&self, session: &mut Session, context: &mut Context) -> Result<Option<Answer>> {
+        let peer = session.client_addr().and_then(|address| address.as_inet());
+        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
+        let request = session.req_header();
+        let view = View {
+            method: &request.method,
+            target: request.raw_path(),
+            uri: &request.uri,
+            headers: &request.headers,
+            peer,
+        };
+        let admitted = admit::admit(&view, &self.rules, self.clock.now_mono());
+        context.limit = admitted.limit;
+        let mut asked =
+            Asked { method: view.method, headers: view.headers, limit: admitted.limit, coding: Coding::Identity };
+        let answer = match admitted.admission {
+            Admission::Preflight => self.standing.preflight(admitted.limit)?,
+            Admission::Refused(problem) => self.standing.problem(asked, &problem, None)?,
+            Admission::Admitted { target: Target::PassThrough, .. } => {
+                match self.forward(&view, admitted.client, context).await {
+                    Ok(()) => return Ok(None),
+                    Err((problem, retry_after)) => self.standing.problem(asked, &problem, Some(retry_after))?,
+                }
+            }
+            Admission::Admitted { target, coding } => {
+                asked.coding = coding;
+                match self.finder.find(target, admitted.client).await {
+                    Found::Snapshot { reply, published, forwarded, pinned } => {
+                        let now = self.clock.now_wall();
+                        self.standing.snapshot(asked, &reply, &published, forwarded, pinned, now)?
+                    }
+                    Found::Through { entry, outcome } => {
+                        self.standing.through(asked, &entry, outcome, self.clock.now_mono())?
+                    }
+                    Found::Problem { problem, retry_after } => self.standing.problem(asked, &problem, retry_after)?,
+                }
+            }
+        };
+        let bytes = answer.body.as_ref().map_or(0, Bytes::len);
+        let status = answer.head.status.as_u16();
+        self.telemetry.answered(admitted.route, answer.outcome, status, bytes);
+        tracing::debug!(
+            target: "access",
+            client = %admitted.client,
+            method = %view.method,
+            path = %String::from_utf8_lossy(view.target),
+            status,
+            bytes,
+            outcome = answer.outcome,
+        );
+        Ok(Some(answer))
+    }
+
+    /// Prepares a request for an endpoint that is not known here.
+    async fn forward(&self, view: &View<'_>, client: IpAddr, context: &mut Context) -> Result<(), (Problem, u64)> {
+        let Some(upstream) = &self.upstream else {
+            return Err((Problem::unknown_path(view.target), 1));
+        };
+        if view.headers.contains_key(UPGRADE) || view.headers.contains_key(TRANSFER_ENCODING) {
+            return Err((Problem::unexpected_body(), 1));
+        }
+        let target = if view.target.starts_with(b"/") {
+            view.target
+        } else {
+            view.uri.path_and_query().map_or(&b"/"[..], |path| path.as_str().as_bytes())
+        };
+        let base = self.rules.base_path.as_ref().map(|base| base.as_str().as_bytes());
+        let stripped = base.and_then(|base| target.strip_prefix(base)).filter(|rest| rest.starts_with(b"/"));
+        let mut path = upstream.base.path().trim_end_matches('/').as_bytes().to_vec();
+        path.extend_from_slice(stripped.unwrap_or(target));
+        context.forward = path.into();
+        match upstream.budget.acquire(Class::Client, Some(client), Some(upstream.wait)).await {
+            Ok(permit) => {
+                context.permit = Some(permit);
+                Ok(())
+            }
+            Err(spent) => Err((Problem::unavailable(&spent.to_string()), spent.retry_after.as_secs())),
+        }
+    }
+}
+
+/// Fields that are never passed on from the origin.
+const DROPPED: [HeaderName; 13] = [
+    HeaderName::from_static("access-control-allow-origin"),
+    HeaderName::from_static("access-control-allow-credentials"),
+    HeaderName::from_static("access-control-allow-headers"),
+    HeaderName::from_static("access-control-allow-methods"),
+    HeaderName::from_static("access-control-expose-headers"),
+    HeaderName::from_static("access-control-max-age"),
+    HeaderName::from_static("alt-svc"),
+    HeaderName::from_static("strict-transport-security"),
+    HeaderName::from_static("nel"),
+    HeaderName::from_static("report-to"),
+    HeaderName::from_static("ratelimit"),
+    HeaderName::from_static("ratelimit-policy"),
+    HeaderName::from_static("keep-alive"),
+];
+
+#[async_trait]
+impl ProxyHttp for Public {
+    type CTX = Context;
+
+    fn new_ctx(&self) -> Context {
+        Context { _busy: None, limit: Decision::Unlimited, permit: None, forward: Bytes::new() }
+    }
+
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    fn on_connection_reuse(
+        &self,
+        _session: &mut Session,
+        _context: &mut Context,
+        connection: Box<dyn std::any::Any + Send + Sync>,
+    ) {
+        // The head has been read: see [`Front`].
+        if let Ok(read) = connection.downcast::<HeadRead>() {
+            read.0.store(true, Ordering::Release);
+        }
+    }
+
+    async fn request_filter(&self, session: &mut Session, context: &mut Context) -> Result<bool> {
+        context._busy = Some(self.in_flight.enter());
+        let Some(answer) = self.respond(session, context).await? else {
+            return Ok(false);
+        };
+        let downstream = &mut session.downstream_session;
+        let request = downstream.req_header();
+        let refused_body = answer.outcome == "problem" && !is_bodyless(request);
+        if refused_body {
+            // What follows on the connection is a body that nobody reads (RFC 9112 §9.6).
+            downstream.set_keepalive(None);
+        } else if downstream.get_keepalive().is_some() {
+            downstream.set_keepalive(Some(KEEPALIVE_SECONDS));
+        }
+        downstream.write_response_header(Box::new(answer.head)).await?;
+        if let Some(body) = answer.body {
+            downstream.write_response_body(body, true).await?;
+        }
+        Ok(true)
+    }
+
+    async fn upstream_peer(&self, _session: &mut Session, _context: &mut Context) -> Result<Box<HttpPeer>> {
+        let upstream = self.upstream.as_ref().ok_or_else(|| Error::new(ErrorType::ConnectNoRoute))?;
+        let host = upstream.base.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let port = upstream.base.port_or_known_default().unwrap_or(80);
+        let lookup = tokio::time::timeout(upstream.timeout, tokio::net::lookup_host((host, port))).await;
+        let address = lookup.ok().and_then(Result::ok).and_then(|mut found| found.next());
+        let address = address.ok_or_else(|| Error::new(ErrorType::ConnectNoRoute))?;
+        let mut peer = HttpPeer::new(address, upstream.base.scheme() == "https", host.to_owned());
+        peer.options.connection_timeout = Some(upstream.timeout);
+        peer.options.total_connection_timeout = Some(upstream.timeout);
+        peer.options.read_timeout = Some(upstream.timeout);
+        peer.options.write_timeout = Some(upstream.timeout);
+        peer.options.idle_timeout = Some(Duration::from_secs(30));
+        Ok(Box::new(peer))
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _session: &mut Session,
+        request: &mut RequestHeader,
+        context: &mut Context,
+    ) -> Result<()> {
+        let Some(upstream) = &self.upstream else { return Ok(()) };
+        request.set_raw_path(&context.forward)?;
+        let host = upstream.base.host_str().unwrap_or_default();
+        let host = upstream.base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        request.insert_header(HOST, host)?;
+        request.remove_header(&CONNECTION);
+        request.remove_header("keep-alive");
+        request.remove_header("te");
+        request.remove_header("proxy-authorization");
+        request.remove_header("proxy-connection");
+        Ok(())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        _response: &mut ResponseHeader,
+        context: &mut Context,
+    ) -> Result<()> {
+        if let Some(permit) = context.permit.take() {
+            permit.answered();
+        }
+        Ok(())
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        context: &mut Context,
+    ) -> Result<()> {
+        for name in &DROPPED {
+            response.remove_header(name);
+        }
+        let fwd_status = response.status.as_u16();
+        let outcome = CacheOutcome::Miss(Forwarded { fwd_status, stored: false, collapsed: false });
+        response.append_header(HeaderName::from_static("cache-status"), outcome.to_header_value())?;
+        common(response, context.limit)?;
+        self.telemetry.answered("other", outcome.as_str(), fwd_status, 0);
+        if session.get_keepalive().is_some() {
+            session.set_keepalive(Some(KEEPALIVE_SECONDS));
+        }
+        Ok(())
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, context: &mut Context) -> FailToProxy {
+        let problem = Problem::unavailable(&format!("no answer from the origin: {}", error.etype().as_str()));
+        let status = problem.status().as_u16();
+        let method = session.req_header().method.clone();
+        let headers = http::HeaderMap::new();
+        let asked = Asked { method: &method, headers: &headers, limit: context.limit, coding: Coding::Identity };
+        if session.response_written().is_none() {
+            if let Ok(answer) = self.standing.problem(asked, &problem, Some(5)) {
+                self.telemetry.answered("other", answer.outcome, status, 0);
+                let downstream = &mut session.downstream_session;
+                let sent = downstream.write_response_header(Box::new(answer.head)).await;
+                if let (Ok(()), Some(body)) = (sent, answer.body) {
+                    if let Err(error) = downstream.write_response_body(body, true).await {
+                        tracing::debug!(%error, "the client left before the error was sent");
+                    }
+                }
+            }
+        }
+        FailToProxy { error_code: status, can_reuse_downstream: false }
+    }
+
+    fn suppress_error_log(&self, _session: &Session, _context: &Context, error: &Error) -> bool {
+        tracing::debug!(%error, "a request ended early");
+        true
+    }
+}
+
+fn is_bodyless(request: &RequestHeader) -> bool {
+    let length = request.headers.get(http::header::CONTENT_LENGTH);
+    !request.headers.contains_key(TRANSFER_ENCODING)
+        && length.is_none_or(|length| length == HeaderValue::from_static("0"))
+}
+
+/// Set when the head of a request has been read.
+struct HeadRead(Arc<AtomicBool>);
+
+/// Pingora's proxy behind deadlines: its own are per read, so that a client that drips bytes could stay for ever.
+pub struct Front {
+    proxy: Arc<HttpProxy<Public>>,
+    options: HttpServerOptions,
+}
+
+impl Front {
+    /// A front before a proxy.
+    pub fn new(proxy: HttpProxy<Public>) -> Self {
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        options.h2_idle_timeout = Some(Duration::from_secs(KEEPALIVE_SECONDS));
+        Self { proxy: Arc::new(proxy), options }
+    }
+}
+
+#[async_trait]
+impl HttpServerApp for Front {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        session.set_read_timeout(Some(READ_TIMEOUT));
+        session.set_write_timeout(Some(WRITE_TIMEOUT));
+        session.set_total_drain_timeout(Some(READ_TIMEOUT));
+        if session.is_http2() {
+            return self.proxy.process_new_http(session, shutdown).await;
+        }
+        session.set_pipelining_enabled(true);
+        let read = Arc::new(AtomicBool::new(false));
+        session.set_connection_user_context(Some(Box::new(HeadRead(read.clone()))));
+        let process = self.proxy.process_new_http(session, shutdown);
+        let mut process = std::pin::pin!(process);
+        tokio::select! {
+            biased;
+            done = &mut process => return done,
+            () = pingora_timeout::sleep(HEAD_DEADLINE) => {}
+        }
+        if !read.load(Ordering::Acquire) {
+            // Dropping the session closes the connection.
+            return None;
+        }
+        process.await
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        let mut options = pingora::protocols::http::v2::server::default_h2_options();
+        options.max_concurrent_streams(128);
+        options.max_header_list_size(64 * 1024);
+        Some(options)
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+
+    async fn http_cleanup(&self) {
+        self.proxy.http_cleanup().await;
+    }
+}

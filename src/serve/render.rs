@@ -1,0 +1,90 @@
+//! Replies made from the snapshot: body, entity tag and links of one list, taxonomy or detail.
+//!
+//! Callers: [`super::find`], which keeps what is made here.
+
+use http::HeaderValue;
+
+use crate::api::json::JsonError;
+use crate::api::query::{self, ListQuery};
+use crate::api::render::{ListPage, Tag};
+use crate::api::rewrite::Rewrite;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::cache::reply::Reply;
+use crate::origin::pass::values_of;
+use crate::semantics::etag::EntityTag;
+use crate::snapshot::dataset::Found;
+use crate::snapshot::live::Published;
+
+/// A page of the list.
+pub fn list(published: &Published, query: &ListQuery, found: Found<'_>, public_url: &str, pin: Option<&str>) -> Reply {
+    let dataset = &published.dataset;
+    let volatile = values_of(&published.meta.volatile_values, "list");
+    let total = found.total;
+    let page = ListPage {
+        envelope: &dataset.content.envelope,
+        envelope_hash: dataset.envelope_hash,
+        query,
+        total,
+        items: found.items,
+    };
+    let link = links(published, query, total, public_url, pin);
+    Reply::new(page.body(&published.generated_at, &volatile), tag(page.tag()), link, published.epoch)
+}
+
+/// A taxonomy.
+///
+/// # Errors
+/// When the stored text is not JSON, which publication has excluded.
+pub fn taxonomy(published: &Published, kind: TaxonomyKind, rewrite: &Rewrite) -> Result<Reply, JsonError> {
+    let blanked = rewrite.apply(published.dataset.content.taxonomy(kind), kind.path())?;
+    let volatile = &published.meta.volatile;
+    let values = values_of(&published.meta.volatile_values, kind.path());
+    let body = volatile.fill(&blanked, |key| values.get(key).cloned());
+    let entity = Tag::of("taxonomy", crate::api::hash::ContentHash::of(blanked.as_bytes()), "");
+    Ok(Reply::new(body, tag(entity), license(published), published.epoch))
+}
+
+/// A detail, as the origin sent it.
+pub fn detail(published: &Published, body: bytes::Bytes) -> Reply {
+    let content = published.meta.volatile.hash(&String::from_utf8_lossy(&body));
+    Reply::new(body, tag(Tag::of("detail", content, "")), license(published), published.epoch)
+}
+
+fn tag(tag: Tag) -> Option<EntityTag> {
+    EntityTag::parse(tag.to_header().as_bytes()).ok()
+}
+
+fn license(published: &Published) -> Option<HeaderValue> {
+    let license = published.license.as_ref()?;
+    HeaderValue::from_str(&format!("<{license}>; rel=\"license\"")).ok()
+}
+
+/// `Link` of a list: license, then first, prev, next and last.
+fn links(
+    published: &Published,
+    list: &ListQuery,
+    total: u64,
+    public_url: &str,
+    pin: Option<&str>,
+) -> Option<HeaderValue> {
+    let mut parts = Vec::with_capacity(5);
+    if let Some(license) = &published.license {
+        parts.push(format!("<{license}>; rel=\"license\""));
+    }
+    let last = list.total_pages(total).max(1);
+    let mut link = |page: u64, rel: &str| {
+        let path = list.with_page(page).path_and_query();
+        let pin =
+            pin.map(|pin| format!("{}snapshot={}", if path.contains('?') { '&' } else { '?' }, query::encode(pin)));
+        parts.push(format!("<{public_url}{path}{}>; rel=\"{rel}\"", pin.unwrap_or_default()));
+    };
+    link(1, "first");
+    if list.page > 1 {
+        link((list.page - 1).min(last), "prev");
+    }
+    if list.page < last {
+        link(list.page + 1, "next");
+    }
+    link(last, "last");
+    HeaderValue::from_str(&parts.join(", ")).ok()
+}
