@@ -153,6 +153,19 @@ pub fn header_map(pairs: &[(&str, &str)]) -> HeaderMap {
 pub async fn raw(to: SocketAddr, request: &[u8]) -> Option<Reply> {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(request).await.unwrap();
+    read_reply(stream).await
+}
+
+/// [`raw`] of what may not even look like a request: nothing more will come, and the server is told so.
+pub async fn raw_and_no_more(to: SocketAddr, bytes: &[u8]) -> Option<Reply> {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    // The server may have hung up in the middle of it.
+    let _ = stream.write_all(bytes).await;
+    let _ = stream.shutdown().await;
+    read_reply(stream).await
+}
+
+async fn read_reply(mut stream: TcpStream) -> Option<Reply> {
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes)).await;
     let read = read.unwrap_or_else(|_| panic!("no end after {:?}", String::from_utf8_lossy(&bytes)));

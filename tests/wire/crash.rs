@@ -125,6 +125,8 @@ async fn a_restart_asks_conditionally_and_fetches_nothing_again() {
     let origin = origin(130).await;
     let mut server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
+    // So that every question was asked once.
+    server.refreshed(&origin).await;
     let arrived = origin.log().last().unwrap().at;
     wait_until("the last arrival is durable", || async { arrived.elapsed() > DURABLE }).await;
     origin.clear_log();

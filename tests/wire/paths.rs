@@ -2,7 +2,7 @@
 
 use grandstand::sample::{Origin, World};
 
-use crate::client::{Reply, raw};
+use crate::client::{Reply, raw, raw_and_no_more};
 use crate::harness::{Server, Setup, origin};
 
 async fn mirrored() -> (Origin, Server) {
@@ -156,7 +156,7 @@ async fn what_is_not_http_harms_nobody() {
         "GET /api/listings.json HTTP/1.1\r\nHost: a\r\nbroken header\r\n\r\n",
         &long,
     ] {
-        if let Some(reply) = raw(server.public, request.as_bytes()).await {
+        if let Some(reply) = raw_and_no_more(server.public, request.as_bytes()).await {
             let start: String = request.chars().take(60).collect();
             assert!((400..600).contains(&reply.status), "{start}: {reply:?}");
         }
