@@ -109,6 +109,7 @@ fn meta() -> VersionMeta {
         volatile_values: [].into(),
         left_out: vec![],
         open_points: vec![],
+        disproved: None,
     }
 }
 

@@ -140,6 +140,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     if let Some(mirror) = core.mirror {
         server.add_service(background_service("mirror", Task::new(mirror.run())));
     }
+    if let Some(sweeper) = core.sweeper {
+        server.add_service(background_service("sweep", Task::new(sweeper.run())));
+    }
     if let Some(worker) = core.worker {
         server.add_service(background_service("details", Task::new(worker.run())));
     }

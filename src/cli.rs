@@ -35,7 +35,7 @@ struct Sources {
     /// The configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Sets one key, over file and environment; repeatable: --set 'listen=["127.0.0.1:8080"]'
+    /// Sets one key to a TOML value, over file and environment; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
 }
@@ -129,7 +129,7 @@ fn load(sources: &Sources) -> Result<Loaded, Failure> {
 
 fn run_serve(sources: &Sources) -> Result<ExitCode, Failure> {
     let Loaded { config, warnings } = load(sources)?;
-    logging::start(&config.log)?;
+    logging::start(config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }

@@ -1,4 +1,68 @@
-//! grandstand
+//! A caching reverse proxy and mirror of the Public Sports Venue Listings API.
+//!
+//! One binary, three uses, told apart by configuration: a **mirror** crawls the origin into a durable snapshot and
+//! answers the whole API from it; a **shield** crawls nothing and keeps what clients ask for; an **offline** replica
+//! answers from what it was given and makes no outgoing connection. One rule joins them: a request is answered from
+//! the snapshot when the snapshot covers it; otherwise it is read through from the origin, kept, and never asked for
+//! twice at once.
+//!
+//! # The house
+//!
+//! Imports only point down.
+//!
+//! | layer | modules | may do |
+//! |---|---|---|
+//! | 6 | [`cli`] | arguments, exit codes |
+//! | 5 | [`app`] | builds the state, wires the services |
+//! | 4 | [`serve`] (the public listener), [`admin`] (the operator's) | sockets |
+//! | 3 | [`origin`] (polite client, crawl, refresh, details), [`store`] (durable snapshot and sync state) | disk, network |
+//! | 2 | [`snapshot`] (immutable data set and its indexes), [`cache`] (the only user of moka), [`pipeline`] (what to answer) | memory |
+//! | 1 | [`api`] (route, query, render), [`semantics`] (validators, codings, freshness, addresses, problems), [`limit`] | pure: values in, values out |
+//! | 0 | [`clock`], [`telemetry`] | the clock, counters |
+//! | side | [`config`], [`sample`] (a synthetic origin for the demo, the tests and the benches) | |
+//!
+//! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them.
+//!
+//! # The life of a request
+//!
+//! [`serve::public`] takes the head of a request to [`pipeline::admit`]: client address, preflight, limit, path, route,
+//! method, body, query, coding. [`serve::find`] looks the answer up, which is the only await: a reply kept in
+//! [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a stored detail, or a read through
+//! [`origin::read_through`]. [`pipeline::answer`] evaluates preconditions and writes the head. Head and body leave in
+//! one send. Paths that are not known here go to pingora's own upstream side.
+//!
+//! # The life of a refresh
+//!
+//! [`origin::mirror`] is one task that decides what is published. A first crawl ([`origin::crawl`]) fetches every page
+//! and taxonomy; [`origin::pass`] says whether they are one consistent list; a closing pass confirms all of it once
+//! more, so that there is one instant that fits every copy. From then on [`origin::refresh`] asks five conditional
+//! questions; only when the answers differ from what is published are the pages looked at again. [`origin::sweep`]
+//! looks at every page now and then, for what a refresh cannot see: a change that does not move `modified`, or a
+//! deletion made good by an insertion, beyond the first page. [`origin::details`] fetches details beside all this and
+//! publishes nothing.
+//!
+//! Everything fetched is kept with its validators ([`origin::copies`]), and speaks for an interval of the *origin's*
+//! time: from when its content was first seen to when it was last confirmed. `Date` minus `Age` dates an answer, so
+//! that an old copy of the origin's CDN neither certifies what it does not prove nor takes data back.
+//!
+//! Every request takes a slot of one budget ([`origin::budget`]), which frees 60 s after the *answer* and whose ledger
+//! survives a kill -9.
+//!
+//! # What is stored
+//!
+//! One redb file, and why not immutable packs: see `benches/runs/2026-11-20-store.md`. A snapshot is a tree of
+//! content-addressed blocks: summaries by ranges of listing ids, the origin's order in content-defined chunks,
+//! taxonomies and envelope beside them; versions share blocks, publication switches a pointer. Its public id
+//! ([`snapshot::content::SnapshotId`]) is a hash of the logical content and knows nothing of blocks. Details, copies,
+//! evidence and certificates are sync state, beside it.
+//!
+//! # Deviations
+//!
+//! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.
+//! * A detail of a known listing that is read through is stored first and then answered as from the snapshot, with our
+//!   entity tag: the tag does not change when the next request finds it stored.
+//! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
+
 pub mod admin;
 pub mod api;
 pub mod app;

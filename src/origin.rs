@@ -4,6 +4,7 @@
 //! [`budget::choose`]); the rest moves bytes. It answers no client. Callers: [`crate::app`] wires it,
 //! [`crate::pipeline`] reads through it.
 
+pub mod assumptions;
 pub mod budget;
 pub mod client;
 pub mod copies;
@@ -16,5 +17,6 @@ pub mod pass;
 pub mod read_through;
 pub mod refresh;
 pub mod status;
+pub mod sweep;
 pub mod terms;
 pub mod window;

@@ -101,6 +101,7 @@ impl Status {
             "terms": published.as_ref().map(|published| terms(published)),
             "volatile": published.as_ref().map(|published| published.meta.volatile.iter().collect::<Vec<_>>()),
             "left_out": published.as_ref().map(|published| published.meta.left_out.clone()),
+            "disproved": published.as_ref().and_then(|published| published.meta.disproved.clone()),
             "held": picture.held,
             "parity": Value::Null,
             "hit_ratio": self.telemetry.hit_ratio(),

@@ -22,6 +22,7 @@ use crate::origin::details::{DetailWorker, Details};
 use crate::origin::mirror::{Commands, Mirror, Rhythm};
 use crate::origin::read_through::{ReadConfig, ReadThrough};
 use crate::origin::status::OriginStatus;
+use crate::origin::sweep::Sweeper;
 use crate::origin::terms;
 use crate::serve::listener::BindError;
 use crate::snapshot::dataset::{Dataset, DatasetError};
@@ -101,6 +102,8 @@ pub struct Core {
     pub commands: Commands,
     /// The mirror, where there is one.
     pub mirror: Option<Mirror>,
+    /// Its sweeper.
+    pub sweeper: Option<Sweeper>,
     /// Its worker for details, where they are all wanted.
     pub worker: Option<DetailWorker>,
 }
@@ -132,6 +135,7 @@ impl Core {
             origin,
             commands: Commands::default(),
             mirror: None,
+            sweeper: None,
             worker: None,
         };
         if config.usage() != Use::Shield {
@@ -153,12 +157,16 @@ impl Core {
         let details = Details::open(store.clone(), status, self.cache.clone())?;
         if let Some(origin) = &self.origin {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
-            let rhythm = Rhythm {
-                ttl: config.ttl,
-                sweep_every: config.mirror.sweep_every,
-                max_shrink: config.mirror.max_shrink,
-                keep: config.mirror.keep as usize,
-            };
+            let rhythm =
+                Rhythm { ttl: config.ttl, max_shrink: config.mirror.max_shrink, keep: config.mirror.keep as usize };
+            self.sweeper = Some(Sweeper {
+                copies: copies.clone(),
+                store: store.clone(),
+                live: self.live.clone(),
+                commands: self.commands.clone(),
+                every: config.mirror.sweep_every,
+                clock: self.clock.clone(),
+            });
             let crawler = Crawler::new(copies, config.origin.cache_ttl);
             let (live, clock) = (self.live.clone(), self.clock.clone());
             let commands = self.commands.clone();

@@ -55,7 +55,7 @@ impl Demo {
         sets.extend(self.sources.sets.iter().cloned());
         let sources = Sources { config: self.sources.config.clone(), sets };
         let Loaded { config, .. } = load(&sources)?;
-        logging::start(&config.log)?;
+        logging::start(config.log)?;
         let began = Instant::now();
         let sockets = Sockets::bind(&config)?;
         println!("sample origin  {url} ({} synthetic venues, pid {})", self.listings, child.id());

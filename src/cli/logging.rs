@@ -13,7 +13,7 @@ pub struct LoggingError(String);
 
 /// Starts logging. Per-request lines (target `access`) come at level `debug`; of the libraries only errors are shown,
 /// and nothing of those that report every client that leaves early.
-pub fn start(config: &LogConfig) -> Result<(), LoggingError> {
+pub fn start(config: LogConfig) -> Result<(), LoggingError> {
     let level = config.level.as_str();
     let directives = format!("error,pingora_proxy=off,pingora_core=error,grandstand={level},access={level}");
     let filter = EnvFilter::try_new(directives).map_err(|error| LoggingError(error.to_string()))?;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::app::core::{AppError, Core};
-use crate::config::{Loaded, Use};
+use crate::config::{Loaded, LogConfig, LogLevel, Use};
 use crate::store::{DataDir, OpenError};
 
 use super::progress::{Display, INTERVAL, Stage, Watched};
@@ -32,7 +32,7 @@ pub fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     if config.usage() != Use::Mirror {
         return Err(SyncError::NothingToMirror.into());
     }
-    logging::start(&crate::config::LogConfig { level: crate::config::LogLevel::Warn, ..config.log.clone() })?;
+    logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
     let core = match Core::open(&config) {
         Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
             eprintln!("a server holds {}; asking it through {admin}", config.data_dir.display());

@@ -79,10 +79,10 @@ pub fn choose(view: &View<'_>) -> Option<u64> {
     if let Some(ticket) = first(Class::Crawl) {
         return Some(ticket);
     }
-    if view.detail_due {
-        if let Some(ticket) = first(Class::Details) {
-            return Some(ticket);
-        }
+    if view.detail_due
+        && let Some(ticket) = first(Class::Details)
+    {
+        return Some(ticket);
     }
     let background = view.background_used < (view.limit / 10).max(1);
     background.then(|| first(Class::Background)).flatten()
@@ -262,10 +262,10 @@ impl Budget {
             state.last_detail = Some(now);
         }
         let slot = state.window.as_mut().and_then(|window| window.take(class, now));
-        if let (Some(slot), Some(ledger)) = (slot, &state.ledger) {
-            if let Err(error) = ledger.sent(slot) {
-                tracing::error!(%error, "the budget's ledger cannot be written; a restart may forget a request");
-            }
+        if let (Some(slot), Some(ledger)) = (slot, &state.ledger)
+            && let Err(error) = ledger.sent(slot)
+        {
+            tracing::error!(%error, "the budget's ledger cannot be written; a restart may forget a request");
         }
         Permit { budget: self.clone(), slot, answered: false }
     }

@@ -277,7 +277,7 @@ impl OriginClient {
         for _ in 0..=MOST_REDIRECTS {
             let (status, answer) = self.send(url.clone(), path, validators, asker).await?;
             if !matches!(status, 301 | 302 | 303 | 307 | 308) {
-                return self.judge(path, answer);
+                return judge(path, answer);
             }
             let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("(nowhere)");
             let next = url
@@ -338,18 +338,6 @@ impl OriginClient {
         Ok((status, Answer { status, headers, body: body.freeze(), stamps, received }))
     }
 
-    fn judge(&self, path: &str, answer: Answer) -> Result<Answer, AskError> {
-        match answer.status {
-            200 | 304 | 404 | 410 => Ok(answer),
-            status => {
-                let wait = answer.headers.get(RETRY_AFTER);
-                let wait = wait.and_then(|value| freshness::parse_retry_after(value.as_bytes(), answer.received));
-                let retry_after = wait.map(|seconds| Duration::from_secs(u64::from(seconds)));
-                Err(AskError::Status { status, path: path.to_owned(), retry_after })
-            }
-        }
-    }
-
     /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
     fn back_off(&self, error: &AskError, failures: u32) {
         const FEW: u32 = 3;
@@ -367,6 +355,19 @@ impl OriginClient {
         if let Some(span) = asked.into_iter().chain(own).max() {
             tracing::warn!(%error, failures, pause_seconds = span.as_secs_f32(), "leaving the origin alone");
             self.budget.pause(span);
+        }
+    }
+}
+
+/// Tells an answer that says something from a refusal.
+fn judge(path: &str, answer: Answer) -> Result<Answer, AskError> {
+    match answer.status {
+        200 | 304 | 404 | 410 => Ok(answer),
+        status => {
+            let wait = answer.headers.get(RETRY_AFTER);
+            let wait = wait.and_then(|value| freshness::parse_retry_after(value.as_bytes(), answer.received));
+            let retry_after = wait.map(|seconds| Duration::from_secs(u64::from(seconds)));
+            Err(AskError::Status { status, path: path.to_owned(), retry_after })
         }
     }
 }

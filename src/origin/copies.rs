@@ -134,7 +134,7 @@ impl Copies {
         let hash = self.hash(text, known.as_ref().map(|(_, body)| body));
         let (change, since_ms, until_ms) = match &known {
             None => (Change::New, at_ms + DATE_GRAIN_MS, at_ms),
-            Some((meta, _)) if is_304 || self.same(meta, hash) => {
+            Some((meta, _)) if is_304 || meta.hash == hash => {
                 (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms))
             }
             Some((meta, body)) if at_ms < meta.origin_time_ms => {
@@ -176,10 +176,6 @@ impl Copies {
             }
         }
         self.volatile.read().hash(text)
-    }
-
-    fn same(&self, meta: &CopyMeta, hash: ContentHash) -> bool {
-        meta.hash == hash
     }
 }
 

@@ -61,10 +61,10 @@ impl Crawler {
 
     /// One resource: the copy itself if it was fetched at `resumed_ms` or later, else a look at the origin.
     async fn fetch(&self, path: &str, class: Class, resumed_ms: Option<i64>) -> Result<Copy, CopyError> {
-        if let Some(since) = resumed_ms {
-            if let Some(copy) = self.copies.recent(path, since)? {
-                return Ok(copy);
-            }
+        if let Some(since) = resumed_ms
+            && let Some(copy) = self.copies.recent(path, since)?
+        {
+            return Ok(copy);
         }
         let check = if path.starts_with("/api/listings.json") { check_page } else { check_taxonomy };
         self.copies.look(path, Asker::mirror(class), check).await

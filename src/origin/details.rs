@@ -170,10 +170,10 @@ impl Details {
         asker: Asker,
     ) -> Result<(DetailRecord, bool), CopyError> {
         let turn = self.0.flights.turn(&summary.id).await;
-        if turn.waited {
-            if let Some(record) = self.get(summary.id)? {
-                return Ok((record, true));
-            }
+        if turn.waited
+            && let Some(record) = self.get(summary.id)?
+        {
+            return Ok((record, true));
         }
         Ok((self.fetch(client, volatile, summary, asker).await?, false))
     }

@@ -37,13 +37,12 @@ impl<K: Clone + Eq + Hash> Flights<K> {
             if flights.len() >= MOST {
                 flights.retain(|_, lock| Arc::strong_count(lock) > 1);
             }
-            match flights.get(key) {
-                Some(lock) => (lock.clone(), Arc::strong_count(lock) > 1),
-                None => {
-                    let lock = Arc::<tokio::sync::Mutex<()>>::default();
-                    flights.insert(key.clone(), lock.clone());
-                    (lock, false)
-                }
+            if let Some(lock) = flights.get(key) {
+                (lock.clone(), Arc::strong_count(lock) > 1)
+            } else {
+                let lock = Arc::<tokio::sync::Mutex<()>>::default();
+                flights.insert(key.clone(), lock.clone());
+                (lock, false)
             }
         };
         Turn { waited, _guard: lock.lock_owned().await }

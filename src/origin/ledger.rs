@@ -1,6 +1,6 @@
 //! The budget's window on disk, so that neither a restart nor a kill -9 forgets a request that was sent.
 //!
-//! One file of eight bytes per slot: milliseconds since the epoch until which the slot counts, or [`IN_FLIGHT`]. A slot
+//! One file of eight bytes per slot: milliseconds since the epoch until which the slot counts, or a mark for a request on the wire. A slot
 //! is written before its request is sent. It is not synced: what a power loss forgets is older than a reboot takes.
 //! Callers: [`super::budget`].
 

@@ -17,11 +17,12 @@ use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::{Certificate, VersionMeta};
 use crate::store::{Store, StoreError};
 
+use super::assumptions;
 use super::client::AskError;
 use super::copies::{Change, CopyError};
 use super::crawl::{self, Crawler};
 use super::pass::{self, Assembled, Inconsistent};
-use super::refresh::{Answers, Probe, Verdict, shrank_too_much};
+use super::refresh::{Answers, Probe, Shape, Verdict, What, shrank_too_much};
 use super::status::{Held, OriginState, OriginStatus};
 use super::terms;
 use super::window::Class;
@@ -37,8 +38,6 @@ const TRIES: usize = 3;
 pub struct Rhythm {
     /// The time by which a refresh must have happened.
     pub ttl: Duration,
-    /// A full conditional sweep at least this often.
-    pub sweep_every: Duration,
     /// A snapshot that lost more than this share of the listings is held back.
     pub max_shrink: f64,
     /// Newest versions kept.
@@ -127,6 +126,7 @@ pub struct Mirror {
     clock: Clock,
     evidence: Evidence,
     accept: bool,
+    shape: Shape,
 }
 
 impl Mirror {
@@ -143,25 +143,32 @@ impl Mirror {
         evidence: Evidence,
     ) -> Self {
         let status = crawler.copies().client().status().clone();
-        Self { crawler, store, live, status, volatile, commands, rhythm, clock, evidence, accept: false }
+        Self {
+            crawler,
+            store,
+            live,
+            status,
+            volatile,
+            commands,
+            rhythm,
+            clock,
+            evidence,
+            accept: false,
+            shape: Shape::default(),
+        }
     }
 
     /// Mirrors, for ever.
     pub async fn run(mut self) {
         let mut failures = 0_u32;
-        let mut swept = self.clock.now_mono();
         loop {
             let asked = self.commands.take();
-            self.accept |= asked.accept;
-            let sweep = asked.pass || self.clock.now_mono().since(swept) >= self.rhythm.sweep_every;
-            let result = self.step(sweep).await;
+            self.accept |= asked.accept && self.status.picture().held.is_some();
+            let result = self.step(asked.pass).await;
             self.status.set_pass(None);
             match result {
                 Ok(state) => {
                     failures = 0;
-                    if sweep {
-                        swept = self.clock.now_mono();
-                    }
                     self.status.set_state(state);
                     self.status.refreshed(self.clock.now_wall());
                 }
@@ -180,14 +187,14 @@ impl Mirror {
     }
 
     /// One step: the first crawl, a refresh, or a whole pass.
-    async fn step(&mut self, sweep: bool) -> Result<OriginState, MirrorError> {
+    async fn step(&mut self, whole: bool) -> Result<OriginState, MirrorError> {
         let state = match self.live.current() {
             None => {
                 self.status.set_state(OriginState::Crawling);
                 self.crawl(true).await?;
                 OriginState::Changed
             }
-            Some(published) if sweep || self.accept || !is_settled(&published.meta) => {
+            Some(published) if whole || self.accept || !is_settled(&published.meta) => {
                 let before = published.dataset.id.clone();
                 self.crawl(false).await?;
                 let changed = self.live.current().is_some_and(|now| now.dataset.id != before);
@@ -196,6 +203,7 @@ impl Mirror {
             Some(published) => self.refresh(&published).await?,
         };
         self.collect_terms().await?;
+        self.question().await?;
         Ok(state)
     }
 
@@ -218,7 +226,7 @@ impl Mirror {
     /// The first crawl resumes where a restart interrupted it; later ones look at everything anew.
     async fn crawl(&mut self, first: bool) -> Result<(), MirrorError> {
         let mut resumed = if first { Some(self.pass_started()?) } else { None };
-        let class = if first { Class::Crawl } else { Class::Background };
+        let class = Class::Crawl;
         let mut outcome = None;
         for _ in 0..TRIES {
             let mut pass = self.crawler.pass(class, resumed.take()).await?;
@@ -275,7 +283,7 @@ impl Mirror {
             self.confirm(published, answers.until_ms()).await?;
             return Ok(OriginState::Unchanged);
         };
-        tracing::info!(what, "the origin has changed");
+        tracing::info!(what = what.as_str(), "the origin has changed");
         let mut resumed = started;
         let mut last = None;
         for _ in 0..TRIES {
@@ -291,7 +299,13 @@ impl Mirror {
             };
             let dataset = self.index(assembled.content.clone()).await?;
             let again = self.ask(&dataset, pass.until_ms()).await?;
-            if again.judge(&dataset, &self.volatile()) == Verdict::Unchanged {
+            let verdict = again.judge(&dataset, &self.volatile());
+            if verdict == Verdict::Changed(What::Probe) {
+                // The pages fit together and held still; it is the probe that the origin answers otherwise.
+                self.shape = self.shape.next();
+                tracing::warn!(shape = ?self.shape, "the origin answers the probe otherwise than expected; probing differently");
+            }
+            if matches!(verdict, Verdict::Unchanged | Verdict::Changed(What::Probe | What::Unprobed)) {
                 let certificate = if pass.is_full() { Certificate::Full } else { Certificate::Incremental };
                 self.publish(assembled, certificate, again.until_ms(), Vec::new()).await?;
                 return Ok(OriginState::Changed);
@@ -310,7 +324,7 @@ impl Mirror {
     }
 
     async fn ask(&self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
-        let probe = Probe::of(dataset, confirmed_ms);
+        let probe = Probe::of(dataset, confirmed_ms, self.shape);
         let mut paths = vec![pass::page_path(1)];
         paths.extend(TaxonomyKind::ALL.map(|kind| kind.path().to_owned()));
         paths.extend(probe.as_ref().map(|probe| probe.path.clone()));
@@ -361,16 +375,17 @@ impl Mirror {
     ) -> Result<(), MirrorError> {
         let dataset = self.index(assembled.content).await?;
         let serving = self.live.current();
-        if let Some(serving) = &serving {
-            if self.hold_back(serving, &dataset) {
-                return Ok(());
-            }
+        if let Some(serving) = &serving
+            && self.hold_back(serving, &dataset)
+        {
+            return Ok(());
         }
         let before = serving.as_ref().map_or(i64::MIN, |serving| serving.meta.confirmed_ms);
         let unchanged = serving.as_ref().is_some_and(|serving| serving.dataset.id == dataset.id);
         for field in &assembled.left_out {
             tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is left out");
         }
+        let disproved = serving.as_ref().and_then(|serving| serving.meta.disproved.clone());
         let now = self.clock.now_wall().as_millis();
         let published_ms = serving.filter(|_| unchanged).map_or(now, |serving| serving.meta.published_ms);
         let meta = VersionMeta {
@@ -381,6 +396,7 @@ impl Mirror {
             volatile_values: assembled.volatile_values,
             left_out: assembled.left_out,
             open_points,
+            disproved,
         };
         let (store, kept, keep) = (self.store.clone(), meta.clone(), self.rhythm.keep);
         let dataset = Arc::new(dataset);
@@ -450,6 +466,21 @@ impl Mirror {
             let dataset = self.index(published.dataset.content.clone()).await?;
             self.live.swap(Arc::new(dataset), published.meta.clone(), published.version);
         }
+        Ok(())
+    }
+
+    /// Asks the origin, once, whether filters mean what we assume.
+    async fn question(&self) -> Result<(), MirrorError> {
+        let Some(published) = self.live.current() else { return Ok(()) };
+        if published.meta.disproved.is_some() || !is_settled(&published.meta) {
+            return Ok(());
+        }
+        let disproved = assumptions::ask(self.crawler.copies(), &published.dataset).await?;
+        let mut meta = published.meta.clone();
+        meta.disproved = Some(disproved);
+        let (store, version, kept) = (self.store.clone(), published.version, meta.clone());
+        blocking(move || store.update_meta(version, &kept)).await?;
+        self.live.swap(published.dataset.clone(), meta, published.version);
         Ok(())
     }
 

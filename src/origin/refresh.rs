@@ -14,6 +14,9 @@ use crate::snapshot::dataset::Dataset;
 
 use super::copies::Copy;
 
+/// Nanoseconds in a second.
+const SECOND: i64 = 1_000_000_000;
+
 /// The newest listings that the probe should find again.
 const PROBED: usize = 10;
 
@@ -26,23 +29,86 @@ pub struct Probe {
     pub path: String,
 }
 
+/// What the probe asks with: a timestamp, a date where the origin understands no other, or nothing where neither is
+/// answered as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Shape {
+    /// `2026-01-31T12:00:00Z`
+    #[default]
+    Timestamp,
+    /// `2026-01-31`, the documented shape.
+    Date,
+    /// No probe: every refresh looks at every page.
+    None,
+}
+
+impl Shape {
+    /// What to fall back to.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        match self {
+            Self::Timestamp => Self::Date,
+            Self::Date | Self::None => Self::None,
+        }
+    }
+}
+
 impl Probe {
     /// The probe for a data set, on the origin's clock: `modified` in the future of `confirmed_ms` is not trusted.
     /// `None` when no listing has a usable `modified`.
-    pub fn of(dataset: &Dataset, confirmed_ms: i64) -> Option<Self> {
+    pub fn of(dataset: &Dataset, confirmed_ms: i64, shape: Shape) -> Option<Self> {
         let now = confirmed_ms.saturating_mul(1_000_000);
         let mut newest: Vec<i64> = dataset.modified().filter(|at| *at <= now).collect();
         newest.sort_unstable_by(|a, b| b.cmp(a));
         let oldest_probed = *newest.get(PROBED.min(newest.len()).checked_sub(1)?)?;
-        // Strictly after: one second before the oldest of them.
-        let seconds = oldest_probed.div_euclid(1_000_000_000) - 1;
-        let text = Timestamp::from_second(seconds).ok()?.to_string();
+        let (at, text) = match shape {
+            Shape::None => return None,
+            Shape::Timestamp => {
+                // A second in which nothing was modified, so that neither `>=` nor dropped fractions matter.
+                let quiet = |second: &i64| !newest.iter().any(|at| (0..=1).contains(&(at.div_euclid(SECOND) - second)));
+                let before = oldest_probed.div_euclid(SECOND) - 2;
+                let second = (before - 1000..=before).rev().find(quiet)?;
+                (second * SECOND, Timestamp::from_second(second).ok()?.to_string())
+            }
+            Shape::Date => {
+                let day = newest.first()?.div_euclid(86_400 * SECOND) * 86_400;
+                (day * SECOND, Timestamp::from_second(day).ok()?.strftime("%Y-%m-%d").to_string())
+            }
+        };
         let query = ListQuery {
             per_page: ListQuery::MAX_PER_PAGE,
-            modified_since: Some(ModifiedSince { text: text.into(), at: seconds * 1_000_000_000 }),
+            modified_since: Some(ModifiedSince { text: text.into(), at }),
             ..ListQuery::default()
         };
         Some(Self { path: query.path_and_query(), query })
+    }
+}
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A taxonomy.
+    Taxonomy,
+    /// The first page.
+    FirstPage,
+    /// A carried field of the envelope.
+    Envelope,
+    /// The probe's answer, and nothing else.
+    Probe,
+    /// Nothing was probed, so that nothing is known.
+    Unprobed,
+}
+
+impl What {
+    /// The word for the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Taxonomy => "a taxonomy",
+            Self::FirstPage => "the first page",
+            Self::Envelope => "the envelope",
+            Self::Probe => "the probe",
+            Self::Unprobed => "nothing is probed",
+        }
     }
 }
 
@@ -51,8 +117,8 @@ impl Probe {
 pub enum Verdict {
     /// Everything that was asked is as published.
     Unchanged,
-    /// Something differs; the text says what, for the log.
-    Changed(&'static str),
+    /// Something differs.
+    Changed(What),
 }
 
 /// The answers to a refresh.
@@ -80,25 +146,26 @@ impl Answers {
         for kind in TaxonomyKind::ALL {
             let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
             if volatile.blank(&text).0 != content.taxonomy(kind) {
-                return Verdict::Changed("a taxonomy");
+                return Verdict::Changed(What::Taxonomy);
             }
         }
         let first = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
         if !agrees(&self.first, &first, dataset, volatile) {
-            return Verdict::Changed("the first page");
+            return Verdict::Changed(What::FirstPage);
         }
         if !envelope_agrees(&self.first, content, volatile) {
-            return Verdict::Changed("the envelope");
+            return Verdict::Changed(What::Envelope);
         }
         match &self.probe {
-            Some((probe, copy)) if !agrees(copy, &probe.query, dataset, volatile) => Verdict::Changed("the probe"),
+            None if !dataset.is_empty() => Verdict::Changed(What::Unprobed),
+            Some((probe, copy)) if !agrees(copy, &probe.query, dataset, volatile) => Verdict::Changed(What::Probe),
             _ => Verdict::Unchanged,
         }
     }
 }
 
 /// Whether a page holds what the data set would answer.
-fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+pub fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
     let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find(query)) else {
         return false;
     };

@@ -21,6 +21,7 @@ use crate::pipeline::admit::Target;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::problem::Problem;
 use crate::snapshot::live::{Live, Published};
+use crate::snapshot::version::Assumption;
 use crate::store::{DetailRecord, DetailState};
 
 use super::render;
@@ -85,26 +86,16 @@ impl Finder {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { query, pin } => match self.pinned(&published, pin.as_deref()) {
+            Target::List { query, pin } => match pinned(&published, pin.as_deref()) {
                 Ok(pinned) => self.list(published, query, pinned, client).await,
                 Err(gone) => gone.into(),
             },
-            Target::Taxonomy { kind, pin } => match self.pinned(&published, pin.as_deref()) {
+            Target::Taxonomy { kind, pin } => match pinned(&published, pin.as_deref()) {
                 Ok(pinned) => self.taxonomy(published, kind, pinned),
                 Err(gone) => gone.into(),
             },
             Target::Detail(id) => self.detail(published, id, client).await,
             Target::PassThrough => Problem::internal().into(),
-        }
-    }
-
-    /// Whether the client names the served snapshot, or an error when it names another one.
-    fn pinned(&self, published: &Published, pin: Option<&str>) -> Result<bool, Problem> {
-        let current = published.dataset.id.as_str();
-        match pin {
-            None => Ok(false),
-            Some(pin) if pin == current => Ok(true),
-            Some(pin) => Err(Problem::snapshot_gone("snapshot", pin, Some(current))),
         }
     }
 
@@ -115,6 +106,9 @@ impl Finder {
             return Found::Snapshot { reply, published, forwarded: None, pinned };
         }
         let Key::List(query) = &key else { return Problem::internal().into() };
+        if relies_on_disproved(&published, query) {
+            return self.through(&query.path_and_query(), false, client).await;
+        }
         match published.dataset.find(query) {
             Ok(found) => {
                 let pin = pinned.then(|| published.dataset.id.as_str());
@@ -237,7 +231,7 @@ impl Finder {
         };
         match read.read(path, rewrites, client).await {
             Ok(Through::Hit(entry)) => {
-                let ttl = entry.fresh_for(self.clock.now_mono()).map(|left| left.as_secs() as i64);
+                let ttl = entry.fresh_for(self.clock.now_mono()).map(|left| left.as_secs().cast_signed());
                 Found::Through { entry, outcome: CacheOutcome::Hit { ttl: Some(ttl.unwrap_or(0)) } }
             }
             Ok(Through::Fetched { entry, fwd_status, collapsed, stored }) => {
@@ -259,6 +253,27 @@ impl Finder {
             Err(error) => failed(&error),
         }
     }
+}
+
+/// Whether the client names the served snapshot, or an error when it names another one.
+fn pinned(published: &Published, pin: Option<&str>) -> Result<bool, Problem> {
+    let current = published.dataset.id.as_str();
+    match pin {
+        None => Ok(false),
+        Some(pin) if pin == current => Ok(true),
+        Some(pin) => Err(Problem::snapshot_gone("snapshot", pin, Some(current))),
+    }
+}
+
+/// Whether the snapshot would answer a query by something that the origin disproved.
+fn relies_on_disproved(published: &Published, query: &ListQuery) -> bool {
+    let Some(disproved) = published.meta.disproved.as_deref().filter(|disproved| !disproved.is_empty()) else {
+        return false;
+    };
+    disproved.iter().any(|assumption| match assumption {
+        Assumption::And => query.filters().count() > 1,
+        Assumption::Strict | Assumption::Midnight => query.modified_since.is_some(),
+    })
 }
 
 /// What a client is told when the origin gives no answer.

@@ -322,16 +322,16 @@ impl ProxyHttp for Public {
         let method = session.req_header().method.clone();
         let headers = http::HeaderMap::new();
         let asked = Asked { method: &method, headers: &headers, limit: context.limit, coding: Coding::Identity };
-        if session.response_written().is_none() {
-            if let Ok(answer) = self.standing.problem(asked, &problem, Some(5)) {
-                self.telemetry.answered("other", answer.outcome, status, 0);
-                let downstream = &mut session.downstream_session;
-                let sent = downstream.write_response_header(Box::new(answer.head)).await;
-                if let (Ok(()), Some(body)) = (sent, answer.body) {
-                    if let Err(error) = downstream.write_response_body(body, true).await {
-                        tracing::debug!(%error, "the client left before the error was sent");
-                    }
-                }
+        if session.response_written().is_none()
+            && let Ok(answer) = self.standing.problem(asked, &problem, Some(5))
+        {
+            self.telemetry.answered("other", answer.outcome, status, 0);
+            let downstream = &mut session.downstream_session;
+            let sent = downstream.write_response_header(Box::new(answer.head)).await;
+            if let (Ok(()), Some(body)) = (sent, answer.body)
+                && let Err(error) = downstream.write_response_body(body, true).await
+            {
+                tracing::debug!(%error, "the client left before the error was sent");
             }
         }
         FailToProxy { error_code: status, can_reuse_downstream: false }

@@ -170,8 +170,12 @@ impl Dataset {
 
     /// `modified` of one listing, in nanoseconds since the epoch.
     pub fn modified_of(&self, id: ListingId) -> Option<i64> {
-        let position = find(&self.by_id, id)?;
-        Some(self.modified[position as usize]).filter(|at| *at > i64::MIN)
+        find(&self.by_id, id).and_then(|position| self.modified_at(position))
+    }
+
+    /// `modified` of the listing at a position, in nanoseconds since the epoch.
+    pub fn modified_at(&self, position: u32) -> Option<i64> {
+        self.modified.get(position as usize).copied().filter(|at| *at > i64::MIN)
     }
 
     /// Finds the page that a query asks for.

@@ -109,7 +109,9 @@ impl Groups {
         for name in names.chain([term.slug.as_str()]) {
             let mut ids: Vec<u64> = self.of(kind, name).into_iter().flatten().map(|at| id_at(at).0).collect();
             ids.sort_unstable();
-            ids.iter().for_each(|id| text.extend_from_slice(&id.to_le_bytes()));
+            for id in ids {
+                text.extend_from_slice(&id.to_le_bytes());
+            }
         }
         ContentHash::of(&text).to_bytes()
     }

@@ -35,6 +35,29 @@ impl Certificate {
     }
 }
 
+/// Something undocumented that answers from the snapshot rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Assumption {
+    /// Several filters together mean AND.
+    And,
+    /// `modified_since` lets only later instants pass.
+    Strict,
+    /// A date in `modified_since` means its 00:00 UTC.
+    Midnight,
+}
+
+impl Assumption {
+    /// The word for `/status` and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::And => "and",
+            Self::Strict => "strict",
+            Self::Midnight => "midnight",
+        }
+    }
+}
+
 /// The sync state of one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionMeta {
@@ -52,4 +75,7 @@ pub struct VersionMeta {
     pub left_out: Vec<String>,
     /// What is still open, for people.
     pub open_points: Vec<String>,
+    /// What the origin disproved; `None`: it was not asked yet.
+    #[serde(default)]
+    pub disproved: Option<Vec<Assumption>>,
 }

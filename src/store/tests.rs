@@ -49,6 +49,7 @@ fn meta(published_ms: i64) -> VersionMeta {
         volatile_values: [("list x".to_owned(), "1".to_owned())].into(),
         left_out: vec!["next".into()],
         open_points: vec![],
+        disproved: None,
     }
 }
 
@@ -71,6 +72,7 @@ fn copy(n: i64) -> CopyMeta {
         etag: None,
         last_modified: Some("Mon".into()),
         origin_time_ms: n,
+        since_ms: n,
         fetched_ms: n + 1,
         hash: ContentHash::of(b"c"),
         status: 200,
