@@ -264,10 +264,8 @@ async fn an_entity_tag_changes_with_what_it_names_and_with_nothing_else() {
     let before = tags(&server, first).await;
     origin.edit(|world| assert!(world.touch(last)));
     server.refresh().await;
-    wait_until("page 3 has another tag", || async {
-        server.ok("/api/listings.json?page=3").await.etag() != before[1]
-    })
-    .await;
+    wait_until("page 3 has another tag", || async { server.ok("/api/listings.json?page=3").await.etag() != before[1] })
+        .await;
     let after = tags(&server, first).await;
     assert_eq!(after[0], before[0], "page 1 does not show the listing");
     assert_eq!(after[2], before[2], "golf does not show the listing");

@@ -53,9 +53,8 @@ async fn filters_combine_as_at_the_origin() {
     }
     let ids = origin.world(World::ids);
     for id in ids.iter().step_by(97) {
-        let (sport, state, city) = origin
-            .world(|world| world.slugs_of(*id).map(|slugs| (slugs.0, slugs.1, slugs.2.to_owned())))
-            .unwrap();
+        let (sport, state, city) =
+            origin.world(|world| world.slugs_of(*id).map(|slugs| (slugs.0, slugs.1, slugs.2.to_owned()))).unwrap();
         for target in [
             format!("?city={city}&state={state}&sport={sport}"),
             format!("?city={city}&state=alaska"),

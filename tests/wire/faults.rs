@@ -105,7 +105,8 @@ async fn one_broken_page_never_blocks_the_rest() {
     });
     let server = Setup::mirror_of(&origin).start().await;
     server.ready().await;
-    wait_until("all details but one are mirrored", || async { server.status().await["details"]["mirrored"] == 229 }).await;
+    wait_until("all details but one are mirrored", || async { server.status().await["details"]["mirrored"] == 229 })
+        .await;
     list_is_the_origins(&server, &origin, "/api/listings.json?page=3").await;
     let broken = server.get(&format!("/api/listings/{}.json", origin.world(World::ids)[7])).await;
     broken.assert_problem(503, &[]);

@@ -7,7 +7,14 @@ use crate::client::http2_client;
 use crate::harness::{PUBLIC, Setup, origin, wait_until};
 
 const EXPOSED: [&str; 8] = [
-    "etag", "link", "retry-after", "ratelimit", "ratelimit-policy", "cache-status", "mirror-snapshot", "mirror-confirmed",
+    "etag",
+    "link",
+    "retry-after",
+    "ratelimit",
+    "ratelimit-policy",
+    "cache-status",
+    "mirror-snapshot",
+    "mirror-confirmed",
 ];
 
 #[tokio::test]
@@ -94,7 +101,9 @@ async fn links_lead_through_the_pages() {
         assert_eq!(reply.links()["license"], "https://creativecommons.org/licenses/by/4.0/");
     }
     // Following `next` gives each listing once, with filters and page size kept.
-    for query in ["?per_page=7&sport=baseball", "?per_page=40&modified_since=2024-06-01T00:00:00%2B02:00", "?state=texas"] {
+    for query in
+        ["?per_page=7&sport=baseball", "?per_page=40&modified_since=2024-06-01T00:00:00%2B02:00", "?state=texas"]
+    {
         let first = server.ok(&format!("/api/listings.json{query}")).await;
         let (total, mut ids, mut next) = (first.total(), first.ids(), first.links().get("next").cloned());
         while let Some(target) = next {

@@ -137,7 +137,8 @@ async fn a_body_is_never_taken_for_the_next_request() {
         assert_eq!(reply.status, 400, "{framing}");
         assert!(!String::from_utf8_lossy(&reply.body).contains("DefinedTermSet"), "{framing}");
     }
-    let differing = format!("{head}Content-Length: 0\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{smuggled}");
+    let differing =
+        format!("{head}Content-Length: 0\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{smuggled}");
     if let Some(reply) = raw(server.public, differing.as_bytes()).await {
         assert_eq!(reply.status, 400, "{reply:?}");
     }
@@ -147,7 +148,8 @@ async fn a_body_is_never_taken_for_the_next_request() {
 #[tokio::test]
 async fn what_is_not_http_harms_nobody() {
     let (_origin, server) = mirrored().await;
-    let long = format!("GET /api/listings.json?x={} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "y".repeat(200_000));
+    let long =
+        format!("GET /api/listings.json?x={} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "y".repeat(200_000));
     for request in [
         "\r\n\r\n\r\n",
         "GET\r\n\r\n",

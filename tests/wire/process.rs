@@ -226,8 +226,7 @@ async fn sync_ends_with_0_at_full_coverage() {
 #[tokio::test]
 async fn the_demo_prints_commands_that_work() {
     let dir = tempfile::tempdir().unwrap();
-    let arguments =
-        words(&["demo", "--set", r#"listen=["127.0.0.1:0"]"#, "--set", r#"admin.listen="127.0.0.1:0""#]);
+    let arguments = words(&["demo", "--set", r#"listen=["127.0.0.1:0"]"#, "--set", r#"admin.listen="127.0.0.1:0""#]);
     let mut demo = Process::spawn_in(&arguments, dir.path());
     let commands = until("the demo prints commands", || {
         assert_eq!(demo.ended(), None, "{}", demo.said());

@@ -44,7 +44,8 @@ async fn a_detail_that_is_asked_for_is_fetched_at_once_and_kept() {
     server.ready().await;
     detail_is_the_origins(&server, &origin, id).await;
     assert!(origin.log().iter().filter(|seen| seen.path_and_query.ends_with(&target)).count() <= 2);
-    let refetched = origin.log().iter().filter(|seen| seen.path_and_query.ends_with(&target)).skip(1).any(|seen| !seen.conditional);
+    let refetched =
+        origin.log().iter().filter(|seen| seen.path_and_query.ends_with(&target)).skip(1).any(|seen| !seen.conditional);
     assert!(!refetched, "it was kept over a restart");
 }
 
