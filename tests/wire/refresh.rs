@@ -118,8 +118,8 @@ async fn many_changes_at_once_show_together() {
         for id in &ids[60..64] {
             assert!(world.relocate(*id, "texarkana", Some("texas")) && world.touch(*id));
         }
-        for nth in 0..30 {
-            world.insert_like(ids[nth], &format!("New {nth}")).unwrap();
+        for id in &ids[100..130] {
+            world.insert_like(*id, &format!("New beside {id}")).unwrap();
         }
     });
     changed(&server, &origin).await;
