@@ -1,0 +1,289 @@
+//! The table of section 3: what each parameter, id and method is answered with.
+
+use grandstand::sample::{Origin, World};
+use http::Method;
+
+use crate::compare::{list_is_the_origins, same_list};
+use crate::harness::{Server, Setup, origin, wait_until};
+
+const LIST: &str = "/api/listings.json";
+
+async fn mirrored(listings: usize) -> (Origin, Server) {
+    let origin = origin(listings).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    origin.clear_log();
+    (origin, server)
+}
+
+#[tokio::test]
+async fn malformed_parameters_are_400_and_named() {
+    let (origin, server) = mirrored(120).await;
+    for (query, named) in [
+        ("page=0", ["page", "0"]),
+        ("page=-1", ["page", "-1"]),
+        ("page=abc", ["page", "abc"]),
+        ("page=1.5", ["page", "1.5"]),
+        ("page=1e2", ["page", "1e2"]),
+        ("page=%2B1", ["page", "+1"]),
+        ("page=+1", ["page", "1"]),
+        ("page=1+", ["page", "1"]),
+        ("page=0x10", ["page", "0x10"]),
+        ("page=%EF%BC%91", ["page", "\u{ff11}"]),
+        ("page=18446744073709551616", ["page", "18446744073709551616"]),
+        ("page=99999999999999999999999999", ["page", "99999999999999999999999999"]),
+        ("per_page=0", ["per_page", "0"]),
+        ("per_page=-5", ["per_page", "-5"]),
+        ("per_page=x", ["per_page", "x"]),
+        ("per_page=00", ["per_page", "00"]),
+        ("per_page=18446744073709551616", ["per_page", "18446744073709551616"]),
+        ("page=1&page=2", ["page", "2"]),
+        ("per_page=10&per_page=20", ["per_page", "20"]),
+        ("sport=golf&sport=tennis", ["sport", "tennis"]),
+        ("state=texas&page=1&state=ohio", ["state", "ohio"]),
+        ("city=a&city=b", ["city", "b"]),
+        ("modified_since=2025-01-01&modified_since=2025-01-02", ["modified_since", "2025-01-02"]),
+        ("snapshot=a&snapshot=b", ["snapshot", "b"]),
+        ("modified_since=yesterday", ["modified_since", "yesterday"]),
+        ("modified_since=2025-13-01", ["modified_since", "2025-13-01"]),
+        ("modified_since=2025-02-30", ["modified_since", "2025-02-30"]),
+        ("modified_since=2025-1-1", ["modified_since", "2025-1-1"]),
+        ("modified_since=1738281600", ["modified_since", "1738281600"]),
+        ("modified_since=2025-01-31T25:00:00Z", ["modified_since", "2025-01-31T25:00:00Z"]),
+        ("modified_since=2025-01-31T12:00:00%2B99:99", ["modified_since", "+99:99"]),
+        ("modified_since=2025-01-31x", ["modified_since", "2025-01-31x"]),
+        ("p%61ge=0", ["page", "0"]),
+    ] {
+        let reply = server.get(&format!("{LIST}?{query}")).await;
+        eprintln!("{query}");
+        reply.assert_problem(400, &named);
+    }
+    assert_eq!(origin.count(), 0, "what is malformed is not forwarded");
+}
+
+#[tokio::test]
+async fn pages_are_clamped_echoed_and_empty_beyond_the_last() {
+    let (origin, server) = mirrored(120).await;
+    for (query, page, per_page, items) in [
+        ("", 1, 50, 50),
+        ("?page=3", 3, 50, 20),
+        ("?page=4", 4, 50, 0),
+        ("?page=18446744073709551615", u64::MAX, 50, 0),
+        ("?page=18446744073709551615&per_page=100", u64::MAX, 100, 0),
+        ("?per_page=100", 1, 100, 100),
+        ("?per_page=101", 1, 100, 100),
+        ("?per_page=18446744073709551615", 1, 100, 100),
+        ("?per_page=1&page=120", 120, 1, 1),
+        ("?page=002&per_page=050", 2, 50, 50),
+    ] {
+        let body = server.ok(&format!("{LIST}{query}")).await.json();
+        let echoed = (&body["page"], &body["per_page"], body["items"].as_array().unwrap().len());
+        assert_eq!(echoed, (&page.into(), &per_page.into(), items), "{query}");
+        let pages = 120_u64.div_ceil(per_page);
+        assert_eq!((&body["total"], &body["total_pages"]), (&120.into(), &pages.into()), "{query}");
+    }
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn spellings_of_one_query_are_one_resource() {
+    let (origin, server) = mirrored(120).await;
+    for (one, spellings) in [
+        (
+            "",
+            &[
+                "?",
+                "?page=1",
+                "?per_page=50",
+                "?page=",
+                "?per_page=&page=1&page=1",
+                "?sport=&state=&city=&modified_since=&snapshot=",
+                "?sport",
+                "?unknown=1",
+                "?&&",
+                "?_=17&utm_source=x&page=1",
+                "?Page=0&PER_PAGE=-1",
+            ][..],
+        ),
+        ("?sport=golf", &["?sport=%67olf", "?%73port=golf", "?sport=golf&sport=golf", "?x=y&sport=golf&sport="][..]),
+        ("?state=texas&sport=baseball", &["?sport=baseball&state=texas&page=1"][..]),
+        ("?per_page=100", &["?per_page=100000", "?per_page=0100"][..]),
+    ] {
+        let plain = server.ok(&format!("{LIST}{one}")).await;
+        for spelling in spellings {
+            let reply = server.ok(&format!("{LIST}{spelling}")).await;
+            assert_eq!((reply.etag(), &reply.body), (plain.etag(), &plain.body), "{spelling}");
+            assert_eq!(reply.links(), plain.links(), "{spelling}");
+        }
+    }
+    for name in ["sports", "states", "cities"] {
+        let plain = server.ok(&format!("/api/{name}.json")).await;
+        assert_eq!(server.ok(&format!("/api/{name}.json?x=1")).await.body, plain.body);
+    }
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn an_unknown_slug_has_no_listings_and_is_not_asked_for() {
+    let (origin, server) = mirrored(120).await;
+    for (query, name, echoed) in [
+        ("sport=chess", "sport", "chess"),
+        ("state=Texas", "state", "Texas"),
+        ("sport=GOLF", "sport", "GOLF"),
+        ("sport=golf%20", "sport", "golf "),
+        ("city=atlantis", "city", "atlantis"),
+        ("city=S%C3%A3o+Paulo%26%22", "city", "S\u{e3}o Paulo&\""),
+        ("sport=p%C3%A9tanque", "sport", "p\u{e9}tanque"),
+        ("city=%2E%2E%2F", "city", "../"),
+    ] {
+        let reply = server.ok(&format!("{LIST}?{query}")).await;
+        let body = reply.json();
+        assert_eq!((&body["total"], &body["total_pages"]), (&0.into(), &0.into()), "{query}");
+        assert_eq!(body["items"], serde_json::json!([]), "{query}");
+        assert_eq!(body["filters"], serde_json::json!({ name: echoed }), "{query}");
+        reply.etag();
+    }
+    let both = server.ok(&format!("{LIST}?sport=baseball&state=atlantis")).await.json();
+    assert_eq!((&both["total"], &both["filters"]["sport"]), (&0.into(), &"baseball".into()));
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn modified_since_is_understood_in_every_documented_form() {
+    let (origin, server) = mirrored(300).await;
+    let middle = origin.world(|world| {
+        let mut all: Vec<_> = world.ids().iter().map(|id| world.venue(*id).unwrap().modified.at).collect();
+        all.sort();
+        all[all.len() / 2]
+    });
+    let day = middle.to_string()[..10].to_owned();
+    let midnight = server.ok(&format!("{LIST}?modified_since={day}&per_page=100")).await;
+    assert!((1..300).contains(&midnight.total()), "the day splits the listings");
+    for form in [
+        format!("{day}T00:00:00Z"),
+        format!("{day}T00:00:00"),
+        format!("{day}T00:00:00.000Z"),
+        format!("{day}T00:00:00%2B00:00"),
+        format!("{day}T00:00:00+00:00"),
+        format!("{day}T02:00:00%2B02:00"),
+        format!("{day}T02:00:00+02:00"),
+        format!("{day}T02%3A00%3A00%2B02%3A00"),
+    ] {
+        let reply = server.ok(&format!("{LIST}?modified_since={form}&per_page=100")).await;
+        assert_eq!((reply.total(), reply.ids()), (midnight.total(), midnight.ids()), "{form}");
+        list_is_the_origins(&server, &origin, &format!("{LIST}?modified_since={form}")).await;
+    }
+    let exact = server.ok(&format!("{LIST}?modified_since={middle}")).await;
+    let before = middle - jiff::SignedDuration::from_secs(1);
+    let earlier = server.ok(&format!("{LIST}?modified_since={before}")).await;
+    let then = origin.world(|world| {
+        let ids = world.ids();
+        ids.iter().filter(|id| world.venue(**id).unwrap().modified.at == middle).count() as u64
+    });
+    assert_eq!(earlier.total(), exact.total() + then, "strictly after");
+    assert_eq!(exact.json()["filters"]["modified_since"], middle.to_string());
+    for (form, total) in [("0001-01-01", 300), ("1970-01-01T00:00:00Z", 300), ("9999-12-30", 0)] {
+        assert_eq!(server.ok(&format!("{LIST}?modified_since={form}")).await.total(), total, "{form}");
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_names_no_listing_is_404_for_a_minute() {
+    let (origin, server) = mirrored(120).await;
+    let id = origin.world(World::ids)[0];
+    server.ok(&format!("/api/listings/{id}.json")).await;
+    for name in [
+        "1".to_owned(),
+        "999999999".to_owned(),
+        "18446744073709551615".to_owned(),
+        "18446744073709551616".to_owned(),
+        format!("0{id}"),
+        format!("+{id}"),
+        format!("-{id}"),
+        format!("{id}.0"),
+        format!("{id}%20"),
+        "0".to_owned(),
+        "abc".to_owned(),
+        String::new(),
+    ] {
+        let reply = server.get(&format!("/api/listings/{name}.json")).await;
+        reply.assert_problem(404, &[]);
+    }
+    server.get("/api/listings/1.json").await.assert_problem(404, &["1"]);
+    assert_eq!(origin.count(), 0, "what the snapshot does not hold is not asked for");
+}
+
+#[tokio::test]
+async fn other_methods_are_405_with_allow() {
+    let (origin, server) = mirrored(20).await;
+    let id = origin.world(World::ids)[0];
+    for target in [LIST.to_owned(), "/api/sports.json".into(), format!("/api/listings/{id}.json")] {
+        for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
+            let reply = server.send(method.clone(), &target, &[("content-length", "0")]).await;
+            reply.assert_problem(405, &[method.as_str()]);
+            let allow = reply.the("allow");
+            assert!(allow.contains("GET") && allow.contains("HEAD"), "{allow}");
+            assert!(!allow.contains(method.as_str()), "{allow}");
+        }
+    }
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn paths_that_nobody_serves_are_404() {
+    let (origin, server) = mirrored(20).await;
+    for target in ["/", "/listings.json", "/apix/listings.json", "/robots.txt", "/status", "/metrics", "/readyz"] {
+        server.get(target).await.assert_problem(404, &[]);
+    }
+    assert_eq!(origin.count(), 0, "nothing outside of the pass-through is forwarded");
+}
+
+#[tokio::test]
+async fn a_pinned_snapshot_gives_all_pages_of_one_version() {
+    let (origin, server) = mirrored(120).await;
+    let old = server.snapshot().await;
+    let current = server.ok(&format!("{LIST}?snapshot={old}&per_page=40")).await;
+    let plain = server.ok(&format!("{LIST}?per_page=40")).await;
+    same_list(current.text(), plain.text(), "the pinned current snapshot");
+    assert_eq!((current.age(), current.the("mirror-snapshot")), (None, old.clone()));
+    for (rel, target) in current.links() {
+        assert!(rel == "license" || target.contains(&format!("snapshot={old}")), "{rel}: {target}");
+    }
+    assert!(!current.text().contains(&old), "the pin is no filter: it is not echoed");
+    server.ok(&format!("/api/sports.json?snapshot={old}")).await;
+
+    let (id, gone) = origin.world(|world| (world.ids()[3], world.ids()[9]));
+    let added = origin.edit(|world| {
+        assert!(world.remove(gone) && world.touch(id));
+        world.insert_like(id, "New").unwrap()
+    });
+    server.refresh().await;
+    wait_until("the change shows", || async { server.snapshot().await != old }).await;
+    server.settled(&origin).await;
+    for page in 1..=3 {
+        let pinned = server.ok(&format!("{LIST}?snapshot={old}&per_page=40&page={page}")).await;
+        assert_eq!(pinned.the("mirror-snapshot"), old);
+        assert_eq!(pinned.total(), 120);
+        assert!(!pinned.ids().contains(&added));
+        if page == 1 {
+            same_list(pinned.text(), plain.text(), "the old first page");
+            assert_eq!(pinned.etag(), plain.etag(), "what shows is the same");
+        }
+    }
+
+    let new = server.snapshot().await;
+    let changes = server.ok(&format!("/changes.json?since={old}")).await.json();
+    assert_eq!(changes["added"], serde_json::json!([added]), "{changes}");
+    assert_eq!(changes["changed"], serde_json::json!([id]), "{changes}");
+    assert_eq!(changes["removed"], serde_json::json!([gone]), "{changes}");
+    let none = server.ok(&format!("/changes.json?since={new}")).await.json();
+    for kind in ["added", "changed", "removed"] {
+        assert_eq!(none[kind], serde_json::json!([]), "{none}");
+    }
+    server.get("/changes.json?since=nonsense").await.assert_problem(410, &[&new]);
+    for target in [LIST, "/api/sports.json"] {
+        for unknown in ["nonsense", "00000000000000000000000000000000"] {
+            server.get(&format!("{target}?snapshot={unknown}")).await.assert_problem(410, &[&new]);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! An origin that refuses the 61st arrival in any 60 seconds never has to, whatever happens to the mirror.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{Setup, origin, wait_until};
+
+/// The longest test of all: about 70 seconds, because the budget's window is a minute.
+#[tokio::test]
+async fn the_budget_holds_over_kills_restarts_and_impatient_clients() {
+    let origin = origin(300).await;
+    origin.set(|switches| {
+        switches.refuse_61st = Some(60);
+        switches.jitter_ms = (0, 200);
+    });
+    let mut server = Setup::mirror_of(&origin).set("origin.requests_per_minute", "60").start().await;
+    let start = Instant::now();
+    let mut next_kill = Duration::from_secs(2);
+    let mut ids = origin.world(grandstand::sample::World::ids).into_iter().cycle();
+    while start.elapsed() < Duration::from_secs(68) {
+        if start.elapsed() >= next_kill && next_kill < Duration::from_secs(50) {
+            server.process.kill();
+            server.restart().await;
+            next_kill += Duration::from_secs(5);
+        }
+        // Clients that ask for what is not there yet, at most one at a time.
+        let target = format!("/api/listings/{}.json", ids.next().unwrap());
+        let asked = tokio::time::timeout(Duration::from_millis(700), server.get(&target)).await;
+        if let Ok(reply) = asked {
+            assert!(matches!(reply.status, 200 | 503), "{reply:?}");
+        }
+    }
+    assert_eq!(origin.refused(), 0, "the origin had to refuse; its busiest minute: {}", origin.busiest_minute());
+    assert!(origin.log().iter().all(|seen| seen.status != 429));
+    assert!(origin.busiest_minute() <= 60, "{}", origin.busiest_minute());
+    assert!(origin.count() > 50, "the budget was hardly used: {} requests", origin.count());
+    server.ready().await;
+    assert_eq!(server.ok("/api/listings.json").await.total(), 300);
+}
+
+#[tokio::test]
+async fn a_client_is_not_kept_waiting_for_a_spent_budget() {
+    let origin = origin(60).await;
+    let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "12").set("origin.wait", "1s");
+    let server = setup.set("mirror.details", "on-demand").start().await;
+    server.ready().await;
+    let ids = origin.world(grandstand::sample::World::ids);
+    let start = Instant::now();
+    let mut last = None;
+    for id in ids {
+        let reply = server.get(&format!("/api/listings/{id}.json")).await;
+        let status = reply.status;
+        last = Some(reply);
+        if status != 200 {
+            break;
+        }
+    }
+    let last = last.unwrap();
+    last.assert_problem(503, &[]);
+    let wait: u64 = last.the("retry-after").parse().unwrap();
+    assert!((1..=70).contains(&wait), "Retry-After: {wait}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert!(origin.count() <= 12, "{} requests on a budget of 12", origin.count());
+    wait_until("/status shows the budget", || async { !server.status().await["origin"]["budget"].is_null() }).await;
+    assert_eq!(server.ok("/api/listings.json").await.total(), 60, "what is mirrored needs no budget");
+}
+
+#[tokio::test]
+async fn a_429_of_the_origin_is_obeyed() {
+    use grandstand::sample::{Fault, FaultRule};
+    let origin = origin(60).await;
+    let rule = FaultRule::times("/api/listings.json", 1, Fault::TooManyRequests(Some(3)));
+    origin.set(|switches| switches.faults = vec![rule]);
+    let server = Setup::mirror_of(&origin).start().await;
+    server.ready().await;
+    let log = origin.log();
+    let refused = log.iter().position(|seen| seen.status == 429).expect("a refusal");
+    // What was already on the wire may still arrive; then there is silence for as long as was asked for.
+    let wire = Duration::from_millis(300);
+    let early: Vec<_> = log[refused + 1..].iter().map(|seen| seen.at - log[refused].at).collect();
+    let wrong: Vec<_> = early.iter().filter(|after| **after > wire && **after < Duration::from_millis(2_900)).collect();
+    assert!(wrong.is_empty(), "asked again after {wrong:?}");
+}

@@ -1,0 +1,147 @@
+//! What the mirror answers is what the origin answers, and what it costs to get there.
+
+use std::collections::HashSet;
+
+use grandstand::sample::{Cdn, World};
+
+use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
+use crate::harness::{PUBLIC, Setup, origin, quiet};
+
+#[tokio::test]
+async fn every_page_and_every_filter_is_the_origins() {
+    let origin = origin(2_000).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    server.ready().await;
+    wait_for_terms(&server, &origin).await;
+    for per_page in [1, 7, 33, 50, 99, 100] {
+        let pages = 2_000_u64.div_ceil(per_page);
+        for page in (1..=pages).filter(|page| per_page >= 33 || page % 97 < 2 || *page >= pages - 1) {
+            let target = format!("/api/listings.json?per_page={per_page}&page={page}");
+            list_is_the_origins(&server, &origin, &target).await;
+        }
+    }
+    for target in ["?page=41", "?page=21&per_page=100", "?page=999999", "?sport=golf&page=50", "", "?per_page=100"] {
+        list_is_the_origins(&server, &origin, &format!("/api/listings.json{target}")).await;
+    }
+    for (name, parameter) in [("sports", "sport"), ("states", "state"), ("cities", "city")] {
+        for slug in slugs(&origin, name) {
+            let mut page = 1;
+            loop {
+                let target = format!("/api/listings.json?{parameter}={slug}&per_page=100&page={page}");
+                list_is_the_origins(&server, &origin, &target).await;
+                if page >= origin.expected(&target).1["total_pages"].as_u64().unwrap() {
+                    break;
+                }
+                page += 1;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn filters_combine_as_at_the_origin() {
+    let origin = origin(2_000).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    server.ready().await;
+    wait_for_terms(&server, &origin).await;
+    let sports = slugs(&origin, "sports");
+    for (nth, state) in slugs(&origin, "states").iter().enumerate() {
+        for sport in [&sports[nth % sports.len()], &sports[0]] {
+            let target = format!("/api/listings.json?state={state}&sport={sport}");
+            list_is_the_origins(&server, &origin, &target).await;
+        }
+    }
+    let ids = origin.world(World::ids);
+    for id in ids.iter().step_by(97) {
+        let (sport, state, city) =
+            origin.world(|world| world.slugs_of(*id).map(|slugs| (slugs.0, slugs.1, slugs.2.to_owned()))).unwrap();
+        for target in [
+            format!("?city={city}&state={state}&sport={sport}"),
+            format!("?city={city}&state=alaska"),
+            format!("?city={city}&sport={sport}&per_page=3&page=2"),
+        ] {
+            list_is_the_origins(&server, &origin, &format!("/api/listings.json{target}")).await;
+        }
+        // Its own instant is the sharpest: strictly after.
+        let modified = origin.world(|world| world.venue(*id).unwrap().modified);
+        let spelled = modified.text().replace('+', "%2B");
+        let day = &modified.at.to_string()[..10];
+        for target in [
+            format!("?modified_since={spelled}&per_page=100"),
+            format!("?modified_since={}&per_page=100", modified.at),
+            format!("?modified_since={day}"),
+            format!("?modified_since={day}&sport={sport}"),
+            format!("?modified_since={day}&state={state}&page=2&per_page=5"),
+        ] {
+            list_is_the_origins(&server, &origin, &format!("/api/listings.json{target}")).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_detail_and_every_taxonomy_is_the_origins() {
+    let origin = origin(2_000).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    origin.clear_log();
+    for id in origin.world(World::ids) {
+        detail_is_the_origins(&server, &origin, id).await;
+    }
+    for name in ["sports", "states", "cities"] {
+        taxonomy_is_the_origins(&server, &origin, name, PUBLIC).await;
+    }
+    assert_eq!(origin.count(), 0, "the origin was asked for what is mirrored");
+}
+
+#[tokio::test]
+async fn the_first_mirror_costs_no_more_than_promised() {
+    const LISTINGS: usize = 457;
+    let origin = origin(LISTINGS).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let log = origin.log();
+    let is_page_of_term = |path: &str| ["sport=", "state=", "city="].iter().any(|filter| path.contains(filter));
+    let most = 2 * LISTINGS.div_ceil(100) + 8 + LISTINGS;
+    let counted = log.iter().filter(|seen| !is_page_of_term(&seen.path_and_query)).count();
+    let list = || log.iter().map(|seen| seen.path_and_query.as_str()).filter(|path| !path.contains("/listings/"));
+    assert!(counted <= most, "{counted} requests, at most {most}: {:#?}", list().collect::<Vec<_>>());
+    // Terms are only asked for where the evidence is ambiguous, each page of them once.
+    let pages: Vec<_> = list().filter(|path| is_page_of_term(path)).collect();
+    assert_eq!(pages.iter().collect::<HashSet<_>>().len(), pages.len(), "{pages:#?}");
+    assert!(pages.len() < slugs(&origin, "cities").len() / 2, "{pages:#?}");
+    assert!(log.iter().all(|seen| matches!(seen.status, 200 | 304)), "{log:#?}");
+    let details: Vec<_> = log.iter().filter(|seen| seen.path_and_query.contains("/listings/")).collect();
+    assert_eq!(details.len(), LISTINGS, "each detail is asked for once");
+}
+
+#[tokio::test]
+async fn a_cdn_whose_nodes_disagree_does_not_hinder_the_mirror() {
+    let origin = origin(250).await;
+    origin.set(|switches| {
+        let max_age = std::time::Duration::from_secs(2);
+        switches.cdn = Some(Cdn { max_age, nodes: 3 });
+    });
+    let server = Setup::mirror_of(&origin).set("ttl", "3s").set("origin.cache_ttl", "2s").start().await;
+    server.ready().await;
+    let id = origin.world(World::ids)[100];
+    for total in 251..=253 {
+        origin.edit(|world| world.insert_like(id, &format!("Number {total}")).unwrap());
+        crate::harness::wait_until("the new listing shows", || async {
+            let seen = server.ok("/api/listings.json").await.total();
+            assert!(seen >= total - 1, "the data went backwards: {seen} after {}", total - 1);
+            seen == total
+        })
+        .await;
+    }
+}
+
+/// Waits until the mirror knows what each term holds.
+async fn wait_for_terms(server: &crate::harness::Server, origin: &grandstand::sample::Origin) {
+    crate::harness::wait_until("the list is certified and the terms are known", || async {
+        let status = server.status().await;
+        let certified = matches!(status["snapshot"]["certificate"].as_str(), Some("full" | "incremental"));
+        certified && matches!(status["origin"]["state"].as_str(), Some("changed" | "unchanged"))
+    })
+    .await;
+    quiet(origin).await;
+}

@@ -1,0 +1,132 @@
+//! The documented API can be spoken in many ways; the mirror understands them all, and a refresh stays cheap in each.
+
+use grandstand::sample::{ApiUrlStyle, EmptyFilters, EtagStyle, ItemOrder, Switches, TaxonomyShape, TermFields, World};
+
+use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
+use crate::harness::{PUBLIC, Setup, origin_with};
+
+/// The name of another base address of the origin.
+const ALIAS: &str = "https://api.venues.example/v2";
+
+/// Mirrors an origin that speaks so, compares a sample, and lets it refresh when nothing has changed.
+async fn is_understood(change: impl FnOnce(&mut Switches)) {
+    let mut switches = Switches::default();
+    change(&mut switches);
+    let request_id = switches.request_id;
+    let conditional = matches!(switches.etags, EtagStyle::Strong | EtagStyle::Weak);
+    let origin = origin_with(230, switches).await;
+    let server = Setup::mirror_of(&origin).set("origin.aliases", &format!("[{ALIAS:?}]")).start().await;
+    server.settled(&origin).await;
+
+    for name in ["sports", "states", "cities"] {
+        taxonomy_is_the_origins(&server, &origin, name, PUBLIC).await;
+    }
+    for id in origin.world(World::ids).into_iter().step_by(23) {
+        detail_is_the_origins(&server, &origin, id).await;
+    }
+    let mut sample = vec![String::new(), "?page=3".into(), "?per_page=100&page=3".into(), "?page=6".into()];
+    sample.extend(["?modified_since=2025-06-01", "?modified_since=2025-06-01&page=2&per_page=7"].map(str::to_owned));
+    for (name, parameter) in [("sports", "sport"), ("states", "state"), ("cities", "city")] {
+        sample.extend(slugs(&origin, name).iter().step_by(3).map(|slug| format!("?{parameter}={slug}")));
+    }
+    sample.push("?sport=baseball&state=california".into());
+    for query in &sample {
+        list_is_the_origins(&server, &origin, &format!("/api/listings.json{query}")).await;
+    }
+
+    if request_id {
+        let status = server.status().await.to_string();
+        assert!(status.contains("request_id"), "neither volatile nor left out: {status}");
+    }
+
+    let shown = [String::new(), "?page=2".into(), "?sport=baseball".into()];
+    let mut tags = Vec::new();
+    for query in &shown {
+        tags.push(server.ok(&format!("/api/listings.json{query}")).await.etag());
+    }
+    let taxonomy = server.ok("/api/cities.json").await.etag();
+    let snapshot = server.snapshot().await;
+    for round in 0..2 {
+        origin.clear_log();
+        server.refreshed(&origin).await;
+        let log = origin.log();
+        let asked: Vec<_> = log.iter().map(|seen| (&seen.path_and_query, seen.status)).collect();
+        assert!(asked.len() <= 5, "a refresh that finds nothing costs too much: {asked:#?}");
+        if conditional {
+            // A question that was never asked before cannot be conditional; the next time it is.
+            let new = |path: &str| round == 0 && path.contains("modified_since=");
+            let cheap = log.iter().all(|seen| seen.status == 304 || new(&seen.path_and_query));
+            assert!(cheap && log.iter().filter(|seen| !seen.conditional).count() <= 1, "{asked:#?}");
+        }
+        assert_eq!(server.snapshot().await, snapshot, "a refresh that finds nothing publishes nothing");
+    }
+    for (query, tag) in shown.iter().zip(tags) {
+        assert_eq!(server.ok(&format!("/api/listings.json{query}")).await.etag(), tag, "{query}");
+    }
+    assert_eq!(server.ok("/api/cities.json").await.etag(), taxonomy);
+    assert_eq!(server.status().await["origin"]["state"], "unchanged");
+}
+
+macro_rules! dialects {
+    ($($name:ident: $change:expr;)*) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                is_understood($change).await;
+            }
+        )*
+    };
+}
+
+dialects! {
+    an_origin_with_the_defaults_is_understood: |_| {};
+    a_prefix_in_front_of_api_is_understood: |s| s.prefix = "/v1/public".into();
+    escaped_slashes_are_understood: |s| s.api_url = ApiUrlStyle::EscapedSlashes;
+    relative_addresses_are_understood: |s| {
+        s.api_url = ApiUrlStyle::Relative;
+        s.prefix = "/v1".into();
+    };
+    addresses_under_an_alias_are_understood: |s| s.api_url = ApiUrlStyle::Alias(ALIAS.into());
+    indented_bodies_are_understood: |s| s.pretty = true;
+    weak_entity_tags_are_understood: |s| s.etags = EtagStyle::Weak;
+    entity_tags_that_never_repeat_are_understood: |s| s.etags = EtagStyle::WithGeneratedAt;
+    answers_without_entity_tags_are_understood: |s| s.etags = EtagStyle::None;
+    taxonomies_that_are_bare_arrays_are_understood: |s| s.taxonomy_shape = TaxonomyShape::Array;
+    nested_taxonomies_are_understood: |s| {
+        s.taxonomy_shape = TaxonomyShape::Nested;
+        s.pretty = true;
+    };
+    terms_with_a_title_are_understood: |s| s.field_names = TermFields::TitleListingsCount;
+    terms_with_a_label_and_a_total_are_understood: |s| s.field_names = TermFields::LabelTotal;
+    empty_filters_as_an_array_are_understood: |s| s.empty_filters = EmptyFilters::Array;
+    a_request_id_in_every_answer_is_understood: |s| s.request_id = true;
+    a_request_id_without_entity_tags_is_understood: |s| {
+        s.request_id = true;
+        s.etags = EtagStyle::None;
+    };
+    an_order_by_id_is_understood: |s| s.order = ItemOrder::ById;
+    an_order_by_name_is_understood: |s| s.order = ItemOrder::ByName;
+    an_arbitrary_order_is_understood: |s| s.order = ItemOrder::Arbitrary(7);
+    an_origin_without_gzip_and_cache_control_is_understood: |s| {
+        s.gzip = false;
+        s.cache_control = None;
+    };
+}
+
+/// Doubtful terms are read through, so that their answers are the origin's, too; only the cost may differ.
+#[tokio::test]
+async fn counts_that_disagree_make_terms_doubtful_and_block_nothing() {
+    let switches = Switches { count_skew: 3, ..Switches::default() };
+    let origin = origin_with(120, switches).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    list_is_the_origins(&server, &origin, "/api/listings.json?page=2").await;
+    for (name, parameter) in [("sports", "sport"), ("states", "state"), ("cities", "city")] {
+        taxonomy_is_the_origins(&server, &origin, name, PUBLIC).await;
+        for slug in slugs(&origin, name) {
+            let target = format!("/api/listings.json?{parameter}={slug}&per_page=100");
+            let ours = server.ok(&target).await;
+            crate::compare::same_list(ours.text(), &origin.expected_text(&target).1, &target);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The server under test: the real binary as a child process, with its log, its data directory and its two addresses.
+//!
+//! It listens on ports of the system's choice and is found by the lock file of its data directory. What is asked of it
+//! and how answers are judged is in `client` and `compare`. Called by all tests.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use grandstand::sample::{Origin, Switches, World};
+use grandstand::store::DataDir;
+use http::Method;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::client::{Reply, header_map, plain_client, raw_get};
+
+/// The `public_url` of a server whose test does not want another.
+pub const PUBLIC: &str = "http://mirror.test";
+/// How long a condition may take to come true.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+/// How long nothing may arrive at an origin for it to count as left alone.
+const QUIET: Duration = Duration::from_millis(600);
+/// Lines of the log that a failure shows.
+const TAIL: usize = 60;
+
+/// Waits until `attempt` gives something.
+pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = attempt().await {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+}
+
+/// Waits until `holds`.
+pub async fn wait_until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    until(what, || {
+        let holds = holds();
+        async { holds.await.then_some(()) }
+    })
+    .await;
+}
+
+/// An origin with the defaults.
+pub async fn origin(listings: usize) -> Origin {
+    origin_with(listings, Switches::default()).await
+}
+
+/// An origin in which something is varied.
+pub async fn origin_with(listings: usize, switches: Switches) -> Origin {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    Origin::start(any, World::generate(listings, 42), switches).await.unwrap()
+}
+
+/// Waits until no request arrived at the origin for a while.
+pub async fn quiet(origin: &Origin) {
+    let (mut count, mut since) = (origin.count(), Instant::now());
+    wait_until("the origin is left alone", || {
+        if origin.count() != count {
+            (count, since) = (origin.count(), Instant::now());
+        }
+        let holds = since.elapsed() >= QUIET;
+        async move { holds }
+    })
+    .await;
+}
+
+/// The configuration of a server, as arguments of `--set`.
+#[derive(Clone, Debug)]
+pub struct Setup(Vec<(String, String)>);
+
+impl Setup {
+    /// Offline, on free ports, without a limit for clients.
+    pub fn offline() -> Self {
+        Self(Vec::new())
+            .set("listen", r#"["127.0.0.1:0"]"#)
+            .set("admin.listen", "127.0.0.1:0")
+            .set("public_url", PUBLIC)
+            .set("ttl", "10m")
+            .set("rate_limit.requests_per_minute", "0")
+    }
+
+    /// A mirror without an origin budget, that refreshes when told to and samples nothing by itself.
+    pub fn mirror_of(origin: &Origin) -> Self {
+        Self::offline()
+            .set("origin.url", &origin.url())
+            .set("origin.requests_per_minute", "0")
+            .set("origin.cache_ttl", "1s")
+            .set("mirror.audit_per_hour", "0")
+    }
+
+    /// A shield without an origin budget.
+    pub fn shield_of(origin: &Origin) -> Self {
+        Self::mirror_of(origin).set("mirror.enabled", "false")
+    }
+
+    /// Sets a dotted key to a TOML value, or to a string where it is none.
+    #[must_use]
+    pub fn set(mut self, key: &str, value: &str) -> Self {
+        self.0.retain(|(known, _)| known != key);
+        self.0.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The arguments for a command.
+    pub fn arguments(&self, command: &[&str], dir: &Path) -> Vec<String> {
+        let mut arguments: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+        let dir = ("data_dir".to_owned(), dir.to_string_lossy().into_owned());
+        for (key, value) in self.0.iter().chain([&dir]) {
+            arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
+        }
+        arguments
+    }
+
+    /// Starts the server on an empty data directory.
+    pub async fn start(self) -> Server {
+        Server::start(self).await
+    }
+}
+
+/// A child process and what it has said so far.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    said: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Process {
+    /// Runs the binary.
+    pub fn spawn(arguments: &[String]) -> Self {
+        Self::spawn_in(arguments, &std::env::temp_dir())
+    }
+
+    /// Runs the binary in a working directory.
+    pub fn spawn_in(arguments: &[String], working_dir: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_grandstand"))
+            .args(arguments)
+            .current_dir(working_dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = Arc::new(Mutex::new(String::new()));
+        let out: Box<dyn Read + Send> = Box::new(child.stdout.take().unwrap());
+        let err: Box<dyn Read + Send> = Box::new(child.stderr.take().unwrap());
+        let readers = [out, err].map(|stream| listen(stream, Arc::clone(&said))).into();
+        Self { child, said, readers }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Standard output and standard error so far.
+    pub fn said(&self) -> String {
+        self.said.lock().clone()
+    }
+
+    /// Sends a signal by its name, `TERM` for example.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// The exit code, if the process has ended; -1 if a signal ended it.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
+    }
+
+    /// Waits for the end: exit code and everything that was said.
+    pub async fn end(mut self) -> (i32, String) {
+        let start = Instant::now();
+        let code = loop {
+            if let Some(code) = self.ended() {
+                break code;
+            }
+            assert!(start.elapsed() < PATIENCE, "the process does not end");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        self.join();
+        (code, self.said())
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.join();
+    }
+
+    fn join(&mut self) {
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
+    }
+
+    fn tail(&self) -> String {
+        let said = self.said();
+        let lines: Vec<&str> = said.lines().collect();
+        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself; both fail then, and that is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.join();
+        if std::thread::panicking() {
+            eprintln!("--- the end of what process {} said:\n{}\n---", self.pid(), self.tail());
+        } else {
+            assert!(!self.said().contains("panicked"), "the process panicked:\n{}", self.tail());
+        }
+    }
+}
+
+fn listen(stream: Box<dyn Read + Send>, said: Arc<Mutex<String>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            writeln!(said.lock(), "{line}").unwrap();
+        }
+    })
+}
+
+/// Runs a command to its end: exit code and everything that it said.
+pub async fn run(arguments: &[String]) -> (i32, String) {
+    Process::spawn(arguments).end().await
+}
+
+/// `grandstand serve`, up and running.
+#[derive(Debug)]
+pub struct Server {
+    // Before `dir`: the process goes first.
+    pub process: Process,
+    pub setup: Setup,
+    pub public: SocketAddr,
+    pub admin: SocketAddr,
+    client: reqwest::Client,
+    dir: Arc<TempDir>,
+}
+
+impl Server {
+    async fn start(setup: Setup) -> Self {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let mut process = Process::spawn(&setup.arguments(&["serve"], &dir.path().join("data")));
+        let client = plain_client();
+        let (public, admin) = discover(&mut process, &dir.path().join("data"), &client).await;
+        Self { process, setup, public, admin, client, dir }
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Starts again on the same data directory, after a kill or a stop; kills it first if it runs.
+    pub async fn restart(&mut self) {
+        if self.process.ended().is_none() {
+            self.process.kill();
+        }
+        let said = self.process.said();
+        assert!(!said.contains("panicked"), "{said}");
+        let data_dir = self.data_dir();
+        self.process = Process::spawn(&self.setup.arguments(&["serve"], &data_dir));
+        self.client = plain_client();
+        (self.public, self.admin) = discover(&mut self.process, &data_dir, &self.client).await;
+    }
+
+    /// [`restart`](Self::restart) with something set differently.
+    pub async fn restart_with(&mut self, key: &str, value: &str) {
+        self.setup = self.setup.clone().set(key, value);
+        self.restart().await;
+    }
+
+    pub async fn send(&self, method: Method, target: &str, headers: &[(&str, &str)]) -> Reply {
+        let url = format!("http://{}{target}", self.public);
+        let request = self.client.request(method, url).headers(header_map(headers));
+        Reply::of(request.send().await.unwrap_or_else(|error| panic!("{target}: {error:?}"))).await
+    }
+
+    pub async fn get_with(&self, target: &str, headers: &[(&str, &str)]) -> Reply {
+        self.send(Method::GET, target, headers).await
+    }
+
+    pub async fn get(&self, target: &str) -> Reply {
+        self.get_with(target, &[]).await
+    }
+
+    /// [`get`](Self::get) of what has to be there.
+    #[track_caller]
+    pub fn ok(&self, target: &str) -> impl Future<Output = Reply> {
+        let at = std::panic::Location::caller();
+        async move {
+            let reply = self.get(target).await;
+            assert_eq!(reply.status, 200, "{target} at {at}: {reply:?}");
+            reply
+        }
+    }
+
+    pub async fn head(&self, target: &str) -> Reply {
+        self.send(Method::HEAD, target, &[]).await
+    }
+
+    /// `GET` of a request target that no library would send.
+    pub async fn raw_get(&self, target: &str) -> Reply {
+        raw_get(self.public, target).await
+    }
+
+    pub async fn admin(&self, method: Method, target: &str) -> Reply {
+        let url = format!("http://{}{target}", self.admin);
+        Reply::of(self.client.request(method, url).send().await.unwrap()).await
+    }
+
+    pub async fn status(&self) -> Value {
+        self.admin(Method::GET, "/status").await.json()
+    }
+
+    /// The id of the snapshot that is served.
+    pub async fn snapshot(&self) -> String {
+        self.status().await["snapshot"]["id"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Tells it to refresh now.
+    pub async fn refresh(&self) {
+        let reply = self.admin(Method::POST, "/refresh").await;
+        assert!((200..300).contains(&reply.status), "{reply:?}");
+    }
+
+    /// Tells it to refresh now and waits until it did: until nothing more arrives at the origin.
+    pub async fn refreshed(&self, origin: &Origin) {
+        let before = origin.count();
+        self.refresh().await;
+        wait_until("a refresh reaches the origin", || {
+            let arrived = origin.count() > before;
+            async move { arrived }
+        })
+        .await;
+        quiet(origin).await;
+    }
+
+    /// Waits until it answers from a snapshot, or is a shield that is up.
+    pub async fn ready(&self) {
+        wait_until("/readyz is 200", || async { self.admin(Method::GET, "/readyz").await.status == 200 }).await;
+    }
+
+    /// Waits until everything is mirrored, certified and known, and the origin is left alone.
+    pub async fn settled(&self, origin: &Origin) {
+        let start = Instant::now();
+        loop {
+            let status = self.status().await;
+            if is_settled(&status) {
+                break;
+            }
+            assert!(start.elapsed() < 2 * PATIENCE, "not settled: {status:#}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        quiet(origin).await;
+    }
+}
+
+fn is_settled(status: &Value) -> bool {
+    let certified = matches!(status["snapshot"]["certificate"].as_str(), Some("full" | "incremental"));
+    let looked = matches!(status["origin"]["state"].as_str(), Some("changed" | "unchanged"));
+    certified && looked && status["details"]["mirrored"] == status["details"]["of"]
+}
+
+/// The public and the admin address of a server that has just been started.
+async fn discover(process: &mut Process, data_dir: &Path, client: &reqwest::Client) -> (SocketAddr, SocketAddr) {
+    let start = Instant::now();
+    loop {
+        if let Some(code) = process.ended() {
+            process.join();
+            panic!("the server ended with {code}:\n{}", process.tail());
+        }
+        let holder = DataDir::holder(data_dir).filter(|holder| holder.pid == Some(process.pid()));
+        if let Some(admin) = holder.and_then(|holder| holder.admin)
+            && let Ok(response) = client.get(format!("http://{admin}/status")).send().await
+        {
+            let status: Value = response.json().await.unwrap();
+            if let Some(public) = status["listen"][0].as_str() {
+                return (public.parse().unwrap(), admin);
+            }
+        }
+        assert!(start.elapsed() < PATIENCE, "the server cannot be found:\n{}", process.tail());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,227 @@
+//! The headers around an answer: CORS, links, freshness, and how it came about.
+
+use grandstand::sample::World;
+use http::Method;
+
+use crate::client::http2_client;
+use crate::harness::{PUBLIC, Setup, origin, wait_until};
+
+const EXPOSED: [&str; 8] = [
+    "etag",
+    "link",
+    "retry-after",
+    "ratelimit",
+    "ratelimit-policy",
+    "cache-status",
+    "mirror-snapshot",
+    "mirror-confirmed",
+];
+
+#[tokio::test]
+async fn every_answer_carries_cors_headers() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let id = origin.world(World::ids)[0];
+    let targets = [
+        "/api/listings.json".to_owned(),
+        "/api/listings.json?page=0".into(),
+        "/api/sports.json".into(),
+        format!("/api/listings/{id}.json"),
+        "/api/listings/1.json".into(),
+        "/api/listings.json?snapshot=none".into(),
+        "/api/regions.json".into(),
+        "/nothing".into(),
+        "/api/listings.json%00".into(),
+    ];
+    for target in &targets {
+        for origin in [None, Some(("origin", "https://page.example"))] {
+            let reply = server.get_with(target, origin.as_slice()).await;
+            assert_eq!(reply.the("access-control-allow-origin"), "*", "{target}");
+            assert_eq!(reply.header("access-control-allow-credentials"), None, "{target}");
+            let exposed = reply.the("access-control-expose-headers").to_lowercase();
+            let exposed: Vec<_> = exposed.split(',').map(str::trim).collect();
+            for name in EXPOSED {
+                assert!(exposed.contains(&name), "{target}: {name} is not in {exposed:?}");
+            }
+        }
+    }
+    let post = server.send(Method::POST, "/api/listings.json", &[("content-length", "0")]).await;
+    assert_eq!(post.the("access-control-allow-origin"), "*");
+}
+
+#[tokio::test]
+async fn a_preflight_is_answered_for_a_day() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    origin.clear_log();
+    for target in ["/api/listings.json?sport=golf", "/api/cities.json", "/api/listings/1.json"] {
+        let asked = [
+            ("origin", "https://page.example"),
+            ("access-control-request-method", "GET"),
+            ("access-control-request-headers", "if-none-match"),
+        ];
+        let reply = server.send(Method::OPTIONS, target, &asked).await;
+        assert_eq!(reply.status, 204, "{target}: {reply:?}");
+        assert!(reply.body.is_empty());
+        assert_eq!(reply.the("access-control-allow-origin"), "*");
+        assert_eq!(reply.the("access-control-max-age"), "86400");
+        assert!(reply.the("access-control-allow-headers").to_lowercase().contains("if-none-match"));
+        let methods = reply.the("access-control-allow-methods");
+        assert!(methods.contains("GET") && methods.contains("HEAD"), "{methods}");
+        assert_eq!(reply.header("cache-status"), None);
+    }
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn links_lead_through_the_pages() {
+    let origin = origin(230).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let pages = |reply: &crate::client::Reply| {
+        let links = reply.links();
+        ["first", "prev", "next", "last"].map(|rel| {
+            let target = links.get(rel)?;
+            let url = url::Url::parse(target).unwrap();
+            assert!(target.starts_with(&format!("{PUBLIC}/api/listings.json")), "{target}");
+            let page = url.query_pairs().find(|(name, _)| name == "page").map_or(1, |(_, page)| page.parse().unwrap());
+            Some(page)
+        })
+    };
+    for (query, first, prev, next, last) in [
+        ("", Some(1), None, Some(2), Some(5)),
+        ("?page=2", Some(1), Some(1), Some(3), Some(5)),
+        ("?page=5", Some(1), Some(4), None, Some(5)),
+        ("?per_page=100&page=2", Some(1), Some(1), Some(3), Some(3)),
+    ] {
+        let reply = server.ok(&format!("/api/listings.json{query}")).await;
+        assert_eq!(pages(&reply), [first, prev, next, last], "{query}");
+        assert_eq!(reply.links()["license"], "https://creativecommons.org/licenses/by/4.0/");
+    }
+    // Following `next` gives each listing once, with filters and page size kept.
+    for query in
+        ["?per_page=7&sport=baseball", "?per_page=40&modified_since=2024-06-01T00:00:00%2B02:00", "?state=texas"]
+    {
+        let first = server.ok(&format!("/api/listings.json{query}")).await;
+        let (total, mut ids, mut next) = (first.total(), first.ids(), first.links().get("next").cloned());
+        while let Some(target) = next {
+            let reply = server.ok(target.strip_prefix(PUBLIC).unwrap()).await;
+            assert_eq!(reply.json()["filters"], first.json()["filters"]);
+            ids.extend(reply.ids());
+            next = reply.links().get("next").cloned();
+        }
+        let distinct: std::collections::HashSet<_> = ids.iter().collect();
+        assert_eq!((ids.len() as u64, distinct.len()), (total, ids.len()), "{query}");
+    }
+    for target in ["/api/sports.json", &format!("/api/listings/{}.json", origin.world(World::ids)[0])] {
+        let links = server.ok(target).await.links();
+        assert_eq!(links.keys().collect::<Vec<_>>(), ["license"], "{target}");
+    }
+}
+
+#[tokio::test]
+async fn freshness_is_stated_as_promised() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).set("ttl", "5m").start().await;
+    server.settled(&origin).await;
+    let id = origin.world(World::ids)[0];
+    for target in ["/api/listings.json?sport=golf", "/api/cities.json", &format!("/api/listings/{id}.json")] {
+        for _ in 0..2 {
+            let reply = server.ok(target).await;
+            let expected = "public, max-age=300, stale-while-revalidate=60, stale-if-error=86400";
+            assert_eq!(reply.the("cache-control"), expected, "{target}");
+            let age = reply.age().expect("an Age");
+            assert!(age < 120, "{target}: Age {age}");
+            let ttl = reply.the("cache-status");
+            let ttl = ttl.strip_prefix("grandstand; hit; ttl=").unwrap_or_else(|| panic!("{target}: {ttl}"));
+            let ttl: u64 = ttl.parse().unwrap();
+            assert!((299..=301).contains(&(ttl + age)), "{target}: ttl {ttl}, Age {age}");
+            let date = |name: &str| httpdate::parse_http_date(&reply.the(name)).unwrap();
+            let since = date("date").duration_since(date("mirror-confirmed")).unwrap().as_secs();
+            assert!(since.abs_diff(age) <= 1, "{target}: Age {age}, confirmed {since} s before Date");
+        }
+    }
+    let list = server.ok("/api/listings.json").await;
+    let stated: jiff::Timestamp = list.json()["generated_at"].as_str().unwrap().parse().unwrap();
+    let confirmed = httpdate::parse_http_date(&list.the("mirror-confirmed")).unwrap();
+    let confirmed = jiff::Timestamp::try_from(confirmed).unwrap();
+    assert!(stated <= confirmed, "generated_at {stated} is later than {confirmed}");
+    assert_eq!(list.the("content-type").split(';').next(), Some("application/json"));
+}
+
+#[tokio::test]
+async fn freshness_follows_the_configuration() {
+    let origin = origin(20).await;
+    let setup = Setup::mirror_of(&origin).set("ttl", "90s").set("cache.stale_while_revalidate", "5s");
+    let server = setup.set("cache.stale_if_error", "1h").start().await;
+    server.settled(&origin).await;
+    let stated = server.ok("/api/listings.json").await.the("cache-control");
+    assert_eq!(stated, "public, max-age=90, stale-while-revalidate=5, stale-if-error=3600");
+}
+
+#[tokio::test]
+async fn the_admin_pages_are_on_the_admin_listener() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    assert_eq!(server.admin(Method::GET, "/livez").await.status, 200);
+    server.settled(&origin).await;
+    let status = server.status().await;
+    assert_eq!((&status["use"], &status["listings"]), (&"mirror".into(), &60.into()), "{status:#}");
+    assert_eq!(status["details"], serde_json::json!({ "mirrored": 60, "of": 60 }), "{status:#}");
+    assert_eq!(status["snapshot"]["id"], server.ok("/api/listings.json").await.the("mirror-snapshot"));
+    assert_eq!(server.admin(Method::GET, "/status").await.status, 200, "{status:#}");
+    assert_eq!(status["held"], serde_json::Value::Null);
+    assert!(status["age_seconds"].as_u64().is_some() && status["confirmed_at"].is_string(), "{status:#}");
+    let metrics = server.admin(Method::GET, "/metrics").await;
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.text().contains("# TYPE grandstand_"), "{}", metrics.text());
+    let foreign = |name: &'static str, value: &'static str| {
+        let request = reqwest::Client::builder().no_proxy().build().unwrap();
+        request.post(format!("http://{}/refresh", server.admin)).header(name, value).send()
+    };
+    for (name, value) in [("host", "evil.example"), ("origin", "https://evil.example")] {
+        let status = foreign(name, value).await.unwrap().status().as_u16();
+        assert!((400..500).contains(&status), "{name}: {value} was answered {status}");
+    }
+}
+
+#[tokio::test]
+async fn http_2_with_prior_knowledge_gives_the_same_answers() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let plain = server.ok("/api/listings.json").await;
+    let (client, url) = (http2_client(), format!("http://{}/api/listings.json", server.public));
+    let reply = client.get(&url).send().await.unwrap();
+    assert_eq!(reply.version(), http::Version::HTTP_2);
+    let reply = crate::client::Reply::of(reply).await;
+    assert_eq!((reply.status, reply.etag(), &reply.body), (200, plain.etag(), &plain.body));
+    let head = client.head(&url).send().await.unwrap();
+    assert_eq!(head.status(), 200);
+    assert_eq!(head.headers()["content-length"].to_str().unwrap(), plain.body.len().to_string());
+    let unchanged = client.get(&url).header("if-none-match", plain.etag()).send().await.unwrap();
+    assert_eq!(unchanged.status(), 304);
+    assert_eq!(client.get(format!("{url}?page=0")).send().await.unwrap().status(), 400);
+    let many = (0..50).map(|page| client.get(format!("{url}?page={}", page % 3 + 1)).send());
+    for reply in futures_util::future::join_all(many).await {
+        assert_eq!(reply.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn age_grows_until_the_next_refresh() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let first = server.ok("/api/listings.json").await;
+    let aged = first.age().unwrap() + 2;
+    wait_until("Age grows by two", || async { server.ok("/api/listings.json").await.age().unwrap() >= aged }).await;
+    let before = server.ok("/api/listings.json").await;
+    assert_eq!(before.the("mirror-confirmed"), first.the("mirror-confirmed"));
+    server.refresh().await;
+    wait_until("Age is small again", || async { server.ok("/api/listings.json").await.age().unwrap() < aged }).await;
+    assert_ne!(server.ok("/api/listings.json").await.the("mirror-confirmed"), first.the("mirror-confirmed"));
+    assert_eq!(server.ok("/api/listings.json").await.etag(), first.etag());
+}

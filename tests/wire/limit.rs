@@ -1,0 +1,129 @@
+//! The limit for clients: exactly so many in a minute, never refused otherwise. Who is one client: `client_address`.
+
+use std::time::Instant;
+
+use grandstand::sample::Origin;
+use http::Method;
+
+use crate::client::Reply;
+use crate::harness::{Server, Setup, origin};
+
+const LIST: &str = "/api/listings.json?per_page=1";
+
+async fn limited(requests: u32) -> (Origin, Server) {
+    let origin = origin(20).await;
+    let setup = Setup::mirror_of(&origin).set("rate_limit.requests_per_minute", &requests.to_string());
+    let server = setup.start().await;
+    server.settled(&origin).await;
+    origin.clear_log();
+    (origin, server)
+}
+
+/// What `RateLimit` says is left, and in how many seconds the oldest counted request leaves.
+fn left(reply: &Reply) -> (u32, u32) {
+    let text = reply.the("ratelimit");
+    let parsed = text.strip_prefix("\"default\";r=").and_then(|rest| rest.split_once(";t="));
+    let (left, seconds) = parsed.unwrap_or_else(|| panic!("RateLimit: {text}"));
+    (left.parse().unwrap(), seconds.parse().unwrap())
+}
+
+#[tokio::test]
+async fn exactly_60_of_100_rapid_requests_pass() {
+    let (_origin, server) = limited(60).await;
+    let start = Instant::now();
+    let replies = futures_util::future::join_all((0..100).map(|_| server.get(LIST))).await;
+    assert!(start.elapsed().as_secs() < 50, "too slow for a verdict");
+    let (passed, refused): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 200);
+    assert_eq!((passed.len(), refused.len()), (60, 40));
+    let mut counted: Vec<u32> = passed.iter().map(|reply| left(reply).0).collect();
+    counted.sort_unstable();
+    assert_eq!(counted, (0..60).collect::<Vec<_>>(), "each admission takes one");
+    for reply in &replies {
+        assert_eq!(reply.the("ratelimit-policy"), "\"default\";q=60;w=60");
+        assert!((1..=60).contains(&left(reply).1), "{reply:?}");
+        let exposed = reply.the("access-control-expose-headers").to_lowercase();
+        assert!(exposed.contains("retry-after") && exposed.contains("ratelimit"));
+    }
+    for reply in refused {
+        reply.assert_problem(429, &[]);
+        assert_eq!(left(reply).0, 0);
+        let wait: u64 = reply.the("retry-after").parse().unwrap();
+        assert!((1..=60).contains(&wait), "Retry-After: {wait}");
+        // The first admission leaves 60 s after it came, which was after `start`.
+        assert!(wait + start.elapsed().as_secs() >= 59, "Retry-After: {wait} is too early");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_answer_counts_but_preflights_and_refusals() {
+    let (_origin, server) = limited(9).await;
+    let tag = server.ok(LIST).await.etag();
+    assert_eq!(server.get_with(LIST, &[("if-none-match", &tag)]).await.status, 304);
+    assert_eq!(server.get("/api/listings/1.json").await.status, 404);
+    assert_eq!(server.get("/api/listings.json?page=0").await.status, 400);
+    assert_eq!(server.get("/nothing").await.status, 404);
+    assert_eq!(server.raw_get("/api//listings.json").await.status, 400);
+    assert_eq!(server.head(LIST).await.status, 200);
+    let preflight = [("origin", "https://page.example"), ("access-control-request-method", "GET")];
+    for _ in 0..20 {
+        assert_eq!(server.send(Method::OPTIONS, LIST, &preflight).await.status, 204);
+    }
+    let post = server.send(Method::POST, LIST, &[("content-length", "0")]).await;
+    assert_eq!((post.status, left(&post).0), (405, 1));
+    let last = server.get(LIST).await;
+    assert_eq!((last.status, left(&last).0), (200, 0), "nine admissions");
+    let first_wait: u64 = server.get(LIST).await.the("retry-after").parse().unwrap();
+    for _ in 0..30 {
+        let reply = server.get(LIST).await;
+        assert_eq!(reply.status, 429);
+        let wait: u64 = reply.the("retry-after").parse().unwrap();
+        assert!(wait <= first_wait, "a refusal counts: {wait} after {first_wait}");
+    }
+    for _ in 0..5 {
+        assert_eq!(server.send(Method::OPTIONS, LIST, &preflight).await.status, 204, "preflights still pass");
+    }
+}
+
+#[tokio::test]
+async fn the_limit_comes_before_paths_methods_and_parameters() {
+    let (_origin, server) = limited(2).await;
+    for _ in 0..2 {
+        server.ok(LIST).await;
+    }
+    for target in ["//", "/api/%2e%2e/x", "/api/listings.json?page=0", "/nothing", "/api/regions.json", "/api/%zz"] {
+        server.raw_get(target).await.assert_problem(429, &[]);
+    }
+    for method in [Method::POST, Method::DELETE, Method::HEAD] {
+        assert_eq!(server.send(method, LIST, &[("content-length", "0")]).await.status, 429);
+    }
+}
+
+#[tokio::test]
+async fn the_admin_listener_is_not_limited() {
+    let (_origin, server) = limited(1).await;
+    server.ok(LIST).await;
+    assert_eq!(server.get(LIST).await.status, 429);
+    for _ in 0..20 {
+        assert_eq!(server.admin(Method::GET, "/livez").await.status, 200);
+    }
+    server.ready().await;
+}
+
+#[tokio::test]
+async fn a_304_tells_what_is_left() {
+    let (_origin, server) = limited(10).await;
+    let first = server.ok(LIST).await;
+    assert_eq!(left(&first).0, 9);
+    let reply = server.get_with(LIST, &[("if-none-match", &first.etag())]).await;
+    assert_eq!((reply.status, left(&reply).0), (304, 8));
+    assert_eq!(reply.the("ratelimit-policy"), "\"default\";q=10;w=60");
+}
+
+#[tokio::test]
+async fn without_a_limit_nothing_speaks_of_one() {
+    let (_origin, server) = limited(0).await;
+    for _ in 0..150 {
+        let reply = server.ok(LIST).await;
+        assert_eq!((reply.header("ratelimit"), reply.header("ratelimit-policy")), (None, None));
+    }
+}

@@ -1,0 +1,29 @@
+//! The promises of the contract, seen from outside: a scriptable origin, the real binary, a real client.
+//!
+//! One integration binary with a module for each group of promises. No fixed ports and no sleeps: everything waits for
+//! a condition. `harness` runs the server, `client` asks it, `compare` tells two answers apart.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
+#![allow(missing_docs, reason = "nothing here is called from outside")]
+
+mod client;
+mod compare;
+mod harness;
+
+mod answers;
+mod budget;
+mod client_address;
+mod codings;
+mod conditional;
+mod crash;
+mod crawl;
+mod dialects;
+mod faults;
+mod headers;
+mod limit;
+mod paths;
+mod process;
+mod read_through;
+mod refresh;
+mod shield;
+mod shrink;

@@ -1,0 +1,268 @@
+//! The process: exit codes, signals, the command line, and who may hold a data directory.
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use http::Method;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::client::{Reply, plain_client};
+use crate::harness::{PATIENCE, Process, Setup, origin, run, until, wait_until};
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_ends_it_at_once_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for setup in [
+        Setup::offline().set("listen", &format!("[{address:?}]")),
+        Setup::offline().set("listen", &format!("[\"127.0.0.1:0\", {address:?}]")),
+        Setup::offline().set("admin.listen", &address),
+    ] {
+        let start = Instant::now();
+        let (code, said) = run(&setup.arguments(&["serve"], &dir.path().join("data"))).await;
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains(&address), "{said}");
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_ends_it_with_64_and_all_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let wrong = [("ttl", "soon"), ("rate_limit.requests_per_minute", "-1"), ("origin.urll", "x"), ("listen", "[]")];
+    let setup = wrong.iter().fold(Setup::offline(), |setup, (key, value)| setup.set(key, value));
+    for command in ["serve", "check"] {
+        let (code, said) = run(&setup.arguments(&[command], &dir.path().join("data"))).await;
+        assert_eq!(code, 64, "{said}");
+        for (key, _) in wrong {
+            assert!(said.contains(key), "{command} does not name {key}: {said}");
+        }
+    }
+    assert!(!dir.path().join("data").exists(), "nothing is touched");
+}
+
+#[tokio::test]
+async fn check_tells_right_from_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said) = run(&Setup::offline().arguments(&["check"], dir.path())).await;
+    assert_eq!(code, 0, "{said}");
+    let file = dir.path().join("grandstand.toml");
+    let path = file.to_str().unwrap();
+    for (text, expected, named) in [
+        ("ttl = \"1m\"\n[origin]\nurl = \"https://api.example.org\"\n", 0, ""),
+        ("ttl = \"1m\"\n[origin]\nurll = \"https://api.example.org\"\n", 64, "origin.urll"),
+        ("ttl = \n", 64, "grandstand.toml"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (code, said) = run(&words(&["check", "--config", path])).await;
+        assert_eq!(code, expected, "{said}");
+        assert!(said.contains(named), "{said}");
+    }
+    let (code, said) = run(&words(&["check", "--config", "/nowhere/grandstand.toml"])).await;
+    assert_eq!(code, 64, "{said}");
+    assert!(said.contains("/nowhere/grandstand.toml"), "{said}");
+}
+
+#[tokio::test]
+async fn a_second_server_on_a_data_directory_names_the_first() {
+    let server = Setup::offline().start().await;
+    let (code, said) = run(&server.setup.arguments(&["serve"], &server.data_dir())).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&server.process.pid().to_string()), "{said}");
+    assert_eq!(server.admin(Method::GET, "/livez").await.status, 200, "the first is not disturbed");
+}
+
+#[tokio::test]
+async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
+    for signal in ["TERM", "INT"] {
+        let origin = origin(20).await;
+        let mut server = Setup::mirror_of(&origin).start().await;
+        server.settled(&origin).await;
+        origin.clear_log();
+        origin.set(|switches| switches.latency = Duration::from_millis(1_500));
+        let url = format!("http://{}/api/regions.json", server.public);
+        let in_flight = tokio::spawn(async move { Reply::of(plain_client().get(url).send().await.unwrap()).await });
+        wait_until("the request is at the origin", || {
+            let arrived = origin.count() > 0;
+            async move { arrived }
+        })
+        .await;
+        let start = Instant::now();
+        server.process.signal(signal);
+        let reply = in_flight.await.unwrap();
+        assert_eq!(reply.status, 200, "{signal}");
+        assert!(reply.text().contains("northeast"));
+        let code = until("it ends", || {
+            let ended = server.process.ended();
+            async move { ended }
+        })
+        .await;
+        assert_eq!(code, 0, "{signal}");
+        assert!(start.elapsed() < Duration::from_secs(8), "{signal}: {:?}", start.elapsed());
+        assert!(TcpStream::connect(server.public).await.is_err(), "nobody listens any more");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_idle_connections() {
+    let server = Setup::offline().start().await;
+    let mut idle = TcpStream::connect(server.public).await.unwrap();
+    idle.write_all(b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let mut some = [0; 16];
+    idle.read_exact(&mut some).await.unwrap();
+    let _half = TcpStream::connect(server.public).await.unwrap();
+    let (start, mut server) = (Instant::now(), server);
+    server.process.signal("TERM");
+    let code = until("it ends", || {
+        let ended = server.process.ended();
+        async move { ended }
+    })
+    .await;
+    assert_eq!(code, 0);
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_client_that_sends_its_headers_in_drips_is_cut() {
+    const BOUND: Duration = Duration::from_secs(38);
+    let server = Setup::offline().start().await;
+    let mut stream = TcpStream::connect(server.public).await.unwrap();
+    stream.write_all(b"GET /api/listings.json HTTP/1.1\r\nHost: a\r\nX-Slow: ").await.unwrap();
+    let start = Instant::now();
+    let (mut reading, mut writing) = stream.into_split();
+    let cut = async {
+        let mut rest = Vec::new();
+        // An answer such as 408 in front of the end is fine.
+        let _ = reading.read_to_end(&mut rest).await;
+    };
+    let drip = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            if writing.write_all(b"x").await.is_err() {
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let ended = tokio::time::timeout(BOUND, async {
+        tokio::select! { () = cut => {}, () = drip => {} }
+    });
+    assert!(ended.await.is_ok(), "still connected after {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn offline_without_data_it_starts_and_says_why_it_is_not_ready() {
+    let server = Setup::offline().start().await;
+    assert_eq!(server.admin(Method::GET, "/livez").await.status, 200);
+    let ready = server.admin(Method::GET, "/readyz").await;
+    assert_eq!(ready.status, 503);
+    assert!(!ready.body.is_empty(), "the reason");
+    assert_eq!(server.status().await["use"], "offline");
+    for target in ["/api/listings.json", "/api/sports.json", "/api/listings/1.json"] {
+        let reply = server.get(target).await;
+        reply.assert_problem(503, &[]);
+        reply.the("retry-after");
+    }
+    assert_eq!(server.get("/api/listings.json?page=0").await.status, 400);
+}
+
+#[tokio::test]
+async fn a_mirror_whose_origin_is_down_starts_and_waits_for_it() {
+    let origin = origin(60).await;
+    origin.shutdown().await;
+    let server = Setup::mirror_of(&origin).set("origin.wait", "1s").start().await;
+    let ready = server.admin(Method::GET, "/readyz").await;
+    assert_eq!(ready.status, 503);
+    let reply = server.get("/api/listings.json").await;
+    reply.assert_problem(503, &[]);
+    reply.the("retry-after");
+    origin.restart().await.unwrap();
+    server.ready().await;
+    assert_eq!(server.ok("/api/listings.json").await.total(), 60);
+}
+
+#[tokio::test]
+async fn status_prints_what_the_running_server_knows() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let admin = format!("http://{}", server.admin);
+    for arguments in [
+        words(&["status", "--json", "--admin", &admin]),
+        server.setup.arguments(&["status", "--json"], &server.data_dir()),
+    ] {
+        let (code, said) = run(&arguments).await;
+        assert_eq!(code, 0, "{said}");
+        let status: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+        assert_eq!(status["snapshot"]["id"], server.snapshot().await.as_str());
+    }
+    let (code, said) = run(&words(&["status", "--admin", &admin])).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("20"), "{said}");
+}
+
+#[tokio::test]
+async fn sync_ends_with_0_at_full_coverage() {
+    let origin = origin(60).await;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let setup = Setup::mirror_of(&origin);
+    let (code, said) = run(&setup.arguments(&["sync"], &data)).await;
+    assert_eq!(code, 0, "{said}");
+    let details = origin.log().iter().filter(|seen| seen.path_and_query.contains("/listings/")).count();
+    assert_eq!(details, 60);
+    origin.shutdown().await;
+    let (code, said) = run(&setup.set("origin.timeout", "500ms").arguments(&["sync"], &data)).await;
+    assert_eq!(code, 1, "an origin that cannot be asked: {said}");
+}
+
+/// The demonstration needs no configuration; only its ports are changed so that tests can run beside each other.
+#[tokio::test]
+async fn the_demo_prints_commands_that_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = words(&["demo", "--set", r#"listen=["127.0.0.1:0"]"#, "--set", r#"admin.listen="127.0.0.1:0""#]);
+    let mut demo = Process::spawn_in(&arguments, dir.path());
+    let commands = until("the demo prints commands", || {
+        assert_eq!(demo.ended(), None, "{}", demo.said());
+        let said = demo.said();
+        let lines = said.lines().map(|line| line.trim().trim_start_matches("$ ").to_owned());
+        let commands: Vec<String> = lines.filter(|line| line.starts_with("curl ")).collect();
+        async move { (!commands.is_empty()).then_some(commands) }
+    })
+    .await;
+    assert!(demo.said().to_lowercase().contains("synthetic"), "it says that the data is made up: {}", demo.said());
+    for command in commands {
+        let start = Instant::now();
+        loop {
+            let output = tokio::task::spawn_blocking({
+                let command = command.clone();
+                move || std::process::Command::new("sh").args(["-c", &command]).output().unwrap()
+            });
+            let output = output.await.unwrap();
+            if output.status.success() && !output.stdout.is_empty() {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "{command}: {output:?}");
+        }
+    }
+    demo.signal("INT");
+    assert_eq!(demo.end().await.0, 0);
+}
+
+#[tokio::test]
+async fn several_addresses_are_listened_on() {
+    let server = Setup::offline().set("listen", r#"["127.0.0.1:0", "127.0.0.1:0"]"#).start().await;
+    let status = server.status().await;
+    let addresses: Vec<SocketAddr> =
+        status["listen"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().parse().unwrap()).collect();
+    assert_eq!(addresses.len(), 2);
+    for address in addresses {
+        assert_eq!(crate::client::raw_get(address, "/nothing").await.status, 404);
+    }
+}

@@ -1,0 +1,211 @@
+//! What changes at the origin shows here soon, and what happens while the origin cannot be asked.
+
+use grandstand::sample::{ItemOrder, Origin, Switches, World};
+use http::Method;
+
+use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
+use crate::harness::{PUBLIC, Server, Setup, origin, origin_with, wait_until};
+
+const LIST: &str = "/api/listings.json";
+
+fn detail(id: u64) -> String {
+    format!("/api/listings/{id}.json")
+}
+
+async fn mirrored(listings: usize) -> (Origin, Server) {
+    let origin = origin(listings).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    (origin, server)
+}
+
+/// Refreshes and waits until another snapshot is served and complete.
+async fn changed(server: &Server, origin: &Origin) {
+    let before = server.snapshot().await;
+    server.refresh().await;
+    wait_until("another snapshot is served", || async { server.snapshot().await != before }).await;
+    server.settled(origin).await;
+}
+
+/// Every page, and each filter's first.
+async fn all_is_the_origins(server: &Server, origin: &Origin) {
+    let pages = origin.world(World::len).div_ceil(50).max(1);
+    for page in 1..=pages {
+        list_is_the_origins(server, origin, &format!("{LIST}?page={page}")).await;
+    }
+    for (name, parameter) in [("sports", "sport"), ("states", "state"), ("cities", "city")] {
+        taxonomy_is_the_origins(server, origin, name, PUBLIC).await;
+        for slug in slugs(origin, name) {
+            list_is_the_origins(server, origin, &format!("{LIST}?{parameter}={slug}")).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_changed_listing_shows_after_the_next_refresh() {
+    let (origin, server) = mirrored(230).await;
+    let id = origin.world(World::ids)[100];
+    let old = server.ok(&detail(id)).await;
+    origin.edit(|world| assert!(world.touch(id)));
+    origin.clear_log();
+    changed(&server, &origin).await;
+    let log = origin.log();
+    let most = 230_usize.div_ceil(100) + 10 + 1;
+    assert!(log.len() <= most, "{:#?}", log.iter().map(|seen| &seen.path_and_query).collect::<Vec<_>>());
+    let details: Vec<_> = log.iter().filter(|seen| seen.path_and_query.contains("/listings/")).collect();
+    assert_eq!(details.len(), 1, "one detail for one change");
+    assert!(details[0].path_and_query.ends_with(&detail(id)) && details[0].conditional);
+    all_is_the_origins(&server, &origin).await;
+    detail_is_the_origins(&server, &origin, id).await;
+    assert_ne!(server.ok(&detail(id)).await.etag(), old.etag());
+}
+
+#[tokio::test]
+async fn an_inserted_listing_shows_after_the_next_refresh() {
+    let (origin, server) = mirrored(230).await;
+    let like = origin.world(World::ids)[100];
+    let id = origin.edit(|world| world.insert_like(like, "The New Park").unwrap());
+    assert_eq!(server.get(&detail(id)).await.status, 404);
+    changed(&server, &origin).await;
+    assert_eq!(server.ok(LIST).await.total(), 231);
+    all_is_the_origins(&server, &origin).await;
+    detail_is_the_origins(&server, &origin, id).await;
+}
+
+#[tokio::test]
+async fn a_deleted_listing_disappears_after_the_next_refresh() {
+    let (origin, server) = mirrored(230).await;
+    let id = origin.world(World::ids)[100];
+    server.ok(&detail(id)).await;
+    origin.edit(|world| assert!(world.remove(id)));
+    changed(&server, &origin).await;
+    assert_eq!(server.ok(LIST).await.total(), 229);
+    all_is_the_origins(&server, &origin).await;
+    assert_eq!(server.get(&detail(id)).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_deletion_hidden_by_an_insertion_is_found() {
+    let switches = Switches { order: ItemOrder::ById, ..Switches::default() };
+    let origin = origin_with(230, switches).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let (gone, like) = origin.world(|world| (world.ids()[150], world.ids()[20]));
+    let new = origin.edit(|world| {
+        assert!(world.remove(gone));
+        world.insert_like(like, "In Its Place").unwrap()
+    });
+    changed(&server, &origin).await;
+    assert_eq!(server.get(&detail(gone)).await.status, 404);
+    detail_is_the_origins(&server, &origin, new).await;
+    all_is_the_origins(&server, &origin).await;
+}
+
+#[tokio::test]
+async fn many_changes_at_once_show_together() {
+    let (origin, server) = mirrored(230).await;
+    origin.edit(|world| {
+        let ids = world.ids();
+        for id in &ids[10..25] {
+            assert!(world.touch(*id));
+        }
+        for id in &ids[30..35] {
+            assert!(world.remove(*id));
+        }
+        for id in &ids[40..50] {
+            assert!(world.change_sport(*id, "curling") && world.touch(*id));
+        }
+        for id in &ids[60..64] {
+            assert!(world.relocate(*id, "texarkana", Some("texas")) && world.touch(*id));
+        }
+        for id in &ids[100..130] {
+            world.insert_like(*id, &format!("New beside {id}")).unwrap();
+        }
+    });
+    changed(&server, &origin).await;
+    all_is_the_origins(&server, &origin).await;
+    for id in origin.world(World::ids).into_iter().step_by(7) {
+        detail_is_the_origins(&server, &origin, id).await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_does_not_move_modified_is_found_by_the_sweep() {
+    let (origin, server) = mirrored(230).await;
+    // Neither on the first page nor in a taxonomy: only a look at every page can find it.
+    let id = server.ok(&format!("{LIST}?page=5")).await.ids()[3];
+    origin.edit(|world| assert!(world.silent_change(id)));
+    let reply = server.admin(Method::POST, "/sync").await;
+    assert!((200..300).contains(&reply.status), "{reply:?}");
+    let before = server.snapshot().await;
+    wait_until("the sweep has found it", || async { server.snapshot().await != before }).await;
+    server.settled(&origin).await;
+    all_is_the_origins(&server, &origin).await;
+    detail_is_the_origins(&server, &origin, id).await;
+}
+
+#[tokio::test]
+async fn changes_show_without_being_told_within_the_ttl() {
+    let origin = origin(130).await;
+    let server = Setup::mirror_of(&origin).set("ttl", "2s").start().await;
+    server.settled_often().await;
+    let id = origin.world(World::ids)[50];
+    for _ in 0..3 {
+        origin.edit(|world| assert!(world.touch(id)));
+        let expected = origin.expected(&detail(id)).1["name"].clone();
+        wait_until("the change shows", || async { server.ok(&detail(id)).await.json()["name"] == expected }).await;
+        list_is_the_origins(&server, &origin, LIST).await;
+    }
+    let first = server.ok(LIST).await.the("mirror-confirmed");
+    wait_until("the confirmation advances by itself", || async {
+        server.ok(LIST).await.the("mirror-confirmed") != first
+    })
+    .await;
+    assert!(server.ok(LIST).await.age().unwrap() <= 3);
+}
+
+#[tokio::test]
+async fn an_origin_that_is_down_is_told_from_one_that_has_not_changed() {
+    let origin = origin(130).await;
+    let server = Setup::mirror_of(&origin).set("ttl", "2s").start().await;
+    server.settled_often().await;
+    let (page, snapshot) = (server.ok(LIST).await, server.snapshot().await);
+    assert_eq!(server.admin(Method::GET, "/status").await.status, 200);
+    origin.shutdown().await;
+    wait_until("/status tells that it could not be asked", || async {
+        server.status().await["origin"]["state"] == "could-not-be-asked"
+    })
+    .await;
+    wait_until("/status is unhealthy after 3 ttl", || async {
+        let reply = server.ok(LIST).await;
+        assert_eq!((reply.etag(), reply.ids()), (page.etag(), page.ids()), "it goes on serving");
+        server.admin(Method::GET, "/status").await.status == 503
+    })
+    .await;
+    let stale = server.ok(LIST).await;
+    assert!(stale.age().unwrap() >= 6, "{:?}", stale.age());
+    let outcome = stale.the("cache-status");
+    assert!(outcome.starts_with("grandstand; hit; ttl=-"), "{outcome}");
+    let status = server.status().await;
+    assert!(!status["last_error"].is_null(), "{status:#}");
+    assert_eq!(server.admin(Method::GET, "/readyz").await.status, 200, "it can serve, so it is ready");
+
+    let id = origin.world(World::ids)[50];
+    origin.edit(|world| assert!(world.touch(id)));
+    origin.restart().await.unwrap();
+    wait_until("it has recovered", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
+    wait_until("the change shows", || async { server.snapshot().await != snapshot }).await;
+    list_is_the_origins(&server, &origin, LIST).await;
+}
+
+impl Server {
+    /// [`settled`](Self::settled) for a server that never leaves the origin alone.
+    async fn settled_often(&self) {
+        wait_until("everything is mirrored and certified", || async {
+            let status = self.status().await;
+            matches!(status["snapshot"]["certificate"].as_str(), Some("full" | "incremental"))
+                && status["details"]["mirrored"] == status["details"]["of"]
+        })
+        .await;
+    }
+}
