@@ -5,10 +5,12 @@
 pub mod core;
 pub mod shutdown;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use pingora::apps::HttpServerOptions;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::proxy::http_proxy;
 use pingora::server::configuration::ServerConf;
@@ -30,7 +32,7 @@ use crate::semantics::freshness::CacheControl;
 use crate::semantics::path::BasePath;
 use crate::serve::find::Finder;
 use crate::serve::listener::{self, Bound, Prebound};
-use crate::serve::public::{Front, InFlight, Public, Upstream};
+use crate::serve::public::{Gate, InFlight, Public, Upstream};
 use crate::telemetry::Telemetry;
 
 use self::core::{AppError, Core};
@@ -97,6 +99,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         ServerConf {
             threads,
             max_retries: 1,
+            ca_file: config.origin.ca_file.as_ref().map(|path| path.display().to_string()),
             grace_period_seconds: Some(config.drain.as_secs() + 5),
             graceful_shutdown_timeout_seconds: Some(1),
             ..ServerConf::default()
@@ -105,7 +108,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     // What the server holds, so that proxy and server agree.
     let conf = server.configuration.clone();
     let in_flight = InFlight::default();
+    let limiter = Arc::new(limiter(config));
     let status = Status {
+        limiter: limiter.clone(),
         usage: config.usage(),
         listen: sockets.public(),
         live: core.live.clone(),
@@ -119,14 +124,19 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     };
     let commands = core.mirror.is_some().then(|| core.commands.clone());
     let admin = Admin { status, commands, registry: Mutex::new(registry), config: config.admin.clone() };
-    let public = public(config, &core, telemetry, in_flight.clone());
+    let public = public(config, &core, limiter, telemetry, in_flight.clone());
 
     for address in sockets.public() {
         tracing::info!(%address, r#use = config.usage().as_str(), "serving");
     }
     tracing::info!(address = %sockets.admin(), "the operator's listener");
 
-    let mut service = Service::new("public".to_owned(), Front::new(http_proxy(&conf, public)));
+    let mut proxy = http_proxy(&conf, public);
+    // So that CONNECT gets an answer of ours like every other method.
+    let mut options = HttpServerOptions::default();
+    options.allow_connect_method_proxying = true;
+    proxy.server_options = Some(options);
+    let mut service = Service::new("public".to_owned(), Gate::new(proxy));
     for address in sockets.public() {
         // Header and body of a page in one send: the default of 1,460 bytes makes two.
         let buffers = L4BufferSettings::new(16 * 1024, 32 * 1024);
@@ -159,15 +169,18 @@ fn routes() -> Vec<&'static str> {
     routes
 }
 
-fn public(config: &Config, core: &Core, telemetry: Telemetry, in_flight: InFlight) -> Public {
+fn limiter(config: &Config) -> Limiter {
     let limits = &config.rate_limit;
     let rate = |limit: Option<std::num::NonZeroU32>| limit.map_or(0, std::num::NonZeroU32::get);
-    let limiter = Limiter::new(&LimitConfig {
+    Limiter::new(&LimitConfig {
         requests_per_minute: rate(limits.requests_per_minute),
         ipv6_prefix: limits.ipv6_prefix,
         max_clients: limits.max_clients as usize,
         overrides: limits.overrides.iter().map(|over| (over.network, rate(over.requests_per_minute))).collect(),
-    });
+    })
+}
+
+fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Telemetry, in_flight: InFlight) -> Public {
     let header = config.client_ip.header.as_str().parse().unwrap_or_default();
     let offline = config.usage() == Use::Offline;
     let rules = Rules {
@@ -194,13 +207,14 @@ fn public(config: &Config, core: &Core, telemetry: Telemetry, in_flight: InFligh
     let upstream = core.origin.as_ref().map(|origin| Upstream {
         base: origin.client.base().clone(),
         budget: origin.client.budget().clone(),
+        status: origin.client.status().clone(),
         timeout: config.origin.timeout.max(Duration::from_millis(1)),
         wait: config.origin.wait,
     });
     Public {
         rules,
         finder,
-        standing: Standing::new(cache_control, !offline),
+        standing: Standing::new(cache_control, !offline, &config.passthrough.methods),
         telemetry,
         in_flight,
         upstream,

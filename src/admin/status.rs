@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::Use;
+use crate::limit::Limiter;
 use crate::origin::budget::Budget;
 use crate::origin::details::Details;
 use crate::origin::status::{OriginState, OriginStatus};
@@ -38,6 +40,8 @@ pub struct Status {
     pub cache: Cache,
     /// The counters.
     pub telemetry: Telemetry,
+    /// The limiter.
+    pub limiter: Arc<Limiter>,
     /// The time by which a refresh must have happened.
     pub ttl: Duration,
     /// The clock.
@@ -95,6 +99,7 @@ impl Status {
                 "budget": self.budget_json(),
                 "eta_seconds": self.eta_seconds(details),
                 "pass": picture.pass,
+                "passes": picture.passes,
                 "failures": picture.failures,
                 "requests": picture.sent,
             },
@@ -166,9 +171,13 @@ impl Status {
                 view.paused.as_secs_f64(),
             );
         }
+        gauge("limit_windows", "Clients whose requests are being counted", self.limiter.windows() as f64);
         let (bytes, entries) = self.cache.size();
         gauge("cache_bytes", "Bytes held in the cache", bytes as f64);
         gauge("cache_entries", "Answers held in the cache", entries as f64);
+        text.push_str("# HELP grandstand_limit_evicted Windows dropped because there were more than max_clients.\n");
+        text.push_str("# TYPE grandstand_limit_evicted counter\n");
+        let _ = writeln!(text, "grandstand_limit_evicted_total {}", self.limiter.evicted());
         if let Some(origin) = &self.origin {
             text.push_str("# HELP grandstand_origin_requests Requests sent to the origin by class.\n");
             text.push_str("# TYPE grandstand_origin_requests counter\n");

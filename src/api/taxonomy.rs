@@ -4,7 +4,7 @@
 //! mean is learned by [`crate::snapshot::membership`]. Callers: [`crate::origin`], [`crate::snapshot`],
 //! [`crate::store`], [`crate::api::render`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -97,7 +97,18 @@ impl VolatileKeys {
             }
             if before.value != after.value && !self.contains(&before.key) {
                 let content = [before.value, after.value].iter().any(|value| value.starts_with(['{', '[']));
-                let computed = matches!(before.key.as_ref(), "total" | "total_pages" | "page" | "per_page");
+                let computed = matches!(
+                    before.key.as_ref(),
+                    "total"
+                        | "total_pages"
+                        | "page"
+                        | "per_page"
+                        | "@context"
+                        | "@type"
+                        | "license"
+                        | "attribution"
+                        | "docs"
+                );
                 if content || computed {
                     return None;
                 }
@@ -180,15 +191,12 @@ pub enum TaxonomyError {
     /// The body is JSON of a kind that holds no terms.
     #[error("the body is neither an object nor an array: {0}")]
     NoContainer(String),
-    /// A slug stands for two terms.
-    #[error("two terms have the slug {0:?}")]
-    RepeatedSlug(String),
 }
 
 /// The terms of a taxonomy, at any depth, in the order of the text. An empty taxonomy has none.
 ///
 /// # Errors
-/// When the body is not JSON of bounded depth or names one slug twice.
+/// When the body is not JSON of bounded depth.
 pub fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
     json::check(text)?;
     if !text.trim_start().starts_with(['{', '[']) {
@@ -196,11 +204,24 @@ pub fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
     }
     let mut terms = Vec::new();
     collect(text.trim(), 0, &mut terms)?;
-    let mut seen = BTreeSet::new();
-    match terms.iter().find(|term| !seen.insert(&term.slug)) {
-        Some(term) => Err(TaxonomyError::RepeatedSlug(term.slug.clone())),
-        None => Ok(terms),
+    // One slug may stand in several places. What they do not agree on proves nothing: such a term keeps its slug only,
+    // and what it stands for is asked of the origin.
+    let mut unique: Vec<Term> = Vec::with_capacity(terms.len());
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for term in terms {
+        match places.get(&term.slug) {
+            None => {
+                places.insert(term.slug.clone(), unique.len());
+                unique.push(term);
+            }
+            Some(place) if unique[*place] == term => {}
+            Some(place) => {
+                unique[*place].strings.clear();
+                unique[*place].numbers.clear();
+            }
+        }
     }
+    Ok(unique)
 }
 
 fn collect(text: &str, depth: usize, terms: &mut Vec<Term>) -> Result<(), JsonError> {
@@ -249,7 +270,9 @@ mod tests {
             assert_eq!(terms[0].numbers, [("count".to_owned(), 3)]);
         }
         assert!(terms("[]").unwrap().is_empty());
-        assert!(terms(r#"[{"slug":"a"},{"slug":"a"}]"#).is_err());
+        let twice = terms(r#"[{"slug":"a","n":1},{"slug":"b","x":{"slug":"a","n":2}}]"#).unwrap();
+        assert_eq!(twice.len(), 2);
+        assert!(twice[0].numbers.is_empty(), "what two places do not agree on proves nothing");
         assert!(terms("\"golf\"").is_err());
     }
 

@@ -229,7 +229,8 @@ fn origin(
     let client = ClientConfig {
         base,
         timeout: config.origin.timeout,
-        max_body: config.origin.max_body,
+        max_body: config.origin.max_body.min(crate::store::MAX_BODY as u64),
+        longest_pause: config.ttl.min(std::time::Duration::from_secs(10)),
         user_agent: config.origin.user_agent.clone(),
     };
     let client = OriginClient::new(client, config.origin.ca_file.as_deref(), budget, status, clock.clone())?;

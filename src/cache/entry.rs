@@ -19,6 +19,8 @@ pub struct Entry {
     pub etag: Option<String>,
     /// The origin's `Last-Modified`.
     pub last_modified: Option<String>,
+    /// The origin's `Link`.
+    pub link: Option<HeaderValue>,
     /// `Cache-Control` to send: the origin's, or `None` for ours.
     pub cache_control: Option<HeaderValue>,
     /// `Expires` to send.

@@ -97,7 +97,8 @@ impl Reply {
 
     /// What it weighs in a cache, in bytes: variants are expected to be made.
     pub fn weight(&self) -> usize {
-        self.identity.body.len() * 3 / 2
+        let head = [&self.link, &self.etag].into_iter().flatten().map(HeaderValue::len).sum::<usize>();
+        self.identity.body.len() * 3 / 2 + head
     }
 }
 

@@ -83,19 +83,28 @@ fn screen(value: &Value) -> String {
 /// Asks a running server for a full pass and waits until it is done.
 pub fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
     const PATIENCE: Duration = Duration::from_secs(3600);
+    const MOST_FAILURES: u64 = 12;
+    let look = || -> Result<Value, Failure> {
+        let (_, text) = ask(reqwest::Method::GET, &format!("{admin}/status"), None)?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    let number = |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
+    let before = number(&look()?, "/origin/passes");
     ask(reqwest::Method::POST, &format!("{admin}/sync"), token)?;
     let began = Instant::now();
     loop {
         std::thread::sleep(Duration::from_millis(500));
-        let (_, text) = ask(reqwest::Method::GET, &format!("{admin}/status"), None)?;
-        let value: Value = serde_json::from_str(&text)?;
-        let number = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
-        let certificate = value.pointer("/snapshot/certificate").and_then(Value::as_str);
-        let settled = matches!(certificate, Some("full" | "incremental"));
-        let idle = value.pointer("/origin/pass").is_none_or(Value::is_null);
-        if settled && idle && number("/details/of").is_some() && number("/details/mirrored") == number("/details/of") {
-            println!("complete: {} listings", number("/listings").unwrap_or(0));
+        let value = look()?;
+        let passed = number(&value, "/origin/passes") > before;
+        let mirrored = number(&value, "/details/mirrored");
+        if passed && mirrored.is_some() && mirrored == number(&value, "/details/of") {
+            println!("complete: {} listings", number(&value, "/listings").unwrap_or(0));
             return Ok(ExitCode::SUCCESS);
+        }
+        if number(&value, "/origin/failures").is_some_and(|failures| failures >= MOST_FAILURES) {
+            let last = value.pointer("/last_error/message").and_then(Value::as_str).unwrap_or("none");
+            eprintln!("grandstand: the mirror is not complete: the origin cannot be asked; last error: {last}");
+            return Ok(ExitCode::FAILURE);
         }
         if began.elapsed() > PATIENCE {
             eprintln!("grandstand: not complete after an hour; see {admin}/status");

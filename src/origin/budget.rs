@@ -127,7 +127,7 @@ struct State {
     served: HashMap<IpAddr, u64>,
     paused_until: Monotonic,
     last_detail: Option<Monotonic>,
-    crawl_has_work: bool,
+    crawl_work: usize,
 }
 
 impl State {
@@ -154,7 +154,7 @@ impl State {
             client_used: window.used_by(Class::Client, now),
             background_used: window.used_by(Class::Background, now),
             detail_due: self.detail_due(now),
-            crawl_has_work: self.crawl_has_work,
+            crawl_has_work: self.crawl_work > 0,
             served: &self.served,
         })
     }
@@ -190,7 +190,7 @@ impl Budget {
             served: HashMap::new(),
             paused_until: Monotonic::from_nanos(0),
             last_detail: None,
-            crawl_has_work: false,
+            crawl_work: 0,
         };
         Ok(Self(Arc::new(Inner { clock, state: Mutex::new(state), changed: Notify::new() })))
     }
@@ -280,10 +280,10 @@ impl Budget {
         self.0.changed.notify_waiters();
     }
 
-    /// Says whether any crawl work is open: then clients leave it a quarter of the window.
-    pub fn set_crawl_has_work(&self, has_work: bool) {
-        self.0.state.lock().crawl_has_work = has_work;
-        self.0.changed.notify_waiters();
+    /// Says that crawl work is open for as long as the value lives: then clients leave it a quarter of the window.
+    pub fn crawl_work(&self) -> CrawlWork {
+        self.0.state.lock().crawl_work += 1;
+        CrawlWork(self.clone())
     }
 
     /// The picture now.
@@ -296,6 +296,19 @@ impl Budget {
             paused: state.paused_until.since(now),
             waiting: state.waiting.len(),
         }
+    }
+}
+
+/// Crawl work that is open.
+pub struct CrawlWork(Budget);
+
+impl Drop for CrawlWork {
+    fn drop(&mut self) {
+        let inner = &self.0.0;
+        let mut state = inner.state.lock();
+        state.crawl_work = state.crawl_work.saturating_sub(1);
+        drop(state);
+        inner.changed.notify_waiters();
     }
 }
 

@@ -154,7 +154,10 @@ impl AskError {
 
     /// Whether the answer itself was bad, rather than absent: 502 instead of 503 for a client.
     pub const fn is_nonsense(&self) -> bool {
-        matches!(self, Self::TooLarge { .. } | Self::Redirect { .. } | Self::Nonsense { .. })
+        matches!(
+            self,
+            Self::TooLarge { .. } | Self::Redirect { .. } | Self::Nonsense { .. } | Self::Status { status: 0..=428 | 430..=499, .. }
+        )
     }
 
     /// How long a client should wait before it tries again.
@@ -181,6 +184,8 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// Largest decoded body in bytes.
     pub max_body: u64,
+    /// How long a failing origin is left alone at most, unless it asks for more.
+    pub longest_pause: Duration,
     /// What is sent as `User-Agent`.
     pub user_agent: String,
 }
@@ -247,6 +252,11 @@ impl OriginClient {
         &self.status
     }
 
+    /// The wall clock, in milliseconds since the epoch.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_wall().as_millis()
+    }
+
     /// The base address.
     pub fn base(&self) -> &Url {
         &self.config.base
@@ -261,10 +271,7 @@ impl OriginClient {
         match &outcome {
             Ok(_) => self.status.succeeded(),
             Err(AskError::Spent(_)) => {}
-            Err(error) => {
-                let failures = self.status.failed(error, self.clock.now_wall());
-                self.back_off(error, failures);
-            }
+            Err(error) => self.back_off(error, asker.class),
         }
         outcome
     }
@@ -339,20 +346,32 @@ impl OriginClient {
     }
 
     /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
-    fn back_off(&self, error: &AskError, failures: u32) {
+    ///
+    /// What only one resource or one odd question brings about never stops the rest: refusals of a question, and bad
+    /// answers to a client or to a single detail, pause nothing. Failures of requests that were on the wire together
+    /// count once.
+    fn back_off(&self, error: &AskError, class: Class) {
         const FEW: u32 = 3;
-        const LONGEST: Duration = Duration::from_secs(30);
+        const UNSAID: Duration = Duration::from_secs(10);
         let asked = match error {
-            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(LONGEST)),
-            AskError::Status { retry_after, .. } => *retry_after,
+            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(UNSAID)),
+            AskError::Status { status: 500.., retry_after, .. } => *retry_after,
             _ => None,
         };
+        let single = matches!(class, Class::Client | Class::Details | Class::Background);
+        let counts = match error {
+            AskError::Timeout { .. } | AskError::Connection { .. } => true,
+            AskError::Status { status: 500.., .. } => !single,
+            _ => false,
+        };
+        let paused = !self.budget.view().paused.is_zero();
+        let failures = self.status.failed(error, counts && !paused, self.clock.now_wall());
         let jitter = rand::rng().random_range(0.5..1.0);
-        let own = (failures >= FEW).then(|| {
+        let own = (counts && !paused && failures >= FEW).then(|| {
             let doubled = Duration::from_millis(500) * 2_u32.saturating_pow((failures - FEW).min(10));
-            doubled.min(LONGEST).mul_f64(jitter)
+            doubled.min(self.config.longest_pause).mul_f64(jitter)
         });
-        if let Some(span) = asked.into_iter().chain(own).max() {
+        if let Some(span) = asked.into_iter().chain(own).max().filter(|_| !paused || asked.is_some()) {
             tracing::warn!(%error, failures, pause_seconds = span.as_secs_f32(), "leaving the origin alone");
             self.budget.pause(span);
         }

@@ -4,6 +4,7 @@
 //! confirmed. It knows nothing of what the content means. Callers: [`super::crawl`], [`super::terms`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -14,6 +15,7 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::store::{CopyMeta, Store, StoreError};
 
 use super::client::{AskError, Asker, OriginClient, Validators};
+use super::flight::Flights;
 
 /// A `Date` says whole seconds: what it dates may be this much younger, in milliseconds.
 pub const DATE_GRAIN_MS: i64 = 1000;
@@ -68,12 +70,15 @@ pub struct Copies {
     client: OriginClient,
     store: Arc<Store>,
     volatile: Arc<RwLock<VolatileKeys>>,
+    flights: Arc<Flights<String, AskError>>,
+    /// Whether an answer was ever older than its arrival: then there is a cache between us and the origin.
+    aged: Arc<AtomicBool>,
 }
 
 impl Copies {
     /// The copies kept in `store`; the volatile keys are shared with whoever else needs them.
     pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
-        Self { client, store, volatile }
+        Self { client, store, volatile, flights: Arc::default(), aged: Arc::default() }
     }
 
     /// The client.
@@ -81,17 +86,24 @@ impl Copies {
         &self.client
     }
 
+    /// Whether the origin's CDN was seen to hand out copies that were not made just then.
+    pub fn saw_aged(&self) -> bool {
+        self.aged.load(Ordering::Relaxed)
+    }
+
     /// The volatile keys known by now.
     pub fn volatile(&self) -> VolatileKeys {
         self.volatile.read().clone()
     }
 
-    /// The copy of `path` if it was fetched at `since_ms` of our clock or later.
+    /// The copy of `path` if it was fetched between `since_ms` and `now_ms` of our clock; a later stamp is from a clock
+    /// that was ahead.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn recent(&self, path: &str, since_ms: i64) -> Result<Option<Copy>, StoreError> {
-        let Some(meta) = self.store.copy_meta(path)?.filter(|meta| meta.fetched_ms >= since_ms) else {
+    pub fn recent(&self, path: &str, since_ms: i64, now_ms: i64) -> Result<Option<Copy>, StoreError> {
+        let Some(meta) = self.store.copy_meta(path)?.filter(|meta| (since_ms..=now_ms).contains(&meta.fetched_ms))
+        else {
             return Ok(None);
         };
         Ok(self.store.copy_body(path)?.map(|body| Copy {
@@ -108,6 +120,8 @@ impl Copies {
     /// # Errors
     /// When there is no usable answer; the copy stays as it was.
     pub async fn look(&self, path: &str, asker: Asker, check: Check) -> Result<Copy, CopyError> {
+        // One look at a time: what is compared with is what the last look left.
+        let _turn = self.flights.turn(&path.to_owned()).await;
         let meta = self.store.copy_meta(path)?;
         let before = match &meta {
             Some(_) => self.store.copy_body(path)?,
@@ -131,10 +145,17 @@ impl Copies {
         let text = std::str::from_utf8(&body).map_err(|error| AskError::nonsense(path, error))?;
         let generated_at = if is_304 { None } else { generated_at(text) };
         let at_ms = answer.time(generated_at.as_deref()).at().as_millis();
-        let hash = self.hash(text, known.as_ref().map(|(_, body)| body));
+        if answer.stamps.age.is_some_and(|age| age > 0) || fetched_ms - at_ms > 3 * DATE_GRAIN_MS {
+            self.aged.store(true, Ordering::Relaxed);
+        }
+        // An `Age` is rounded too.
+        let grain_ms = if answer.stamps.age.is_some() { 2 * DATE_GRAIN_MS } else { DATE_GRAIN_MS };
+        let before = known.as_ref().map(|(_, body)| body);
+        let hash = self.hash(text, before);
+        let hash_before = before.and_then(|body| Some(self.volatile.read().hash(std::str::from_utf8(body).ok()?)));
         let (change, since_ms, until_ms) = match &known {
-            None => (Change::New, at_ms + DATE_GRAIN_MS, at_ms),
-            Some((meta, _)) if is_304 || meta.hash == hash => {
+            None => (Change::New, at_ms + grain_ms, at_ms),
+            Some((meta, _)) if is_304 || hash_before == Some(hash) => {
                 (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms))
             }
             Some((meta, body)) if at_ms < meta.origin_time_ms => {
@@ -147,7 +168,7 @@ impl Copies {
                 };
                 return Ok(older);
             }
-            Some(_) => (Change::Changed, at_ms + DATE_GRAIN_MS, at_ms),
+            Some(_) => (Change::Changed, at_ms + grain_ms, at_ms),
         };
         let fresh = answer.validators();
         let validators = if is_304 { merged(fresh, validators.unwrap_or_default()) } else { fresh };

@@ -21,6 +21,9 @@ use super::window::Class;
 /// Requests on the wire at once.
 const AT_ONCE: usize = 6;
 
+/// Pages asked for before it is looked at whether they hold anything.
+const BATCH: u64 = 64;
+
 /// More pages than this are not believed: four thousand million listings.
 const MOST_PAGES: u64 = u32::MAX as u64 / pass::PAGE_SIZE;
 
@@ -54,6 +57,18 @@ impl Crawler {
         Self { copies, cache_ttl }
     }
 
+    /// How old a copy of the origin's CDN can be.
+    pub const fn cache_ttl(&self) -> Duration {
+        self.cache_ttl
+    }
+
+    /// How long to wait before copies that do not fit together are looked at again: as long as the origin's CDN may
+    /// keep them, where it was seen to keep any; else no longer than its clock needs to move on.
+    pub fn lag(&self) -> Duration {
+        const MOVED_ON: Duration = Duration::from_millis(1100);
+        if self.copies.saw_aged() { self.cache_ttl.max(MOVED_ON) } else { MOVED_ON }
+    }
+
     /// The copies.
     pub fn copies(&self) -> &Copies {
         &self.copies
@@ -62,7 +77,7 @@ impl Crawler {
     /// One resource: the copy itself if it was fetched at `resumed_ms` or later, else a look at the origin.
     async fn fetch(&self, path: &str, class: Class, resumed_ms: Option<i64>) -> Result<Copy, CopyError> {
         if let Some(since) = resumed_ms
-            && let Some(copy) = self.copies.recent(path, since)?
+            && let Some(copy) = self.copies.recent(path, since, self.copies.client().now_ms())?
         {
             return Ok(copy);
         }
@@ -129,32 +144,43 @@ impl Crawler {
     pub async fn pass(&self, class: Class, resumed_ms: Option<i64>) -> Result<Pass, CopyError> {
         let status = self.copies.client().status();
         status.set_pass(Some(Progress { done: 0, of: 0 }));
-        let first = self.fetch_all(vec![pass::page_path(1)], class, resumed_ms).await?;
-        let mut pages = first;
-        let mut known = total(&pages[0], &self.copies)?;
-        let mut fetched = 1;
-        // A list that grows while it is read gets the pages that it grew by.
-        for _ in 0..3 {
+        let mut pages = self.fetch_all(vec![pass::page_path(1)], class, resumed_ms).await?;
+        let mut known = self.total(&pages[0])?;
+        // A list that grows while it is read gets the pages that it grew by; one that claims more than it has is found
+        // out before much is asked for.
+        while (pages.len() as u64) < pass::pages(known) {
             let wanted = pass::pages(known);
-            if wanted > MOST_PAGES {
-                let path = pass::page_path(1);
-                return Err(AskError::nonsense(&path, format!("a total of {known} listings")).into());
-            }
+            let fetched = pages.len() as u64;
             status.set_pass(Some(Progress { done: fetched, of: wanted + 3 }));
-            let more: Vec<String> = (fetched + 1..=wanted).map(pass::page_path).collect();
-            if more.is_empty() {
-                break;
+            let batch = (fetched + 1..=wanted.min(fetched + BATCH)).map(pass::page_path).collect();
+            let batch = self.fetch_all(batch, class, resumed_ms).await?;
+            let mut listings = 0;
+            for copy in &batch {
+                known = known.max(self.total(copy)?);
+                listings += self.parse(copy)?.items.len();
             }
-            pages.extend(self.fetch_all(more, class, resumed_ms).await?);
-            fetched = wanted;
-            for page in &pages {
-                known = known.max(total(page, &self.copies)?);
+            pages.extend(batch);
+            if listings == 0 {
+                break;
             }
         }
         pages.sort_by_key(|copy| page_number(&copy.path));
         let paths = TaxonomyKind::ALL.iter().map(|kind| kind.path().to_owned()).collect();
         let taxonomies = in_order(self.fetch_all(paths, class, resumed_ms).await?)?;
         Ok(Pass { pages, taxonomies })
+    }
+
+    fn parse(&self, copy: &Copy) -> Result<Page, CopyError> {
+        Ok(Page::parse(&copy.body, &self.copies.volatile()).map_err(|error| AskError::nonsense(&copy.path, error))?)
+    }
+
+    /// How many listings a page says that there are.
+    fn total(&self, copy: &Copy) -> Result<u64, CopyError> {
+        let total = self.parse(copy)?.total;
+        if pass::pages(total) > MOST_PAGES {
+            return Err(AskError::nonsense(&copy.path, format!("a total of {total} listings")).into());
+        }
+        Ok(total)
     }
 
     /// Confirms everything of a pass once more, so that one instant fits all of it; `true` when that came out.
@@ -165,14 +191,13 @@ impl Crawler {
     /// # Errors
     /// When something cannot be fetched.
     pub async fn close(&self, pass: &mut Pass, class: Class) -> Result<bool, CopyError> {
-        const TRIES: u32 = 4;
-        for attempt in 0..TRIES {
+        const TRIES: u32 = 3;
+        for _ in 0..TRIES {
             let unproven = pass.unproven();
             if unproven.is_empty() {
                 return Ok(true);
             }
-            let wait = if attempt == 0 { Duration::from_millis(1100) } else { self.until_copies_expire(pass) };
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(self.lag()).await;
             let status = self.copies.client().status();
             status.set_pass(Some(Progress { done: 0, of: unproven.len() as u64 }));
             let mut changed = false;
@@ -185,13 +210,6 @@ impl Crawler {
             }
         }
         Ok(pass.is_full())
-    }
-
-    /// How long until the oldest copy of the origin's CDN that spoils the proof must be gone.
-    fn until_copies_expire(&self, pass: &Pass) -> Duration {
-        let gap = pass.since_ms().saturating_sub(pass.until_ms()).max(0);
-        let gap = Duration::from_millis(u64::try_from(gap).unwrap_or(0));
-        gap.clamp(Duration::from_secs(1), self.cache_ttl.max(Duration::from_secs(1)))
     }
 }
 
@@ -210,11 +228,6 @@ pub fn in_order(copies: Vec<Copy>) -> Result<[Copy; 3], CopyError> {
         return Err(AskError::nonsense("/api", "a taxonomy is missing").into());
     };
     Ok([sports, states, cities])
-}
-
-fn total(copy: &Copy, copies: &Copies) -> Result<u64, CopyError> {
-    let page = Page::parse(&copy.body, &copies.volatile()).map_err(|error| AskError::nonsense(&copy.path, error))?;
-    Ok(page.total)
 }
 
 fn page_number(path: &str) -> u64 {

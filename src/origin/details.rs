@@ -3,7 +3,7 @@
 //! [`Details`] keeps them durably and tells what is missing; [`DetailWorker`] fetches, evenly paced. Callers:
 //! [`super::mirror`] runs the worker, [`crate::serve`] reads and asks for single ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
 use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
 
+use super::budget::Spent;
 use super::client::{AskError, Asker, OriginClient, Validators};
 use super::copies::{CopyError, generated_at};
 use super::flight::Flights;
@@ -56,7 +57,9 @@ struct Inner {
     arrived: Condvar,
     revision: AtomicU64,
     cache: Cache,
-    flights: Flights<ListingId>,
+    /// Listings whose detail is here but was answered 404 the last time.
+    missing: Mutex<HashSet<ListingId>>,
+    flights: Flights<ListingId, AskError>,
 }
 
 impl Details {
@@ -74,6 +77,7 @@ impl Details {
             arrived: Condvar::new(),
             revision: AtomicU64::new(0),
             cache,
+            missing: Mutex::default(),
             flights: Flights::default(),
         });
         let writer = Arc::downgrade(&inner);
@@ -169,13 +173,23 @@ impl Details {
         summary: &Summary,
         asker: Asker,
     ) -> Result<(DetailRecord, bool), CopyError> {
-        let turn = self.0.flights.turn(&summary.id).await;
-        if turn.waited
-            && let Some(record) = self.get(summary.id)?
-        {
-            return Ok((record, true));
+        let patience = asker.patience.unwrap_or(Duration::MAX);
+        let Ok(mut turn) = tokio::time::timeout(patience, self.0.flights.turn(&summary.id)).await else {
+            return Err(AskError::from(Spent { retry_after: Duration::from_secs(1) }).into());
+        };
+        if turn.waited {
+            if let Some(record) = self.get(summary.id)? {
+                return Ok((record, true));
+            }
+            if let Some(error) = turn.failure() {
+                return Err(error.into());
+            }
         }
-        Ok((self.fetch(client, volatile, summary, asker).await?, false))
+        let fetched = self.fetch(client, volatile, summary, asker).await;
+        if let Err(CopyError::Ask(error)) = &fetched {
+            turn.fail(error.clone());
+        }
+        Ok((fetched?, false))
     }
 
     /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.
@@ -215,7 +229,7 @@ impl Details {
                 match before {
                     // A copy older than what is known never replaces it.
                     Some(mut record) if origin_time_ms < record.meta.origin_time_ms && record.meta.hash != hash => {
-                        record.meta.fetched_ms = fetched_ms;
+                        (record.meta.fetched_ms, record.meta.summary_hash) = (fetched_ms, summary.hash);
                         record
                     }
                     _ => {
@@ -226,6 +240,10 @@ impl Details {
                         DetailRecord { meta, body: answer.body }
                     }
                 }
+            }
+            // A 404 older than what is known, or the first one in a while, destroys nothing.
+            (404 | 410, Some(record)) if record.meta.state == DetailState::Present && !self.gone_before(summary.id) => {
+                return Ok(record);
             }
             (404 | 410, _) => {
                 let meta = DetailMeta {
@@ -245,7 +263,18 @@ impl Details {
         Ok(record)
     }
 
+    /// Remembers a 404 for a listing whose detail is here; `true` when it is not the first since its last answer.
+    fn gone_before(&self, id: ListingId) -> bool {
+        const MOST: usize = 10_000;
+        let mut missing = self.0.missing.lock();
+        if missing.len() >= MOST {
+            missing.clear();
+        }
+        !missing.insert(id)
+    }
+
     fn put(&self, id: ListingId, record: DetailRecord) {
+        self.0.missing.lock().remove(&id);
         self.0.index.write().insert(id, Known::of(&record.meta));
         self.0.pending.lock().insert(id, record);
         // In this order: whoever rendered the old record finds the new revision, or is forgotten here.
@@ -334,47 +363,72 @@ impl DetailWorker {
     /// Fetches what is missing, for ever.
     pub async fn run(self) {
         let mut swaps = self.live.watch();
+        let mut retries = Retries::default();
         loop {
             swaps.borrow_and_update();
             if let Some(published) = self.live.current() {
                 let now = self.clock.now_wall();
-                let missing = self.details.missing(&published.dataset, now, self.cache_ttl);
-                let open = !missing.is_empty();
-                self.client.budget().set_crawl_has_work(open);
-                let failed = self.fetch_all(&published.dataset, missing, Class::Details).await;
-                if !open {
-                    let overdue = self.details.overdue(&published.dataset, now, self.verify_every, 1000);
-                    self.fetch_all(&published.dataset, overdue, Class::Background).await;
-                }
-                if open && !failed {
+                let mut due = self.details.missing(&published.dataset, now, self.cache_ttl);
+                due.retain(|id| retries.is_due(*id, now));
+                let work = (!due.is_empty()).then(|| self.client.budget().crawl_work());
+                if work.is_some() {
+                    self.fetch_all(&published.dataset, due, Class::Details, &mut retries).await;
                     continue;
                 }
+                let overdue = self.details.overdue(&published.dataset, now, self.verify_every, OVERDUE_AT_ONCE);
+                if !overdue.is_empty() {
+                    self.fetch_all(&published.dataset, overdue, Class::Background, &mut retries).await;
+                }
             }
-            let pause = Duration::from_secs(10).mul_f64(rand::rng().random_range(0.5..1.0));
+            let pause = Duration::from_secs(5).mul_f64(rand::rng().random_range(0.5..1.0));
             let _ = tokio::time::timeout(pause, swaps.changed()).await;
         }
     }
 
-    /// Fetches these, several at once; stops early when another data set is served. `true` when something failed.
-    async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class) -> bool {
+    /// Fetches these, several at once; stops early when another data set is served.
+    async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class, retries: &mut Retries) {
         const AT_ONCE: usize = 8;
         let still_served = || self.live.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
-        let failures = futures_util::stream::iter(ids)
+        let failed: Vec<ListingId> = futures_util::stream::iter(ids)
             .take_while(|_| std::future::ready(still_served()))
             .map(|id| async move {
-                let Some(summary) = dataset.summary(id) else { return false };
+                let summary = dataset.summary(id)?;
                 let volatile = self.volatile.read().clone();
-                match self.details.fetch(&self.client, &volatile, summary, Asker::mirror(class)).await {
-                    Ok(_) => false,
-                    Err(error) => {
-                        tracing::debug!(%id, %error, "detail not fetched");
-                        true
-                    }
-                }
+                let error = self.details.fetch(&self.client, &volatile, summary, Asker::mirror(class)).await.err()?;
+                tracing::debug!(%id, %error, "detail not fetched");
+                Some(id)
             })
             .buffer_unordered(AT_ONCE)
-            .fold(0_usize, |sum, failed| std::future::ready(sum + usize::from(failed)))
+            .filter_map(std::future::ready)
+            .collect()
             .await;
-        failures > 0
+        let now = self.clock.now_wall();
+        for id in failed {
+            retries.failed(id, now);
+        }
+    }
+}
+
+/// Details looked at again before it is asked what else is to be done.
+const OVERDUE_AT_ONCE: usize = 10;
+
+/// When details that failed are tried again: later and later, up to an hour.
+#[derive(Debug, Default)]
+struct Retries(HashMap<ListingId, (u32, WallTime)>);
+
+impl Retries {
+    fn is_due(&self, id: ListingId, now: WallTime) -> bool {
+        // An instant in the far future is one from before the clock was set back.
+        self.0.get(&id).is_none_or(|(_, next)| *next <= now || *next > now.plus_seconds(3600))
+    }
+
+    fn failed(&mut self, id: ListingId, now: WallTime) {
+        const MOST: usize = 100_000;
+        if self.0.len() >= MOST {
+            self.0.retain(|_, (_, next)| *next > now);
+        }
+        let (tries, next) = self.0.entry(id).or_insert((0, now));
+        *tries = (*tries + 1).min(12);
+        *next = now.plus_seconds((2_i64 << *tries).min(3600));
     }
 }

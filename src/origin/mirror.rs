@@ -2,6 +2,7 @@
 //!
 //! One task decides what is published; the details have a worker of their own. Callers: [`crate::app`] runs it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rand::RngExt;
 use tokio::sync::Notify;
 
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
-use crate::clock::{Clock, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::snapshot::dataset::{Dataset, DatasetError};
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Evidence;
@@ -127,6 +128,12 @@ pub struct Mirror {
     evidence: Evidence,
     accept: bool,
     shape: Shape,
+    /// Whether a whole pass was asked for and has not come about yet.
+    whole: bool,
+    /// Terms that were asked for, with what was known of them then.
+    asked: HashSet<(TaxonomyKind, String, [u8; 16])>,
+    /// When a whole pass last tried to settle.
+    tried_to_settle: Option<Monotonic>,
 }
 
 impl Mirror {
@@ -154,6 +161,9 @@ impl Mirror {
             clock,
             evidence,
             accept: false,
+            whole: false,
+            asked: HashSet::new(),
+            tried_to_settle: None,
             shape: Shape::default(),
         }
     }
@@ -164,11 +174,14 @@ impl Mirror {
         loop {
             let asked = self.commands.take();
             self.accept |= asked.accept && self.status.picture().held.is_some();
-            let result = self.step(asked.pass).await;
+            let whole = asked.pass || self.whole;
+            let result = self.step(whole).await;
+            self.whole = whole && result.is_err();
             self.status.set_pass(None);
             match result {
                 Ok(state) => {
                     failures = 0;
+                    self.status.set_disk(None);
                     self.status.set_state(state);
                     self.status.refreshed(self.clock.now_wall());
                 }
@@ -176,10 +189,14 @@ impl Mirror {
                     failures = failures.saturating_add(1);
                     tracing::warn!(%error, failures, "the origin could not be mirrored; what is published goes on serving");
                     self.status.set_state(error.state());
-                    if !matches!(error, MirrorError::Copy(CopyError::Ask(_))) {
-                        self.status.error(error.to_string(), self.clock.now_wall());
+                    self.status.error(error.to_string(), self.clock.now_wall());
+                    if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {
+                        self.status.set_disk(Some(error.to_string()));
                     }
                 }
+            }
+            if failures == 0 {
+                self.learn().await;
             }
             let pause = self.pause(failures);
             let _ = tokio::time::timeout(pause, self.commands.0.wake.notified()).await;
@@ -191,20 +208,28 @@ impl Mirror {
         let state = match self.live.current() {
             None => {
                 self.status.set_state(OriginState::Crawling);
-                self.crawl(true).await?;
+                self.crawl().await?;
                 OriginState::Changed
             }
-            Some(published) if whole || self.accept || !is_settled(&published.meta) => {
+            Some(published) if whole || self.accept || self.should_settle(&published.meta) => {
                 let before = published.dataset.id.clone();
-                self.crawl(false).await?;
+                self.crawl().await?;
                 let changed = self.live.current().is_some_and(|now| now.dataset.id != before);
                 if changed { OriginState::Changed } else { OriginState::Unchanged }
             }
             Some(published) => self.refresh(&published).await?,
         };
-        self.collect_terms().await?;
-        self.question().await?;
         Ok(state)
+    }
+
+    /// What is asked beside the refreshes, and never at their cost: terms in doubt, and what filters mean.
+    async fn learn(&mut self) {
+        if let Err(error) = self.collect_terms().await {
+            tracing::warn!(%error, "terms stay in doubt");
+        }
+        if let Err(error) = self.question().await {
+            tracing::warn!(%error, "what filters mean could not be asked");
+        }
     }
 
     /// How long to wait for the next refresh: it starts early enough to end before `Age` reaches 0.8 x ttl, and not
@@ -221,42 +246,71 @@ impl Mirror {
         self.rhythm.ttl.mul_f64(0.7).saturating_sub(age).max(self.rhythm.ttl.mul_f64(0.4))
     }
 
-    /// A whole pass, published after its first consistent form and certified by a closing pass.
-    ///
-    /// The first crawl resumes where a restart interrupted it; later ones look at everything anew.
-    async fn crawl(&mut self, first: bool) -> Result<(), MirrorError> {
-        let mut resumed = if first { Some(self.pass_started()?) } else { None };
-        let class = Class::Crawl;
-        let mut outcome = None;
-        for _ in 0..TRIES {
-            let mut pass = self.crawler.pass(class, resumed.take()).await?;
+    /// A whole pass, published after its first consistent form and certified by a closing pass. It resumes where a
+    /// restart interrupted it.
+    async fn crawl(&mut self) -> Result<(), MirrorError> {
+        let _work = self.crawler.copies().client().budget().crawl_work();
+        self.tried_to_settle = Some(self.clock.now_mono());
+        let mut inconsistent = None;
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                self.renew_pass(inconsistent.is_some()).await?;
+            }
+            let mut pass = self.crawler.pass(Class::Crawl, Some(self.pass_started()?)).await?;
             let assembled = match pass.assemble(&self.volatile()) {
                 Ok(assembled) => assembled,
                 Err(error) => {
                     tracing::warn!(%error, "the list moved while it was read; reading it again");
-                    outcome = Some(error);
+                    inconsistent = Some(error);
                     continue;
                 }
             };
-            outcome = None;
-            let certificate = if pass.is_full() { Certificate::Full } else { Certificate::Provisional };
+            inconsistent = None;
+            let full = pass.is_full();
             let keeps_certificate = self.live.current().is_some_and(|published| is_settled(&published.meta));
-            if certificate == Certificate::Full || !keeps_certificate {
-                self.publish(assembled, certificate, pass.until_ms(), Vec::new()).await?;
-                self.forget_pass()?;
+            if !full && !keeps_certificate {
+                self.publish(assembled, Certificate::Provisional, pass.until_ms(), Vec::new()).await?;
             }
-            if certificate == Certificate::Full || self.crawler.close(&mut pass, class).await? {
+            if full || self.crawler.close(&mut pass, Class::Crawl).await? {
                 let assembled = pass.assemble(&self.volatile())?;
-                return self.publish(assembled, Certificate::Full, pass.until_ms(), Vec::new()).await;
+                self.publish(assembled, Certificate::Full, pass.until_ms(), Vec::new()).await?;
+                self.status.passed();
+                return self.forget_pass();
             }
         }
-        if let Some(error) = outcome {
+        if let Some(error) = inconsistent {
+            self.renew_pass(true).await?;
             return Err(error.into());
         }
-        let pass = self.crawler.pass(class, None).await?;
+        self.renew_pass(false).await?;
+        let pass = self.crawler.pass(Class::Crawl, Some(self.pass_started()?)).await?;
         let assembled = pass.assemble(&self.volatile())?;
         let open = vec!["the list changed during every closing pass".to_owned()];
-        self.publish(assembled, Certificate::BestEffort, pass.until_ms(), open).await
+        self.publish(assembled, Certificate::BestEffort, pass.until_ms(), open).await?;
+        self.status.passed();
+        self.forget_pass()
+    }
+
+    /// Begins the pass anew; where the copies did not fit together, after those of the origin's CDN may have expired.
+    async fn renew_pass(&self, wait: bool) -> Result<(), MirrorError> {
+        if wait {
+            tokio::time::sleep(self.crawler.lag()).await;
+        }
+        let now = self.clock.now_wall().as_millis();
+        Ok(self.store.put_state(PASS, &now.to_le_bytes())?)
+    }
+
+    /// Whether a whole pass is due because what is served was never settled: at once after a provisional publication,
+    /// and after a while where three tries did not settle it.
+    fn should_settle(&self, meta: &VersionMeta) -> bool {
+        let pause = self.rhythm.ttl.max(self.crawler.cache_ttl());
+        match meta.certificate {
+            Certificate::Full | Certificate::Incremental => false,
+            Certificate::Provisional => true,
+            Certificate::BestEffort => {
+                self.tried_to_settle.is_none_or(|last| self.clock.now_mono().since(last) >= pause)
+            }
+        }
     }
 
     /// When the unfinished first pass began, on our clock; begins one when there is none.
@@ -284,42 +338,52 @@ impl Mirror {
             return Ok(OriginState::Unchanged);
         };
         tracing::info!(what = what.as_str(), "the origin has changed");
+        let _work = self.crawler.copies().client().budget().crawl_work();
         let mut resumed = started;
-        let mut last = None;
-        for _ in 0..TRIES {
+        let mut last = Err(None);
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(self.crawler.lag()).await;
+            }
             let pass = self.crawler.pass(Class::Crawl, Some(resumed)).await?;
             resumed = self.clock.now_wall().as_millis();
             let assembled = match pass.assemble(&self.volatile()) {
                 Ok(assembled) => assembled,
                 Err(error) => {
                     tracing::warn!(%error, "the list moved while it was read; reading it again");
-                    last = Some((None, Some(error)));
+                    last = Err(Some(error));
                     continue;
                 }
             };
             let dataset = self.index(assembled.content.clone()).await?;
             let again = self.ask(&dataset, pass.until_ms()).await?;
             let verdict = again.judge(&dataset, &self.volatile());
-            if verdict == Verdict::Changed(What::Probe) {
-                // The pages fit together and held still; it is the probe that the origin answers otherwise.
+            if verdict == Verdict::Changed(What::ProbeSelection) {
+                // Nothing in the answer is news: it is the question that the origin understands otherwise.
                 self.shape = self.shape.next();
                 tracing::warn!(shape = ?self.shape, "the origin answers the probe otherwise than expected; probing differently");
             }
-            if matches!(verdict, Verdict::Unchanged | Verdict::Changed(What::Probe | What::Unprobed)) {
-                let certificate = if pass.is_full() { Certificate::Full } else { Certificate::Incremental };
-                self.publish(assembled, certificate, again.until_ms(), Vec::new()).await?;
-                return Ok(OriginState::Changed);
+            let certificate = if pass.is_full() { Certificate::Full } else { Certificate::Incremental };
+            match verdict {
+                Verdict::Unchanged => {
+                    self.publish(assembled, certificate, again.until_ms(), Vec::new()).await?;
+                    return Ok(OriginState::Changed);
+                }
+                Verdict::Changed(What::ProbeSelection | What::Unprobed) => {
+                    self.publish(assembled, certificate, pass.until_ms().min(again.until_ms()), Vec::new()).await?;
+                    return Ok(OriginState::Changed);
+                }
+                Verdict::Changed(_) => last = Ok((pass.until_ms(), assembled)),
             }
-            last = Some((Some((pass, assembled)), None));
         }
         match last {
-            Some((Some((pass, assembled)), _)) => {
+            Ok((until_ms, assembled)) => {
                 let open = vec!["the list changed during every pass of a refresh".to_owned()];
-                self.publish(assembled, Certificate::BestEffort, pass.until_ms(), open).await?;
+                self.publish(assembled, Certificate::BestEffort, until_ms, open).await?;
                 Ok(OriginState::Changed)
             }
-            Some((None, Some(error))) => Err(error.into()),
-            _ => Ok(OriginState::Unchanged),
+            Err(Some(error)) => Err(error.into()),
+            Err(None) => Ok(OriginState::Unchanged),
         }
     }
 
@@ -347,6 +411,8 @@ impl Mirror {
 
     /// The same data, confirmed for a later instant.
     async fn confirm(&self, published: &Published, until_ms: i64) -> Result<(), MirrorError> {
+        // What was held back is no longer what the origin has.
+        self.status.set_held(None);
         let mut meta = published.meta.clone();
         meta.confirmed_ms = meta.confirmed_ms.max(until_ms);
         if meta.certificate == Certificate::Full && until_ms > published.meta.confirmed_ms {
@@ -391,7 +457,8 @@ impl Mirror {
         let published_ms = serving.filter(|_| unchanged).map_or(now, |serving| serving.meta.published_ms);
         let meta = VersionMeta {
             certificate,
-            confirmed_ms: until_ms.max(before),
+            // Never backwards for the same data; other data is confirmed for its own instant.
+            confirmed_ms: if unchanged { until_ms.max(before) } else { until_ms },
             published_ms,
             volatile: self.volatile(),
             volatile_values: assembled.volatile_values,
@@ -407,7 +474,9 @@ impl Mirror {
             let mut versions: Vec<u64> = store.versions()?.iter().map(|(version, _)| version.seq).collect();
             versions.sort_unstable();
             let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
-            store.collect_garbage(&newest)?;
+            if let Err(error) = store.collect_garbage(&newest) {
+                tracing::warn!(%error, "old versions could not be removed");
+            }
             Ok(version.seq)
         })
         .await?;
@@ -426,6 +495,7 @@ impl Mirror {
         let (now, then) = (serving.dataset.len(), next.len());
         if !shrank_too_much(now, then, self.rhythm.max_shrink) {
             self.status.set_held(None);
+            self.accept = false;
             return false;
         }
         if std::mem::take(&mut self.accept) {
@@ -445,20 +515,40 @@ impl Mirror {
         true
     }
 
-    /// Asks the origin about the terms that are in doubt, and serves what that proves.
+    /// Asks the origin about terms that are in doubt, each once for what is known of it, and serves what that proves.
+    /// Stops when a refresh is due; the rest comes after it.
     async fn collect_terms(&mut self) -> Result<(), MirrorError> {
         let Some(published) = self.live.current() else { return Ok(()) };
-        let doubtful = published.dataset.doubtful().to_vec();
-        if doubtful.is_empty() {
+        let open: Vec<_> =
+            published.dataset.doubtful().iter().filter(|term| !self.asked.contains(*term)).cloned().collect();
+        if open.is_empty() {
             return Ok(());
         }
-        tracing::info!(terms = doubtful.len(), "names and counts leave terms in doubt; asking the origin for them");
+        tracing::info!(terms = open.len(), "names and counts leave terms in doubt; asking the origin for them");
+        let _work = self.crawler.copies().client().budget().crawl_work();
         let mut learned = false;
-        for (kind, slug, fingerprint) in doubtful {
-            let copies = self.crawler.copies();
-            if let Some(listed) = terms::list(copies, &published.dataset, kind, &slug, fingerprint).await? {
-                self.evidence.insert((kind, slug), listed);
-                learned = true;
+        let mut failure = None;
+        for term in open {
+            if self.pause(0) <= self.rhythm.ttl.mul_f64(0.4) && learned {
+                break;
+            }
+            let (kind, slug, fingerprint) = term.clone();
+            match terms::list(self.crawler.copies(), &published.dataset, kind, &slug, fingerprint).await {
+                Ok(listed) => {
+                    self.asked.insert(term);
+                    if let Some(listed) = listed {
+                        self.evidence.insert((kind, slug), listed);
+                        learned = true;
+                    }
+                }
+                Err(CopyError::Ask(error)) if error.is_nonsense() => {
+                    tracing::warn!(slug, %error, "a term stays in doubt");
+                    self.asked.insert(term);
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
             }
         }
         if learned {
@@ -467,7 +557,7 @@ impl Mirror {
             let dataset = self.index(published.dataset.content.clone()).await?;
             self.live.swap(Arc::new(dataset), published.meta.clone(), published.version);
         }
-        Ok(())
+        failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Asks the origin, once, whether filters mean what we assume.

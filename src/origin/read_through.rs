@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPIRES, HeaderMap, HeaderName, HeaderValue, LINK};
 
 use crate::api::json;
 use crate::api::rewrite::Rewrite;
@@ -17,7 +17,9 @@ use crate::cache::reply::Reply;
 use crate::cache::{Cache, Key};
 use crate::clock::Clock;
 use crate::semantics::etag::EntityTag;
+use crate::semantics::problem::{self, Problem};
 
+use super::budget::Spent;
 use super::client::{Answer, AskError, Asker, OriginClient, Validators};
 use super::flight::Flights;
 use super::window::Class;
@@ -61,7 +63,7 @@ struct Inner {
     ttl: Duration,
     stale_if_error: Duration,
     wait: Duration,
-    flights: Flights<Key>,
+    flights: Flights<Key, AskError>,
 }
 
 /// How long answers live where the origin does not say.
@@ -103,14 +105,35 @@ impl ReadThrough {
         if let Some(entry) = self.inner.cache.entry(&key).filter(|entry| entry.fresh_for(now).is_some()) {
             return Ok(Through::Hit(entry));
         }
-        let turn = self.inner.flights.turn(&key).await;
-        let now = self.inner.clock.now_mono();
+        let turn = tokio::time::timeout(self.inner.wait, self.inner.flights.turn(&key)).await;
         let kept = self.inner.cache.entry(&key);
+        let Ok(mut turn) = turn else {
+            return self.stale_or(kept, Spent { retry_after: Duration::from_secs(1) }.into());
+        };
+        let now = self.inner.clock.now_mono();
         if let Some(entry) = kept.as_ref().filter(|entry| turn.waited && entry.fresh_for(now).is_some()) {
             let fwd_status = entry.reply.status.as_u16();
             return Ok(Through::Fetched { entry: entry.clone(), fwd_status, collapsed: true, stored: true });
         }
-        self.fetch(&key, path, rewrites, client, kept).await
+        if let Some(error) = turn.failure() {
+            return self.stale_or(kept, error);
+        }
+        match self.fetch(&key, path, rewrites, client, kept.as_deref()).await {
+            Ok(through) => Ok(through),
+            Err(error) => {
+                turn.fail(error.clone());
+                self.stale_or(kept, error)
+            }
+        }
+    }
+
+    /// What is kept, if it may stand in for an origin that fails.
+    fn stale_or(&self, kept: Option<Arc<Entry>>, error: AskError) -> Result<Through, AskError> {
+        let now = self.inner.clock.now_mono();
+        match kept.filter(|entry| entry.stale_for(now) <= self.inner.stale_if_error) {
+            Some(entry) => Ok(Through::Stale { entry, error }),
+            None => Err(error),
+        }
     }
 
     async fn fetch(
@@ -119,32 +142,17 @@ impl ReadThrough {
         path: &str,
         rewrites: bool,
         client: IpAddr,
-        kept: Option<Arc<Entry>>,
+        kept: Option<&Entry>,
     ) -> Result<Through, AskError> {
-        let validators = kept
-            .as_ref()
-            .map(|entry| Validators { etag: entry.etag.clone(), last_modified: entry.last_modified.clone() });
-        let answer = self.inner.client.ask(path, validators.as_ref(), self.asker(client)).await;
-        let answer = answer.and_then(|answer| {
-            let entry = self.entry(path, rewrites, &answer, kept.as_deref())?;
-            Ok((answer, Arc::new(entry)))
-        });
-        match answer {
-            Ok((answer, entry)) => {
-                let stored = entry::may_store(&answer.headers);
-                if stored {
-                    self.inner.cache.keep_entry(key.clone(), entry.clone());
-                }
-                Ok(Through::Fetched { entry, fwd_status: answer.status, collapsed: false, stored })
-            }
-            Err(error) => {
-                let now = self.inner.clock.now_mono();
-                match kept.filter(|entry| entry.stale_for(now) <= self.inner.stale_if_error) {
-                    Some(entry) => Ok(Through::Stale { entry, error }),
-                    None => Err(error),
-                }
-            }
+        let validators =
+            kept.map(|entry| Validators { etag: entry.etag.clone(), last_modified: entry.last_modified.clone() });
+        let answer = self.inner.client.ask(path, validators.as_ref(), self.asker(client)).await?;
+        let entry = Arc::new(self.entry(path, rewrites, &answer, kept)?);
+        let stored = entry::may_store(&answer.headers);
+        if stored {
+            self.inner.cache.keep_entry(key.clone(), entry.clone());
         }
+        Ok(Through::Fetched { entry, fwd_status: answer.status, collapsed: false, stored })
     }
 
     fn entry(&self, path: &str, rewrites: bool, answer: &Answer, kept: Option<&Entry>) -> Result<Entry, AskError> {
@@ -172,8 +180,9 @@ impl ReadThrough {
                 (reply.with_kind(StatusCode::OK, answer.headers.get(CONTENT_TYPE).cloned()), validators)
             }
             (404 | 410, _) => {
-                let problem = HeaderValue::from_static(crate::semantics::problem::CONTENT_TYPE);
-                let document = crate::semantics::problem::Problem::unknown_path(path);
+                let problem = HeaderValue::from_static(problem::CONTENT_TYPE);
+                let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
+                let document = id.map_or_else(|| Problem::unknown_path(path), Problem::unknown_listing);
                 let reply = Reply::new(document.to_json(), None, None, 0);
                 (reply.with_kind(StatusCode::NOT_FOUND, Some(problem)), Validators::default())
             }
@@ -182,22 +191,40 @@ impl ReadThrough {
         let missing = reply.status == StatusCode::NOT_FOUND;
         let says = answer.headers.contains_key(CACHE_CONTROL) || answer.headers.contains_key(EXPIRES);
         let origin_time = answer.time(None).at();
-        let default = if missing { Duration::from_secs(60) } else { self.inner.ttl };
-        let lifetime = entry::lifetime(&answer.headers, answer.stamps.date.unwrap_or(answer.received), default);
         let age = answer.received.millis_since(origin_time);
-        Ok(Entry {
+        let mut entry = Entry {
             reply,
             etag: validators.etag,
             last_modified: validators.last_modified,
-            cache_control: match answer.headers.get(CACHE_CONTROL) {
-                Some(value) if says && !missing => Some(value.clone()),
-                _ if missing => Some(HeaderValue::from_static("max-age=60")),
-                _ => None,
-            },
-            expires: answer.headers.get(EXPIRES).filter(|_| !missing).cloned(),
+            link: joined(&answer.headers, &LINK),
+            cache_control: joined(&answer.headers, &CACHE_CONTROL),
+            expires: answer.headers.get(EXPIRES).cloned(),
             arrived: self.inner.clock.now_mono(),
             initial_age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
-            lifetime: if missing { lifetime.min(default) } else { lifetime },
-        })
+            lifetime: entry::lifetime(&answer.headers, answer.stamps.date.unwrap_or(answer.received), self.inner.ttl),
+        };
+        match kept.filter(|_| answer.status == 304 && !says) {
+            // RFC 9111 §3.2: what a 304 does not mention stays as it was.
+            Some(kept) => {
+                (entry.cache_control, entry.expires) = (kept.cache_control.clone(), kept.expires.clone());
+                entry.lifetime = kept.lifetime;
+                entry.link = entry.link.or_else(|| kept.link.clone());
+            }
+            None if missing => {
+                entry.lifetime = MISSING.min(entry.lifetime);
+                entry.cache_control = entry.cache_control.or_else(|| Some(HeaderValue::from_static("max-age=60")));
+            }
+            None => {}
+        }
+        Ok(entry)
     }
+}
+
+/// How long a 404 is kept at most.
+const MISSING: Duration = Duration::from_secs(60);
+
+/// All lines of a field as one (RFC 9110 §5.3).
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    if lines.is_empty() { None } else { HeaderValue::from_bytes(&lines.join(&b", "[..])).ok() }
 }

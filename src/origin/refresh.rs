@@ -93,8 +93,10 @@ pub enum What {
     FirstPage,
     /// A carried field of the envelope.
     Envelope,
-    /// The probe's answer, and nothing else.
+    /// The probe's answer holds something that is not known.
     Probe,
+    /// The probe's answer holds only what is known, but not the listings that were expected.
+    ProbeSelection,
     /// Nothing was probed, so that nothing is known.
     Unprobed,
 }
@@ -107,6 +109,7 @@ impl What {
             Self::FirstPage => "the first page",
             Self::Envelope => "the envelope",
             Self::Probe => "the probe",
+            Self::ProbeSelection => "the probe's selection",
             Self::Unprobed => "nothing is probed",
         }
     }
@@ -158,7 +161,10 @@ impl Answers {
         }
         match &self.probe {
             None if !dataset.is_empty() => Verdict::Changed(What::Unprobed),
-            Some((probe, copy)) if !agrees(copy, &probe.query, dataset, volatile) => Verdict::Changed(What::Probe),
+            Some((probe, copy)) if !agrees(copy, &probe.query, dataset, volatile) => {
+                let known = only_known(copy, dataset, volatile);
+                Verdict::Changed(if known { What::ProbeSelection } else { What::Probe })
+            }
             _ => Verdict::Unchanged,
         }
     }
@@ -166,13 +172,19 @@ impl Answers {
 
 /// Whether a page holds what the data set would answer.
 pub fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
-    let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find(query)) else {
+    let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
         return false;
     };
     let same = |(one, other): (&crate::api::listing::Summary, &&crate::api::listing::Summary)| {
         one.id == other.id && one.hash == other.hash
     };
     page.total == found.total && page.items.len() == found.items.len() && page.items.iter().zip(&found.items).all(same)
+}
+
+/// Whether every listing on a page is known as it stands there.
+fn only_known(copy: &Copy, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+    let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
+    page.items.iter().all(|item| dataset.summary(item.id).is_some_and(|known| known.hash == item.hash))
 }
 
 /// Whether the carried fields of the published envelope still stand on the page. Fields that differ between pages

@@ -97,6 +97,8 @@ pub struct Picture {
     pub held: Option<Held>,
     /// When the last refresh ended, milliseconds since the epoch.
     pub refreshed_ms: Option<i64>,
+    /// Whole passes that came to their end.
+    pub passes: u64,
     /// Why the data directory cannot be written, if so.
     pub disk: Option<String>,
 }
@@ -121,15 +123,17 @@ impl OriginStatus {
         self.0.lock().failures = 0;
     }
 
-    /// A request failed; returns how many did in a row.
-    pub fn failed(&self, error: &AskError, now: WallTime) -> u32 {
+    /// A request failed; returns how many failures in a row count.
+    pub fn failed(&self, error: &AskError, counts: bool, now: WallTime) -> u32 {
         let mut picture = self.0.lock();
-        picture.failures = picture.failures.saturating_add(1);
-        // One failure is an accident.
-        if picture.failures > 1 && picture.state != OriginState::Crawling {
-            picture.state = if error.is_nonsense() { OriginState::Nonsense } else { OriginState::CouldNotBeAsked };
-        }
         picture.last_error = Some(LastError { at: now.rfc3339(), message: error.to_string() });
+        if counts {
+            picture.failures = picture.failures.saturating_add(1);
+            // One failure is an accident.
+            if picture.failures > 1 && picture.state != OriginState::Crawling {
+                picture.state = OriginState::CouldNotBeAsked;
+            }
+        }
         picture.failures
     }
 
@@ -146,6 +150,11 @@ impl OriginStatus {
     /// A refresh ended.
     pub fn refreshed(&self, now: WallTime) {
         self.0.lock().refreshed_ms = Some(now.as_millis());
+    }
+
+    /// A whole pass came to its end.
+    pub fn passed(&self) {
+        self.0.lock().passes += 1;
     }
 
     /// How far the pass is; `None`: none runs.

@@ -4,6 +4,7 @@
 //! here. Callers: [`crate::serve`].
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HeaderMap, ORIGIN, TRANSFER_ENCODING};
 use http::{Method, Uri};
@@ -35,6 +36,8 @@ pub struct View<'a> {
     pub headers: &'a HeaderMap,
     /// The TCP peer.
     pub peer: IpAddr,
+    /// Whether a body follows the head.
+    pub has_body: bool,
 }
 
 /// What decisions depend on besides the request.
@@ -42,7 +45,7 @@ pub struct Rules {
     /// How the client's address is found.
     pub client_ip: ClientIpConfig,
     /// The limiter.
-    pub limiter: Limiter,
+    pub limiter: Arc<Limiter>,
     /// The path of `public_url`, where it has one.
     pub base_path: Option<BasePath>,
     /// Path prefixes that are proxied beyond the known endpoints; empty offline.
@@ -71,7 +74,10 @@ pub enum Target {
     /// A detail.
     Detail(ListingId),
     /// An endpoint that is not known here: the origin's business.
-    PassThrough,
+    PassThrough {
+        /// Path and raw query to send, without the path of `public_url`.
+        target: Box<[u8]>,
+    },
 }
 
 /// What happens to a request.
@@ -119,7 +125,7 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         return Admitted { admission: Admission::Refused(problem), route: "limit", client, limit };
     }
     let (route, admission) = match route(view, rules) {
-        Ok((route, path, query)) => (route.as_str(), target(route, &path, query, view, rules)),
+        Ok(routed) => (routed.route.as_str(), target(&routed, view, rules)),
         Err(problem) => (Route::Unknown.as_str(), Err(problem)),
     };
     let admission = match admission {
@@ -132,40 +138,54 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
     Admitted { admission, route, client, limit }
 }
 
+/// A target taken apart.
+struct Routed<'a> {
+    route: Route,
+    path: std::borrow::Cow<'a, str>,
+    raw_path: &'a [u8],
+    raw_query: Option<&'a [u8]>,
+    query: &'a str,
+}
+
 /// The endpoint that a target names, its normalised path, and its raw query.
-fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<(Route, std::borrow::Cow<'a, str>, &'a str), Problem> {
+fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
     let (raw_path, raw_query) = split(view);
-    let query = std::str::from_utf8(raw_query)
-        .map_err(|_| Problem::bad_parameter("query", raw_query, "percent-encoded ASCII"))?;
+    let bad = |_| Problem::bad_parameter("query", raw_query.unwrap_or_default(), "must be percent-encoded ASCII");
+    let query = std::str::from_utf8(raw_query.unwrap_or_default()).map_err(bad)?;
     let path = path::normalise(raw_path).map_err(|error| Problem::bad_path(raw_path, error))?;
     let route = Route::of(&path);
-    if route != Route::Unknown {
-        return Ok((route, path, query));
-    }
     // The path of `public_url` is accepted in front and stripped.
-    let stripped = rules.base_path.as_ref().and_then(|base| base.strip(&path)).map(str::to_owned);
-    match stripped {
-        Some(stripped) => Ok((Route::of(&stripped), stripped.into(), query)),
-        None => Ok((route, path, query)),
-    }
+    let base = rules.base_path.as_ref().filter(|_| route == Route::Unknown);
+    let stripped = base.and_then(|base| Some((base, base.strip(&path)?.to_owned())));
+    Ok(match stripped {
+        Some((base, path)) => {
+            // `%2F` is refused, so that raw and normalised segments match one to one.
+            let segments = base.as_str().matches('/').count();
+            let start = raw_path.iter().enumerate().filter(|(_, byte)| **byte == b'/').nth(segments);
+            let raw_path = start.map_or(&b"/"[..], |(at, _)| &raw_path[at..]);
+            Routed { route: Route::of(&path), path: path.into(), raw_path, raw_query, query }
+        }
+        None => Routed { route, path, raw_path, raw_query, query },
+    })
 }
 
 /// Path and query of the target; absolute form (RFC 9112 §3.2.2) is accepted.
-fn split<'a>(view: &View<'a>) -> (&'a [u8], &'a [u8]) {
-    let target = if view.target.starts_with(b"/") {
-        view.target
-    } else {
-        view.uri.path_and_query().map_or(view.target, |path| path.as_str().as_bytes())
+fn split<'a>(view: &View<'a>) -> (&'a [u8], Option<&'a [u8]>) {
+    let absolute = view.uri.scheme().is_some() && !view.target.starts_with(b"/");
+    let target = match view.uri.path_and_query().filter(|_| absolute) {
+        Some(path) => path.as_str().as_bytes(),
+        None => view.target,
     };
     match target.iter().position(|byte| *byte == b'?') {
-        Some(at) => (&target[..at], &target[at + 1..]),
-        None => (target, b""),
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
     }
 }
 
 /// What an endpoint is asked for.
-fn target(route: Route, path: &str, query: &str, view: &View<'_>, rules: &Rules) -> Result<Target, Problem> {
-    if route == Route::Unknown {
+fn target(routed: &Routed<'_>, view: &View<'_>, rules: &Rules) -> Result<Target, Problem> {
+    let path = &*routed.path;
+    if routed.route == Route::Unknown {
         let passes = rules.passthrough_paths.iter().any(|prefix| path.starts_with(prefix.as_str()));
         if !passes {
             return Err(Problem::unknown_path(path));
@@ -174,36 +194,63 @@ fn target(route: Route, path: &str, query: &str, view: &View<'_>, rules: &Rules)
             let allow: Vec<&str> = rules.passthrough_methods.iter().map(Method::as_str).collect();
             return Err(Problem::method_not_allowed(view.method.as_str(), &allow.join(", ")));
         }
-        return Ok(Target::PassThrough);
+        check_body(view)?;
+        let mut target = routed.raw_path.to_vec();
+        if let Some(query) = routed.raw_query {
+            target.push(b'?');
+            target.extend_from_slice(query);
+        }
+        return Ok(Target::PassThrough { target: target.into() });
     }
     if !matches!(*view.method, Method::GET | Method::HEAD) {
         return Err(Problem::method_not_allowed(view.method.as_str(), ALLOW));
     }
-    if has_body(view.headers) {
-        return Err(Problem::unexpected_body());
-    }
-    let pin = |parameters: Parameters| parameters.snapshot;
-    match route {
+    check_body(view)?;
+    match routed.route {
         Route::List => {
-            let parameters = parse(query)?;
+            let parameters = parse(routed.query)?;
             Ok(Target::List { query: parameters.list, pin: parameters.snapshot })
         }
-        Route::Taxonomy(kind) => Ok(Target::Taxonomy { kind, pin: parse(query).map(pin)? }),
+        Route::Taxonomy(kind) => Ok(Target::Taxonomy { kind, pin: parse(routed.query)?.snapshot }),
         Route::Detail(id) => Ok(Target::Detail(id)),
-        Route::NoSuchListing => Err(Problem::unknown_listing(path)),
+        Route::NoSuchListing => {
+            let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
+            Err(Problem::unknown_listing(id.unwrap_or(path)))
+        }
         Route::Changes | Route::Unknown => Err(Problem::unknown_path(path)),
+    }
+}
+
+/// Largest body of a method that passes, in bytes.
+pub const MAX_REQUEST_BODY: u64 = 1 << 20;
+
+/// GET and HEAD have none; of other methods its length must be said and bounded, so that nothing that follows it can be
+/// taken for another request (RFC 9112 §11.2).
+fn check_body(view: &View<'_>) -> Result<(), Problem> {
+    if !view.has_body && !announces_body(view.headers) {
+        return Ok(());
+    }
+    if matches!(*view.method, Method::GET | Method::HEAD) || view.headers.contains_key(TRANSFER_ENCODING) {
+        return Err(Problem::unexpected_body());
+    }
+    let length = view.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    match length {
+        Some(length) if length <= MAX_REQUEST_BODY => Ok(()),
+        _ => Err(Problem::content_too_large(MAX_REQUEST_BODY)),
     }
 }
 
 fn parse(query: &str) -> Result<Parameters, Problem> {
     Parameters::parse(query).map_err(|error| match error {
-        QueryError::BadValue { parameter, value, expected } => Problem::bad_parameter(parameter, value, expected),
+        QueryError::BadValue { parameter, value, expected } => {
+            Problem::bad_parameter(parameter, value, &format!("must be {expected}"))
+        }
         QueryError::Repeated { parameter, first, second } => Problem::repeated_parameter(parameter, first, second),
     })
 }
 
-/// Whether a request announces a body. `Content-Length: 0` announces none.
-fn has_body(headers: &HeaderMap) -> bool {
+/// Whether a head announces a body. `Content-Length: 0` announces none.
+fn announces_body(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING)
         || headers.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes().iter().any(|byte| *byte != b'0'))
 }

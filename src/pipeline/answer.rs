@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, LINK, RETRY_AFTER, VARY,
+    CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, LINK, RETRY_AFTER, VARY,
 };
 use http::{Method, StatusCode};
 use pingora::http::ResponseHeader;
@@ -39,6 +39,8 @@ pub struct Standing {
     ttl: i64,
     /// Whether the origin confirms the data from time to time; offline it does not.
     ages: bool,
+    /// `Allow` where unknown endpoints are passed through.
+    passthrough_allow: HeaderValue,
 }
 
 /// The parts of a request that an answer depends on.
@@ -52,6 +54,8 @@ pub struct Asked<'a> {
     pub limit: Decision,
     /// The coding that the client likes best.
     pub coding: Coding,
+    /// Whether the endpoint is one that is passed through.
+    pub passes: bool,
 }
 
 /// An answer that is ready to be sent.
@@ -70,11 +74,14 @@ pub type HeadError = Box<pingora::Error>;
 
 impl Standing {
     /// For one configuration; `ages`: there is an origin that confirms the data.
-    pub fn new(cache_control: CacheControl, ages: bool) -> Self {
+    pub fn new(cache_control: CacheControl, ages: bool, passthrough: &[Method]) -> Self {
         let ttl = i64::try_from(cache_control.ttl.as_secs()).unwrap_or(i64::MAX);
         let text = cache_control.to_string();
         let cache_control = HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("no-cache"));
-        Self { cache_control, ttl, ages }
+        let methods: Vec<&str> = passthrough.iter().map(Method::as_str).collect();
+        let allow = HeaderValue::from_str(&methods.join(", "));
+        let passthrough_allow = allow.unwrap_or_else(|_| HeaderValue::from_static(super::admit::ALLOW));
+        Self { cache_control, ttl, ages, passthrough_allow }
     }
 
     /// An answer from the snapshot. `forwarded`: the origin was asked for it just now. `pinned`: it does not age.
@@ -150,6 +157,12 @@ impl Standing {
             head.insert_header(EXPIRES, expires.clone())?;
         }
         head.insert_header(AGE, HeaderValue::from(entry.age(now).as_secs()))?;
+        if let Some(link) = &entry.link {
+            head.insert_header(LINK, link.clone())?;
+        }
+        if let Some(modified) = entry.last_modified.as_ref().and_then(|text| HeaderValue::from_str(text).ok()) {
+            head.insert_header(LAST_MODIFIED, modified)?;
+        }
         if let Some(etag) = &reply.etag {
             head.insert_header(ETAG, etag.clone())?;
         }
@@ -177,7 +190,9 @@ impl Standing {
             head.insert_header(RETRY_AFTER, HeaderValue::from(seconds.max(1)))?;
         }
         if problem.kind() == ProblemKind::MethodNotAllowed {
-            head.insert_header(ALLOW, HeaderValue::from_static(super::admit::ALLOW))?;
+            let known = HeaderValue::from_static(super::admit::ALLOW);
+            let passes = asked.passes;
+            head.insert_header(ALLOW, if passes { self.passthrough_allow.clone() } else { known })?;
         }
         common(&mut head, asked.limit)?;
         let body = (*asked.method != Method::HEAD).then_some(body);

@@ -95,7 +95,7 @@ impl Finder {
                 Err(gone) => gone.into(),
             },
             Target::Detail(id) => self.detail(published, id, client).await,
-            Target::PassThrough => Problem::internal().into(),
+            Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 
@@ -211,7 +211,7 @@ impl Finder {
     async fn uncovered(&self, target: Target, client: IpAddr) -> Found {
         let pin = match &target {
             Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
-            Target::Detail(_) | Target::PassThrough => None,
+            Target::Detail(_) | Target::PassThrough { .. } => None,
         };
         if let Some(pin) = pin {
             return Problem::snapshot_gone("snapshot", pin, None).into();
@@ -220,7 +220,7 @@ impl Finder {
             Target::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
             Target::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
             Target::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
-            Target::PassThrough => Problem::internal().into(),
+            Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 
@@ -278,10 +278,20 @@ fn relies_on_disproved(published: &Published, query: &ListQuery) -> bool {
 
 /// What a client is told when the origin gives no answer.
 fn failed(error: &AskError) -> Found {
+    // The log and `/status` have the whole story; addresses of the origin are nobody's business here.
+    let why = match error {
+        AskError::Spent(_) => "the budget of requests to the origin is spent".to_owned(),
+        AskError::Status { status, .. } => format!("the origin answered {status}"),
+        AskError::Timeout { .. } => "the origin did not answer in time".to_owned(),
+        AskError::Connection { .. } => "the origin cannot be reached".to_owned(),
+        AskError::TooLarge { .. } => "the origin's answer is too large".to_owned(),
+        AskError::Redirect { .. } => "the origin redirects elsewhere".to_owned(),
+        AskError::Nonsense { .. } => "the origin's answer is not what was asked for".to_owned(),
+    };
     if error.is_nonsense() {
-        return Problem::bad_origin_answer(&error.to_string()).into();
+        return Problem::bad_origin_answer(&why).into();
     }
     let retry_after = error.retry_after();
     let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
-    Found::Problem { problem: Problem::unavailable(&error.to_string()), retry_after: Some(seconds.max(1)) }
+    Found::Problem { problem: Problem::unavailable(&why), retry_after: Some(seconds.max(1)) }
 }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::HeaderValue;
-use http::header::{CONNECTION, HOST, HeaderName, TRANSFER_ENCODING, UPGRADE};
-use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use http::header::{CONNECTION, HOST, HeaderName, RETRY_AFTER, TRANSFER_ENCODING, UPGRADE};
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
+use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::proxy::{FailToProxy, HttpProxy, ProxyHttp, Session};
@@ -22,14 +23,17 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use url::Url;
 
+use crate::api::route::Route;
 use crate::clock::Clock;
 use crate::limit::Decision;
 use crate::origin::budget::{Budget, Permit};
+use crate::origin::status::OriginStatus;
 use crate::origin::window::Class;
 use crate::pipeline::admit::{self, Admission, Rules, Target, View};
 use crate::pipeline::answer::{Answer, Asked, Standing, common};
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::coding::Coding;
+use crate::semantics::freshness;
 use crate::semantics::problem::Problem;
 use crate::telemetry::Telemetry;
 
@@ -38,10 +42,11 @@ use super::find::{Finder, Found};
 /// How long a client may take between two reads of a request's head, and how long a write may stall.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long an idle connection is kept, in seconds.
+/// How long an idle connection is kept.
 const KEEPALIVE_SECONDS: u64 = 60;
-/// How long the head of a request may take in all, waiting on an idle connection included.
-const HEAD_DEADLINE: Duration = Duration::from_secs(KEEPALIVE_SECONDS + 15);
+const KEEPALIVE: Duration = Duration::from_secs(KEEPALIVE_SECONDS);
+/// How long the head of a request may take in all.
+const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Requests that are being answered; cheap to clone.
 #[derive(Clone, Default)]
@@ -74,6 +79,8 @@ pub struct Upstream {
     pub base: Url,
     /// The budget that they take from.
     pub budget: Budget,
+    /// Where they are counted.
+    pub status: OriginStatus,
     /// For each step.
     pub timeout: Duration,
     /// How long a client waits for the budget.
@@ -109,6 +116,7 @@ pub struct Context {
 
 impl Public {
     async fn respond(&self, session: &mut Session, context: &mut Context) -> Result<Option<Answer>> {
+        let has_body = !session.downstream_session.is_body_empty();
         let peer = session.client_addr().and_then(|address| address.as_inet());
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
         let request = session.req_header();
@@ -118,18 +126,24 @@ impl Public {
             uri: &request.uri,
             headers: &request.headers,
             peer,
+            has_body,
         };
         let admitted = admit::admit(&view, &self.rules, self.clock.now_mono());
         context.limit = admitted.limit;
-        let mut asked =
-            Asked { method: view.method, headers: view.headers, limit: admitted.limit, coding: Coding::Identity };
+        let mut asked = Asked {
+            method: view.method,
+            headers: view.headers,
+            limit: admitted.limit,
+            coding: Coding::Identity,
+            passes: admitted.route == Route::Unknown.as_str() && self.upstream.is_some(),
+        };
         let answer = match admitted.admission {
             Admission::Preflight => self.standing.preflight(admitted.limit)?,
             Admission::Refused(problem) => self.standing.problem(asked, &problem, None)?,
-            Admission::Admitted { target: Target::PassThrough, .. } => {
-                match self.forward(&view, admitted.client, context).await {
+            Admission::Admitted { target: Target::PassThrough { target }, .. } => {
+                match self.forward(&target, admitted.client, context).await {
                     Ok(()) => return Ok(None),
-                    Err((problem, retry_after)) => self.standing.problem(asked, &problem, Some(retry_after))?,
+                    Err((problem, retry_after)) => self.standing.problem(asked, &problem, retry_after)?,
                 }
             }
             Admission::Admitted { target, coding } => {
@@ -162,49 +176,59 @@ impl Public {
     }
 
     /// Prepares a request for an endpoint that is not known here.
-    async fn forward(&self, view: &View<'_>, client: IpAddr, context: &mut Context) -> Result<(), (Problem, u64)> {
+    async fn forward(
+        &self,
+        target: &[u8],
+        client: IpAddr,
+        context: &mut Context,
+    ) -> Result<(), (Problem, Option<u64>)> {
         let Some(upstream) = &self.upstream else {
-            return Err((Problem::unknown_path(view.target), 1));
+            return Err((Problem::unknown_path(target), None));
         };
-        if view.headers.contains_key(UPGRADE) || view.headers.contains_key(TRANSFER_ENCODING) {
-            return Err((Problem::unexpected_body(), 1));
-        }
-        let target = if view.target.starts_with(b"/") {
-            view.target
-        } else {
-            view.uri.path_and_query().map_or(&b"/"[..], |path| path.as_str().as_bytes())
-        };
-        let base = self.rules.base_path.as_ref().map(|base| base.as_str().as_bytes());
-        let stripped = base.and_then(|base| target.strip_prefix(base)).filter(|rest| rest.starts_with(b"/"));
         let mut path = upstream.base.path().trim_end_matches('/').as_bytes().to_vec();
-        path.extend_from_slice(stripped.unwrap_or(target));
+        path.extend_from_slice(target);
         context.forward = path.into();
         match upstream.budget.acquire(Class::Client, Some(client), Some(upstream.wait)).await {
             Ok(permit) => {
+                upstream.status.sent(Class::Client);
                 context.permit = Some(permit);
                 Ok(())
             }
-            Err(spent) => Err((Problem::unavailable(&spent.to_string()), spent.retry_after.as_secs())),
+            Err(spent) => {
+                let seconds = spent.retry_after.as_secs() + u64::from(spent.retry_after.subsec_nanos() > 0);
+                Err((Problem::unavailable("the budget of requests to the origin is spent"), Some(seconds)))
+            }
         }
     }
 }
 
-/// Fields that are never passed on from the origin.
-const DROPPED: [HeaderName; 13] = [
-    HeaderName::from_static("access-control-allow-origin"),
-    HeaderName::from_static("access-control-allow-credentials"),
-    HeaderName::from_static("access-control-allow-headers"),
-    HeaderName::from_static("access-control-allow-methods"),
-    HeaderName::from_static("access-control-expose-headers"),
-    HeaderName::from_static("access-control-max-age"),
-    HeaderName::from_static("alt-svc"),
-    HeaderName::from_static("strict-transport-security"),
-    HeaderName::from_static("nel"),
-    HeaderName::from_static("report-to"),
-    HeaderName::from_static("ratelimit"),
-    HeaderName::from_static("ratelimit-policy"),
-    HeaderName::from_static("keep-alive"),
-];
+/// Whether a field of the origin's answer stays behind: hop-by-hop (RFC 9110 §7.6.1), or about the origin's own
+/// limits, sites and ports.
+fn is_dropped(name: &str, nominated: &[String]) -> bool {
+    let own = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authenticate",
+        "te",
+        "trailer",
+        "upgrade",
+        "alt-svc",
+        "strict-transport-security",
+        "nel",
+        "report-to",
+    ];
+    own.contains(&name)
+        || name.starts_with("access-control-")
+        || name.starts_with("ratelimit")
+        || nominated.iter().any(|nominated| nominated == name)
+}
+
+/// The fields that `Connection` nominates.
+fn nominated(response: &ResponseHeader) -> Vec<String> {
+    let values = response.headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect()
+}
 
 #[async_trait]
 impl ProxyHttp for Public {
@@ -215,6 +239,14 @@ impl ProxyHttp for Public {
     }
 
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    fn persist_connection_context(
+        &self,
+        _session: &Session,
+        _context: &Context,
+    ) -> Option<Box<dyn std::any::Any + Send + Sync>> {
+        Some(Box::new(Reused))
+    }
 
     fn on_connection_reuse(
         &self,
@@ -276,6 +308,9 @@ impl ProxyHttp for Public {
         let host = upstream.base.host_str().unwrap_or_default();
         let host = upstream.base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         request.insert_header(HOST, host)?;
+        request.remove_header(&UPGRADE);
+        request.remove_header("http2-settings");
+        request.remove_header("expect");
         request.remove_header(&CONNECTION);
         request.remove_header("keep-alive");
         request.remove_header("te");
@@ -287,11 +322,24 @@ impl ProxyHttp for Public {
     async fn upstream_response_filter(
         &self,
         _session: &mut Session,
-        _response: &mut ResponseHeader,
+        response: &mut ResponseHeader,
         context: &mut Context,
     ) -> Result<()> {
+        if response.status.is_informational() {
+            return Ok(());
+        }
         if let Some(permit) = context.permit.take() {
             permit.answered();
+        }
+        let asked = response.headers.get(RETRY_AFTER);
+        let asked = asked.and_then(|value| freshness::parse_retry_after(value.as_bytes(), self.clock.now_wall()));
+        let pause = match (response.status.as_u16(), asked) {
+            (429, asked) => Some(asked.unwrap_or(10)),
+            (503, asked) => asked,
+            _ => None,
+        };
+        if let (Some(seconds), Some(upstream)) = (pause, &self.upstream) {
+            upstream.budget.pause(Duration::from_secs(u64::from(seconds)));
         }
         Ok(())
     }
@@ -302,7 +350,14 @@ impl ProxyHttp for Public {
         response: &mut ResponseHeader,
         context: &mut Context,
     ) -> Result<()> {
-        for name in &DROPPED {
+        if response.status.is_informational() {
+            return Ok(());
+        }
+        let nominated = nominated(response);
+        let names: Vec<HeaderName> =
+            response.headers.keys().filter(|name| is_dropped(name.as_str(), &nominated)).cloned().collect();
+        for name in &names {
+            // The transfer coding of this hop is pingora's business.
             response.remove_header(name);
         }
         let fwd_status = response.status.as_u16();
@@ -317,11 +372,18 @@ impl ProxyHttp for Public {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, context: &mut Context) -> FailToProxy {
-        let problem = Problem::unavailable(&format!("no answer from the origin: {}", error.etype().as_str()));
+        let nonsense = matches!(error.etype(), ErrorType::InvalidHTTPHeader | ErrorType::H1Error | ErrorType::H2Error);
+        let problem = if nonsense {
+            Problem::bad_origin_answer("it is not HTTP")
+        } else {
+            Problem::unavailable("the origin cannot be reached")
+        };
         let status = problem.status().as_u16();
+        tracing::warn!(%error, "a request could not be passed through");
         let method = session.req_header().method.clone();
         let headers = http::HeaderMap::new();
-        let asked = Asked { method: &method, headers: &headers, limit: context.limit, coding: Coding::Identity };
+        let asked =
+            Asked { method: &method, headers: &headers, limit: context.limit, coding: Coding::Identity, passes: true };
         if session.response_written().is_none()
             && let Ok(answer) = self.standing.problem(asked, &problem, Some(5))
         {
@@ -352,6 +414,9 @@ fn is_bodyless(request: &RequestHeader) -> bool {
 /// Set when the head of a request has been read.
 struct HeadRead(Arc<AtomicBool>);
 
+/// Left with a connection that has had a request: the next one may be long in coming.
+struct Reused;
+
 /// Pingora's proxy behind deadlines: its own are per read, so that a client that drips bytes could stay for ever.
 pub struct Front {
     proxy: Arc<HttpProxy<Public>>,
@@ -359,12 +424,11 @@ pub struct Front {
 }
 
 impl Front {
-    /// A front before a proxy.
-    pub fn new(proxy: HttpProxy<Public>) -> Self {
+    fn new(proxy: Arc<HttpProxy<Public>>, h2c: bool) -> Self {
         let mut options = HttpServerOptions::default();
-        options.h2c = true;
-        options.h2_idle_timeout = Some(Duration::from_secs(KEEPALIVE_SECONDS));
-        Self { proxy: Arc::new(proxy), options }
+        options.h2c = h2c;
+        options.h2_idle_timeout = Some(KEEPALIVE);
+        Self { proxy, options }
     }
 }
 
@@ -382,6 +446,8 @@ impl HttpServerApp for Front {
             return self.proxy.process_new_http(session, shutdown).await;
         }
         session.set_pipelining_enabled(true);
+        let reused = session.take_connection_user_context().is_some();
+        let deadline = if reused { KEEPALIVE + HEAD_DEADLINE } else { HEAD_DEADLINE };
         let read = Arc::new(AtomicBool::new(false));
         session.set_connection_user_context(Some(Box::new(HeadRead(read.clone()))));
         let process = self.proxy.process_new_http(session, shutdown);
@@ -389,7 +455,7 @@ impl HttpServerApp for Front {
         tokio::select! {
             biased;
             done = &mut process => return done,
-            () = pingora_timeout::sleep(HEAD_DEADLINE) => {}
+            () = pingora_timeout::sleep(deadline) => {}
         }
         if !read.load(Ordering::Acquire) {
             // Dropping the session closes the connection.
@@ -411,5 +477,38 @@ impl HttpServerApp for Front {
 
     async fn http_cleanup(&self) {
         self.proxy.http_cleanup().await;
+    }
+}
+
+/// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection, within a deadline: pingora's own
+/// look waits for 24 bytes, which a short request never sends and an idle client never will.
+pub struct Gate {
+    http1: Arc<Front>,
+    http2: Arc<Front>,
+}
+
+impl Gate {
+    /// A gate before a proxy.
+    pub fn new(proxy: HttpProxy<Public>) -> Self {
+        let proxy = Arc::new(proxy);
+        Self { http1: Arc::new(Front::new(proxy.clone(), false)), http2: Arc::new(Front::new(proxy, true)) }
+    }
+}
+
+#[async_trait]
+impl ServerApp for Gate {
+    async fn process_new(self: &Arc<Self>, mut stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let mut start = [0; 3];
+        let peeked = pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut start)).await.ok()?.ok()?;
+        if !peeked || start != *b"PRI" {
+            return self.http1.process_new(stream, shutdown).await;
+        }
+        let mut preface = [0; 24];
+        pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut preface)).await.ok()?.ok()?;
+        self.http2.process_new(stream, shutdown).await
+    }
+
+    async fn cleanup(&self) {
+        self.http1.http_cleanup().await;
     }
 }

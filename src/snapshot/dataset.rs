@@ -183,6 +183,18 @@ impl Dataset {
     /// # Errors
     /// When what is known does not suffice to answer as the origin would.
     pub fn find(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
+        if query.modified_since.is_some() && !self.modified_known {
+            return Err(Doubt::Modified);
+        }
+        self.find_known(query)
+    }
+
+    /// The same, with listings whose `modified` cannot be read left out of `modified_since`: good for comparing, not
+    /// for answering.
+    ///
+    /// # Errors
+    /// When a slug is in doubt.
+    pub fn find_known(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
         let mut filters: [Option<&Positions>; 3] = [None; 3];
         for kind in TaxonomyKind::ALL {
             let Some(slug) = query.slug(kind) else { continue };
@@ -192,9 +204,6 @@ impl Dataset {
             }
         }
         let since = query.modified_since.as_ref().map(|since| since.at);
-        if since.is_some() && !self.modified_known {
-            return Err(Doubt::Modified);
-        }
         // Positions from `end` on do not match; below it they do when the order is by `modified`.
         let end = match since {
             Some(at) if self.newest_first => self.modified.partition_point(|modified| *modified > at),

@@ -214,6 +214,9 @@ fn named(
     let empty = Positions::new();
     if kind == TaxonomyKind::Sports {
         let group = groups.of(kind, &term.slug).unwrap_or(&empty);
+        if term.strings.is_empty() && term.numbers.is_empty() {
+            return None;
+        }
         return count_of(term).is_none_or(|count| count == group.len()).then(|| group.clone());
     }
     let name = field(&term.strings, meaning.name.as_ref())?;

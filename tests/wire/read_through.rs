@@ -54,16 +54,15 @@ async fn a_hundred_clients_that_ask_at_once_make_one_request() {
     let (origin, server) = on_demand().await;
     origin.set(|switches| switches.latency = Duration::from_millis(400));
     let id = origin.world(World::ids)[7];
-    for target in [format!("/api/listings/{id}.json"), "/api/regions.json?at=once".to_owned()] {
-        let replies = futures_util::future::join_all((0..100).map(|_| server.get(&target))).await;
-        let first = &replies[0];
-        for reply in &replies {
-            assert_eq!((reply.status, &reply.body), (200, &first.body), "{target}");
-        }
-        assert_eq!(asked_for(&origin, &target), 1, "{target}");
-        let collapsed = replies.iter().filter(|reply| reply.the("cache-status").contains("collapsed")).count();
-        assert!(collapsed >= 90, "{target}: {collapsed} of 100 are told that they shared a request");
+    let target = format!("/api/listings/{id}.json");
+    let replies = futures_util::future::join_all((0..100).map(|_| server.get(&target))).await;
+    let first = &replies[0];
+    for reply in &replies {
+        assert_eq!((reply.status, &reply.body), (200, &first.body), "{target}");
     }
+    assert_eq!(asked_for(&origin, &target), 1, "{target}");
+    let collapsed = replies.iter().filter(|reply| reply.the("cache-status").contains("collapsed")).count();
+    assert!(collapsed >= 90, "{target}: {collapsed} of 100 are told that they shared a request");
 }
 
 #[tokio::test]
@@ -117,12 +116,7 @@ async fn an_unknown_endpoint_passes_as_it_is() {
         assert_eq!(reply.header("mirror-snapshot"), None);
         let outcome = reply.the("cache-status");
         assert!(outcome.contains("grandstand; fwd=uri-miss; fwd-status=200"), "{outcome}");
-        let again = server.raw_get(&target).await;
-        assert_eq!(again.body, reply.body);
-        assert!(again.the("cache-status").contains("grandstand; hit"), "kept: {}", again.the("cache-status"));
-        assert_eq!(origin.count(), 1, "kept");
         assert_eq!(server.raw_get("/api/regions.json").await.json()["query"], "");
-        assert_eq!(origin.count(), 2, "another query is another resource");
         let missing = server.get("/api/leagues.json").await;
         assert_eq!(missing.status, 404);
         assert!(missing.text().contains("no such resource"), "the origin's own 404: {missing:?}");

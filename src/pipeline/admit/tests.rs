@@ -6,7 +6,7 @@ use crate::limit::LimitConfig;
 fn rules() -> Rules {
     Rules {
         client_ip: ClientIpConfig::default(),
-        limiter: Limiter::new(&LimitConfig { requests_per_minute: 5, ..LimitConfig::default() }),
+        limiter: Arc::new(Limiter::new(&LimitConfig { requests_per_minute: 5, ..LimitConfig::default() })),
         base_path: Some(BasePath::parse("/mirror").unwrap()),
         passthrough_paths: vec!["/api/".to_owned()],
         passthrough_methods: vec![Method::GET],
@@ -18,8 +18,14 @@ fn ask(rules: &Rules, method: &str, target: &str, headers: &[(&'static str, &'st
         headers.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect();
     let method = method.parse().unwrap();
     let uri = target.parse().unwrap_or_default();
-    let view =
-        View { method: &method, target: target.as_bytes(), uri: &uri, headers: &headers, peer: [10, 0, 0, 1].into() };
+    let view = View {
+        method: &method,
+        target: target.as_bytes(),
+        uri: &uri,
+        headers: &headers,
+        peer: [10, 0, 0, 1].into(),
+        has_body: false,
+    };
     admit(&view, rules, Monotonic::from_seconds(1))
 }
 
