@@ -36,7 +36,7 @@ impl ListPage<'_> {
     /// The page's JSON text. `generated_at` is JSON text too, quotes included.
     pub fn body(&self, generated_at: &str, volatile: &VolatileValues) -> Vec<u8> {
         let size = self.items.iter().map(|item| item.raw.len() + 1).sum::<usize>();
-        let mut out = Vec::with_capacity(size + 1024);
+        let mut out = Vec::with_capacity(size + 2048);
         let mut number = itoa::Buffer::new();
         out.push(b'{');
         for (position, field) in self.envelope.fields.iter().enumerate() {
@@ -44,7 +44,14 @@ impl ListPage<'_> {
                 out.push(b',');
             }
             let mut put = |key: &str, value: &str| {
-                out.extend_from_slice(json::quote(key).as_bytes());
+                if key.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'@' | b'-'))
+                {
+                    out.push(b'"');
+                    out.extend_from_slice(key.as_bytes());
+                    out.push(b'"');
+                } else {
+                    out.extend_from_slice(json::quote(key).as_bytes());
+                }
                 out.push(b':');
                 out.extend_from_slice(value.as_bytes());
             };

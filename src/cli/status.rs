@@ -83,7 +83,7 @@ fn screen(value: &Value) -> String {
 /// Asks a running server for a full pass and waits until it is done.
 pub fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
     const PATIENCE: Duration = Duration::from_secs(3600);
-    const MOST_FAILURES: u64 = 12;
+    const MOST_FAILURES: u64 = 8;
     let look = || -> Result<Value, Failure> {
         let (_, text) = ask(reqwest::Method::GET, &format!("{admin}/status"), None)?;
         Ok(serde_json::from_str(&text)?)

@@ -13,7 +13,7 @@ use super::{Failure, Sources, load, logging, status};
 /// Without any progress for this long a pass is given up: twice the window of the budget, and the longest back-off.
 const PATIENCE: Duration = Duration::from_secs(150);
 /// After so many failures in a row the origin is taken to be down.
-const MOST_FAILURES: u32 = 12;
+const MOST_FAILURES: u32 = 8;
 
 /// Why there is no full coverage.
 #[derive(Debug, thiserror::Error)]

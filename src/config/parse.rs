@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::raw::{Node, Value};
 
 /// The largest rate, in requests per minute, that can be configured.
-const MAX_RATE: u64 = 1_000_000;
+const MAX_RATE: u64 = 1_000_000_000;
 
 /// `<value> is not <expected>`.
 pub(super) fn expected<T>(node: &Node, expected: &str) -> Result<T, String> {

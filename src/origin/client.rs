@@ -352,9 +352,8 @@ impl OriginClient {
     /// count once.
     fn back_off(&self, error: &AskError, class: Class) {
         const FEW: u32 = 3;
-        const UNSAID: Duration = Duration::from_secs(10);
         let asked = match error {
-            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(UNSAID)),
+            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(self.config.longest_pause)),
             AskError::Status { status: 500.., retry_after, .. } => *retry_after,
             _ => None,
         };

@@ -428,7 +428,7 @@ impl Retries {
             self.0.retain(|_, (_, next)| *next > now);
         }
         let (tries, next) = self.0.entry(id).or_insert((0, now));
-        *tries = (*tries + 1).min(12);
-        *next = now.plus_seconds((2_i64 << *tries).min(3600));
+        *tries = (*tries + 1).min(13);
+        *next = now.plus_seconds((1_i64 << (*tries - 1)).min(3600));
     }
 }

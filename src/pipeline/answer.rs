@@ -9,7 +9,6 @@ use http::header::{
     CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, LINK, RETRY_AFTER, VARY,
 };
 use http::{Method, StatusCode};
-use pingora::http::ResponseHeader;
 
 use crate::cache::entry::Entry;
 use crate::cache::reply::Reply;
@@ -61,16 +60,15 @@ pub struct Asked<'a> {
 /// An answer that is ready to be sent.
 #[derive(Debug)]
 pub struct Answer {
-    /// The head.
-    pub head: ResponseHeader,
+    /// The status.
+    pub status: StatusCode,
+    /// The header.
+    pub headers: HeaderMap,
     /// The body; `None` for 304, 204 and HEAD.
     pub body: Option<Bytes>,
     /// The word for logs and metrics.
     pub outcome: &'static str,
 }
-
-/// Why no head could be built: a header value that is none. It does not happen.
-pub type HeadError = Box<pingora::Error>;
 
 impl Standing {
     /// For one configuration; `ages`: there is an origin that confirms the data.
@@ -85,9 +83,6 @@ impl Standing {
     }
 
     /// An answer from the snapshot. `forwarded`: the origin was asked for it just now. `pinned`: it does not age.
-    ///
-    /// # Errors
-    /// See [`HeadError`].
     pub fn snapshot(
         &self,
         asked: Asked<'_>,
@@ -96,152 +91,136 @@ impl Standing {
         forwarded: Option<CacheOutcome>,
         pinned: bool,
         now: WallTime,
-    ) -> Result<Answer, HeadError> {
+    ) -> Answer {
         let ages = self.ages && !pinned;
         let age = freshness::age_seconds(now, published.confirmed());
         let ttl = ages.then(|| self.ttl - i64::from(age));
         let outcome = forwarded.unwrap_or(CacheOutcome::Hit { ttl });
         let state = precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref());
-        let (mut head, body) = match state {
+        let (status, mut head, body) = match state {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
-            Precondition::NotModified => (ResponseHeader::build_no_case(StatusCode::NOT_MODIFIED, Some(20))?, None),
-            Precondition::Proceed => representation(asked, reply)?,
+            Precondition::NotModified => (StatusCode::NOT_MODIFIED, HeaderMap::with_capacity(ROOM), None),
+            Precondition::Proceed => representation(asked, reply),
         };
-        head.insert_header(CACHE_CONTROL, self.cache_control.clone())?;
+        head.insert(CACHE_CONTROL, self.cache_control.clone());
         if ages {
-            head.insert_header(AGE, HeaderValue::from(age))?;
+            head.insert(AGE, HeaderValue::from(age));
         }
         if let Some(etag) = &reply.etag {
-            head.insert_header(ETAG, etag.clone())?;
+            head.insert(ETAG, etag.clone());
         }
         if let Some(link) = &reply.link {
-            head.insert_header(LINK, link.clone())?;
+            head.insert(LINK, link.clone());
         }
-        head.insert_header(VARY, HeaderValue::from_static("accept-encoding"))?;
-        head.insert_header(ACCEPT_RANGES, HeaderValue::from_static("none"))?;
-        head.insert_header(MIRROR_SNAPSHOT, published.snapshot_header.clone())?;
-        head.insert_header(MIRROR_CONFIRMED, published.confirmed_header.clone())?;
-        head.insert_header(CACHE_STATUS, outcome.to_header_value())?;
-        common(&mut head, asked.limit)?;
-        Ok(Answer { head, body, outcome: outcome.as_str() })
+        head.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        head.insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
+        head.insert(MIRROR_SNAPSHOT, published.snapshot_header.clone());
+        head.insert(MIRROR_CONFIRMED, published.confirmed_header.clone());
+        head.insert(CACHE_STATUS, outcome.to_header_value());
+        common(&mut head, asked.limit);
+        Answer { status, headers: head, body, outcome: outcome.as_str() }
     }
 
     /// An answer read through from the origin.
-    ///
-    /// # Errors
-    /// See [`HeadError`].
-    pub fn through(
-        &self,
-        asked: Asked<'_>,
-        entry: &Entry,
-        outcome: CacheOutcome,
-        now: Monotonic,
-    ) -> Result<Answer, HeadError> {
+    pub fn through(&self, asked: Asked<'_>, entry: &Entry, outcome: CacheOutcome, now: Monotonic) -> Answer {
         let reply = &entry.reply;
         let state = if reply.status == StatusCode::OK {
             precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref())
         } else {
             Precondition::Proceed
         };
-        let (mut head, body) = match state {
+        let (status, mut head, body) = match state {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
-            Precondition::NotModified => (ResponseHeader::build_no_case(StatusCode::NOT_MODIFIED, Some(20))?, None),
-            Precondition::Proceed => representation(asked, reply)?,
+            Precondition::NotModified => (StatusCode::NOT_MODIFIED, HeaderMap::with_capacity(ROOM), None),
+            Precondition::Proceed => representation(asked, reply),
         };
-        match (&entry.cache_control, &entry.expires) {
-            (Some(value), _) => head.insert_header(CACHE_CONTROL, value.clone())?,
-            (None, Some(_)) => {}
-            (None, None) => head.insert_header(CACHE_CONTROL, self.cache_control.clone())?,
+        // Ours where the origin sends neither `Cache-Control` nor `Expires`.
+        let ours = || entry.expires.is_none().then(|| self.cache_control.clone());
+        if let Some(value) = entry.cache_control.clone().or_else(ours) {
+            head.insert(CACHE_CONTROL, value);
         }
         if let Some(expires) = &entry.expires {
-            head.insert_header(EXPIRES, expires.clone())?;
+            head.insert(EXPIRES, expires.clone());
         }
-        head.insert_header(AGE, HeaderValue::from(entry.age(now).as_secs()))?;
+        head.insert(AGE, HeaderValue::from(entry.age(now).as_secs()));
         if let Some(link) = &entry.link {
-            head.insert_header(LINK, link.clone())?;
+            head.insert(LINK, link.clone());
         }
         if let Some(modified) = entry.last_modified.as_ref().and_then(|text| HeaderValue::from_str(text).ok()) {
-            head.insert_header(LAST_MODIFIED, modified)?;
+            head.insert(LAST_MODIFIED, modified);
         }
         if let Some(etag) = &reply.etag {
-            head.insert_header(ETAG, etag.clone())?;
+            head.insert(ETAG, etag.clone());
         }
-        head.insert_header(VARY, HeaderValue::from_static("accept-encoding"))?;
-        head.insert_header(CACHE_STATUS, outcome.to_header_value())?;
-        common(&mut head, asked.limit)?;
-        Ok(Answer { head, body, outcome: outcome.as_str() })
+        head.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        head.insert(CACHE_STATUS, outcome.to_header_value());
+        common(&mut head, asked.limit);
+        Answer { status, headers: head, body, outcome: outcome.as_str() }
     }
 
     /// An error of our own.
-    ///
-    /// # Errors
-    /// See [`HeadError`].
-    pub fn problem(&self, asked: Asked<'_>, problem: &Problem, retry_after: Option<u64>) -> Result<Answer, HeadError> {
+    pub fn problem(&self, asked: Asked<'_>, problem: &Problem, retry_after: Option<u64>) -> Answer {
         let body = problem.to_json();
-        let mut head = ResponseHeader::build_no_case(problem.status(), Some(16))?;
-        head.insert_header(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE))?;
-        head.insert_header(CONTENT_LENGTH, HeaderValue::from(body.len()))?;
-        head.insert_header(CACHE_CONTROL, HeaderValue::from_static(problem.cache_control()))?;
+        let mut head = HeaderMap::with_capacity(ROOM);
+        head.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
+        head.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        head.insert(CACHE_CONTROL, HeaderValue::from_static(problem.cache_control()));
         let retry_after = match asked.limit {
             Decision::Refused { retry_after_seconds, .. } => Some(u64::from(retry_after_seconds)),
             _ => retry_after,
         };
         if let Some(seconds) = retry_after {
-            head.insert_header(RETRY_AFTER, HeaderValue::from(seconds.max(1)))?;
+            head.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
         if problem.kind() == ProblemKind::MethodNotAllowed {
             let known = HeaderValue::from_static(super::admit::ALLOW);
             let passes = asked.passes;
-            head.insert_header(ALLOW, if passes { self.passthrough_allow.clone() } else { known })?;
+            head.insert(ALLOW, if passes { self.passthrough_allow.clone() } else { known });
         }
-        common(&mut head, asked.limit)?;
+        common(&mut head, asked.limit);
         let body = (*asked.method != Method::HEAD).then_some(body);
         let outcome = if asked.limit.is_admitted() { "problem" } else { "refused" };
-        Ok(Answer { head, body, outcome })
+        Answer { status: problem.status(), headers: head, body, outcome }
     }
 
     /// The answer to a CORS preflight.
-    ///
-    /// # Errors
-    /// See [`HeadError`].
-    pub fn preflight(&self, limit: Decision) -> Result<Answer, HeadError> {
-        let mut head = ResponseHeader::build_no_case(StatusCode::NO_CONTENT, Some(10))?;
-        head.insert_header(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"))?;
-        head.insert_header(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("If-None-Match, If-Match"))?;
-        head.insert_header(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"))?;
-        common(&mut head, limit)?;
-        Ok(Answer { head, body: None, outcome: "preflight" })
+    pub fn preflight(&self, limit: Decision) -> Answer {
+        let mut head = HeaderMap::with_capacity(ROOM);
+        head.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
+        head.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("If-None-Match, If-Match"));
+        head.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
+        common(&mut head, limit);
+        Answer { status: StatusCode::NO_CONTENT, headers: head, body: None, outcome: "preflight" }
     }
 }
 
 /// Status, type, coding and length of a representation, and its body unless only the head was asked for.
-fn representation(asked: Asked<'_>, reply: &Reply) -> Result<(ResponseHeader, Option<Bytes>), HeadError> {
+fn representation(asked: Asked<'_>, reply: &Reply) -> (StatusCode, HeaderMap, Option<Bytes>) {
     let (coding, variant) = reply.variant(asked.coding);
-    let mut head = ResponseHeader::build_no_case(reply.status, Some(22))?;
-    head.insert_header(CONTENT_TYPE, reply.content_type.clone())?;
-    head.insert_header(CONTENT_LENGTH, variant.length.clone())?;
+    let mut head = HeaderMap::with_capacity(ROOM);
+    head.insert(CONTENT_TYPE, reply.content_type.clone());
+    head.insert(CONTENT_LENGTH, variant.length.clone());
     if coding != Coding::Identity {
-        head.insert_header(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()))?;
+        head.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
     }
     let body = (*asked.method != Method::HEAD).then(|| variant.body.clone());
-    Ok((head, body))
+    (reply.status, head, body)
 }
 
 /// CORS and the limit, which go with every answer.
-///
-/// # Errors
-/// See [`HeadError`].
-pub fn common(head: &mut ResponseHeader, limit: Decision) -> Result<(), HeadError> {
-    head.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"))?;
-    head.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)?;
+pub fn common(head: &mut HeaderMap, limit: Decision) {
+    head.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    head.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     let mut text = Vec::with_capacity(32);
     if limit.write_policy(&mut text) {
-        head.insert_header(RATE_LIMIT_POLICY, HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(EMPTY))?;
+        head.insert(RATE_LIMIT_POLICY, HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(EMPTY));
         let mut text = Vec::with_capacity(32);
         limit.write_rate_limit(&mut text);
-        head.insert_header(RATE_LIMIT, HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(EMPTY))?;
+        head.insert(RATE_LIMIT, HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(EMPTY));
     }
-    Ok(())
 }
+
+/// Room for every field of an answer, so that the map is allocated once.
+const ROOM: usize = 22;
 
 const EMPTY: HeaderValue = HeaderValue::from_static("");

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::HeaderValue;
 use http::header::{CONNECTION, HOST, HeaderName, RETRY_AFTER, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
@@ -115,7 +115,7 @@ pub struct Context {
 }
 
 impl Public {
-    async fn respond(&self, session: &mut Session, context: &mut Context) -> Result<Option<Answer>> {
+    async fn respond(&self, session: &mut Session, context: &mut Context) -> Option<Answer> {
         let has_body = !session.downstream_session.is_body_empty();
         let peer = session.client_addr().and_then(|address| address.as_inet());
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
@@ -138,12 +138,12 @@ impl Public {
             passes: admitted.route == Route::Unknown.as_str() && self.upstream.is_some(),
         };
         let answer = match admitted.admission {
-            Admission::Preflight => self.standing.preflight(admitted.limit)?,
-            Admission::Refused(problem) => self.standing.problem(asked, &problem, None)?,
+            Admission::Preflight => self.standing.preflight(admitted.limit),
+            Admission::Refused(problem) => self.standing.problem(asked, &problem, None),
             Admission::Admitted { target: Target::PassThrough { target }, .. } => {
                 match self.forward(&target, admitted.client, context).await {
-                    Ok(()) => return Ok(None),
-                    Err((problem, retry_after)) => self.standing.problem(asked, &problem, retry_after)?,
+                    Ok(()) => return None,
+                    Err((problem, retry_after)) => self.standing.problem(asked, &problem, retry_after),
                 }
             }
             Admission::Admitted { target, coding } => {
@@ -151,17 +151,17 @@ impl Public {
                 match self.finder.find(target, admitted.client).await {
                     Found::Snapshot { reply, published, forwarded, pinned } => {
                         let now = self.clock.now_wall();
-                        self.standing.snapshot(asked, &reply, &published, forwarded, pinned, now)?
+                        self.standing.snapshot(asked, &reply, &published, forwarded, pinned, now)
                     }
                     Found::Through { entry, outcome } => {
-                        self.standing.through(asked, &entry, outcome, self.clock.now_mono())?
+                        self.standing.through(asked, &entry, outcome, self.clock.now_mono())
                     }
-                    Found::Problem { problem, retry_after } => self.standing.problem(asked, &problem, retry_after)?,
+                    Found::Problem { problem, retry_after } => self.standing.problem(asked, &problem, retry_after),
                 }
             }
         };
         let bytes = answer.body.as_ref().map_or(0, Bytes::len);
-        let status = answer.head.status.as_u16();
+        let status = answer.status.as_u16();
         self.telemetry.answered(admitted.route, answer.outcome, status, bytes);
         tracing::debug!(
             target: "access",
@@ -172,7 +172,7 @@ impl Public {
             bytes,
             outcome = answer.outcome,
         );
-        Ok(Some(answer))
+        Some(answer)
     }
 
     /// Prepares a request for an endpoint that is not known here.
@@ -262,7 +262,7 @@ impl ProxyHttp for Public {
 
     async fn request_filter(&self, session: &mut Session, context: &mut Context) -> Result<bool> {
         context._busy = Some(self.in_flight.enter());
-        let Some(answer) = self.respond(session, context).await? else {
+        let Some(answer) = self.respond(session, context).await else {
             return Ok(false);
         };
         let downstream = &mut session.downstream_session;
@@ -274,7 +274,7 @@ impl ProxyHttp for Public {
         } else if downstream.get_keepalive().is_some() {
             downstream.set_keepalive(Some(KEEPALIVE_SECONDS));
         }
-        downstream.write_response_header(Box::new(answer.head)).await?;
+        downstream.write_response_header(Box::new(head(answer.status, answer.headers))).await?;
         if let Some(body) = answer.body {
             downstream.write_response_body(body, true).await?;
         }
@@ -363,7 +363,11 @@ impl ProxyHttp for Public {
         let fwd_status = response.status.as_u16();
         let outcome = CacheOutcome::Miss(Forwarded { fwd_status, stored: false, collapsed: false });
         response.append_header(HeaderName::from_static("cache-status"), outcome.to_header_value())?;
-        common(response, context.limit)?;
+        let mut ours = HeaderMap::new();
+        common(&mut ours, context.limit);
+        for (name, value) in &ours {
+            response.insert_header(name, value)?;
+        }
         self.telemetry.answered("other", outcome.as_str(), fwd_status, 0);
         if session.get_keepalive().is_some() {
             session.set_keepalive(Some(KEEPALIVE_SECONDS));
@@ -381,15 +385,14 @@ impl ProxyHttp for Public {
         let status = problem.status().as_u16();
         tracing::warn!(%error, "a request could not be passed through");
         let method = session.req_header().method.clone();
-        let headers = http::HeaderMap::new();
+        let headers = HeaderMap::new();
         let asked =
             Asked { method: &method, headers: &headers, limit: context.limit, coding: Coding::Identity, passes: true };
-        if session.response_written().is_none()
-            && let Ok(answer) = self.standing.problem(asked, &problem, Some(5))
-        {
+        if session.response_written().is_none() {
+            let answer = self.standing.problem(asked, &problem, Some(5));
             self.telemetry.answered("other", answer.outcome, status, 0);
             let downstream = &mut session.downstream_session;
-            let sent = downstream.write_response_header(Box::new(answer.head)).await;
+            let sent = downstream.write_response_header(Box::new(head(answer.status, answer.headers))).await;
             if let (Ok(()), Some(body)) = (sent, answer.body)
                 && let Err(error) = downstream.write_response_body(body, true).await
             {
@@ -403,6 +406,13 @@ impl ProxyHttp for Public {
         tracing::debug!(%error, "a request ended early");
         true
     }
+}
+
+/// A head for pingora. The fields are moved in as they are: setting them one by one would spell each name anew.
+fn head(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
+    let (mut parts, ()) = http::Response::new(()).into_parts();
+    (parts.status, parts.headers) = (status, headers);
+    parts.into()
 }
 
 fn is_bodyless(request: &RequestHeader) -> bool {
