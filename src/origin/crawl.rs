@@ -164,7 +164,7 @@ impl Crawler {
                 break;
             }
         }
-        pages.sort_by_key(|copy| page_number(&copy.path));
+        pages.sort_by_key(|copy| pass::page_of(&copy.path));
         let paths = TaxonomyKind::ALL.iter().map(|kind| kind.path().to_owned()).collect();
         let taxonomies = in_order(self.fetch_all(paths, class, resumed_ms).await?)?;
         Ok(Pass { pages, taxonomies })
@@ -228,9 +228,4 @@ pub fn in_order(copies: Vec<Copy>) -> Result<[Copy; 3], CopyError> {
         return Err(AskError::nonsense("/api", "a taxonomy is missing").into());
     };
     Ok([sports, states, cities])
-}
-
-fn page_number(path: &str) -> u64 {
-    let number = path.split(['?', '&']).find_map(|pair| pair.strip_prefix("page="));
-    number.and_then(|number| number.parse().ok()).unwrap_or(1)
 }

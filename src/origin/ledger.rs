@@ -51,11 +51,17 @@ impl Ledger {
         // With a smaller limit than before, the latest ones are what matters.
         counting.sort_unstable_by(|a, b| b.cmp(a));
         let ledger = Self { file };
-        ledger.file.set_len(0)?;
+        // Slot by slot, so that a crash on the way leaves old stamps and not none.
         ledger.file.set_len(window.limit() as u64 * 8)?;
-        for (index, left) in counting.into_iter().take(window.limit()).enumerate() {
-            window.restore(index, Slot::Until(now.plus(left), Class::Crawl));
-            ledger.write(index, wall.plus(left).as_millis())?;
+        let mut counting = counting.into_iter();
+        for index in 0..window.limit() {
+            match counting.next() {
+                Some(left) => {
+                    window.restore(index, Slot::Until(now.plus(left), Class::Crawl));
+                    ledger.write(index, wall.plus(left).as_millis())?;
+                }
+                None => ledger.write(index, 0)?,
+            }
         }
         Ok(ledger)
     }

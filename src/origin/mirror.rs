@@ -474,8 +474,10 @@ impl Mirror {
             let mut versions: Vec<u64> = store.versions()?.iter().map(|(version, _)| version.seq).collect();
             versions.sort_unstable();
             let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
-            if let Err(error) = store.collect_garbage(&newest) {
-                tracing::warn!(%error, "old versions could not be removed");
+            let pages = pass::pages(content.len() as u64);
+            let tidied = store.collect_garbage(&newest).map(drop).and_then(|()| forget_copies(&store, pages, now));
+            if let Err(error) = tidied {
+                tracing::warn!(%error, "what is no longer needed could not be removed");
             }
             Ok(version.seq)
         })
@@ -583,6 +585,16 @@ impl Mirror {
 /// Whether a refresh may build on a snapshot.
 const fn is_settled(meta: &VersionMeta) -> bool {
     matches!(meta.certificate, Certificate::Full | Certificate::Incremental)
+}
+
+/// Removes copies that nobody will ask for again: pages beyond the last, and probes of earlier snapshots.
+fn forget_copies(store: &Store, pages: u64, now_ms: i64) -> Result<(), StoreError> {
+    const DAY_MS: i64 = 86_400_000;
+    let useless = store.copy_metas()?.into_iter().filter(|(path, meta)| {
+        let beyond = pass::page_of(path).is_some_and(|page| page > pages);
+        beyond || (path.contains("modified_since=") && now_ms - meta.fetched_ms > DAY_MS)
+    });
+    store.remove_copies(&useless.map(|(path, _)| path).collect::<Vec<_>>())
 }
 
 /// Runs something that blocks where that does no harm.

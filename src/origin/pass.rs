@@ -26,6 +26,14 @@ pub fn page_path(page: u64) -> String {
     }
 }
 
+/// The number of a page of the crawl, from its path; `None` for any other path.
+pub fn page_of(path: &str) -> Option<u64> {
+    if path == page_path(1) {
+        return Some(1);
+    }
+    path.strip_prefix("/api/listings.json?page=")?.strip_suffix("&per_page=100")?.parse().ok()
+}
+
 /// How many pages hold `total` listings; the first page always exists.
 pub fn pages(total: u64) -> u64 {
     total.div_ceil(PAGE_SIZE).max(1)

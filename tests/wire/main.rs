@@ -11,10 +11,12 @@ mod compare;
 mod harness;
 
 mod answers;
+mod assumptions;
 mod budget;
 mod client_address;
 mod codings;
 mod conditional;
+mod connections;
 mod crash;
 mod crawl;
 mod dialects;

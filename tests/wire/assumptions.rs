@@ -1,0 +1,58 @@
+//! What is not documented is asked, and what a refresh cannot see is found all the same.
+
+use grandstand::sample::{Combine, Since, Switches, World};
+use serde_json::Value;
+
+use crate::compare::list_is_the_origins;
+use crate::harness::{Setup, origin, origin_with, wait_until};
+
+const LIST: &str = "/api/listings.json";
+
+#[tokio::test]
+async fn an_origin_that_filters_otherwise_is_read_through() {
+    let dialects = [
+        (Switches { combine: Combine::Any, ..Switches::default() }, "and"),
+        (Switches { since: Since::AtOrAfter, ..Switches::default() }, "strict"),
+    ];
+    for (switches, word) in dialects {
+        let origin = origin_with(300, switches).await;
+        let server = Setup::mirror_of(&origin).start().await;
+        server.settled(&origin).await;
+        wait_until("the origin was asked what filters mean", || async {
+            server.status().await["disproved"].as_array().is_some()
+        })
+        .await;
+        assert_eq!(server.status().await["disproved"], Value::from(vec![word]));
+        let at = origin.world(|world| world.venue(world.ids()[150]).unwrap().modified.at);
+        for query in ["sport=baseball&state=texas".to_owned(), format!("modified_since={at}")] {
+            let target = format!("{LIST}?{query}");
+            let (ours, origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
+            assert_eq!((&ours["total"], &ours["items"]), (&origins["total"], &origins["items"]), "{word}: {target}");
+        }
+        list_is_the_origins(&server, &origin, &format!("{LIST}?sport=baseball")).await;
+    }
+}
+
+#[tokio::test]
+async fn an_origin_that_filters_as_assumed_disproves_nothing_and_is_not_asked_again() {
+    let origin = origin(300).await;
+    let mut server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    wait_until("the origin was asked", || async { server.status().await["disproved"].is_array() }).await;
+    assert_eq!(server.status().await["disproved"], serde_json::json!([]));
+    server.restart().await;
+    assert_eq!(server.status().await["disproved"], serde_json::json!([]), "remembered");
+}
+
+#[tokio::test]
+async fn a_change_that_no_refresh_can_see_is_found_by_the_sweep() {
+    let origin = origin(330).await;
+    let server = Setup::mirror_of(&origin).set("mirror.sweep_every", "1s").start().await;
+    server.settled(&origin).await;
+    let before = server.snapshot().await;
+    // On the last page, and `modified` stays.
+    let last = server.ok(&format!("{LIST}?page=4&per_page=100")).await.ids()[20];
+    origin.edit(|world: &mut World| assert!(world.silent_change(last)));
+    wait_until("the sweep finds it", || async { server.snapshot().await != before }).await;
+    list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
+}
