@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::config::AdminConfig;
-use crate::origin::mirror::Commands;
+use crate::origin::commands::Commands;
 
 use status::Status;
 

@@ -31,8 +31,9 @@ use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::freshness::CacheControl;
 use crate::semantics::path::BasePath;
 use crate::serve::find::Finder;
+use crate::serve::gate::Gate;
 use crate::serve::listener::{self, Bound, Prebound};
-use crate::serve::public::{Gate, InFlight, Public, Upstream};
+use crate::serve::public::{InFlight, Public, Upstream};
 use crate::telemetry::Telemetry;
 
 use self::core::{AppError, Core};

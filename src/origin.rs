@@ -7,6 +7,7 @@
 pub mod assumptions;
 pub mod budget;
 pub mod client;
+pub mod commands;
 pub mod copies;
 pub mod crawl;
 pub mod details;

@@ -1,7 +1,9 @@
 //! Details: a set beside the snapshot, by listing id. One that arrives publishes nothing.
 //!
-//! [`Details`] keeps them durably and tells what is missing; [`DetailWorker`] fetches, evenly paced. Callers:
-//! [`super::mirror`] runs the worker, [`crate::serve`] reads and asks for single ones.
+//! [`Details`] keeps them durably and tells what is missing; [`worker`] fetches, evenly paced. Callers: [`worker`], and
+//! [`crate::serve`], which reads and asks for single ones.
+
+pub mod worker;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,18 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use parking_lot::{Condvar, Mutex, RwLock};
-use rand::RngExt;
 
 use crate::api::hash::ContentHash;
 use crate::api::json;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::VolatileKeys;
 use crate::cache::{Cache, Key};
-use crate::clock::{Clock, WallTime};
+use crate::clock::WallTime;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::Live;
 use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
 
 use super::budget::Spent;
@@ -28,7 +27,6 @@ use super::client::{AskError, Asker, OriginClient, Validators};
 use super::copies::{CopyError, generated_at};
 use super::flight::Flights;
 use super::status::OriginStatus;
-use super::window::Class;
 
 /// What the index knows of a stored detail.
 #[derive(Clone, Copy, Debug)]
@@ -339,96 +337,4 @@ fn provisional(meta: &Known, dataset: &Dataset, id: ListingId) -> bool {
     let modified = dataset.modified_of(id).map(|nanos| nanos.div_euclid(1_000_000));
     // A `modified` in the future would never be reached.
     modified.is_some_and(|modified| meta.origin_time_ms < modified && modified <= meta.fetched_ms)
-}
-
-/// Fetches details in the background.
-pub struct DetailWorker {
-    /// The details.
-    pub details: Details,
-    /// The origin.
-    pub client: OriginClient,
-    /// The served snapshot.
-    pub live: Live,
-    /// The volatile keys known by now.
-    pub volatile: Arc<RwLock<VolatileKeys>>,
-    /// How old a copy of the origin's CDN can be.
-    pub cache_ttl: Duration,
-    /// Each detail is looked at again at least this often.
-    pub verify_every: Duration,
-    /// The clock.
-    pub clock: Clock,
-}
-
-impl DetailWorker {
-    /// Fetches what is missing, for ever.
-    pub async fn run(self) {
-        let mut swaps = self.live.watch();
-        let mut retries = Retries::default();
-        loop {
-            swaps.borrow_and_update();
-            if let Some(published) = self.live.current() {
-                let now = self.clock.now_wall();
-                let mut due = self.details.missing(&published.dataset, now, self.cache_ttl);
-                due.retain(|id| retries.is_due(*id, now));
-                let work = (!due.is_empty()).then(|| self.client.budget().crawl_work());
-                if work.is_some() {
-                    self.fetch_all(&published.dataset, due, Class::Details, &mut retries).await;
-                    continue;
-                }
-                let overdue = self.details.overdue(&published.dataset, now, self.verify_every, OVERDUE_AT_ONCE);
-                if !overdue.is_empty() {
-                    self.fetch_all(&published.dataset, overdue, Class::Background, &mut retries).await;
-                }
-            }
-            let pause = Duration::from_secs(5).mul_f64(rand::rng().random_range(0.5..1.0));
-            let _ = tokio::time::timeout(pause, swaps.changed()).await;
-        }
-    }
-
-    /// Fetches these, several at once; stops early when another data set is served.
-    async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class, retries: &mut Retries) {
-        const AT_ONCE: usize = 8;
-        let still_served = || self.live.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
-        let failed: Vec<ListingId> = futures_util::stream::iter(ids)
-            .take_while(|_| std::future::ready(still_served()))
-            .map(|id| async move {
-                let summary = dataset.summary(id)?;
-                let volatile = self.volatile.read().clone();
-                let error = self.details.fetch(&self.client, &volatile, summary, Asker::mirror(class)).await.err()?;
-                tracing::debug!(%id, %error, "detail not fetched");
-                Some(id)
-            })
-            .buffer_unordered(AT_ONCE)
-            .filter_map(std::future::ready)
-            .collect()
-            .await;
-        let now = self.clock.now_wall();
-        for id in failed {
-            retries.failed(id, now);
-        }
-    }
-}
-
-/// Details looked at again before it is asked what else is to be done.
-const OVERDUE_AT_ONCE: usize = 10;
-
-/// When details that failed are tried again: later and later, up to an hour.
-#[derive(Debug, Default)]
-struct Retries(HashMap<ListingId, (u32, WallTime)>);
-
-impl Retries {
-    fn is_due(&self, id: ListingId, now: WallTime) -> bool {
-        // An instant in the far future is one from before the clock was set back.
-        self.0.get(&id).is_none_or(|(_, next)| *next <= now || *next > now.plus_seconds(3600))
-    }
-
-    fn failed(&mut self, id: ListingId, now: WallTime) {
-        const MOST: usize = 100_000;
-        if self.0.len() >= MOST {
-            self.0.retain(|_, (_, next)| *next > now);
-        }
-        let (tries, next) = self.0.entry(id).or_insert((0, now));
-        *tries = (*tries + 1).min(13);
-        *next = now.plus_seconds((1_i64 << (*tries - 1)).min(3600));
-    }
 }

@@ -2,30 +2,31 @@
 //!
 //! One task decides what is published; the details have a worker of their own. Callers: [`crate::app`] runs it.
 
+mod learn;
+mod publish;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use rand::RngExt;
-use tokio::sync::Notify;
 
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
-use crate::clock::{Clock, Monotonic, WallTime};
+use crate::clock::{Clock, Monotonic};
 use crate::snapshot::dataset::{Dataset, DatasetError};
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::{Certificate, VersionMeta};
 use crate::store::{Store, StoreError};
 
-use super::assumptions;
 use super::client::AskError;
+use super::commands::Commands;
 use super::copies::{Change, CopyError};
 use super::crawl::{self, Crawler};
-use super::pass::{self, Assembled, Inconsistent};
-use super::refresh::{Answers, Probe, Shape, Verdict, What, shrank_too_much};
-use super::status::{Held, OriginState, OriginStatus};
-use super::terms;
+use super::pass::{self, Inconsistent};
+use super::refresh::{Answers, Probe, Shape, Verdict, What};
+use super::status::{OriginState, OriginStatus};
 use super::window::Class;
 
 /// Where the start of an unfinished pass is kept in the store.
@@ -43,49 +44,6 @@ pub struct Rhythm {
     pub max_shrink: f64,
     /// Newest versions kept.
     pub keep: usize,
-}
-
-/// What others may ask of the running mirror; cheap to clone.
-#[derive(Clone, Default)]
-pub struct Commands(Arc<CommandState>);
-
-#[derive(Default)]
-struct CommandState {
-    wake: Notify,
-    asked: Mutex<Asked>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Asked {
-    refresh: bool,
-    pass: bool,
-    accept: bool,
-}
-
-impl Commands {
-    /// Refresh now.
-    pub fn refresh(&self) {
-        self.0.asked.lock().refresh = true;
-        self.0.wake.notify_one();
-    }
-
-    /// Look at every page now.
-    pub fn pass(&self) {
-        self.0.asked.lock().pass = true;
-        self.0.wake.notify_one();
-    }
-
-    /// Publish what is held back, once.
-    pub fn accept(&self) {
-        let mut asked = self.0.asked.lock();
-        (asked.pass, asked.accept) = (true, true);
-        drop(asked);
-        self.0.wake.notify_one();
-    }
-
-    fn take(&self) -> Asked {
-        std::mem::take(&mut *self.0.asked.lock())
-    }
 }
 
 /// Why a refresh came to nothing.
@@ -137,7 +95,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// A mirror over a store; `evidence` is what [`terms::load`] read back.
+    /// A mirror over a store; `evidence` is what [`super::terms::load`] read back.
     #[expect(clippy::too_many_arguments, reason = "the composition root names each part once")]
     pub fn new(
         crawler: Crawler,
@@ -175,7 +133,10 @@ impl Mirror {
             let asked = self.commands.take();
             self.accept |= asked.accept && self.status.picture().held.is_some();
             let whole = asked.pass || self.whole;
-            let result = self.step(whole).await;
+            let result = match self.begin_anew(asked.pass).await {
+                Ok(()) => self.step(whole).await,
+                Err(error) => Err(error),
+            };
             self.whole = whole && result.is_err();
             self.status.set_pass(None);
             match result {
@@ -199,7 +160,7 @@ impl Mirror {
                 self.learn().await;
             }
             let pause = self.pause(failures);
-            let _ = tokio::time::timeout(pause, self.commands.0.wake.notified()).await;
+            let _ = tokio::time::timeout(pause, self.commands.wait()).await;
         }
     }
 
@@ -220,16 +181,6 @@ impl Mirror {
             Some(published) => self.refresh(&published).await?,
         };
         Ok(state)
-    }
-
-    /// What is asked beside the refreshes, and never at their cost: terms in doubt, and what filters mean.
-    async fn learn(&mut self) {
-        if let Err(error) = self.collect_terms().await {
-            tracing::warn!(%error, "terms stay in doubt");
-        }
-        if let Err(error) = self.question().await {
-            tracing::warn!(%error, "what filters mean could not be asked");
-        }
     }
 
     /// How long to wait for the next refresh: it starts early enough to end before `Age` reaches 0.8 x ttl, and not
@@ -289,6 +240,12 @@ impl Mirror {
         self.publish(assembled, Certificate::BestEffort, pass.until_ms(), open).await?;
         self.status.passed();
         self.forget_pass()
+    }
+
+    /// A pass that is asked for looks at everything anew, whatever an unfinished one has seen; the first crawl goes on
+    /// where it was.
+    async fn begin_anew(&self, asked: bool) -> Result<(), MirrorError> {
+        if asked && self.live.load().is_some() { self.renew_pass(false).await } else { Ok(()) }
     }
 
     /// Begins the pass anew; where the copies did not fit together, after those of the origin's CDN may have expired.
@@ -432,151 +389,6 @@ impl Mirror {
         blocking(move || Ok(Dataset::build(content, &evidence))).await?.map_err(MirrorError::from)
     }
 
-    /// Makes content durable and serves it, unless it lost too much.
-    async fn publish(
-        &mut self,
-        assembled: Assembled,
-        certificate: Certificate,
-        until_ms: i64,
-        open_points: Vec<String>,
-    ) -> Result<(), MirrorError> {
-        let dataset = self.index(assembled.content).await?;
-        let serving = self.live.current();
-        if let Some(serving) = &serving
-            && self.hold_back(serving, &dataset)
-        {
-            return Ok(());
-        }
-        let before = serving.as_ref().map_or(i64::MIN, |serving| serving.meta.confirmed_ms);
-        let unchanged = serving.as_ref().is_some_and(|serving| serving.dataset.id == dataset.id);
-        for field in &assembled.left_out {
-            tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is left out");
-        }
-        let disproved = serving.as_ref().and_then(|serving| serving.meta.disproved.clone());
-        let now = self.clock.now_wall().as_millis();
-        let published_ms = serving.filter(|_| unchanged).map_or(now, |serving| serving.meta.published_ms);
-        let meta = VersionMeta {
-            certificate,
-            // Never backwards for the same data; other data is confirmed for its own instant.
-            confirmed_ms: if unchanged { until_ms.max(before) } else { until_ms },
-            published_ms,
-            volatile: self.volatile(),
-            volatile_values: assembled.volatile_values,
-            left_out: assembled.left_out,
-            open_points,
-            disproved,
-        };
-        let (store, kept, keep) = (self.store.clone(), meta.clone(), self.rhythm.keep);
-        let dataset = Arc::new(dataset);
-        let content = dataset.clone();
-        let version = blocking(move || {
-            let version = store.publish(&content.content, &kept)?;
-            let mut versions: Vec<u64> = store.versions()?.iter().map(|(version, _)| version.seq).collect();
-            versions.sort_unstable();
-            let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
-            let pages = pass::pages(content.len() as u64);
-            let tidied = store.collect_garbage(&newest).map(drop).and_then(|()| forget_copies(&store, pages, now));
-            if let Err(error) = tidied {
-                tracing::warn!(%error, "what is no longer needed could not be removed");
-            }
-            Ok(version.seq)
-        })
-        .await?;
-        tracing::info!(
-            snapshot = %dataset.id,
-            listings = dataset.len(),
-            certificate = certificate.as_str(),
-            confirmed = %WallTime::from_millis(meta.confirmed_ms).rfc3339(),
-            "published"
-        );
-        self.live.swap(dataset, meta, version);
-        Ok(())
-    }
-
-    fn hold_back(&mut self, serving: &Published, next: &Dataset) -> bool {
-        let (now, then) = (serving.dataset.len(), next.len());
-        if !shrank_too_much(now, then, self.rhythm.max_shrink) {
-            self.status.set_held(None);
-            self.accept = false;
-            return false;
-        }
-        if std::mem::take(&mut self.accept) {
-            tracing::warn!(now, then, "a snapshot that lost many listings was accepted");
-            self.status.set_held(None);
-            return false;
-        }
-        let reason = format!(
-            "{} of {now} listings would vanish, more than mirror.max_shrink = {} allows; if that is right, accept it \
-             with POST /snapshots/accept",
-            now - then,
-            self.rhythm.max_shrink
-        );
-        tracing::warn!(reason, "held back");
-        let snapshot = next.id.to_string();
-        self.status.set_held(Some(Held { snapshot, listings: then as u64, serving: now as u64, reason }));
-        true
-    }
-
-    /// Asks the origin about terms that are in doubt, each once for what is known of it, and serves what that proves.
-    /// Stops when a refresh is due; the rest comes after it.
-    async fn collect_terms(&mut self) -> Result<(), MirrorError> {
-        let Some(published) = self.live.current() else { return Ok(()) };
-        let open: Vec<_> =
-            published.dataset.doubtful().iter().filter(|term| !self.asked.contains(*term)).cloned().collect();
-        if open.is_empty() {
-            return Ok(());
-        }
-        tracing::info!(terms = open.len(), "names and counts leave terms in doubt; asking the origin for them");
-        let _work = self.crawler.copies().client().budget().crawl_work();
-        let mut learned = false;
-        let mut failure = None;
-        for term in open {
-            if self.pause(0) <= self.rhythm.ttl.mul_f64(0.4) && learned {
-                break;
-            }
-            let (kind, slug, fingerprint) = term.clone();
-            match terms::list(self.crawler.copies(), &published.dataset, kind, &slug, fingerprint).await {
-                Ok(listed) => {
-                    self.asked.insert(term);
-                    if let Some(listed) = listed {
-                        self.evidence.insert((kind, slug), listed);
-                        learned = true;
-                    }
-                }
-                Err(CopyError::Ask(error)) if error.is_nonsense() => {
-                    tracing::warn!(slug, %error, "a term stays in doubt");
-                    self.asked.insert(term);
-                }
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
-            }
-        }
-        if learned {
-            let (store, evidence) = (self.store.clone(), self.evidence.clone());
-            blocking(move || terms::save(&store, &evidence)).await?;
-            let dataset = self.index(published.dataset.content.clone()).await?;
-            self.live.swap(Arc::new(dataset), published.meta.clone(), published.version);
-        }
-        failure.map_or(Ok(()), |error| Err(error.into()))
-    }
-
-    /// Asks the origin, once, whether filters mean what we assume.
-    async fn question(&self) -> Result<(), MirrorError> {
-        let Some(published) = self.live.current() else { return Ok(()) };
-        if published.meta.disproved.is_some() || !is_settled(&published.meta) {
-            return Ok(());
-        }
-        let disproved = assumptions::ask(self.crawler.copies(), &published.dataset).await?;
-        let mut meta = published.meta.clone();
-        meta.disproved = Some(disproved);
-        let (store, version, kept) = (self.store.clone(), published.version, meta.clone());
-        blocking(move || store.update_meta(version, &kept)).await?;
-        self.live.swap(published.dataset.clone(), meta, published.version);
-        Ok(())
-    }
-
     fn volatile(&self) -> VolatileKeys {
         self.volatile.read().clone()
     }
@@ -585,16 +397,6 @@ impl Mirror {
 /// Whether a refresh may build on a snapshot.
 const fn is_settled(meta: &VersionMeta) -> bool {
     matches!(meta.certificate, Certificate::Full | Certificate::Incremental)
-}
-
-/// Removes copies that nobody will ask for again: pages beyond the last, and probes of earlier snapshots.
-fn forget_copies(store: &Store, pages: u64, now_ms: i64) -> Result<(), StoreError> {
-    const DAY_MS: i64 = 86_400_000;
-    let useless = store.copy_metas()?.into_iter().filter(|(path, meta)| {
-        let beyond = pass::page_of(path).is_some_and(|page| page > pages);
-        beyond || (path.contains("modified_since=") && now_ms - meta.fetched_ms > DAY_MS)
-    });
-    store.remove_copies(&useless.map(|(path, _)| path).collect::<Vec<_>>())
 }
 
 /// Runs something that blocks where that does no harm.

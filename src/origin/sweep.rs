@@ -12,9 +12,9 @@ use crate::snapshot::live::Live;
 use crate::store::Store;
 
 use super::client::Asker;
+use super::commands::Commands;
 use super::copies::Copies;
 use super::crawl::check_page;
-use super::mirror::Commands;
 use super::pass;
 use super::refresh;
 use super::window::Class;
