@@ -88,8 +88,8 @@ pub struct Mirror {
     shape: Shape,
     /// Whether a whole pass was asked for and has not come about yet.
     whole: bool,
-    /// Terms that were asked for, with what was known of them then.
-    asked: HashSet<(TaxonomyKind, String, [u8; 16])>,
+    /// Terms that were asked for, and the snapshot that they were asked for.
+    asked: (String, HashSet<(TaxonomyKind, String)>),
     /// When a whole pass last tried to settle.
     tried_to_settle: Option<Monotonic>,
 }
@@ -120,7 +120,7 @@ impl Mirror {
             evidence,
             accept: false,
             whole: false,
-            asked: HashSet::new(),
+            asked: Default::default(),
             tried_to_settle: None,
             shape: Shape::default(),
         }

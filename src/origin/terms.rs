@@ -81,5 +81,5 @@ pub async fn list(
     distinct.dedup();
     let whole = distinct.len() as u64 == total && ids.len() == distinct.len();
     let known = distinct.iter().all(|id| dataset.summary(*id).is_some());
-    Ok((whole && known).then_some(ListedTerm { ids: distinct, fingerprint }))
+    Ok((whole && known).then_some(ListedTerm { ids: distinct, fingerprint, snapshot: dataset.id.to_string() }))
 }

@@ -11,7 +11,7 @@ use crate::api::query::ListQuery;
 use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
 
 use super::content::{Content, SnapshotId};
-use super::membership::{self, Evidence, Groups, Member, Membership, Positions};
+use super::membership::{self, Evidence, Groups, Member, Membership, Positions, Scene};
 
 /// A page that was found.
 #[derive(Debug)]
@@ -104,8 +104,9 @@ impl Dataset {
         }
         let id_at = |position: u32| content.summaries[position as usize].id;
         let position_of = |id: ListingId| find(&by_id, id);
-        let membership = TaxonomyKind::ALL
-            .map(|kind| membership::resolve(kind, &terms[kind.index()], &groups, evidence, &id_at, &position_of));
+        let id = content.id();
+        let scene = Scene { groups: &groups, snapshot: id.as_str(), id_at: &id_at, position_of: &position_of };
+        let membership = TaxonomyKind::ALL.map(|kind| membership::resolve(kind, &terms[kind.index()], evidence, scene));
         let mut doubtful = Vec::new();
         for kind in TaxonomyKind::ALL {
             for term in &terms[kind.index()] {
@@ -115,7 +116,7 @@ impl Dataset {
             }
         }
         Ok(Self {
-            id: content.id(),
+            id,
             doubtful,
             envelope_hash: ContentHash::of(&content.envelope_text()),
             newest_first: modified.is_sorted_by(|a, b| a >= b),

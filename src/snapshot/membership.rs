@@ -53,6 +53,8 @@ pub struct ListedTerm {
     pub ids: Vec<ListingId>,
     /// [`Groups::fingerprint`] of the term when it was listed.
     pub fingerprint: [u8; 16],
+    /// The snapshot that it was listed for. Ids that the term's names do not explain hold for this one only.
+    pub snapshot: String,
 }
 
 /// Lists of terms by taxonomy and slug.
@@ -109,11 +111,47 @@ impl Groups {
         for name in names.chain([term.slug.as_str()]) {
             let mut ids: Vec<u64> = self.of(kind, name).into_iter().flatten().map(|at| id_at(at).0).collect();
             ids.sort_unstable();
+            let states = self.by_city_and_state.get(name).filter(|_| kind == TaxonomyKind::Cities);
+            let mut states: Vec<_> = states.into_iter().flatten().collect();
+            states.sort_unstable_by_key(|(state, _)| *state);
+            for (state, positions) in states {
+                text.extend_from_slice(state.as_bytes());
+                for at in positions {
+                    text.extend_from_slice(&id_at(at).0.to_le_bytes());
+                }
+            }
             for id in ids {
                 text.extend_from_slice(&id.to_le_bytes());
             }
         }
         ContentHash::of(&text).to_bytes()
+    }
+}
+
+/// The data set that slugs are resolved for.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// Its listings by what they say of themselves.
+    pub groups: &'a Groups,
+    /// Its id.
+    pub snapshot: &'a str,
+    /// The listing at a position.
+    pub id_at: &'a dyn Fn(u32) -> ListingId,
+    /// The position of a listing.
+    pub position_of: &'a dyn Fn(ListingId) -> Option<u32>,
+}
+
+impl Scene<'_> {
+    /// What the origin listed for a term, if that still holds.
+    fn listed(&self, kind: TaxonomyKind, term: &Term, evidence: &Evidence) -> Option<Positions> {
+        let listed = evidence.get(&(kind, term.slug.clone()))?;
+        if listed.fingerprint != self.groups.fingerprint(kind, term, self.id_at) {
+            return None;
+        }
+        let positions: Positions = listed.ids.iter().map(|id| (self.position_of)(*id)).collect::<Option<_>>()?;
+        let names = term.strings.iter().filter_map(|(_, name)| self.groups.of(kind, name));
+        let explained = names.fold(Positions::new(), |all, group| all | group);
+        (listed.snapshot == self.snapshot || positions.is_subset(&explained)).then_some(positions)
     }
 }
 
@@ -171,11 +209,10 @@ impl Meaning {
 pub fn resolve(
     kind: TaxonomyKind,
     terms: &[Term],
-    groups: &Groups,
     evidence: &Evidence,
-    id_at: &dyn Fn(u32) -> ListingId,
-    position_of: &dyn Fn(ListingId) -> Option<u32>,
+    scene: Scene<'_>,
 ) -> HashMap<Box<str>, Membership> {
+    let groups = scene.groups;
     let meaning = Meaning::learn(kind, terms, groups);
     let mut siblings: HashMap<&str, Vec<&Term>> = HashMap::new();
     for term in terms {
@@ -186,12 +223,8 @@ pub fn resolve(
     let mut known: HashMap<Box<str>, Membership> = HashMap::new();
     for term in terms {
         let named = named(kind, term, &meaning, groups, &siblings);
-        let membership = named.map(Membership::Named).or_else(|| {
-            let listed = evidence.get(&(kind, term.slug.clone()))?;
-            let holds = listed.fingerprint == groups.fingerprint(kind, term, id_at);
-            let positions: Option<Positions> = listed.ids.iter().map(|id| position_of(*id)).collect();
-            positions.filter(|_| holds).map(Membership::Listed)
-        });
+        let membership = named.map(Membership::Named);
+        let membership = membership.or_else(|| scene.listed(kind, term, evidence).map(Membership::Listed));
         known.insert(term.slug.as_str().into(), membership.unwrap_or(Membership::Doubtful));
     }
     if kind == TaxonomyKind::Sports {
@@ -266,7 +299,8 @@ mod tests {
     fn cities(terms: &[Term], groups: &Groups, evidence: &Evidence) -> HashMap<Box<str>, Membership> {
         let id_at = |position: u32| ListingId(u64::from(position) + 100);
         let position_of = |id: ListingId| id.0.checked_sub(100).map(|at| at as u32);
-        resolve(TaxonomyKind::Cities, terms, groups, evidence, &id_at, &position_of)
+        let scene = Scene { groups, snapshot: "s", id_at: &id_at, position_of: &position_of };
+        resolve(TaxonomyKind::Cities, terms, evidence, scene)
     }
 
     const ROWS: &[(&str, &str)] =
@@ -325,7 +359,7 @@ mod tests {
         let before = groups(ROWS);
         let id_at = |position: u32| ListingId(u64::from(position) + 100);
         let fingerprint = before.fingerprint(TaxonomyKind::Cities, &terms[0], &id_at);
-        let listed = ListedTerm { ids: vec![ListingId(101), ListingId(102)], fingerprint };
+        let listed = ListedTerm { ids: vec![ListingId(101), ListingId(102)], fingerprint, snapshot: "s".into() };
         let evidence = Evidence::from([((TaxonomyKind::Cities, "springfield".to_owned()), listed)]);
         assert_eq!(cities(&terms, &before, &evidence)["springfield"], Membership::Listed(Positions::from([1, 2])));
         let after = groups(&[ROWS, &[("Springfield", "Ohio")]].concat());
@@ -333,11 +367,23 @@ mod tests {
     }
 
     #[test]
+    fn ids_that_no_name_explains_hold_for_one_snapshot_only() {
+        let terms = [term("atx", "ATX", Some(1))];
+        let groups = groups(ROWS);
+        let fingerprint = groups.fingerprint(TaxonomyKind::Cities, &terms[0], &|at| ListingId(u64::from(at) + 100));
+        for (snapshot, expected) in [("s", Membership::Listed(Positions::from([3]))), ("older", Membership::Doubtful)] {
+            let listed = ListedTerm { ids: vec![ListingId(103)], fingerprint, snapshot: snapshot.into() };
+            let evidence = Evidence::from([((TaxonomyKind::Cities, "atx".to_owned()), listed)]);
+            assert_eq!(cities(&terms, &groups, &evidence)["atx"], expected);
+        }
+    }
+
+    #[test]
     fn sports_are_slugs_in_the_listings_themselves() {
         let evidence = Evidence::new();
         let groups = groups(ROWS);
-        let known =
-            |terms: &[Term]| resolve(TaxonomyKind::Sports, terms, &groups, &evidence, &|_| ListingId(0), &|_| None);
+        let scene = Scene { groups: &groups, snapshot: "s", id_at: &|_| ListingId(0), position_of: &|_| None };
+        let known = |terms: &[Term]| resolve(TaxonomyKind::Sports, terms, &evidence, scene);
         assert_eq!(known(&[])["golf"].positions().map(Positions::len), Some(4));
         assert_eq!(known(&[term("golf", "Golf", Some(4))])["golf"].positions().map(Positions::len), Some(4));
         assert_eq!(known(&[term("golf", "Golf", Some(5))])["golf"], Membership::Doubtful);

@@ -2,6 +2,7 @@
 //!
 //! Callers: [`super`], after a step that went well.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::super::copies::CopyError;
@@ -23,8 +24,12 @@ impl Mirror {
     /// Stops when a refresh is due; the rest comes after it.
     async fn collect_terms(&mut self) -> Result<(), MirrorError> {
         let Some(published) = self.live.current() else { return Ok(()) };
+        if self.asked.0 != published.dataset.id.as_str() {
+            self.asked = (published.dataset.id.to_string(), HashSet::new());
+        }
+        let open = published.dataset.doubtful().iter();
         let open: Vec<_> =
-            published.dataset.doubtful().iter().filter(|term| !self.asked.contains(*term)).cloned().collect();
+            open.filter(|(kind, slug, _)| !self.asked.1.contains(&(*kind, slug.clone()))).cloned().collect();
         if open.is_empty() {
             return Ok(());
         }
@@ -36,10 +41,11 @@ impl Mirror {
             if self.pause(0) <= self.rhythm.ttl.mul_f64(0.4) && learned {
                 break;
             }
-            let (kind, slug, fingerprint) = term.clone();
+            let (kind, slug, fingerprint) = term;
+            let key = (kind, slug.clone());
             match terms::list(self.crawler.copies(), &published.dataset, kind, &slug, fingerprint).await {
                 Ok(listed) => {
-                    self.asked.insert(term);
+                    self.asked.1.insert(key);
                     if let Some(listed) = listed {
                         self.evidence.insert((kind, slug), listed);
                         learned = true;
@@ -47,7 +53,7 @@ impl Mirror {
                 }
                 Err(CopyError::Ask(error)) if error.is_nonsense() => {
                     tracing::warn!(slug, %error, "a term stays in doubt");
-                    self.asked.insert(term);
+                    self.asked.1.insert(key);
                 }
                 Err(error) => {
                     failure = Some(error);
