@@ -61,6 +61,8 @@
 //! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.
 //! * A detail of a known listing that is read through is stored first and then answered as from the snapshot, with our
 //!   entity tag: the tag does not change when the next request finds it stored.
+//! * Requests that cannot be parsed at all are answered by pingora: an empty 400 without CORS or limit fields.
+//! * A detail that is answered 404 once, after it was here, is kept until a second 404 confirms that it is gone.
 //! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
 
 pub mod admin;
