@@ -252,6 +252,10 @@ fn named(
         }
         return count_of(term).is_none_or(|count| count == group.len()).then(|| group.clone());
     }
+    if groups.by_value[kind.index()].is_empty() {
+        // No listing names any: there is no name to learn from, and nothing that a term could stand for.
+        return count_of(term).is_none_or(|count| count == 0).then_some(empty);
+    }
     let name = field(&term.strings, meaning.name.as_ref())?;
     let group = groups.of(kind, name).unwrap_or(&empty);
     let same_name = siblings.get(name.as_str()).map_or(&[][..], Vec::as_slice);
@@ -316,6 +320,14 @@ mod tests {
         assert_eq!(known["austin"], Membership::Named(Positions::from([3])));
         assert_eq!(known["x"], Membership::Named(Positions::new()));
         assert!(!known.contains_key("dallas"));
+    }
+
+    #[test]
+    fn without_any_listing_a_term_stands_for_none_unless_it_says_otherwise() {
+        let known =
+            cities(&[term("austin", "Austin", Some(0)), term("x", "X", Some(2))], &groups(&[]), &Evidence::new());
+        assert_eq!(known["austin"], Membership::Named(Positions::new()));
+        assert_eq!(known["x"], Membership::Doubtful);
     }
 
     #[test]
