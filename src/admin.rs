@@ -2,6 +2,7 @@
 //!
 //! Layer 4. It reads what others know and passes commands on; it decides nothing about data. Callers: [`crate::app`].
 
+pub mod front;
 pub mod guard;
 pub mod page;
 pub mod status;
@@ -69,7 +70,12 @@ impl Admin {
                 Ok(()) => self.write(method, path),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
-            _ => error(StatusCode::METHOD_NOT_ALLOWED, "use GET, POST or DELETE"),
+            _ => {
+                let mut refusal = error(StatusCode::METHOD_NOT_ALLOWED, "use GET, HEAD, POST or DELETE");
+                let allow = http::HeaderValue::from_static("GET, HEAD, POST, DELETE");
+                refusal.headers_mut().insert(http::header::ALLOW, allow);
+                refusal
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use pingora::services::listening::Service;
 use prometheus_client::registry::Registry;
 
 use crate::admin::Admin;
+use crate::admin::front::AdminFront;
 use crate::admin::status::Status;
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
@@ -143,7 +144,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         let buffers = L4BufferSettings::new(16 * 1024, 32 * 1024);
         service.add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
     }
-    let mut operator = Service::new("admin".to_owned(), admin);
+    let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin));
     operator.threads = Some(1);
     operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
     server.add_service(Prebound::new(service, sockets.public));

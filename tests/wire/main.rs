@@ -21,6 +21,7 @@ mod crash;
 mod crawl;
 mod dialects;
 mod faults;
+mod golden;
 mod headers;
 mod limit;
 mod paths;
