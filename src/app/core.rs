@@ -148,6 +148,7 @@ impl Core {
 
     fn open_store(&mut self, config: &Config, status: OriginStatus) -> Result<(), AppError> {
         let store = Arc::new(open_or_rebuild(&self.data_dir, self.origin.is_some())?);
+        self.remember_origin(config, &store)?;
         let evidence = terms::load(&store)?;
         let volatile = Arc::new(RwLock::new(VolatileKeys::default()));
         if let Err(error) = self.restore(&store, &evidence, &volatile) {
@@ -185,6 +186,25 @@ impl Core {
             });
         }
         self.details = Some(details);
+        Ok(())
+    }
+
+    /// Keeps the origin's address beside its data, so that an offline replica still knows which addresses are its.
+    fn remember_origin(&mut self, config: &Config, store: &Store) -> Result<(), AppError> {
+        const STATE: &str = "origin";
+        if let Some(origin) = &self.origin {
+            let base = origin.client.base().as_str();
+            if store.state(STATE)?.as_deref() != Some(base.as_bytes())
+                && let Err(error) = store.put_state(STATE, base.as_bytes())
+            {
+                tracing::warn!(%error, "the origin's address cannot be kept");
+            }
+            return Ok(());
+        }
+        let kept = store.state(STATE)?.and_then(|bytes| Url::parse(&String::from_utf8(bytes).ok()?).ok());
+        let aliases = config.origin.aliases.iter().map(|alias| address("origin.aliases", alias.as_str()));
+        let aliases = aliases.collect::<Result<Vec<_>, _>>()?;
+        self.rewrite = Rewrite::new(kept.as_ref(), &aliases, config.public_url.as_str());
         Ok(())
     }
 

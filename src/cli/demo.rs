@@ -42,7 +42,12 @@ impl Demo {
     }
 
     fn mirror(&self, child: &Child, url: &str) -> Result<ExitCode, Failure> {
-        let data_dir = std::env::temp_dir().join(format!("grandstand-demo-{}", std::process::id()));
+        // One directory for each port: the next demonstration on it begins anew, and nothing piles up.
+        let port = match load(&self.sources)?.config.listen.first().map(std::net::SocketAddr::port) {
+            None | Some(0) => std::process::id(),
+            Some(port) => u32::from(port),
+        };
+        let data_dir = std::env::temp_dir().join(format!("grandstand-demo-{port}"));
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let mut sets = vec![
             format!("origin.url={}", quoted(url)),
@@ -60,14 +65,19 @@ impl Demo {
         let sockets = Sockets::bind(&config)?;
         println!("sample origin  {url} ({} synthetic venues, pid {})", self.listings, child.id());
         println!("data           {}", config.data_dir.display());
+        if config.data_dir == data_dir && data_dir.exists() {
+            // Only what a demonstration left: its sockets are ours now, so that none is running.
+            std::fs::remove_dir_all(&data_dir)?;
+        }
         let core = Core::open(&config)?;
+        let data = config.data_dir.display().to_string();
         let address = sockets.public().first().map_or_else(|| config.public_url.to_string(), ToString::to_string);
         let admin = sockets.admin().to_string();
         if let Some(watched) = Watched::of(&core) {
             let pid = child.id();
             std::thread::Builder::new()
                 .name("progress".into())
-                .spawn(move || follow(&watched, began, &address, &admin, pid))?;
+                .spawn(move || follow(&watched, began, &lines_to_paste(&address, &admin, pid, &data), &address))?;
         }
         match serve(&config, sockets, core)? {}
     }
@@ -93,7 +103,7 @@ fn start_origin(listings: u32) -> Result<(Child, ChildStdin, String), Failure> {
 }
 
 /// Shows the progress, then what to paste, then when everything is here.
-fn follow(watched: &Watched, began: Instant, address: &str, admin: &str, origin: u32) {
+fn follow(watched: &Watched, began: Instant, lines: &str, address: &str) {
     let mut display = Display::new();
     loop {
         let stage = watched.look();
@@ -108,7 +118,7 @@ fn follow(watched: &Watched, began: Instant, address: &str, admin: &str, origin:
         "ready          http://{address} after {:.1} s; details are still coming in",
         began.elapsed().as_secs_f32()
     );
-    println!("{}", lines_to_paste(address, admin, origin));
+    println!("{lines}");
     let mut display = Display::new();
     loop {
         let stage = watched.look();
@@ -125,7 +135,8 @@ fn follow(watched: &Watched, began: Instant, address: &str, admin: &str, origin:
     }
 }
 
-fn lines_to_paste(address: &str, admin: &str, origin: u32) -> String {
+fn lines_to_paste(address: &str, admin: &str, origin: u32, data: &str) -> String {
+    let program = std::env::args().next().unwrap_or_else(|| "grandstand".to_owned());
     format!(
         "
 Try it:
@@ -135,6 +146,9 @@ Try it:
   curl --compressed 'http://{address}/api/listings.json?sport=baseball&page=2'
   curl http://{admin}/status
   kill {origin}                                                         # the origin goes, the mirror stays
+
+Afterwards, without any origin, from what was mirrored:
+  {program} serve --set data_dir={data}
 "
     )
 }

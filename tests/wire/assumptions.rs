@@ -1,10 +1,11 @@
-//! What is not documented is asked, and what a refresh cannot see is found all the same.
+//! What is not documented is asked, and what a refresh cannot see is found all the same. And offline, what was
+//! mirrored is all there is.
 
 use grandstand::sample::{Combine, Since, Switches, World};
 use serde_json::Value;
 
-use crate::compare::list_is_the_origins;
-use crate::harness::{Setup, origin, origin_with, wait_until};
+use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
+use crate::harness::{PUBLIC, Setup, origin, origin_with, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -55,4 +56,26 @@ async fn a_change_that_no_refresh_can_see_is_found_by_the_sweep() {
     origin.edit(|world: &mut World| assert!(world.silent_change(last)));
     wait_until("the sweep finds it", || async { server.snapshot().await != before }).await;
     list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
+}
+
+#[tokio::test]
+async fn an_offline_replica_answers_everything_from_what_was_mirrored() {
+    let origin = origin(130).await;
+    let mut server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    origin.clear_log();
+    server.setup = Setup::offline();
+    server.restart().await;
+    list_is_the_origins(&server, &origin, &format!("{LIST}?per_page=100&page=2")).await;
+    for name in ["sports", "states", "cities"] {
+        taxonomy_is_the_origins(&server, &origin, name, PUBLIC).await;
+    }
+    for id in origin.world(World::ids) {
+        detail_is_the_origins(&server, &origin, id).await;
+    }
+    let reply = server.ok(LIST).await;
+    assert_eq!(reply.header("age"), None, "nothing confirms it any more");
+    assert!(reply.header("mirror-confirmed").is_some());
+    server.get("/api/regions.json").await.assert_problem(404, &[]);
+    assert_eq!(origin.count(), 0, "offline is offline");
 }
