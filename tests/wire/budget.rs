@@ -10,7 +10,7 @@ async fn the_budget_holds_over_kills_restarts_and_impatient_clients() {
     let origin = origin(300).await;
     origin.set(|switches| {
         switches.refuse_61st = Some(60);
-        switches.jitter_ms = (0, 200);
+        switches.jitter_ms = (0, 500);
     });
     let mut server = Setup::mirror_of(&origin).set("origin.requests_per_minute", "60").start().await;
     let start = Instant::now();
