@@ -20,8 +20,6 @@ struct CommandState {
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// A refresh.
-    pub refresh: bool,
     /// A whole pass.
     pub pass: bool,
     /// The publication of what is held back.
@@ -29,9 +27,8 @@ pub struct Asked {
 }
 
 impl Commands {
-    /// Refresh now.
+    /// Refresh now: waking up is enough.
     pub fn refresh(&self) {
-        self.0.asked.lock().refresh = true;
         self.0.wake.notify_one();
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::api::hash::ContentHash;
 use crate::api::json;
@@ -15,7 +15,6 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::store::{CopyMeta, Store, StoreError};
 
 use super::client::{AskError, Asker, OriginClient, Validators};
-use super::flight::Flights;
 
 /// A `Date` says whole seconds: what it dates may be this much younger, in milliseconds.
 pub const DATE_GRAIN_MS: i64 = 1000;
@@ -70,7 +69,8 @@ pub struct Copies {
     client: OriginClient,
     store: Arc<Store>,
     volatile: Arc<RwLock<VolatileKeys>>,
-    flights: Arc<Flights<String, AskError>>,
+    /// Held while an answer is compared with what is kept and takes its place; never across a wait.
+    judging: Arc<Mutex<()>>,
     /// Whether an answer was ever older than its arrival: then there is a cache between us and the origin.
     aged: Arc<AtomicBool>,
 }
@@ -78,7 +78,7 @@ pub struct Copies {
 impl Copies {
     /// The copies kept in `store`; the volatile keys are shared with whoever else needs them.
     pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
-        Self { client, store, volatile, flights: Arc::default(), aged: Arc::default() }
+        Self { client, store, volatile, judging: Arc::default(), aged: Arc::default() }
     }
 
     /// The client.
@@ -115,24 +115,31 @@ impl Copies {
         }))
     }
 
+    /// What is kept of `path`, meta and body.
+    fn kept(&self, path: &str) -> Result<Option<(CopyMeta, Bytes)>, StoreError> {
+        let Some(meta) = self.store.copy_meta(path)? else { return Ok(None) };
+        Ok(self.store.copy_body(path)?.map(|body| (meta, body)))
+    }
+
     /// Asks the origin for `path`, conditionally where there is a copy, and keeps the answer durably.
     ///
     /// # Errors
     /// When there is no usable answer; the copy stays as it was.
     pub async fn look(&self, path: &str, asker: Asker, check: Check) -> Result<Copy, CopyError> {
-        // One look at a time: what is compared with is what the last look left.
-        let _turn = self.flights.turn(&path.to_owned()).await;
-        let meta = self.store.copy_meta(path)?;
-        let before = match &meta {
-            Some(_) => self.store.copy_body(path)?,
-            None => None,
-        };
-        let known = meta.zip(before);
-        let validators = known
+        let asked_with = self.kept(path)?;
+        let validators = asked_with
             .as_ref()
             .map(|(meta, _)| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
         let answer = self.client.ask(path, validators.as_ref(), asker).await?;
         let fetched_ms = answer.received.as_millis();
+        // From here on nothing waits. Another look may have kept a newer copy while this one waited for the budget or
+        // the origin: the answer is judged against what is kept now, and one to an older question proves nothing.
+        let _judging = self.judging.lock();
+        let known = self.kept(path)?;
+        let moved = known.as_ref().map(|(meta, _)| meta) != asked_with.as_ref().map(|(meta, _)| meta);
+        if let (304, true, Some((meta, body))) = (answer.status, moved, &known) {
+            return Ok(older(path, meta, body));
+        }
         let (body, is_304) = match (answer.status, &known) {
             (304, Some((_, body))) => (body.clone(), true),
             (200, _) => (answer.body.clone(), false),
@@ -158,15 +165,8 @@ impl Copies {
             Some((meta, _)) if is_304 || hash_before == Some(hash) => {
                 (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms))
             }
-            Some((meta, body)) if at_ms < meta.origin_time_ms => {
-                let older = Copy {
-                    path: path.to_owned(),
-                    change: Change::Older,
-                    body: body.clone(),
-                    since_ms: meta.since_ms,
-                    until_ms: meta.origin_time_ms,
-                };
-                return Ok(older);
+            Some((meta, body)) if at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms) => {
+                return Ok(older(path, meta, body));
             }
             Some(_) => (Change::Changed, at_ms + grain_ms, at_ms),
         };
@@ -200,6 +200,17 @@ impl Copies {
     }
 }
 
+/// What is kept, where an answer was older and proves nothing.
+fn older(path: &str, meta: &CopyMeta, body: &Bytes) -> Copy {
+    Copy {
+        path: path.to_owned(),
+        change: Change::Older,
+        body: body.clone(),
+        since_ms: meta.since_ms,
+        until_ms: meta.origin_time_ms,
+    }
+}
+
 fn merged(fresh: Validators, old: Validators) -> Validators {
     Validators { etag: fresh.etag.or(old.etag), last_modified: fresh.last_modified.or(old.last_modified) }
 }
@@ -210,3 +221,6 @@ pub fn generated_at(text: &str) -> Option<String> {
     let field = fields.iter().find(|field| field.key == "generated_at")?;
     json::string(field.value).map(Into::into)
 }
+
+#[cfg(test)]
+mod tests;

@@ -376,6 +376,8 @@ impl ProxyHttp for Public {
         let asked =
             Asked { method: &method, headers: &headers, limit: context.limit, coding: Coding::Identity, passes: true };
         if session.response_written().is_none() {
+            // The connection is given up below, and the answer must say so (RFC 9112 §9.6).
+            session.downstream_session.set_keepalive(None);
             let answer = self.standing.problem(asked, &problem, Some(5));
             self.telemetry.answered("other", answer.outcome, status, 0);
             let downstream = &mut session.downstream_session;
