@@ -4,6 +4,7 @@
 //! [`budget::choose`]); the rest moves bytes. It answers no client. Callers: [`crate::app`] wires it,
 //! [`crate::pipeline`] reads through it.
 
+pub mod amend;
 pub mod assumptions;
 pub mod budget;
 pub mod client;
@@ -14,7 +15,9 @@ pub mod details;
 pub mod flight;
 pub mod ledger;
 pub mod mirror;
+pub mod order;
 pub mod pass;
+pub mod plan;
 pub mod read_through;
 pub mod refresh;
 pub mod status;

@@ -160,6 +160,7 @@ impl Core {
         let details = Details::open(store.clone(), status, self.cache.clone())?;
         if let Some(origin) = &self.origin {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
+            let copies = copies.with_cache_ttl(config.origin.cache_ttl);
             let rhythm =
                 Rhythm { ttl: config.ttl, max_shrink: config.mirror.max_shrink, keep: config.mirror.keep as usize };
             self.sweeper = Some(Sweeper {

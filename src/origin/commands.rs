@@ -20,6 +20,8 @@ struct CommandState {
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
+    /// A refresh now.
+    pub refresh: bool,
     /// A whole pass.
     pub pass: bool,
     /// The publication of what is held back.
@@ -27,8 +29,9 @@ pub struct Asked {
 }
 
 impl Commands {
-    /// Refresh now: waking up is enough.
+    /// Refresh now.
     pub fn refresh(&self) {
+        self.0.asked.lock().refresh = true;
         self.0.wake.notify_one();
     }
 
@@ -40,9 +43,7 @@ impl Commands {
 
     /// Publish what is held back, once.
     pub fn accept(&self) {
-        let mut asked = self.0.asked.lock();
-        (asked.pass, asked.accept) = (true, true);
-        drop(asked);
+        self.0.asked.lock().accept = true;
         self.0.wake.notify_one();
     }
 

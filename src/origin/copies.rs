@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -14,7 +15,8 @@ use crate::api::json;
 use crate::api::taxonomy::VolatileKeys;
 use crate::store::{CopyMeta, Store, StoreError};
 
-use super::client::{AskError, Asker, OriginClient, Validators};
+use super::client::{Answer, AskError, Asker, OriginClient, Validators};
+use super::pass::Span;
 
 /// A `Date` says whole seconds: what it dates may be this much younger, in milliseconds.
 pub const DATE_GRAIN_MS: i64 = 1000;
@@ -73,12 +75,26 @@ pub struct Copies {
     judging: Arc<Mutex<()>>,
     /// Whether an answer was ever older than its arrival: then there is a cache between us and the origin.
     aged: Arc<AtomicBool>,
+    /// Whether that cache was seen to hand out old copies without saying so in `Age`.
+    silent: Arc<AtomicBool>,
+    /// How old its copies can be when it does not say.
+    cache_ttl: Duration,
 }
+
+/// How old the copies of a CDN can be where nothing else is known.
+const CACHE_TTL: Duration = Duration::from_secs(300);
 
 impl Copies {
     /// The copies kept in `store`; the volatile keys are shared with whoever else needs them.
     pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
-        Self { client, store, volatile, judging: Arc::default(), aged: Arc::default() }
+        let (aged, silent) = (Arc::default(), Arc::default());
+        Self { client, store, volatile, judging: Arc::default(), aged, silent, cache_ttl: CACHE_TTL }
+    }
+
+    /// The same with copies of the origin's CDN that can be so old when it does not say; 5 minutes otherwise.
+    #[must_use]
+    pub fn with_cache_ttl(self, cache_ttl: Duration) -> Self {
+        Self { cache_ttl, ..self }
     }
 
     /// The client.
@@ -115,10 +131,22 @@ impl Copies {
         }))
     }
 
-    /// What is kept of `path`, meta and body.
-    fn kept(&self, path: &str) -> Result<Option<(CopyMeta, Bytes)>, StoreError> {
-        let Some(meta) = self.store.copy_meta(path)? else { return Ok(None) };
-        Ok(self.store.copy_body(path)?.map(|body| (meta, body)))
+    /// Whether `path` was fetched between `since_ms` and now.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn is_recent(&self, path: &str, since_ms: i64) -> Result<bool, StoreError> {
+        let now_ms = self.client.now_ms();
+        Ok(self.store.copy_meta(path)?.is_some_and(|meta| (since_ms..=now_ms).contains(&meta.fetched_ms)))
+    }
+
+    /// What is kept of `path`: the interval that it speaks for, and the body.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn span(&self, path: &str) -> Result<Option<(Span, Bytes)>, StoreError> {
+        let span = |meta: &CopyMeta| Span { since_ms: meta.since_ms, until_ms: meta.origin_time_ms };
+        Ok(self.store.copy(path)?.map(|(meta, body)| (span(&meta), body)))
     }
 
     /// Asks the origin for `path`, conditionally where there is a copy, and keeps the answer durably.
@@ -126,7 +154,7 @@ impl Copies {
     /// # Errors
     /// When there is no usable answer; the copy stays as it was.
     pub async fn look(&self, path: &str, asker: Asker, check: Check) -> Result<Copy, CopyError> {
-        let asked_with = self.kept(path)?;
+        let asked_with = self.store.copy(path)?;
         let validators = asked_with
             .as_ref()
             .map(|(meta, _)| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
@@ -135,7 +163,7 @@ impl Copies {
         // From here on nothing waits. Another look may have kept a newer copy while this one waited for the budget or
         // the origin: the answer is judged against what is kept now, and one to an older question proves nothing.
         let _judging = self.judging.lock();
-        let known = self.kept(path)?;
+        let known = self.store.copy(path)?;
         let moved = known.as_ref().map(|(meta, _)| meta) != asked_with.as_ref().map(|(meta, _)| meta);
         if let (304, true, Some((meta, body))) = (answer.status, moved, &known) {
             return Ok(older(path, meta, body));
@@ -151,10 +179,7 @@ impl Copies {
         // A 304 says nothing of its own body: only its header dates it.
         let text = std::str::from_utf8(&body).map_err(|error| AskError::nonsense(path, error))?;
         let generated_at = if is_304 { None } else { generated_at(text) };
-        let at_ms = answer.time(generated_at.as_deref()).at().as_millis();
-        if answer.stamps.age.is_some_and(|age| age > 0) || fetched_ms - at_ms > 3 * DATE_GRAIN_MS {
-            self.aged.store(true, Ordering::Relaxed);
-        }
+        let at_ms = self.origin_time(&answer, generated_at.as_deref());
         // An `Age` is rounded too.
         let grain_ms = if answer.stamps.age.is_some() { 2 * DATE_GRAIN_MS } else { DATE_GRAIN_MS };
         let before = known.as_ref().map(|(_, body)| body);
@@ -162,10 +187,17 @@ impl Copies {
         let hash_before = before.and_then(|body| Some(self.volatile.read().hash(std::str::from_utf8(body).ok()?)));
         let (change, since_ms, until_ms) = match &known {
             None => (Change::New, at_ms + grain_ms, at_ms),
+            // A stamp from the future is from a clock that has been set back since: it confirms nothing.
+            Some((meta, _)) if (is_304 || hash_before == Some(hash)) && meta.origin_time_ms > fetched_ms => {
+                (Change::Confirmed, at_ms + grain_ms, at_ms)
+            }
             Some((meta, _)) if is_304 || hash_before == Some(hash) => {
                 (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms))
             }
-            Some((meta, body)) if at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms) => {
+            Some((meta, body))
+                if meta.origin_time_ms <= fetched_ms
+                    && (at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms)) =>
+            {
                 return Ok(older(path, meta, body));
             }
             Some(_) => (Change::Changed, at_ms + grain_ms, at_ms),
@@ -184,6 +216,24 @@ impl Copies {
         let stored = if is_304 { None } else { Some(&*body) };
         self.store.put_copies(&[(path.to_owned(), meta, stored)])?;
         Ok(Copy { path: path.to_owned(), change, body, since_ms, until_ms })
+    }
+
+    /// The instant that an answer speaks for, in milliseconds; what it says of a cache in between is remembered.
+    fn origin_time(&self, answer: &Answer, generated_at: Option<&str>) -> i64 {
+        let fetched_ms = answer.received.as_millis();
+        let sent_ms = answer.time(None).at().as_millis();
+        let at_ms = answer.time(generated_at).at().as_millis();
+        if answer.stamps.age.is_some_and(|age| age > 0) || fetched_ms - at_ms > 3 * DATE_GRAIN_MS {
+            self.aged.store(true, Ordering::Relaxed);
+        }
+        if answer.stamps.age.is_none() && sent_ms - at_ms > 3 * DATE_GRAIN_MS {
+            self.silent.store(true, Ordering::Relaxed);
+        }
+        // Only a body tells the age of a copy that a cache hands out without `Age`; a 304 has none.
+        if answer.status == 304 && answer.stamps.age.is_none() && self.silent.load(Ordering::Relaxed) {
+            return at_ms.min(fetched_ms - i64::try_from(self.cache_ttl.as_millis()).unwrap_or(i64::MAX));
+        }
+        at_ms
     }
 
     /// The hash of a body without what is volatile; what turns out to be volatile is learned on the way.

@@ -1,6 +1,6 @@
-//! A pass over everything: fetches every page and taxonomy conditionally, some at once, and closes the pass.
+//! Fetches pages and taxonomies conditionally, some at once.
 //!
-//! What it adds up to is decided by [`super::pass`]. One page that fails does not stop the others; it is tried again
+//! What they add up to is decided by [`super::pass`]. One page that fails does not stop the others; it is tried again
 //! at the end. Callers: [`super::mirror`].
 
 use std::time::Duration;
@@ -13,19 +13,14 @@ use crate::api::page::Page;
 use crate::api::taxonomy::{self, TaxonomyKind, VolatileKeys};
 
 use super::client::{AskError, Asker};
-use super::copies::{Change, Copies, Copy, CopyError};
-use super::pass::{self, Pass};
-use super::status::Progress;
+use super::copies::{Copies, Copy, CopyError};
 use super::window::Class;
+
+/// How long the origin's clock, which counts in seconds, needs to move on.
+const MOVED_ON: Duration = Duration::from_millis(1100);
 
 /// Requests on the wire at once.
 const AT_ONCE: usize = 6;
-
-/// Pages asked for before it is looked at whether they hold anything.
-const BATCH: u64 = 64;
-
-/// More pages than this are not believed: four thousand million listings.
-const MOST_PAGES: u64 = u32::MAX as u64 / pass::PAGE_SIZE;
 
 /// Says that a body is a page.
 ///
@@ -65,7 +60,6 @@ impl Crawler {
     /// How long to wait before copies that do not fit together are looked at again: as long as the origin's CDN may
     /// keep them, where it was seen to keep any; else no longer than its clock needs to move on.
     pub fn lag(&self) -> Duration {
-        const MOVED_ON: Duration = Duration::from_millis(1100);
         if self.copies.saw_aged() { self.cache_ttl.max(MOVED_ON) } else { MOVED_ON }
     }
 
@@ -135,81 +129,6 @@ impl Crawler {
             left = failed;
         }
         Ok(done)
-    }
-
-    /// A whole pass: every page, then the taxonomies.
-    ///
-    /// # Errors
-    /// When something cannot be fetched; what was fetched is kept for the next try.
-    pub async fn pass(&self, class: Class, resumed_ms: Option<i64>) -> Result<Pass, CopyError> {
-        let status = self.copies.client().status();
-        status.set_pass(Some(Progress { done: 0, of: 0 }));
-        let mut pages = self.fetch_all(vec![pass::page_path(1)], class, resumed_ms).await?;
-        let mut known = self.total(&pages[0])?;
-        // A list that grows while it is read gets the pages that it grew by; one that claims more than it has is found
-        // out before much is asked for.
-        while (pages.len() as u64) < pass::pages(known) {
-            let wanted = pass::pages(known);
-            let fetched = pages.len() as u64;
-            status.set_pass(Some(Progress { done: fetched, of: wanted + 3 }));
-            let batch = (fetched + 1..=wanted.min(fetched + BATCH)).map(pass::page_path).collect();
-            let batch = self.fetch_all(batch, class, resumed_ms).await?;
-            let mut listings = 0;
-            for copy in &batch {
-                known = known.max(self.total(copy)?);
-                listings += self.parse(copy)?.items.len();
-            }
-            pages.extend(batch);
-            if listings == 0 {
-                break;
-            }
-        }
-        pages.sort_by_key(|copy| pass::page_of(&copy.path));
-        let paths = TaxonomyKind::ALL.iter().map(|kind| kind.path().to_owned()).collect();
-        let taxonomies = in_order(self.fetch_all(paths, class, resumed_ms).await?)?;
-        Ok(Pass { pages, taxonomies })
-    }
-
-    fn parse(&self, copy: &Copy) -> Result<Page, CopyError> {
-        Ok(Page::parse(&copy.body, &self.copies.volatile()).map_err(|error| AskError::nonsense(&copy.path, error))?)
-    }
-
-    /// How many listings a page says that there are.
-    fn total(&self, copy: &Copy) -> Result<u64, CopyError> {
-        let total = self.parse(copy)?.total;
-        if pass::pages(total) > MOST_PAGES {
-            return Err(AskError::nonsense(&copy.path, format!("a total of {total} listings")).into());
-        }
-        Ok(total)
-    }
-
-    /// Confirms everything of a pass once more, so that one instant fits all of it; `true` when that came out.
-    ///
-    /// Waits until a confirmation can prove something: the origin dates its answers in whole seconds, and its CDN may
-    /// hand out copies that are older than the pass.
-    ///
-    /// # Errors
-    /// When something cannot be fetched.
-    pub async fn close(&self, pass: &mut Pass, class: Class) -> Result<bool, CopyError> {
-        const TRIES: u32 = 3;
-        for _ in 0..TRIES {
-            let unproven = pass.unproven();
-            if unproven.is_empty() {
-                return Ok(true);
-            }
-            tokio::time::sleep(self.lag()).await;
-            let status = self.copies.client().status();
-            status.set_pass(Some(Progress { done: 0, of: unproven.len() as u64 }));
-            let mut changed = false;
-            for copy in self.fetch_all(unproven, class, None).await? {
-                changed |= copy.change == Change::Changed;
-                pass.replace(copy);
-            }
-            if changed {
-                return Ok(false);
-            }
-        }
-        Ok(pass.is_full())
     }
 }
 

@@ -1,11 +1,17 @@
-//! The mirror's life: first crawl, closing pass, refreshes, sweeps, publication.
+//! The mirror's life: what [`plan`] decides is done here, and what comes of it is published.
 //!
-//! One task decides what is published; the details have a worker of their own. Callers: [`crate::app`] runs it.
+//! One task decides what is published; the details and the sweep have workers of their own. Nothing here takes long in
+//! one piece, so that a refresh is never late: reading every page goes batch by batch ([`reading`]), and whatever has to
+//! wait for the origin's CDN waits in [`Work`], not in a sleep. Callers: [`crate::app`] runs it.
 
+mod confirm;
+mod follow;
 mod learn;
 mod publish;
+mod reading;
+mod refresh;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,26 +20,30 @@ use rand::RngExt;
 
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::clock::{Clock, Monotonic};
+use crate::snapshot::content::Content;
 use crate::snapshot::dataset::{Dataset, DatasetError};
-use crate::snapshot::live::{Live, Published};
+use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::{Certificate, VersionMeta};
+use crate::snapshot::version::VersionMeta;
 use crate::store::{Store, StoreError};
 
-use super::client::AskError;
+use super::budget::CrawlWork;
 use super::commands::Commands;
-use super::copies::{Change, CopyError};
-use super::crawl::{self, Crawler};
-use super::pass::{self, Inconsistent};
-use super::refresh::{Answers, Probe, Shape, Verdict, What};
+use super::copies::CopyError;
+use super::crawl::Crawler;
+use super::pass::Inconsistent;
+use super::plan::{self, Begun, Facts, Step};
+use super::refresh::Shape;
 use super::status::{OriginState, OriginStatus};
-use super::window::Class;
 
-/// Where the start of an unfinished pass is kept in the store.
-const PASS: &str = "pass";
+use confirm::Candidate;
+use reading::Reading;
 
 /// How often something that does not settle is tried.
-const TRIES: usize = 3;
+const TRIES: u32 = 3;
+
+/// The longest sleep: the wall clock may jump meanwhile, or the machine be suspended.
+const TICK: Duration = Duration::from_secs(5);
 
 /// When things happen.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +56,7 @@ pub struct Rhythm {
     pub keep: usize,
 }
 
-/// Why a refresh came to nothing.
+/// Why a step came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     /// Something could not be fetched or kept.
@@ -73,6 +83,39 @@ impl MirrorError {
     }
 }
 
+/// A data set with what is known about it.
+#[derive(Clone)]
+struct Newest {
+    dataset: Arc<Dataset>,
+    meta: VersionMeta,
+}
+
+/// What was begun and goes on step by step.
+struct Work {
+    what: Doing,
+    /// It goes on then.
+    not_before: Monotonic,
+    /// Failures in a row.
+    failures: u32,
+    /// Leaves the crawl its share of the budget for as long as it lasts.
+    _share: CrawlWork,
+}
+
+enum Doing {
+    Reading(Box<Reading>),
+    Confirming(Box<Candidate>),
+}
+
+/// When the origin was last looked at, and how that went.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looked {
+    /// When the last look ended; `None`: not since the start.
+    at: Option<Monotonic>,
+    /// When the next try is due after failures.
+    retry: Option<Monotonic>,
+    failures: u32,
+}
+
 /// The mirror.
 pub struct Mirror {
     crawler: Crawler,
@@ -84,14 +127,29 @@ pub struct Mirror {
     rhythm: Rhythm,
     clock: Clock,
     evidence: Evidence,
-    accept: bool,
     shape: Shape,
-    /// Whether a whole pass was asked for and has not come about yet.
-    whole: bool,
+    looked: Looked,
+    work: Option<Work>,
+    /// What lost too many listings to be published.
+    held: Option<Newest>,
+    /// What is held back, or comes next, is accepted.
+    accept: bool,
+    /// A refresh was asked for.
+    refresh: bool,
+    /// A look at every page was asked for.
+    asked: bool,
+    /// Changes in a row that did not hold still until they were confirmed.
+    unsettled: u32,
+    /// When it was last tried to settle what is published.
+    tried: Option<Monotonic>,
     /// Terms that were asked for, and the snapshot that they were asked for.
-    asked: (String, HashSet<(TaxonomyKind, String)>),
-    /// When a whole pass last tried to settle.
-    tried_to_settle: Option<Monotonic>,
+    terms: (String, HashSet<(TaxonomyKind, String)>),
+    /// When questions may be asked; `None`: none is left.
+    learn_at: Option<Monotonic>,
+    /// Orders that a look at every page disproved.
+    disproved_orders: BTreeSet<String>,
+    /// The orders by which what is published was placed, if it was.
+    placed_by: Vec<String>,
 }
 
 impl Mirror {
@@ -108,6 +166,7 @@ impl Mirror {
         evidence: Evidence,
     ) -> Self {
         let status = crawler.copies().client().status().clone();
+        let learn_at = Some(clock.now_mono());
         Self {
             crawler,
             store,
@@ -118,273 +177,169 @@ impl Mirror {
             rhythm,
             clock,
             evidence,
-            accept: false,
-            whole: false,
-            asked: Default::default(),
-            tried_to_settle: None,
             shape: Shape::default(),
+            looked: Looked::default(),
+            work: None,
+            held: None,
+            accept: false,
+            refresh: false,
+            asked: false,
+            unsettled: 0,
+            tried: None,
+            terms: Default::default(),
+            learn_at,
+            disproved_orders: BTreeSet::new(),
+            placed_by: Vec::new(),
         }
     }
 
     /// Mirrors, for ever.
     pub async fn run(mut self) {
-        let mut failures = 0_u32;
+        self.disproved_orders = publish::load_orders(&self.store);
         loop {
             let asked = self.commands.take();
-            self.accept |= asked.accept && self.status.picture().held.is_some();
-            let whole = asked.pass || self.whole;
-            let result = match self.begin_anew(asked.pass).await {
-                Ok(()) => self.step(whole).await,
-                Err(error) => Err(error),
+            self.accept |= asked.accept && self.held.is_some();
+            self.refresh |= asked.refresh || self.accept;
+            self.asked |= asked.pass;
+            let step = plan::next(&self.facts());
+            if let Step::Wait(wait) = step {
+                let _ = tokio::time::timeout(wait.min(TICK), self.commands.wait()).await;
+                continue;
+            }
+            let result = self.perform(step).await;
+            self.account(step, result);
+            if self.work.is_none() {
+                self.status.set_pass(None);
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let now = self.clock.now_mono();
+        let begun = self.work.as_ref().map(|work| {
+            let what = match &work.what {
+                Doing::Reading(reading) => Begun::Reading(reading.purpose()),
+                Doing::Confirming(_) => Begun::Confirming,
             };
-            self.whole = whole && result.is_err();
-            self.status.set_pass(None);
-            match result {
-                Ok(state) => {
-                    failures = 0;
-                    self.status.set_disk(None);
-                    self.status.set_state(state);
-                    self.status.refreshed(self.clock.now_wall());
-                }
-                Err(error) => {
-                    failures = failures.saturating_add(1);
-                    tracing::warn!(%error, failures, "the origin could not be mirrored; what is published goes on serving");
-                    self.status.set_state(error.state());
-                    self.status.error(error.to_string(), self.clock.now_wall());
-                    if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {
-                        self.status.set_disk(Some(error.to_string()));
-                    }
-                }
-            }
-            if failures == 0 {
-                self.learn().await;
-            }
-            let pause = self.pause(failures);
-            let _ = tokio::time::timeout(pause, self.commands.wait()).await;
+            (what, work.not_before.since(now))
+        });
+        Facts {
+            certificate: self.live.load().as_ref().map(|published| published.meta.certificate),
+            refresh_in: self.refresh_in(),
+            begun,
+            asked: self.asked,
+            tried: self.tried.map(|tried| now.since(tried)),
+            patience: self.rhythm.ttl.max(self.crawler.cache_ttl()),
+            learn_in: self.learn_at.map(|at| at.since(now)),
         }
     }
 
-    /// One step: the first crawl, a refresh, or a whole pass.
-    async fn step(&mut self, whole: bool) -> Result<OriginState, MirrorError> {
-        let state = match self.live.current() {
-            None => {
-                self.status.set_state(OriginState::Crawling);
-                self.crawl().await?;
-                OriginState::Changed
-            }
-            Some(published) if whole || self.accept || self.should_settle(&published.meta) => {
-                let before = published.dataset.id.clone();
-                self.crawl().await?;
-                let changed = self.live.current().is_some_and(|now| now.dataset.id != before);
-                if changed { OriginState::Changed } else { OriginState::Unchanged }
-            }
-            Some(published) => self.refresh(&published).await?,
+    /// When the next refresh is due: it starts early enough to end before `Age` reaches 0.8 x ttl, and not sooner than
+    /// 0.4 x ttl after the last one, however old the copies of the origin's CDN are. A wall clock that jumps makes it
+    /// neither much earlier nor later.
+    fn refresh_in(&self) -> Duration {
+        let now = self.clock.now_mono();
+        if self.refresh {
+            return Duration::ZERO;
+        }
+        if let Some(retry) = self.looked.retry {
+            return retry.since(now);
+        }
+        let Some(looked) = self.looked.at else { return Duration::ZERO };
+        let (soonest, latest) = (self.rhythm.ttl.mul_f64(0.4), self.rhythm.ttl.mul_f64(0.7));
+        let age = self
+            .live
+            .load()
+            .as_ref()
+            .map_or(0, |published| self.clock.now_wall().millis_since(published.confirmed()).max(0));
+        let by_age = latest.saturating_sub(Duration::from_millis(u64::try_from(age).unwrap_or(0)));
+        let since = now.since(looked);
+        by_age.max(soonest.saturating_sub(since)).min(latest.saturating_sub(since))
+    }
+
+    async fn perform(&mut self, step: Step) -> Result<(), MirrorError> {
+        match step {
+            Step::Refresh => self.refresh().await,
+            Step::Begin(purpose) => self.begin_reading(purpose, None),
+            Step::Continue => match self.work.take() {
+                None => Ok(()),
+                Some(work) => self.go_on(work).await,
+            },
+            Step::Learn => self.learn().await,
+            Step::Wait(_) => Ok(()),
+        }
+    }
+
+    /// Goes on with what was begun; after a failure it stays begun.
+    async fn go_on(&mut self, mut work: Work) -> Result<(), MirrorError> {
+        let result = match &mut work.what {
+            Doing::Reading(reading) => self.read_on(reading).await,
+            Doing::Confirming(candidate) => self.confirm_candidate(candidate).await,
         };
-        Ok(state)
-    }
-
-    /// How long to wait for the next refresh: it starts early enough to end before `Age` reaches 0.8 x ttl, and not
-    /// sooner than 0.4 x ttl after the last one, however old the copies of the origin's CDN are.
-    fn pause(&self, failures: u32) -> Duration {
-        if failures > 0 {
-            let longest = self.rhythm.ttl.min(Duration::from_secs(60));
-            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.min(8));
-            return doubled.min(longest).mul_f64(rand::rng().random_range(0.5..1.0));
-        }
-        let now = self.clock.now_wall();
-        let age = self.live.load().as_ref().map_or(0, |published| now.millis_since(published.confirmed()).max(0));
-        let age = Duration::from_millis(u64::try_from(age).unwrap_or(0));
-        self.rhythm.ttl.mul_f64(0.7).saturating_sub(age).max(self.rhythm.ttl.mul_f64(0.4))
-    }
-
-    /// A whole pass, published after its first consistent form and certified by a closing pass. It resumes where a
-    /// restart interrupted it.
-    async fn crawl(&mut self) -> Result<(), MirrorError> {
-        let _work = self.crawler.copies().client().budget().crawl_work();
-        self.tried_to_settle = Some(self.clock.now_mono());
-        let mut inconsistent = None;
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                self.renew_pass(inconsistent.is_some()).await?;
+        match result {
+            Ok(Next::Done) => {}
+            Ok(Next::Again(pause)) => {
+                work.failures = 0;
+                work.not_before = self.clock.now_mono().plus(pause);
+                self.work = Some(work);
             }
-            let mut pass = self.crawler.pass(Class::Crawl, Some(self.pass_started()?)).await?;
-            let assembled = match pass.assemble(&self.volatile()) {
-                Ok(assembled) => assembled,
-                Err(error) => {
-                    tracing::warn!(%error, "the list moved while it was read; reading it again");
-                    inconsistent = Some(error);
-                    continue;
-                }
-            };
-            inconsistent = None;
-            let full = pass.is_full();
-            let keeps_certificate = self.live.current().is_some_and(|published| is_settled(&published.meta));
-            if !full && !keeps_certificate {
-                self.publish(assembled, Certificate::Provisional, pass.until_ms(), Vec::new()).await?;
+            Ok(Next::Instead(doing, pause)) => {
+                let not_before = self.clock.now_mono().plus(pause);
+                self.work = Some(Work { what: doing, not_before, failures: 0, ..work });
             }
-            if full || self.crawler.close(&mut pass, Class::Crawl).await? {
-                let assembled = pass.assemble(&self.volatile())?;
-                self.publish(assembled, Certificate::Full, pass.until_ms(), Vec::new()).await?;
-                self.status.passed();
-                return self.forget_pass();
+            Err(error) => {
+                work.failures = work.failures.saturating_add(1);
+                work.not_before = self.clock.now_mono().plus(self.back_off(work.failures));
+                self.work = Some(work);
+                return Err(error);
             }
         }
-        if let Some(error) = inconsistent {
-            self.renew_pass(true).await?;
-            return Err(error.into());
-        }
-        self.renew_pass(false).await?;
-        let pass = self.crawler.pass(Class::Crawl, Some(self.pass_started()?)).await?;
-        let assembled = pass.assemble(&self.volatile())?;
-        let open = vec!["the list changed during every closing pass".to_owned()];
-        self.publish(assembled, Certificate::BestEffort, pass.until_ms(), open).await?;
-        self.status.passed();
-        self.forget_pass()
-    }
-
-    /// A pass that is asked for looks at everything anew, whatever an unfinished one has seen; the first crawl goes on
-    /// where it was.
-    async fn begin_anew(&self, asked: bool) -> Result<(), MirrorError> {
-        if asked && self.live.load().is_some() { self.renew_pass(false).await } else { Ok(()) }
-    }
-
-    /// Begins the pass anew; where the copies did not fit together, after those of the origin's CDN may have expired.
-    async fn renew_pass(&self, wait: bool) -> Result<(), MirrorError> {
-        if wait {
-            tokio::time::sleep(self.crawler.lag()).await;
-        }
-        let now = self.clock.now_wall().as_millis();
-        Ok(self.store.put_state(PASS, &now.to_le_bytes())?)
-    }
-
-    /// Whether a whole pass is due because what is served was never settled: at once after a provisional publication,
-    /// and after a while where three tries did not settle it.
-    fn should_settle(&self, meta: &VersionMeta) -> bool {
-        let pause = self.rhythm.ttl.max(self.crawler.cache_ttl());
-        match meta.certificate {
-            Certificate::Full | Certificate::Incremental => false,
-            Certificate::Provisional => true,
-            Certificate::BestEffort => {
-                self.tried_to_settle.is_none_or(|last| self.clock.now_mono().since(last) >= pause)
-            }
-        }
-    }
-
-    /// When the unfinished first pass began, on our clock; begins one when there is none.
-    fn pass_started(&self) -> Result<i64, MirrorError> {
-        let kept = self.store.state(PASS)?.and_then(|bytes| Some(i64::from_le_bytes(bytes.try_into().ok()?)));
-        if let Some(started) = kept {
-            return Ok(started);
-        }
-        let now = self.clock.now_wall().as_millis();
-        self.store.put_state(PASS, &now.to_le_bytes())?;
-        Ok(now)
-    }
-
-    fn forget_pass(&self) -> Result<(), MirrorError> {
-        Ok(self.store.remove_state(PASS)?)
-    }
-
-    /// Five conditional requests; a pass over the pages only when they show a change.
-    async fn refresh(&mut self, published: &Published) -> Result<OriginState, MirrorError> {
-        let started = self.clock.now_wall().as_millis();
-        let answers = self.ask(&published.dataset, published.meta.confirmed_ms).await?;
-        let verdict = answers.judge(&published.dataset, &self.volatile());
-        let Verdict::Changed(what) = verdict else {
-            self.confirm(published, answers.until_ms()).await?;
-            return Ok(OriginState::Unchanged);
-        };
-        tracing::info!(what = what.as_str(), "the origin has changed");
-        let _work = self.crawler.copies().client().budget().crawl_work();
-        let mut resumed = started;
-        let mut last = Err(None);
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                tokio::time::sleep(self.crawler.lag()).await;
-            }
-            let pass = self.crawler.pass(Class::Crawl, Some(resumed)).await?;
-            resumed = self.clock.now_wall().as_millis();
-            let assembled = match pass.assemble(&self.volatile()) {
-                Ok(assembled) => assembled,
-                Err(error) => {
-                    tracing::warn!(%error, "the list moved while it was read; reading it again");
-                    last = Err(Some(error));
-                    continue;
-                }
-            };
-            let dataset = self.index(assembled.content.clone()).await?;
-            let again = self.ask(&dataset, pass.until_ms()).await?;
-            let verdict = again.judge(&dataset, &self.volatile());
-            if verdict == Verdict::Changed(What::ProbeSelection) {
-                // Nothing in the answer is news: it is the question that the origin understands otherwise.
-                self.shape = self.shape.next();
-                tracing::warn!(shape = ?self.shape, "the origin answers the probe otherwise than expected; probing differently");
-            }
-            let certificate = if pass.is_full() { Certificate::Full } else { Certificate::Incremental };
-            match verdict {
-                Verdict::Unchanged => {
-                    self.publish(assembled, certificate, again.until_ms(), Vec::new()).await?;
-                    return Ok(OriginState::Changed);
-                }
-                Verdict::Changed(What::ProbeSelection | What::Unprobed) => {
-                    self.publish(assembled, certificate, pass.until_ms().min(again.until_ms()), Vec::new()).await?;
-                    return Ok(OriginState::Changed);
-                }
-                Verdict::Changed(_) => last = Ok((pass.until_ms(), assembled)),
-            }
-        }
-        match last {
-            Ok((until_ms, assembled)) => {
-                let open = vec!["the list changed during every pass of a refresh".to_owned()];
-                self.publish(assembled, Certificate::BestEffort, until_ms, open).await?;
-                Ok(OriginState::Changed)
-            }
-            Err(Some(error)) => Err(error.into()),
-            Err(None) => Ok(OriginState::Unchanged),
-        }
-    }
-
-    async fn ask(&self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
-        let probe = Probe::of(dataset, confirmed_ms, self.shape);
-        // One request first: nothing more is sent to an origin that does not answer it.
-        let mut copies = self.crawler.fetch_all(vec![pass::page_path(1)], Class::Refresh, None).await?;
-        let mut paths: Vec<String> = TaxonomyKind::ALL.iter().map(|kind| kind.path().to_owned()).collect();
-        paths.extend(probe.as_ref().map(|probe| probe.path.clone()));
-        copies.extend(self.crawler.fetch_all(paths, Class::Refresh, None).await?);
-        let mut take = |path: &str| {
-            let at = copies.iter().position(|copy| copy.path == path);
-            at.map(|at| copies.swap_remove(at)).ok_or_else(|| AskError::nonsense(path, "no answer was kept"))
-        };
-        let probe = match probe {
-            Some(probe) => Some((probe.clone(), take(&probe.path).map_err(CopyError::from)?)),
-            None => None,
-        };
-        let first = take(&pass::page_path(1)).map_err(CopyError::from)?;
-        if probe.iter().any(|(_, copy)| copy.change == Change::New) {
-            tracing::debug!("a new probe: its first answer is not conditional");
-        }
-        Ok(Answers { probe, first, taxonomies: crawl::in_order(copies)? })
-    }
-
-    /// The same data, confirmed for a later instant.
-    async fn confirm(&self, published: &Published, until_ms: i64) -> Result<(), MirrorError> {
-        // What was held back is no longer what the origin has.
-        self.status.set_held(None);
-        let mut meta = published.meta.clone();
-        meta.confirmed_ms = meta.confirmed_ms.max(until_ms);
-        if meta.certificate == Certificate::Full && until_ms > published.meta.confirmed_ms {
-            meta.certificate = Certificate::Incremental;
-        }
-        if meta == published.meta {
-            return Ok(());
-        }
-        let (store, version, kept) = (self.store.clone(), published.version, meta.clone());
-        blocking(move || store.update_meta(version, &kept)).await?;
-        self.live.swap(published.dataset.clone(), meta, published.version);
         Ok(())
     }
 
-    async fn index(&self, content: crate::snapshot::content::Content) -> Result<Dataset, MirrorError> {
+    fn begin(&mut self, doing: Doing, pause: Duration) {
+        let share = self.crawler.copies().client().budget().crawl_work();
+        let not_before = self.clock.now_mono().plus(pause);
+        self.work = Some(Work { what: doing, not_before, failures: 0, _share: share });
+    }
+
+    /// Keeps the books on how a step went.
+    fn account(&mut self, step: Step, result: Result<(), MirrorError>) {
+        let now = self.clock.now_mono();
+        let Err(error) = result else {
+            self.status.set_disk(None);
+            return;
+        };
+        let failures = match step {
+            Step::Refresh => {
+                self.looked.failures = self.looked.failures.saturating_add(1);
+                self.looked.retry = Some(now.plus(self.back_off(self.looked.failures)));
+                self.looked.failures
+            }
+            _ => self.work.as_ref().map_or(1, |work| work.failures),
+        };
+        tracing::warn!(%error, failures, "the origin could not be mirrored; what is published goes on serving");
+        self.status.set_state(error.state());
+        self.status.error(error.to_string(), self.clock.now_wall());
+        if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {
+            self.status.set_disk(Some(error.to_string()));
+        }
+    }
+
+    /// The origin was looked at as a refresh would; the next one counts from here.
+    fn looked(&mut self) {
+        self.looked = Looked { at: Some(self.clock.now_mono()), retry: None, failures: 0 };
+        self.status.refreshed(self.clock.now_wall());
+    }
+
+    /// How long to wait after so many failures.
+    fn back_off(&self, failures: u32) -> Duration {
+        let longest = self.rhythm.ttl.min(Duration::from_secs(60));
+        let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.min(8));
+        doubled.min(longest).mul_f64(rand::rng().random_range(0.5..1.0))
+    }
+
+    async fn index(&self, content: Content) -> Result<Dataset, MirrorError> {
         let evidence = self.evidence.clone();
         blocking(move || Ok(Dataset::build(content, &evidence))).await?.map_err(MirrorError::from)
     }
@@ -394,9 +349,14 @@ impl Mirror {
     }
 }
 
-/// Whether a refresh may build on a snapshot.
-const fn is_settled(meta: &VersionMeta) -> bool {
-    matches!(meta.certificate, Certificate::Full | Certificate::Incremental)
+/// How work goes on.
+enum Next {
+    /// It is done, or something else has taken its place.
+    Done,
+    /// The same again after a pause.
+    Again(Duration),
+    /// Something else after a pause.
+    Instead(Doing, Duration),
 }
 
 /// Runs something that blocks where that does no harm.

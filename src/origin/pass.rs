@@ -1,9 +1,11 @@
 //! What the pages of one pass add up to: may this be published, and how sure are we of it?
 //!
-//! Pure: copies in, verdict out. Callers: [`super::crawl`], [`super::mirror`].
+//! Pure: bodies and the instants that they speak for go in, a verdict comes out. Callers: [`super::mirror`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use crate::api::envelope::EnvelopeField;
 use crate::api::listing::ListingId;
@@ -11,8 +13,6 @@ use crate::api::page::{Page, PageError};
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
-
-use super::copies::Copy;
 
 /// Listings on a page of the crawl.
 pub const PAGE_SIZE: u64 = 100;
@@ -39,13 +39,22 @@ pub fn pages(total: u64) -> u64 {
     total.div_ceil(PAGE_SIZE).max(1)
 }
 
-/// Everything that a pass fetched.
-#[derive(Debug)]
-pub struct Pass {
-    /// The pages in order.
-    pub pages: Vec<Copy>,
-    /// The taxonomies by [`TaxonomyKind::index`].
-    pub taxonomies: [Copy; 3],
+/// The interval of the origin's time that a copy speaks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The latest instant at which the content may have come to be, in milliseconds.
+    pub since_ms: i64,
+    /// The latest instant for which the content is confirmed.
+    pub until_ms: i64,
+}
+
+/// What a pass has fetched, by path: all pages in order, then the taxonomies. The bodies stay in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass(Vec<(String, Span)>);
+
+/// The paths of a pass over so many pages.
+pub fn paths(pages: u64) -> impl Iterator<Item = String> {
+    (1..=pages).map(page_path).chain(TaxonomyKind::ALL.into_iter().map(|kind| kind.path().to_owned()))
 }
 
 /// Why the pages are no state of the origin.
@@ -100,18 +109,19 @@ pub struct Assembled {
 }
 
 impl Pass {
-    fn copies(&self) -> impl Iterator<Item = &Copy> {
-        self.pages.iter().chain(&self.taxonomies)
+    /// A pass over these copies.
+    pub fn new(copies: Vec<(String, Span)>) -> Self {
+        Self(copies)
     }
 
     /// The latest instant at which anything came to be as it is.
     pub fn since_ms(&self) -> i64 {
-        self.copies().map(|copy| copy.since_ms).max().unwrap_or(0)
+        self.0.iter().map(|(_, span)| span.since_ms).max().unwrap_or(0)
     }
 
     /// The latest instant for which everything is confirmed.
     pub fn until_ms(&self) -> i64 {
-        self.copies().map(|copy| copy.until_ms).min().unwrap_or(0)
+        self.0.iter().map(|(_, span)| span.until_ms).min().unwrap_or(0)
     }
 
     /// Whether there is one instant at which the origin was just so: everything came to be before it and was still so
@@ -123,66 +133,66 @@ impl Pass {
     /// What still has to be confirmed, as paths.
     pub fn unproven(&self) -> Vec<String> {
         let since = self.since_ms();
-        self.copies().filter(|copy| copy.until_ms < since).map(|copy| copy.path.clone()).collect()
+        self.0.iter().filter(|(_, span)| span.until_ms < since).map(|(path, _)| path.clone()).collect()
     }
+}
 
-    /// Puts a newer copy in the place of the one with the same path.
-    pub fn replace(&mut self, copy: Copy) {
-        let mut copies = self.pages.iter_mut().chain(&mut self.taxonomies);
-        if let Some(place) = copies.find(|place| place.path == copy.path) {
-            *place = copy;
-        }
-    }
-
-    /// Puts the pages together.
-    ///
-    /// # Errors
-    /// When they are not one consistent list.
-    pub fn assemble(&self, volatile: &VolatileKeys) -> Result<Assembled, Inconsistent> {
-        let mut envelope = None;
-        let mut left_out = Vec::new();
-        let mut values = VolatileValues::new();
-        let mut summaries = Vec::with_capacity(self.pages.len() * PAGE_SIZE as usize);
-        let mut total = 0;
-        for (index, copy) in self.pages.iter().enumerate() {
-            let page =
-                Page::parse(&copy.body, volatile).map_err(|source| Inconsistent::Page { page: index + 1, source })?;
-            match &mut envelope {
-                None => {
-                    if let Some(size) = page.per_page.filter(|size| *size != PAGE_SIZE) {
-                        return Err(Inconsistent::PageSize(size));
-                    }
-                    total = page.total;
-                    for (key, value) in page.volatile {
-                        values.insert(format!("list {key}"), value);
-                    }
-                    envelope = Some(page.envelope);
+/// Puts pages and taxonomies (by [`TaxonomyKind::index`]) together.
+///
+/// # Errors
+/// When they are no state of the origin; see [`Inconsistent`].
+pub fn assemble(
+    pages: impl Iterator<Item = Bytes>,
+    taxonomies: &[Bytes; 3],
+    volatile: &VolatileKeys,
+) -> Result<Assembled, Inconsistent> {
+    let mut envelope = None;
+    let mut left_out = Vec::new();
+    let mut values = VolatileValues::new();
+    let mut summaries = Vec::new();
+    let mut total = 0;
+    for (index, body) in pages.enumerate() {
+        let page = Page::parse(&body, volatile).map_err(|source| Inconsistent::Page { page: index + 1, source })?;
+        match &mut envelope {
+            None => {
+                if let Some(size) = page.per_page.filter(|size| *size != PAGE_SIZE) {
+                    return Err(Inconsistent::PageSize(size));
                 }
-                Some(first) => {
-                    if page.total != total {
-                        return Err(Inconsistent::Totals { page: index + 1, found: page.total, total });
-                    }
-                    left_out.extend(first.agree_with(&page.envelope));
+                total = page.total;
+                for (key, value) in page.volatile {
+                    values.insert(format!("list {key}"), value);
                 }
+                envelope = Some(page.envelope);
             }
-            summaries.extend(page.items);
+            Some(first) => {
+                if page.total != total {
+                    return Err(Inconsistent::Totals { page: index + 1, found: page.total, total });
+                }
+                left_out.extend(first.agree_with(&page.envelope));
+            }
         }
-        let mut seen = HashSet::with_capacity(summaries.len());
-        if let Some(twice) = summaries.iter().find(|summary| !seen.insert(summary.id)) {
-            return Err(Inconsistent::Twice { id: twice.id });
-        }
-        if summaries.len() as u64 != total {
-            return Err(Inconsistent::Count { distinct: summaries.len() as u64, total });
-        }
-        let taxonomies = TaxonomyKind::ALL.map(|kind| {
-            let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
-            let (blanked, volatile) = volatile.blank(&text);
-            values.extend(volatile.into_iter().map(|(key, value)| (format!("{} {key}", kind.path()), value)));
-            Arc::from(blanked)
-        });
-        let envelope = envelope.ok_or(Inconsistent::Count { distinct: 0, total })?;
-        Ok(Assembled { content: Content { envelope, taxonomies, summaries }, left_out, volatile_values: values })
+        summaries.extend(page.items);
     }
+    let mut seen = HashSet::with_capacity(summaries.len());
+    if let Some(twice) = summaries.iter().find(|summary| !seen.insert(summary.id)) {
+        return Err(Inconsistent::Twice { id: twice.id });
+    }
+    if summaries.len() as u64 != total {
+        return Err(Inconsistent::Count { distinct: summaries.len() as u64, total });
+    }
+    let envelope = envelope.ok_or(Inconsistent::Count { distinct: 0, total })?;
+    let taxonomies = blanked(taxonomies, volatile, &mut values);
+    Ok(Assembled { content: Content { envelope, taxonomies, summaries }, left_out, volatile_values: values })
+}
+
+/// The taxonomies' texts without what is volatile, which goes to `values`.
+pub fn blanked(taxonomies: &[Bytes; 3], volatile: &VolatileKeys, values: &mut VolatileValues) -> [Arc<str>; 3] {
+    TaxonomyKind::ALL.map(|kind| {
+        let text = String::from_utf8_lossy(&taxonomies[kind.index()]);
+        let (blanked, taken) = volatile.blank(&text);
+        values.extend(taken.into_iter().map(|(key, value)| (format!("{} {key}", kind.path()), value)));
+        Arc::from(blanked)
+    })
 }
 
 /// The values of one document's volatile fields, by key.

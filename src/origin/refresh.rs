@@ -12,7 +12,7 @@ use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 
-use super::copies::Copy;
+use super::copies::{Copy, DATE_GRAIN_MS};
 
 /// Nanoseconds in a second.
 const SECOND: i64 = 1_000_000_000;
@@ -120,6 +120,8 @@ impl What {
 pub enum Verdict {
     /// Everything that was asked is as published.
     Unchanged,
+    /// The probe's answer differs, but it is older than what is published: it says nothing.
+    Older,
     /// Something differs.
     Changed(What),
 }
@@ -143,8 +145,15 @@ impl Answers {
         probe.chain(rest).fold(self.first.until_ms, i64::min)
     }
 
-    /// Compares the answers with what is published.
-    pub fn judge(&self, dataset: &Dataset, volatile: &VolatileKeys) -> Verdict {
+    /// Whether the first page and the taxonomies were as they are from before until after one instant for which the
+    /// probe was answered, too.
+    pub fn held_still(&self) -> bool {
+        let since = self.taxonomies.iter().map(|copy| copy.since_ms).fold(self.first.since_ms, i64::max);
+        since <= self.until_ms()
+    }
+
+    /// Compares the answers with a data set that is known to be as it is at `confirmed_ms`.
+    pub fn judge(&self, dataset: &Dataset, confirmed_ms: i64, volatile: &VolatileKeys) -> Verdict {
         let content = &dataset.content;
         for kind in TaxonomyKind::ALL {
             let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
@@ -162,6 +171,9 @@ impl Answers {
         match &self.probe {
             None if !dataset.is_empty() => Verdict::Changed(What::Unprobed),
             Some((probe, copy)) if !agrees(copy, &probe.query, dataset, volatile) => {
+                if copy.until_ms + 2 * DATE_GRAIN_MS < confirmed_ms {
+                    return Verdict::Older;
+                }
                 let known = only_known(copy, dataset, volatile);
                 Verdict::Changed(if known { What::ProbeSelection } else { What::Probe })
             }
@@ -189,7 +201,7 @@ fn only_known(copy: &Copy, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
 
 /// Whether the carried fields of the published envelope still stand on the page. Fields that differ between pages
 /// were left out when it was published and are not looked at.
-fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
+pub fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
     let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
     let published = super::pass::carried(&content.envelope.fields);
     published.into_iter().all(|field| match field {

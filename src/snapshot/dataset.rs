@@ -42,6 +42,8 @@ pub struct Dataset {
     terms: [Vec<Term>; 3],
     membership: [HashMap<Box<str>, Membership>; 3],
     doubtful: Vec<(TaxonomyKind, String, [u8; 16])>,
+    /// The key of the display name in each taxonomy.
+    name_keys: [Option<String>; 3],
     /// Ids with their positions, sorted by id.
     by_id: Vec<(ListingId, u32)>,
     /// `modified` by position; `i64::MIN` where unknown.
@@ -107,6 +109,7 @@ impl Dataset {
         let id = content.id();
         let scene = Scene { groups: &groups, snapshot: id.as_str(), id_at: &id_at, position_of: &position_of };
         let membership = TaxonomyKind::ALL.map(|kind| membership::resolve(kind, &terms[kind.index()], evidence, scene));
+        let name_keys = TaxonomyKind::ALL.map(|kind| membership::name_key(kind, &terms[kind.index()], &groups));
         let mut doubtful = Vec::new();
         for kind in TaxonomyKind::ALL {
             for term in &terms[kind.index()] {
@@ -118,6 +121,7 @@ impl Dataset {
         Ok(Self {
             id,
             doubtful,
+            name_keys,
             envelope_hash: ContentHash::of(&content.envelope_text()),
             newest_first: modified.is_sorted_by(|a, b| a >= b),
             modified_known,
@@ -162,6 +166,22 @@ impl Dataset {
     /// The doubtful terms, each with the fingerprint to be kept with the ids that the origin lists for it.
     pub fn doubtful(&self) -> &[(TaxonomyKind, String, [u8; 16])] {
         &self.doubtful
+    }
+
+    /// The doubtful terms that share their display name with a term, which is not among them.
+    pub fn doubtful_namesakes(&self, kind: TaxonomyKind, slug: &str) -> impl Iterator<Item = &str> {
+        let key = self.name_keys[kind.index()].as_ref();
+        let name =
+            move |term: &Term| term.strings.iter().find(|(own, _)| Some(own) == key).map(|(_, name)| name.clone());
+        let own = self.terms(kind).iter().find(|term| term.slug == slug).and_then(name);
+        let others = self.terms(kind).iter().filter(move |term| own.is_some() && name(term) == own);
+        let in_doubt = |term: &&Term| self.membership(kind, &term.slug) == Some(&Membership::Doubtful);
+        others
+            .filter(in_doubt)
+            .map(|term| term.slug.as_str())
+            .filter(move |other| *other != slug)
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 
     /// Every known `modified` in the origin's order, in nanoseconds since the epoch.

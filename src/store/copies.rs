@@ -125,6 +125,20 @@ impl Store {
         })
     }
 
+    /// A copy whole, of one instant: what is known of it, and its body; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be read or the copy is damaged.
+    pub fn copy(&self, key: &str) -> Result<Option<(CopyMeta, Bytes)>, StoreError> {
+        self.handle.read(|transaction| {
+            let Some(sealed) = transaction.open_table(tables::COPY_META)?.get(key)? else { return Ok(None) };
+            let meta = CopyMeta::decode(key, sealed.value())?;
+            let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
+            let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
+            Ok(Some((meta, Unpacker::new()?.unpack(packed, MAX_BODY)?.into())))
+        })
+    }
+
     /// What is known of all copies, by key.
     ///
     /// # Errors

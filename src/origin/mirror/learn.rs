@@ -4,59 +4,80 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::dataset::Dataset;
 
 use super::super::copies::CopyError;
+use super::super::plan::is_settled;
 use super::super::{assumptions, terms};
-use super::{Mirror, MirrorError, blocking, is_settled};
+use super::{Mirror, MirrorError, blocking};
 
 impl Mirror {
     /// What is asked beside the refreshes, and never at their cost: terms in doubt, and what filters mean.
-    pub(super) async fn learn(&mut self) {
-        if let Err(error) = self.collect_terms().await {
-            tracing::warn!(%error, "terms stay in doubt");
+    pub(super) async fn learn(&mut self) -> Result<(), MirrorError> {
+        self.learn_at = None;
+        let later = self.clock.now_mono().plus(self.rhythm.ttl.mul_f64(0.4));
+        match self.collect_terms().await {
+            // A refresh is due, or something that was begun goes on; the rest comes after it.
+            Ok(false) => self.learn_at = Some(self.clock.now_mono().plus(Duration::from_millis(100))),
+            Ok(true) => {}
+            Err(error) => {
+                tracing::warn!(%error, "terms stay in doubt");
+                self.learn_at = Some(later);
+            }
         }
-        if let Err(error) = self.question().await {
+        if self.learn_at.is_none()
+            && let Err(error) = self.question().await
+        {
             tracing::warn!(%error, "what filters mean could not be asked");
+            self.learn_at = Some(later);
         }
+        Ok(())
     }
 
-    /// Asks the origin about terms that are in doubt, each once for what is known of it, and serves what that proves.
-    /// Stops when a refresh is due; the rest comes after it.
-    async fn collect_terms(&mut self) -> Result<(), MirrorError> {
-        let Some(published) = self.live.current() else { return Ok(()) };
-        if self.asked.0 != published.dataset.id.as_str() {
-            self.asked = (published.dataset.id.to_string(), HashSet::new());
+    /// Whether something that is more urgent than questions is due.
+    fn is_wanted_elsewhere(&self) -> bool {
+        let begun = self.work.as_ref().is_some_and(|work| work.not_before <= self.clock.now_mono());
+        begun || self.refresh_in().is_zero()
+    }
+
+    /// Asks the origin about terms that are in doubt, each once for what is known of it, and serves what that proves;
+    /// `false` when some are left because something else is due.
+    async fn collect_terms(&mut self) -> Result<bool, MirrorError> {
+        let Some(published) = self.live.current() else { return Ok(true) };
+        if self.terms.0 != published.dataset.id.as_str() {
+            self.terms = (published.dataset.id.to_string(), HashSet::new());
         }
-        let open = published.dataset.doubtful().iter();
-        let open: Vec<_> =
-            open.filter(|(kind, slug, _)| !self.asked.1.contains(&(*kind, slug.clone()))).cloned().collect();
-        if open.is_empty() {
-            return Ok(());
-        }
-        tracing::info!(terms = open.len(), "names and counts leave terms in doubt; asking the origin for them");
+        let mut dataset = published.dataset.clone();
         let _work = self.crawler.copies().client().budget().crawl_work();
         let mut learned = false;
-        let mut failure = None;
-        for term in open {
-            if self.pause(0) <= self.rhythm.ttl.mul_f64(0.4) && learned {
+        let mut result = Ok(true);
+        // What some terms hold may decide the last one that shares their name.
+        while let Some((kind, slug, fingerprint)) = self.next_in_doubt(&dataset) {
+            if self.is_wanted_elsewhere() {
+                result = Ok(false);
                 break;
             }
-            let (kind, slug, fingerprint) = term;
-            let key = (kind, slug.clone());
             match terms::list(self.crawler.copies(), &published.dataset, kind, &slug, fingerprint).await {
                 Ok(listed) => {
-                    self.asked.1.insert(key);
                     if let Some(listed) = listed {
-                        self.evidence.insert((kind, slug), listed);
+                        self.evidence.insert((kind, slug.clone()), listed);
                         learned = true;
+                        let open = |other: &&str| !self.terms.1.contains(&(kind, (*other).to_owned()));
+                        if dataset.doubtful_namesakes(kind, &slug).filter(open).count() == 1 {
+                            dataset = Arc::new(self.index(published.dataset.content.clone()).await?);
+                        }
                     }
+                    self.terms.1.insert((kind, slug));
                 }
                 Err(CopyError::Ask(error)) if error.is_nonsense() => {
                     tracing::warn!(slug, %error, "a term stays in doubt");
-                    self.asked.1.insert(key);
+                    self.terms.1.insert((kind, slug));
                 }
                 Err(error) => {
-                    failure = Some(error);
+                    result = Err(error.into());
                     break;
                 }
             }
@@ -67,13 +88,19 @@ impl Mirror {
             let dataset = self.index(published.dataset.content.clone()).await?;
             self.live.swap(Arc::new(dataset), published.meta.clone(), published.version);
         }
-        failure.map_or(Ok(()), |error| Err(error.into()))
+        result
+    }
+
+    /// The next term in doubt that was not asked for yet.
+    fn next_in_doubt(&self, dataset: &Dataset) -> Option<(TaxonomyKind, String, [u8; 16])> {
+        let open = dataset.doubtful().iter();
+        open.filter(|(kind, slug, _)| !self.terms.1.contains(&(*kind, slug.clone()))).next().cloned()
     }
 
     /// Asks the origin, once, whether filters mean what we assume.
     async fn question(&self) -> Result<(), MirrorError> {
         let Some(published) = self.live.current() else { return Ok(()) };
-        if published.meta.disproved.is_some() || !is_settled(&published.meta) {
+        if published.meta.disproved.is_some() || !is_settled(published.meta.certificate) {
             return Ok(());
         }
         let disproved = assumptions::ask(self.crawler.copies(), &published.dataset).await?;

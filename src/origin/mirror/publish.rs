@@ -2,8 +2,10 @@
 //!
 //! Callers: [`super`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::api::listing::ListingId;
 use crate::clock::WallTime;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Published;
@@ -13,7 +15,15 @@ use crate::store::{Store, StoreError};
 use super::super::pass::{self, Assembled};
 use super::super::refresh::shrank_too_much;
 use super::super::status::Held;
-use super::{Mirror, MirrorError, blocking};
+use super::{Mirror, MirrorError, Newest, blocking};
+
+/// Where the sizes of the last day are kept in the store.
+const SIZES: &str = "sizes";
+
+/// Where the disproved orders are kept in the store.
+const ORDERS: &str = "orders";
+
+const DAY_MS: i64 = 86_400_000;
 
 impl Mirror {
     /// Makes content durable and serves it, unless it lost too much.
@@ -24,34 +34,52 @@ impl Mirror {
         until_ms: i64,
         open_points: Vec<String>,
     ) -> Result<(), MirrorError> {
-        let dataset = self.index(assembled.content).await?;
+        let dataset = Arc::new(self.index(assembled.content).await?);
         let serving = self.live.current();
-        if let Some(serving) = &serving
-            && self.hold_back(serving, &dataset)
-        {
-            return Ok(());
-        }
-        let before = serving.as_ref().map_or(i64::MIN, |serving| serving.meta.confirmed_ms);
-        let unchanged = serving.as_ref().is_some_and(|serving| serving.dataset.id == dataset.id);
         for field in &assembled.left_out {
             tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is left out");
         }
-        let disproved = serving.as_ref().and_then(|serving| serving.meta.disproved.clone());
         let now = self.clock.now_wall().as_millis();
-        let published_ms = serving.filter(|_| unchanged).map_or(now, |serving| serving.meta.published_ms);
+        let same = serving.as_ref().filter(|serving| serving.dataset.id == dataset.id);
+        // Never backwards for the same data; other data is confirmed for its own instant.
+        let before = same.map_or(i64::MIN, |serving| serving.meta.confirmed_ms).min(now);
         let meta = VersionMeta {
-            certificate,
-            // Never backwards for the same data; other data is confirmed for its own instant.
-            confirmed_ms: if unchanged { until_ms.max(before) } else { until_ms },
-            published_ms,
+            // A refresh that came later says less of a later instant than the pass says of its own.
+            certificate: if certificate == Certificate::Full && before > until_ms {
+                Certificate::Incremental
+            } else {
+                certificate
+            },
+            confirmed_ms: until_ms.max(before),
+            published_ms: same.map_or(now, |serving| serving.meta.published_ms),
             volatile: self.volatile(),
             volatile_values: assembled.volatile_values,
             left_out: assembled.left_out,
             open_points,
-            disproved,
+            disproved: serving.as_ref().and_then(|serving| serving.meta.disproved.clone()),
         };
+        if let Some(serving) = &serving {
+            self.disprove_orders(serving, &dataset)?;
+        }
+        let newest = Newest { dataset, meta };
+        if self.hold_back(serving.as_deref(), &newest)? {
+            return Ok(());
+        }
+        self.serve(newest).await
+    }
+
+    /// Publishes what was held back, because it was accepted.
+    pub(super) async fn publish_held(&mut self, held: Newest) -> Result<(), MirrorError> {
+        tracing::warn!(listings = held.dataset.len(), "a snapshot that lost many listings was accepted");
+        self.accept = false;
+        self.store.put_state(SIZES, b"[]")?;
+        self.serve(held).await
+    }
+
+    async fn serve(&mut self, newest: Newest) -> Result<(), MirrorError> {
+        let Newest { dataset, meta } = newest;
+        let now = self.clock.now_wall().as_millis();
         let (store, kept, keep) = (self.store.clone(), meta.clone(), self.rhythm.keep);
-        let dataset = Arc::new(dataset);
         let content = dataset.clone();
         let version = blocking(move || {
             let version = store.publish(&content.content, &kept)?;
@@ -69,42 +97,103 @@ impl Mirror {
         tracing::info!(
             snapshot = %dataset.id,
             listings = dataset.len(),
-            certificate = certificate.as_str(),
+            certificate = meta.certificate.as_str(),
             confirmed = %WallTime::from_millis(meta.confirmed_ms).rfc3339(),
             "published"
         );
+        self.held = None;
+        self.status.set_held(None);
+        self.placed_by = Vec::new();
+        self.learn_at = Some(self.clock.now_mono());
         self.live.swap(dataset, meta, version);
         Ok(())
     }
 
-    fn hold_back(&mut self, serving: &Published, next: &Dataset) -> bool {
-        let (now, then) = (serving.dataset.len(), next.len());
-        if !shrank_too_much(now, then, self.rhythm.max_shrink) {
-            self.status.set_held(None);
-            self.accept = false;
-            return false;
-        }
-        if std::mem::take(&mut self.accept) {
+    /// Whether too much would vanish, compared with what is served and with the last day; remembers the size if not.
+    fn hold_back(&mut self, serving: Option<&Published>, next: &Newest) -> Result<bool, MirrorError> {
+        let now_ms = self.clock.now_wall().as_millis();
+        let mut sizes = self.sizes(now_ms)?;
+        let then = next.dataset.len();
+        let largest = sizes.iter().map(|(_, listings)| *listings).max().unwrap_or(0);
+        let now = serving.map_or(0, |serving| serving.dataset.len()).max(largest);
+        let shrank = serving.is_some() && shrank_too_much(now, then, self.rhythm.max_shrink);
+        if shrank && std::mem::take(&mut self.accept) {
             tracing::warn!(now, then, "a snapshot that lost many listings was accepted");
-            self.status.set_held(None);
-            return false;
+            sizes.clear();
+        } else if shrank {
+            let reason = format!(
+                "{} of {now} listings would vanish, more than mirror.max_shrink = {} allows within a day; if that is \
+                 right, accept it with POST /snapshots/accept",
+                now - then,
+                self.rhythm.max_shrink
+            );
+            tracing::warn!(reason, "held back");
+            let snapshot = next.dataset.id.to_string();
+            let served = serving.map_or(0, |serving| serving.dataset.len()) as u64;
+            self.status.set_held(Some(Held { snapshot, listings: then as u64, serving: served, reason }));
+            self.held = Some(next.clone());
+            return Ok(true);
         }
-        let reason = format!(
-            "{} of {now} listings would vanish, more than mirror.max_shrink = {} allows; if that is right, accept it \
-             with POST /snapshots/accept",
-            now - then,
-            self.rhythm.max_shrink
-        );
-        tracing::warn!(reason, "held back");
-        let snapshot = next.id.to_string();
-        self.status.set_held(Some(Held { snapshot, listings: then as u64, serving: now as u64, reason }));
-        true
+        self.accept = false;
+        remember(&mut sizes, now_ms, then);
+        let text =
+            serde_json::to_vec(&sizes).map_err(|error| StoreError::Io { path: SIZES.into(), source: error.into() })?;
+        self.store.put_state(SIZES, &text)?;
+        Ok(false)
     }
+
+    /// How many listings were published when, within the last day.
+    fn sizes(&self, now_ms: i64) -> Result<Vec<(i64, usize)>, MirrorError> {
+        let kept = self.store.state(SIZES)?.and_then(|text| serde_json::from_slice(&text).ok());
+        let mut sizes: Vec<(i64, usize)> = kept.unwrap_or_default();
+        sizes.retain(|(at, _)| (now_ms - DAY_MS..=now_ms).contains(at));
+        Ok(sizes)
+    }
+
+    /// An order by which listings were placed, and that every page contradicts now, is not believed again.
+    fn disprove_orders(&mut self, serving: &Published, next: &Dataset) -> Result<(), MirrorError> {
+        if self.placed_by.is_empty() || serving.dataset.id == next.id || same_order(&serving.dataset, next) {
+            return Ok(());
+        }
+        tracing::warn!(orders = ?self.placed_by, "the origin orders its listings otherwise; this is not assumed again");
+        self.disproved_orders.extend(std::mem::take(&mut self.placed_by));
+        let text = serde_json::to_vec(&self.disproved_orders)
+            .map_err(|error| StoreError::Io { path: ORDERS.into(), source: error.into() })?;
+        Ok(self.store.put_state(ORDERS, &text)?)
+    }
+}
+
+/// The orders that were disproved before.
+pub(super) fn load_orders(store: &Store) -> BTreeSet<String> {
+    const MOST: usize = 1000;
+    let kept = store.state(ORDERS).ok().flatten().and_then(|text| serde_json::from_slice(&text).ok());
+    kept.filter(|orders: &BTreeSet<String>| orders.len() <= MOST).unwrap_or_default()
+}
+
+/// Adds a size; of those within one hour the largest is kept.
+fn remember(sizes: &mut Vec<(i64, usize)>, now_ms: i64, listings: usize) {
+    const HOUR_MS: i64 = 3_600_000;
+    match sizes.last_mut() {
+        Some((at, largest)) if now_ms - *at < HOUR_MS => *largest = listings.max(*largest),
+        _ => sizes.push((now_ms, listings)),
+    }
+}
+
+/// Whether the listings that both hold unchanged stand in the same order.
+fn same_order(one: &Dataset, other: &Dataset) -> bool {
+    let held = |all: &'_ Dataset, by: &'_ Dataset| -> Vec<ListingId> {
+        let unchanged = all
+            .content
+            .summaries
+            .iter()
+            .filter(|summary| by.summary(summary.id).is_some_and(|known| known.hash == summary.hash));
+        unchanged.map(|summary| summary.id).collect()
+    };
+    held(one, other) == held(other, one)
 }
 
 /// Removes copies that nobody will ask for again: pages beyond the last, and probes of earlier snapshots.
 fn forget_copies(store: &Store, pages: u64, now_ms: i64) -> Result<(), StoreError> {
-    const DAY_MS: i64 = 86_400_000;
     let useless = store.copy_metas()?.into_iter().filter(|(path, meta)| {
         let beyond = pass::page_of(path).is_some_and(|page| page > pages);
         beyond || (path.contains("modified_since=") && now_ms - meta.fetched_ms > DAY_MS)
