@@ -157,7 +157,7 @@ impl Core {
             }
             tracing::error!(%error, "the stored snapshot cannot be served; it is fetched again");
         }
-        let details = Details::open(store.clone(), status, self.cache.clone())?;
+        let details = Details::open(store.clone(), status, self.cache.clone(), self.live.clone())?;
         if let Some(origin) = &self.origin {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
             let copies = copies.with_cache_ttl(config.origin.cache_ttl);

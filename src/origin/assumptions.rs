@@ -1,5 +1,5 @@
 //! What we assume of filters, asked of the origin once: several filters mean AND, `modified_since` is strict, a date
-//! means 00:00 UTC.
+//! means 00:00 UTC, and filtered lists are in the order of the whole one.
 //!
 //! Two requests. Only an answer that fits the opposite exactly disproves; anything else leaves the assumption. What
 //! is disproved is read through from then on. Callers: [`super::mirror`].
@@ -72,8 +72,18 @@ pub async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assumption>, 
             );
             disproved.push(assumption);
         }
+        if page.total == question.expected && !disproved.contains(&Assumption::Order) && !in_order(dataset, &page) {
+            tracing::warn!(path, "the origin orders filtered lists otherwise than the whole list");
+            disproved.push(Assumption::Order);
+        }
     }
     Ok(disproved)
+}
+
+/// Whether the listings of a page stand in the order of the whole list; unknown ones prove nothing.
+fn in_order(dataset: &Dataset, page: &Page) -> bool {
+    let places = page.items.iter().filter_map(|item| dataset.position(item.id));
+    places.is_sorted()
 }
 
 fn since(text: String, at: i64) -> ListQuery {

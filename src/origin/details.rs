@@ -20,11 +20,12 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::cache::{Cache, Key};
 use crate::clock::WallTime;
 use crate::snapshot::dataset::Dataset;
+use crate::snapshot::live::{Live, Published};
 use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
 
 use super::budget::Spent;
 use super::client::{AskError, Asker, OriginClient, Validators};
-use super::copies::{CopyError, generated_at};
+use super::copies::{CopyError, DATE_GRAIN_MS, generated_at};
 use super::flight::Flights;
 use super::status::OriginStatus;
 
@@ -58,6 +59,7 @@ struct Inner {
     /// Listings whose detail is here but was answered 404 the last time.
     missing: Mutex<HashSet<ListingId>>,
     flights: Flights<ListingId, AskError>,
+    live: Live,
 }
 
 impl Details {
@@ -65,7 +67,7 @@ impl Details {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn open(store: Arc<Store>, status: OriginStatus, cache: Cache) -> Result<Self, StoreError> {
+    pub fn open(store: Arc<Store>, status: OriginStatus, cache: Cache, live: Live) -> Result<Self, StoreError> {
         let index = store.detail_metas()?.iter().map(|(id, meta)| (*id, Known::of(meta))).collect();
         let inner = Arc::new(Inner {
             store,
@@ -77,6 +79,7 @@ impl Details {
             cache,
             missing: Mutex::default(),
             flights: Flights::default(),
+            live,
         });
         let writer = Arc::downgrade(&inner);
         // A thread and not a task: it commits, and a commit blocks.
@@ -124,19 +127,24 @@ impl Details {
     }
 
     /// What to fetch next, in order: what changed, then what is missing, newest first.
-    fn missing(&self, dataset: &Dataset, now: WallTime, cache_ttl: Duration) -> Vec<ListingId> {
+    fn missing(&self, published: &Published, now: WallTime, cache_ttl: Duration) -> Vec<ListingId> {
+        let dataset = &published.dataset;
+        // An answer that was too old is worth another try when the CDN has let it go.
+        let rested = |meta: &Known| {
+            let since = now.millis_since(WallTime::from_millis(meta.fetched_ms));
+            !(0..cache_ttl.as_millis() as i64).contains(&since)
+        };
         let index = self.0.index.read();
         let (mut changed, mut missing) = (Vec::new(), Vec::new());
         for summary in &dataset.content.summaries {
             match index.get(&summary.id) {
                 None => missing.push(summary.id),
-                Some(meta) if meta.summary_hash != summary.hash => changed.push(summary.id),
-                Some(meta) if provisional(meta, dataset, summary.id) => {
-                    let asked = WallTime::from_millis(meta.fetched_ms);
-                    if now.millis_since(asked) >= cache_ttl.as_millis() as i64 {
+                Some(meta) if meta.summary_hash != summary.hash => {
+                    if meta.fetched_ms < published.meta.published_ms || rested(meta) {
                         changed.push(summary.id);
                     }
                 }
+                Some(meta) if provisional(meta, dataset, summary.id) && rested(meta) => changed.push(summary.id),
                 Some(_) => {}
             }
         }
@@ -211,11 +219,7 @@ impl Details {
         let fetched_ms = answer.received.as_millis();
         let fresh = answer.validators();
         let record = match (answer.status, before) {
-            (304, Some(mut record)) => {
-                record.meta.origin_time_ms = answer.time(None).at().as_millis().max(record.meta.origin_time_ms);
-                (record.meta.fetched_ms, record.meta.summary_hash) = (fetched_ms, summary.hash);
-                record
-            }
+            (304, Some(record)) => self.seen_again(record, summary, answer.time(None).at().as_millis(), fetched_ms),
             (200, before) => {
                 let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(&path, error))?;
                 json::check(text).map_err(|error| AskError::nonsense(&path, error))?;
@@ -226,9 +230,15 @@ impl Details {
                 let origin_time_ms = answer.time(generated_at(text).as_deref()).at().as_millis();
                 match before {
                     // A copy older than what is known never replaces it.
-                    Some(mut record) if origin_time_ms < record.meta.origin_time_ms && record.meta.hash != hash => {
-                        (record.meta.fetched_ms, record.meta.summary_hash) = (fetched_ms, summary.hash);
+                    Some(record) if record.meta.state == DetailState::Present && record.meta.hash == hash => {
+                        let mut record = self.seen_again(record, summary, origin_time_ms, fetched_ms);
+                        // Equal but for what is volatile.
+                        (record.meta.etag, record.meta.last_modified) = (fresh.etag, fresh.last_modified);
+                        record.body = answer.body;
                         record
+                    }
+                    Some(record) if origin_time_ms < record.meta.origin_time_ms && !is_ahead(&record, fetched_ms) => {
+                        self.seen_again(record, summary, origin_time_ms, fetched_ms)
                     }
                     _ => {
                         let (etag, last_modified) = (fresh.etag, fresh.last_modified);
@@ -259,6 +269,19 @@ impl Details {
         };
         self.put(summary.id, record.clone());
         Ok(record)
+    }
+
+    /// A record that an answer did not change. If its summary has changed since, an answer from before that change was
+    /// noticed proves nothing: it may be an old copy of the CDN, and is asked for again.
+    fn seen_again(&self, mut record: DetailRecord, summary: &Summary, at_ms: i64, fetched_ms: i64) -> DetailRecord {
+        let meta = &mut record.meta;
+        let noticed_ms = self.0.live.load().as_ref().map_or(i64::MIN, |published| published.meta.published_ms);
+        if at_ms + 2 * DATE_GRAIN_MS >= noticed_ms {
+            meta.summary_hash = summary.hash;
+        }
+        meta.origin_time_ms = if meta.origin_time_ms > fetched_ms { at_ms } else { at_ms.max(meta.origin_time_ms) };
+        meta.fetched_ms = fetched_ms;
+        record
     }
 
     /// Remembers a 404 for a listing whose detail is here; `true` when it is not the first since its last answer.
@@ -330,6 +353,11 @@ impl Inner {
             }
         }
     }
+}
+
+/// Whether a record's stamp is from a clock that has been set back since.
+const fn is_ahead(record: &DetailRecord, now_ms: i64) -> bool {
+    record.meta.origin_time_ms > now_ms
 }
 
 /// Whether a detail speaks for an instant before its summary was modified: the CDN handed out an old copy.

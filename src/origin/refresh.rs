@@ -6,6 +6,7 @@
 
 use jiff::Timestamp;
 
+use crate::api::listing::Summary;
 use crate::api::page::Page;
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
@@ -170,7 +171,7 @@ impl Answers {
         }
         match &self.probe {
             None if !dataset.is_empty() => Verdict::Changed(What::Unprobed),
-            Some((probe, copy)) if !agrees(copy, &probe.query, dataset, volatile) => {
+            Some((probe, copy)) if !selects(copy, &probe.query, dataset, volatile) => {
                 if copy.until_ms + 2 * DATE_GRAIN_MS < confirmed_ms {
                     return Verdict::Older;
                 }
@@ -187,10 +188,27 @@ pub fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &Vola
     let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
         return false;
     };
-    let same = |(one, other): (&crate::api::listing::Summary, &&crate::api::listing::Summary)| {
-        one.id == other.id && one.hash == other.hash
-    };
+    let same = |(one, other): (&Summary, &&Summary)| one.id == other.id && one.hash == other.hash;
     page.total == found.total && page.items.len() == found.items.len() && page.items.iter().zip(&found.items).all(same)
+}
+
+/// Whether a page of the probe holds the listings that the data set would select, in whatever order the origin gives
+/// to filtered lists; a longer answer shows only part of them.
+fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+    let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
+        return false;
+    };
+    page.total == found.total && same_set(&page.items, &found.items)
+}
+
+/// Whether the same listings, as they stand there, are on both sides.
+pub fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[&'a Summary]) -> bool {
+    let key = |summary: &Summary| (summary.id, summary.hash.to_bytes());
+    let mut one: Vec<_> = one.into_iter().map(key).collect();
+    let mut other: Vec<_> = other.iter().map(|summary| key(summary)).collect();
+    one.sort_unstable();
+    other.sort_unstable();
+    one == other
 }
 
 /// Whether every listing on a page is known as it stands there.

@@ -45,7 +45,8 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
 /// The venues of a page, and how many the query selects altogether.
 fn select<'a>(context: &Context<'a>, query: &Query, skip: u64, take: u64) -> (Vec<&'a Venue>, u64) {
     let world = context.world;
-    let order = world.ordered(context.switches.order);
+    let filtered = context.switches.filtered_order.filter(|_| !query.filters.is_empty());
+    let order = world.ordered(filtered.unwrap_or(context.switches.order));
     let venue = |position: &u32| &world.venues[*position as usize];
     if query.filters.is_empty() {
         let from = order.len().min(usize::try_from(skip).unwrap_or(usize::MAX));

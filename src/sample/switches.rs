@@ -118,6 +118,8 @@ pub struct Switches {
     pub etags: EtagStyle,
     /// Order of items.
     pub order: ItemOrder,
+    /// Order of items in filtered lists; `None`: the same.
+    pub filtered_order: Option<ItemOrder>,
     /// Envelope of the taxonomies.
     pub taxonomy_shape: TaxonomyShape,
     /// Field names of a term.
@@ -160,6 +162,7 @@ impl Default for Switches {
             pretty: false,
             etags: EtagStyle::default(),
             order: ItemOrder::default(),
+            filtered_order: None,
             taxonomy_shape: TaxonomyShape::default(),
             field_names: TermFields::default(),
             count_skew: 0,

@@ -273,6 +273,7 @@ fn relies_on_disproved(published: &Published, query: &ListQuery) -> bool {
     disproved.iter().any(|assumption| match assumption {
         Assumption::And => query.filters().count() > 1,
         Assumption::Strict | Assumption::Midnight => query.modified_since.is_some(),
+        Assumption::Order => query.filters().next().is_some(),
     })
 }
 

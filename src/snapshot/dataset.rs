@@ -148,6 +148,11 @@ impl Dataset {
         find(&self.by_id, id).map(|position| &self.content.summaries[position as usize])
     }
 
+    /// The position of a listing in the origin's order, from 0.
+    pub fn position(&self, id: ListingId) -> Option<u32> {
+        find(&self.by_id, id)
+    }
+
     /// The terms of a taxonomy.
     pub fn terms(&self, kind: TaxonomyKind) -> &[Term] {
         &self.terms[kind.index()]

@@ -45,6 +45,8 @@ pub enum Assumption {
     Strict,
     /// A date in `modified_since` means its 00:00 UTC.
     Midnight,
+    /// Filtered lists are in the order of the whole list.
+    Order,
 }
 
 impl Assumption {
@@ -54,6 +56,7 @@ impl Assumption {
             Self::And => "and",
             Self::Strict => "strict",
             Self::Midnight => "midnight",
+            Self::Order => "order",
         }
     }
 }

@@ -47,7 +47,7 @@ impl DetailWorker {
             swaps.borrow_and_update();
             if let Some(published) = self.live.current() {
                 let now = self.clock.now_wall();
-                let mut due = self.details.missing(&published.dataset, now, self.cache_ttl);
+                let mut due = self.details.missing(&published, now, self.cache_ttl);
                 due.retain(|id| retries.is_due(*id, now));
                 let work = (!due.is_empty()).then(|| self.client.budget().crawl_work());
                 if work.is_some() {

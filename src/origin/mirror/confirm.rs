@@ -94,7 +94,6 @@ impl Mirror {
         self.placed_by.clone_from(&candidate.placed_by);
         self.unsettled = 0;
         self.status.set_state(OriginState::Changed);
-        self.looked();
         Ok(())
     }
 

@@ -146,22 +146,17 @@ impl Mirror {
     }
 }
 
-/// Whether these listings are what the probe selects from the data set, in its order.
+/// Whether these listings are what the probe selects from the data set, in whatever order.
 fn selects(dataset: &Dataset, probe: &Probe, probed: &[Summary]) -> bool {
-    let mut page = 1;
-    let mut at = 0;
-    while at < probed.len() {
+    let mut own = Vec::with_capacity(probed.len());
+    for page in 1.. {
         let Ok(found) = dataset.find_known(&probe.query.with_page(page)) else { return false };
-        let end = at + found.items.len();
-        let own = found.items.iter().map(|own| (own.id, own.hash));
-        if found.items.is_empty()
-            || !probed.get(at..end).is_some_and(|part| part.iter().map(|one| (one.id, one.hash)).eq(own))
-        {
-            return false;
+        if found.items.is_empty() || own.len() > probed.len() {
+            break;
         }
-        (at, page) = (end, page + 1);
+        own.extend(found.items);
     }
-    true
+    refresh::same_set(probed, &own)
 }
 
 /// A term that names and counts proved before and do not prove any more.

@@ -105,6 +105,8 @@ impl Mirror {
         self.status.set_held(None);
         self.placed_by = Vec::new();
         self.learn_at = Some(self.clock.now_mono());
+        // Whatever led to this looked at what a refresh looks at.
+        self.looked();
         self.live.swap(dataset, meta, version);
         Ok(())
     }
