@@ -6,6 +6,7 @@
 
 pub mod assumptions;
 pub mod budget;
+pub mod chance;
 pub mod client;
 pub mod commands;
 pub mod copies;
@@ -20,4 +21,5 @@ pub mod refresh;
 pub mod status;
 pub mod sweep;
 pub mod terms;
+pub mod transport;
 pub mod window;
