@@ -2,7 +2,8 @@
 //!
 //! What it is: the only place that reads the operating system's clocks, and the types that carry what was read. What
 //! it is not: a global - a [`Clock`] is built once and passed, and everything below the composition root takes `now`
-//! as an argument. Who calls it: the composition root, the services that it starts, and tests, by [`Clock::fake`].
+//! as an argument. Who calls it: the composition root, the services that it starts, and tests, by [`Clock::fake`] and
+//! [`Clock::of_runtime`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -143,7 +144,7 @@ impl Monotonic {
     }
 }
 
-/// Where the time comes from: the operating system, or a test's hand. Clones share it.
+/// Where the time comes from: the operating system, a test's hand, or tokio's runtime. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -151,6 +152,7 @@ pub struct Clock(Source);
 enum Source {
     System { started: Instant },
     Fake(Arc<Hands>),
+    Runtime { started: tokio::time::Instant, wall: Arc<AtomicI64> },
 }
 
 #[derive(Debug)]
@@ -170,11 +172,20 @@ impl Clock {
         FakeClock(Arc::new(Hands { wall: AtomicI64::new(wall.0), mono: AtomicU64::new(0) }))
     }
 
+    /// A clock that follows tokio's own and shows `wall` now: where a test pauses the runtime's time, everything that
+    /// reads this clock lives in the same virtual time as sleeps and timeouts do. The hand makes its wall time jump.
+    pub fn of_runtime(wall: WallTime) -> (Self, RuntimeHand) {
+        let wall = Arc::new(AtomicI64::new(wall.0));
+        let hand = RuntimeHand(Arc::clone(&wall));
+        (Self(Source::Runtime { started: tokio::time::Instant::now(), wall }), hand)
+    }
+
     /// The wall time.
     pub fn now_wall(&self) -> WallTime {
         match &self.0 {
             Source::System { .. } => WallTime::from_system(SystemTime::now()),
             Source::Fake(hands) => WallTime(hands.wall.load(Ordering::SeqCst)),
+            Source::Runtime { started, wall } => WallTime(wall.load(Ordering::SeqCst)).plus(started.elapsed()),
         }
     }
 
@@ -183,6 +194,7 @@ impl Clock {
         match &self.0 {
             Source::System { started } => Monotonic(nanos(started.elapsed())),
             Source::Fake(hands) => Monotonic(hands.mono.load(Ordering::SeqCst)),
+            Source::Runtime { started, .. } => Monotonic(nanos(started.elapsed())),
         }
     }
 }
@@ -207,6 +219,17 @@ impl FakeClock {
     /// Makes the wall clock jump to `wall`, as NTP or an operator would; monotonic time does not move.
     pub fn set_wall(&self, wall: WallTime) {
         self.0.wall.store(wall.0, Ordering::SeqCst);
+    }
+}
+
+/// The hand that makes the wall time of a [`Clock::of_runtime`] jump; clones move the same one.
+#[derive(Clone, Debug)]
+pub struct RuntimeHand(Arc<AtomicI64>);
+
+impl RuntimeHand {
+    /// Makes the wall clock jump by so many milliseconds, back when negative; monotonic time does not move.
+    pub fn jump(&self, millis: i64) {
+        self.0.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
@@ -250,6 +273,16 @@ mod tests {
         assert_eq!((clock.now_wall(), clock.now_mono()), (WallTime::from_millis(1_001_500), Monotonic(1_500_000_000)));
         hand.set_wall(WallTime::from_seconds(5));
         assert_eq!((clock.now_wall(), clock.now_mono()), (WallTime::from_seconds(5), Monotonic(1_500_000_000)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_of_the_runtime_moves_with_its_sleeps_and_jumps_by_hand() {
+        let (clock, hand) = Clock::of_runtime(WallTime::from_seconds(1000));
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!((clock.now_wall(), clock.now_mono()), (WallTime::from_seconds(4600), Monotonic::from_seconds(3600)));
+        hand.jump(-600_000);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((clock.now_wall(), clock.now_mono()), (WallTime::from_seconds(4001), Monotonic::from_seconds(3601)));
     }
 
     #[test]

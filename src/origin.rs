@@ -7,6 +7,7 @@
 pub mod amend;
 pub mod assumptions;
 pub mod budget;
+pub mod chance;
 pub mod client;
 pub mod commands;
 pub mod copies;
@@ -23,4 +24,5 @@ pub mod refresh;
 pub mod status;
 pub mod sweep;
 pub mod terms;
+pub mod transport;
 pub mod window;

@@ -5,21 +5,24 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::header::{
-    AGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, RETRY_AFTER,
+    ACCEPT, AGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue,
+    LAST_MODIFIED, LOCATION, RETRY_AFTER,
 };
-use rand::RngExt;
 use url::Url;
 
 use crate::clock::{Clock, WallTime};
 use crate::semantics::freshness::{self, OriginTime, Stamps};
 
 use super::budget::{Budget, Spent};
+use super::chance::Chance;
 use super::status::OriginStatus;
+use super::transport::{Arrival, Http, Transport, TransportError};
 use super::window::Class;
 
 /// The validators of a stored answer.
@@ -204,11 +207,12 @@ pub enum ClientError {
 /// The polite client; cheap to clone.
 #[derive(Clone)]
 pub struct OriginClient {
-    http: reqwest::Client,
+    transport: Arc<dyn Transport>,
     config: ClientConfig,
     budget: Budget,
     status: OriginStatus,
     clock: Clock,
+    chance: Chance,
 }
 
 impl OriginClient {
@@ -223,23 +227,31 @@ impl OriginClient {
         status: OriginStatus,
         clock: Clock,
     ) -> Result<Self, ClientError> {
-        let mut builder = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .connect_timeout(config.timeout)
-            .timeout(config.timeout)
-            .pool_idle_timeout(Duration::from_secs(30))
-            .user_agent(config.user_agent.as_str());
-        if let Some(path) = ca_file {
-            let bytes =
-                std::fs::read(path).map_err(|error| ClientError::CaFile(format!("{}: {error}", path.display())))?;
-            let certificates = reqwest::Certificate::from_pem_bundle(&bytes)
-                .map_err(|error| ClientError::CaFile(format!("{}: {error}", path.display())))?;
-            builder = builder.tls_certs_merge(certificates);
-        }
-        Ok(Self { http: builder.build()?, config, budget, status, clock })
+        let http = Http::new(config.timeout, &config.user_agent, ca_file)?;
+        Ok(Self::over(Arc::new(http), config, budget, status, clock))
+    }
+
+    /// A client for one origin that is reached in another way than by sockets.
+    pub fn over(
+        transport: Arc<dyn Transport>,
+        config: ClientConfig,
+        budget: Budget,
+        status: OriginStatus,
+        clock: Clock,
+    ) -> Self {
+        Self { transport, config, budget, status, clock, chance: Chance::default() }
+    }
+
+    /// The same client, whose jitter is drawn from a seed: for a run that is to be repeated exactly.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.chance = Chance::of(seed);
+        self
+    }
+
+    /// A random part of `span`, at least half of it: what a pause is made of so that nobody acts in step.
+    pub fn jittered(&self, span: Duration) -> Duration {
+        self.chance.jittered(span)
     }
 
     /// The budget that its requests take from.
@@ -304,33 +316,20 @@ impl OriginClient {
         validators: Option<&Validators>,
         asker: Asker,
     ) -> Result<(u16, Answer), AskError> {
-        let failed = |error: reqwest::Error| {
-            if error.is_timeout() {
-                AskError::Timeout { path: path.to_owned(), after: self.config.timeout }
-            } else if error.is_decode() {
-                AskError::nonsense(path, chain(&error))
-            } else {
-                AskError::Connection { path: path.to_owned(), reason: chain(&error.without_url()) }
-            }
+        let failed = |error: TransportError| match error {
+            TransportError::Timeout => AskError::Timeout { path: path.to_owned(), after: self.config.timeout },
+            TransportError::Decode(reason) => AskError::nonsense(path, reason),
+            TransportError::Connection(reason) => AskError::Connection { path: path.to_owned(), reason },
         };
-        let mut request = self.http.get(url).header("accept", "application/json");
-        if let Some(validators) = validators {
-            if let Some(etag) = &validators.etag {
-                request = request.header(IF_NONE_MATCH, etag);
-            } else if let Some(date) = &validators.last_modified {
-                request = request.header(IF_MODIFIED_SINCE, date);
-            }
-        }
+        let fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
         let permit = self.budget.acquire(asker.class, asker.client, asker.patience).await?;
         self.status.sent(asker.class);
-        let response = request.send().await.map_err(failed)?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let Arrival { status, headers, body: mut pieces } = self.transport.get(url, fields).await.map_err(failed)?;
         // The answer's head is the answer: the origin has counted the request by now.
         permit.answered();
         let mut body = BytesMut::new();
         if status == 200 {
-            let mut stream = response.bytes_stream();
-            while let Some(chunk) = stream.next().await {
+            while let Some(chunk) = pieces.next().await {
                 let chunk = chunk.map_err(failed)?;
                 if (body.len() + chunk.len()) as u64 > self.config.max_body {
                     return Err(AskError::TooLarge { path: path.to_owned(), limit: self.config.max_body });
@@ -365,16 +364,29 @@ impl OriginClient {
         };
         let paused = !self.budget.view().paused.is_zero();
         let failures = self.status.failed(error, counts && !paused, self.clock.now_wall());
-        let jitter = rand::rng().random_range(0.5..1.0);
         let own = (counts && !paused && failures >= FEW).then(|| {
             let doubled = Duration::from_millis(500) * 2_u32.saturating_pow((failures - FEW).min(10));
-            doubled.min(self.config.longest_pause).mul_f64(jitter)
+            self.jittered(doubled.min(self.config.longest_pause))
         });
         if let Some(span) = asked.into_iter().chain(own).max().filter(|_| !paused || asked.is_some()) {
             tracing::warn!(%error, failures, pause_seconds = span.as_secs_f32(), "leaving the origin alone");
             self.budget.pause(span);
         }
     }
+}
+
+/// The header of a request: conditional where there are validators.
+fn question(validators: Option<&Validators>) -> Result<HeaderMap, InvalidHeaderValue> {
+    let mut fields = HeaderMap::new();
+    fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    if let Some(validators) = validators {
+        if let Some(etag) = &validators.etag {
+            fields.insert(IF_NONE_MATCH, etag.parse()?);
+        } else if let Some(date) = &validators.last_modified {
+            fields.insert(IF_MODIFIED_SINCE, date.parse()?);
+        }
+    }
+    Ok(fields)
 }
 
 /// Tells an answer that says something from a refusal.
@@ -388,15 +400,4 @@ fn judge(path: &str, answer: Answer) -> Result<Answer, AskError> {
             Err(AskError::Status { status, path: path.to_owned(), retry_after })
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
+
+use crate::clock::Monotonic;
 
 use super::answer::Answer;
 use super::etag::{tag_in_coding, tag_of};
@@ -27,7 +29,7 @@ pub(super) struct Copy {
     pub(super) gzip: bool,
     pub(super) etag: Option<String>,
     /// When it was made, on the monotonic clock ...
-    pub(super) made: Instant,
+    pub(super) made: Monotonic,
     /// ... and on the origin's.
     pub(super) made_at: Timestamp,
 }
@@ -39,7 +41,7 @@ impl Copy {
         gzip: bool,
         style: EtagStyle,
         nonce: u64,
-        made: Instant,
+        made: Monotonic,
         made_at: Timestamp,
     ) -> Self {
         let text = answer.body.text.as_bytes();
@@ -73,8 +75,8 @@ pub(super) struct Copies {
 
 impl Copies {
     /// A copy that is not yet too old.
-    pub(super) fn get(&self, key: &Key, max_age: Duration, now: Instant) -> Option<Copy> {
-        self.kept.get(key).filter(|copy| now.duration_since(copy.made) < max_age).cloned()
+    pub(super) fn get(&self, key: &Key, max_age: Duration, now: Monotonic) -> Option<Copy> {
+        self.kept.get(key).filter(|copy| now.since(copy.made) < max_age).cloned()
     }
 
     /// Keeps a copy, if it is of a kind that a CDN keeps.
@@ -83,7 +85,7 @@ impl Copies {
             return;
         }
         if self.kept.len() >= MANY {
-            self.kept.retain(|_, kept| copy.made.duration_since(kept.made) < max_age);
+            self.kept.retain(|_, kept| copy.made.since(kept.made) < max_age);
         }
         self.kept.insert(key, copy.clone());
     }
@@ -95,7 +97,7 @@ impl Copies {
 }
 
 /// The `Age` of a copy in whole seconds, rounded up: the data is never younger than it says.
-pub(super) fn age_of(copy: &Copy, now: Instant) -> u64 {
-    let age = now.duration_since(copy.made);
+pub(super) fn age_of(copy: &Copy, now: Monotonic) -> u64 {
+    let age = now.since(copy.made);
     age.as_secs() + u64::from(age.subsec_nanos() > 0)
 }

@@ -7,17 +7,24 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
+use http::{HeaderMap, Method, Response};
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::clock::Clock;
+
+use super::answer::Context;
 use super::dice::Dice;
+use super::listing;
 use super::log::Seen;
 use super::server::{Shared, accept};
 use super::switches::Switches;
+use super::wire::Body;
 use super::world::World;
 
 /// Connections that wait to be accepted.
@@ -45,20 +52,28 @@ impl Origin {
     #[expect(clippy::unused_async, reason = "so that it cannot be called outside of a runtime")]
     pub async fn start(listen: SocketAddr, world: World, switches: Switches) -> io::Result<Self> {
         let listener = bind(listen)?;
-        let seed = world.seed();
-        let shared = Arc::new(Shared {
-            addr: listener.local_addr()?,
-            world: RwLock::new(world),
-            switches: RwLock::new(Arc::new(switches)),
-            log: Mutex::default(),
-            limit: Mutex::default(),
-            copies: Mutex::default(),
-            dice: Mutex::new(Dice::of(&[seed])),
-            // Not from 0: what must differ from answer to answer must differ across restarts, too.
-            nonce: AtomicU64::new(Timestamp::now().as_nanosecond() as u64),
-        });
+        let shared = Arc::new(shared(listener.local_addr()?, world, switches, Clock::system()));
         let running = Mutex::new(Some(run(&shared, listener)));
         Ok(Self { shared, running })
+    }
+
+    /// One without a socket that lives by the given clock, its world's edits too: only [`ask`](Self::ask) reaches it.
+    /// Its address is `http://127.0.0.1:1`, and nobody listens there.
+    pub fn within(world: World, switches: Switches, clock: Clock) -> Self {
+        let world = world.with_clock(clock.clone());
+        let shared = shared(SocketAddr::from(([127, 0, 0, 1], 1)), world, switches, clock);
+        Self { shared: Arc::new(shared), running: Mutex::default() }
+    }
+
+    /// What a request over a socket gets: it is delayed, logged, limited, befallen by faults and answered alike. The
+    /// body may be in the content coding that its header names, break off, or never end.
+    ///
+    /// # Errors
+    ///
+    /// When the connection would be dropped instead of an answer.
+    pub async fn ask(&self, method: &Method, target: &str, headers: &HeaderMap) -> io::Result<Response<Body>> {
+        let client = SocketAddr::from(([127, 0, 0, 1], 2));
+        self.shared.exchange(client, method, target, headers).await
     }
 
     /// The base address with the path prefix, without a trailing slash.
@@ -134,6 +149,18 @@ impl Origin {
         (answer.status, answer.body.text)
     }
 
+    /// The summary and the detail of a listing as they are sent now; `None` if it is not there. `request_id` in the
+    /// detail is an arbitrary one.
+    pub fn texts_of(&self, id: u64) -> Option<(String, String)> {
+        let switches = self.switches();
+        let world = self.shared.world.read();
+        let (base, now) = (self.shared.url(&switches), Timestamp::UNIX_EPOCH);
+        let context = Context { world: &world, switches: &switches, base: &base, now, nonce: 0 };
+        let mut json = context.json();
+        json.object(|json| world.venue(id).into_iter().for_each(|venue| listing::summary(&context, json, venue)));
+        listing::detail(&context, id).map(|detail| (json.finish().text, detail.body.text))
+    }
+
     /// The requests seen since the start or the last clearing, in order of arrival; at most the last 50,000.
     pub fn log(&self) -> Vec<Seen> {
         self.shared.log.lock().entries()
@@ -171,6 +198,23 @@ impl Drop for Origin {
             // Listener and connections live in the task and go with it.
             running.task.abort();
         }
+    }
+}
+
+fn shared(addr: SocketAddr, world: World, switches: Switches, clock: Clock) -> Shared {
+    Shared {
+        addr,
+        // In this order: the log must not show a request before its sender knows that it exists.
+        began: (Instant::now(), clock.now_mono()),
+        switches: RwLock::new(Arc::new(switches)),
+        log: Mutex::default(),
+        limit: Mutex::default(),
+        copies: Mutex::default(),
+        dice: Mutex::new(Dice::of(&[world.seed()])),
+        // Not from 0: what must differ from answer to answer must differ across restarts, too.
+        nonce: AtomicU64::new(clock.now_wall().as_millis().cast_unsigned().wrapping_mul(1_000_000)),
+        world: RwLock::new(world),
+        clock,
     }
 }
 

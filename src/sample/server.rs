@@ -21,6 +21,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use crate::clock::{Clock, Monotonic};
+
 use super::answer::{Answer, Context};
 use super::cdn::{Copies, Copy, age_of};
 use super::dice::Dice;
@@ -36,6 +38,9 @@ use super::world::World;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) addr: SocketAddr,
+    pub(super) clock: Clock,
+    /// One moment on the log's clock and on the origin's.
+    pub(super) began: (Instant, Monotonic),
     pub(super) world: RwLock<World>,
     pub(super) switches: RwLock<Arc<Switches>>,
     pub(super) log: Mutex<Log>,
@@ -82,41 +87,66 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
 }
 
 async fn handle(shared: Arc<Shared>, client: SocketAddr, request: Request<Incoming>) -> io::Result<Response<Body>> {
-    shared.jitter().await;
-    let (method, headers) = (request.method(), request.headers());
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-    let now = Instant::now();
-    let entry = shared.log.lock().arrived(seen(now, client, method, target, headers));
-    let switches = Arc::clone(&*shared.switches.read());
-    let admitted = switches.refuse_61st.map_or(Ok(()), |most| shared.limit.lock().admit(client.ip(), most, now));
-    let response = if let Err(wait) = admitted {
-        shared.log.lock().refused += 1;
-        Ok(wire::too_many(method, Some(wait.as_secs_f64().ceil().max(1.0) as u64)))
-    } else {
-        match shared.strike(&switches, target) {
-            None => Ok(shared.answer(&switches, method, target, headers, Delivery::Whole).await),
-            Some(Fault::Truncated) => Ok(shared.answer(&switches, method, target, headers, Delivery::Half).await),
-            Some(Fault::SlowDrip(pause)) => {
-                Ok(shared.answer(&switches, method, target, headers, Delivery::Drip(pause)).await)
-            }
-            Some(Fault::Status(status)) => Ok(wire::error(method, status)),
-            Some(Fault::TooManyRequests(retry_after)) => Ok(wire::too_many(method, retry_after)),
-            Some(Fault::Reset) => Err(io::ErrorKind::ConnectionReset.into()),
-            Some(Fault::Hang) => std::future::pending().await,
-            Some(Fault::HtmlWith200) => Ok(wire::html(method)),
-            Some(Fault::Body(text)) => Ok(wire::json(method, text)),
-            Some(Fault::EndlessBody) => Ok(wire::endless()),
-            Some(Fault::Redirect(to)) => Ok(wire::redirect(&to)),
-        }
-    };
-    shared.jitter().await;
-    if let Ok(response) = &response {
-        shared.log.lock().answered(entry, response.status().as_u16());
-    }
-    response
+    shared.exchange(client, request.method(), target, request.headers()).await
 }
 
 impl Shared {
+    /// One request from arrival to the head of its answer: delay, log, limit, fault, answer, delay.
+    ///
+    /// # Errors
+    /// When the fault of the day is that the connection is dropped.
+    pub(super) async fn exchange(
+        &self,
+        client: SocketAddr,
+        method: &Method,
+        target: &str,
+        headers: &HeaderMap,
+    ) -> io::Result<Response<Body>> {
+        self.jitter().await;
+        let now = self.clock.now_mono();
+        let entry = self.log.lock().arrived(seen(self.instant(now), client, method, target, headers));
+        let switches = Arc::clone(&*self.switches.read());
+        let admitted = switches.refuse_61st.map_or(Ok(()), |most| self.limit.lock().admit(client.ip(), most, now));
+        let response = if let Err(wait) = admitted {
+            self.log.lock().refused += 1;
+            Ok(wire::too_many(method, Some(wait.as_secs_f64().ceil().max(1.0) as u64)))
+        } else {
+            match self.strike(&switches, target) {
+                None => Ok(self.answer(&switches, method, target, headers, Delivery::Whole).await),
+                Some(Fault::Truncated) => Ok(self.answer(&switches, method, target, headers, Delivery::Half).await),
+                Some(Fault::SlowDrip(pause)) => {
+                    Ok(self.answer(&switches, method, target, headers, Delivery::Drip(pause)).await)
+                }
+                Some(Fault::Status(status)) => Ok(wire::error(method, status)),
+                Some(Fault::TooManyRequests(retry_after)) => Ok(wire::too_many(method, retry_after)),
+                Some(Fault::Reset) => Err(io::ErrorKind::ConnectionReset.into()),
+                Some(Fault::Hang) => std::future::pending().await,
+                Some(Fault::HtmlWith200) => Ok(wire::html(method)),
+                Some(Fault::Body(text)) => Ok(wire::json(method, text)),
+                Some(Fault::EndlessBody) => Ok(wire::endless()),
+                Some(Fault::Redirect(to)) => Ok(wire::redirect(&to)),
+            }
+        };
+        self.jitter().await;
+        if let Ok(response) = &response {
+            self.log.lock().answered(entry, response.status().as_u16());
+        }
+        response
+    }
+
+    /// A moment on the log's clock.
+    fn instant(&self, at: Monotonic) -> Instant {
+        let (instant, mono) = self.began;
+        instant + at.since(mono)
+    }
+
+    fn origin_time(&self, switches: &Switches) -> Timestamp {
+        let ahead = SignedDuration::from_secs(switches.clock_ahead);
+        let now = Timestamp::from_millisecond(self.clock.now_wall().as_millis()).unwrap_or(Timestamp::MAX);
+        now.saturating_add(ahead).unwrap_or(Timestamp::MAX)
+    }
+
     /// The base address, with prefix.
     pub(super) fn url(&self, switches: &Switches) -> String {
         format!("http://{}{}", self.addr, switches.mount())
@@ -126,7 +156,7 @@ impl Shared {
     pub(super) fn make(&self, switches: &Switches, target: &str, nonce: u64) -> (Answer, Timestamp) {
         let base = self.url(switches);
         // Taken before the world is read: the answer speaks for this instant or a later one.
-        let now = origin_time(switches);
+        let now = self.origin_time(switches);
         let world = self.world.read();
         (Context { world: &world, switches, base: &base, now, nonce }.answer(target), now)
     }
@@ -164,7 +194,7 @@ impl Shared {
 
     fn copy(&self, switches: &Switches, target: &str, gzip: bool) -> Copy {
         let nonce = self.nonce.fetch_add(1, Ordering::Relaxed);
-        let made = Instant::now();
+        let made = self.clock.now_mono();
         let (answer, made_at) = self.make(switches, target, nonce);
         Copy::of(&answer, gzip, switches.etags, nonce, made, made_at)
     }
@@ -172,7 +202,7 @@ impl Shared {
     fn copy_of_cdn(&self, switches: &Switches, cdn: &Cdn, target: &str, gzip: bool) -> (Copy, Times) {
         let node = self.dice.lock().below(u64::from(cdn.nodes.max(1))) as u32;
         let key = (node, target.to_owned(), gzip);
-        let kept = self.copies.lock().get(&key, cdn.max_age, Instant::now());
+        let kept = self.copies.lock().get(&key, cdn.max_age, self.clock.now_mono());
         let hit = kept.is_some();
         let copy = kept.unwrap_or_else(|| {
             let copy = self.copy(switches, target, gzip);
@@ -180,8 +210,8 @@ impl Shared {
             copy
         });
         // `Date` before `Age`: what `Date - Age` says is never later than the truth.
-        let date = http_date(origin_time(switches));
-        let age = age_of(&copy, Instant::now());
+        let date = http_date(self.origin_time(switches));
+        let age = age_of(&copy, self.clock.now_mono());
         (copy, Times { date, age: Some((age, hit)) })
     }
 
@@ -232,11 +262,6 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
         let weight = weight.trim().trim_start_matches("q=").parse::<f32>();
         matches!(name.trim(), "gzip" | "x-gzip") && weight.is_ok_and(|weight| weight > 0.0)
     })
-}
-
-fn origin_time(switches: &Switches) -> Timestamp {
-    let ahead = SignedDuration::from_secs(switches.clock_ahead);
-    Timestamp::now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
 }
 
 fn http_date(at: Timestamp) -> String {

@@ -21,7 +21,7 @@ use super::cdn::Copy;
 use super::switches::Switches;
 
 /// A response body, whole or streamed.
-pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 const JSON: &str = "application/json";
 

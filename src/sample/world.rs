@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::clock::Clock;
+
 use super::dice::Dice;
 use super::gazetteer::{Gazetteer, state_slug};
 use super::order::{ItemOrder, Views};
@@ -24,6 +26,8 @@ pub struct World {
     /// The largest id ever given; ids are not used twice.
     last_id: u64,
     views: Views,
+    /// Dates the edits.
+    clock: Clock,
 }
 
 impl World {
@@ -37,7 +41,14 @@ impl World {
             last_id += 1 + dice.below(5);
             venues.push(Venue::invent(last_id, &map, &mut dice));
         }
-        Self { seed, map, venues, last_id, views: Views::default() }
+        Self { seed, map, venues, last_id, views: Views::default(), clock: Clock::system() }
+    }
+
+    /// The same world, whose edits are dated by another clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// Number of venues.
@@ -96,7 +107,7 @@ impl World {
         let template = self.venue(like)?.clone();
         self.last_id += 3;
         let id = self.last_id;
-        let modified = Stamp { at: this_second(), zone: Zone::Hours(0) };
+        let modified = Stamp { at: self.this_second(), zone: Zone::Hours(0) };
         self.venues.push(Venue { id, name: name.into(), modified, ..template });
         self.views = Views::default();
         Some(id)
@@ -118,7 +129,7 @@ impl World {
 
     /// Changes name, rating, review count and detail of a venue, as of this second; false if it is not there.
     pub fn touch(&mut self, id: u64) -> bool {
-        self.touch_at(id, this_second())
+        self.touch_at(id, self.this_second())
     }
 
     /// [`touch`](Self::touch), as of the given instant.
@@ -162,6 +173,11 @@ impl World {
         true
     }
 
+    /// All ids in the given order.
+    pub fn ids_in(&self, order: ItemOrder) -> Vec<u64> {
+        self.ordered(order).iter().map(|position| self.venues[*position as usize].id).collect()
+    }
+
     /// Positions of the venues in the given order; computed once per edit.
     pub(super) fn ordered(&self, order: ItemOrder) -> Arc<[u32]> {
         self.views.ordered(&self.venues, order)
@@ -172,14 +188,14 @@ impl World {
         self.views.counts(|| Counts::of(self))
     }
 
+    fn this_second(&self) -> Timestamp {
+        // No clock is beyond the years that can be said.
+        Timestamp::from_second(self.clock.now_wall().as_seconds()).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
     fn position(&self, id: u64) -> Option<usize> {
         self.venues.binary_search_by_key(&id, |venue| venue.id).ok()
     }
-}
-
-fn this_second() -> Timestamp {
-    let now = Timestamp::now();
-    now - jiff::SignedDuration::from_nanos(i64::from(now.subsec_nanosecond()))
 }
 
 #[cfg(test)]

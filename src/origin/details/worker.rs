@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::RwLock;
-use rand::RngExt;
 
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
@@ -59,7 +58,7 @@ impl DetailWorker {
                     self.fetch_all(&published.dataset, overdue, Class::Background, &mut retries).await;
                 }
             }
-            let pause = Duration::from_secs(5).mul_f64(rand::rng().random_range(0.5..1.0));
+            let pause = self.client.jittered(Duration::from_secs(5));
             let _ = tokio::time::timeout(pause, swaps.changed()).await;
         }
     }
