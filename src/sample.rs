@@ -14,7 +14,7 @@
 //! | in which order are they listed, how are numbers spelled | `order`, `spelling`, `json` |
 //! | what is answered | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag` |
 //! | how is it served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
-//! | what can be varied, what goes wrong | `switches`, `fault` |
+//! | what can be varied, what goes wrong | `switches`, `fault`, `misbehave`, `tamper`, `raw` |
 
 mod answer;
 mod cdn;
@@ -27,16 +27,19 @@ mod limit;
 mod listing;
 mod lists;
 mod log;
+mod misbehave;
 mod names;
 mod order;
 mod origin;
 mod places;
 mod query;
+mod raw;
 mod regions;
 mod server;
 mod spelling;
 mod sports;
 mod switches;
+mod tamper;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -48,8 +51,13 @@ pub use fault::{Fault, FaultRule};
 pub use log::Seen;
 pub use order::ItemOrder;
 pub use origin::Origin;
+pub use raw::Raw;
 pub use spelling::{Decimal, Digits, Stamp, Zone};
-pub use switches::{ApiUrlStyle, Cdn, Combine, EmptyFilters, EtagStyle, Since, Switches, TaxonomyShape, TermFields};
+pub use switches::{
+    ApiUrlStyle, Cdn, Combine, CountStyle, EmptyFilters, EtagStyle, ModifiedStyle, Since, Switches, TaxonomyShape,
+    TermFields, TermNames,
+};
+pub use tamper::Tamper;
 pub use venue::Venue;
 pub use wire::Body;
 pub use world::World;

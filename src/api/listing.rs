@@ -68,6 +68,9 @@ pub enum SummaryError {
     /// It has no `id`, or one that is not a non-negative integer.
     #[error("an item has no usable id: {0}")]
     BadId(String),
+    /// It has more than one `id`, and readers of JSON differ in which one counts.
+    #[error("an item has two ids: {0} and {1}")]
+    TwoIds(String, String),
 }
 
 impl<'a> SummaryFields<'a> {
@@ -77,10 +80,15 @@ impl<'a> SummaryFields<'a> {
     /// When the text is no object or has no integer `id`; every other field may be missing.
     pub fn read(raw: &'a str) -> Result<Self, SummaryError> {
         let fields = json::fields(raw)?;
+        // What stands there twice says nothing: readers of JSON differ in which one counts.
         let text = |name: &str| {
-            let field = fields.iter().find(|field| field.key == name)?;
-            json::string(field.value)
+            let mut named = fields.iter().filter(|field| field.key == name);
+            named.next().filter(|_| named.next().is_none()).and_then(|field| json::string(field.value))
         };
+        let mut ids = fields.iter().filter(|field| field.key == "id").map(|field| json::shorten(field.value));
+        if let (Some(one), Some(other)) = (ids.next(), ids.next()) {
+            return Err(SummaryError::TwoIds(one, other));
+        }
         let id = fields.iter().find(|field| field.key == "id").map_or("(absent)", |field| field.value);
         Ok(Self {
             id: ListingId::parse(id).ok_or_else(|| SummaryError::BadId(json::shorten(id)))?,
@@ -125,5 +133,7 @@ mod tests {
         assert!(SummaryFields::read(r#"{"id":"12"}"#).is_err());
         assert!(SummaryFields::read("[]").is_err());
         assert_eq!(SummaryFields::read(r#"{"id":1,"city":5}"#).unwrap().city, None);
+        assert!(SummaryFields::read(r#"{"id":1,"id":1}"#).is_err());
+        assert_eq!(SummaryFields::read(r#"{"id":1,"city":"a","city":"b"}"#).unwrap().city, None);
     }
 }

@@ -48,6 +48,9 @@ pub enum PageError {
         /// What stands there, shortened.
         found: String,
     },
+    /// A field that decides what the page says stands there twice, and readers of JSON differ in which one counts.
+    #[error("`{0}` stands there more than once")]
+    Repeated(&'static str),
     /// More fields than an envelope has.
     #[error("the envelope has {0} fields")]
     TooManyFields(usize),
@@ -70,9 +73,14 @@ impl Page {
     /// # Errors
     /// When the body is not a page of this API; the message names the field.
     pub fn parse(body: &Bytes, volatile: &VolatileKeys) -> Result<Self, PageError> {
+        const DECISIVE: [&str; 6] = ["items", "total", "page", "per_page", "filters", "generated_at"];
         let text = str::from_utf8(body)?;
         json::check(text)?;
         let fields = json::fields(text)?;
+        let repeated = |name: &&str| fields.iter().filter(|field| field.key == *name).count() > 1;
+        if let Some(name) = DECISIVE.into_iter().find(repeated) {
+            return Err(PageError::Repeated(name));
+        }
         let value = |name: &str| fields.iter().find(|field| field.key == name).map(|field| field.value);
         let bad = |field, expected, found: Option<&str>| PageError::BadField {
             field,
@@ -138,6 +146,9 @@ mod tests {
             (r#"{"total":3,"items":{}}"#, "`items` is {}"),
             (r#"{"total":1,"items":[{"id":"x"}]}"#, "item 0"),
             (r#"{"total":1,"items":[{"id":1}]"#, "not a JSON object"),
+            (r#"{"total":1,"total":2,"items":[{"id":1}]}"#, "`total` stands there more than once"),
+            (r#"{"total":1,"items":[{"id":1}],"items":[]}"#, "`items` stands there more than once"),
+            (r#"{"total":1,"items":[{"id":1,"id":2}]}"#, "item 0: an item has two ids"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(message), "{text}: {error}");

@@ -40,13 +40,15 @@ pub struct View<'a> {
     pub limit: usize,
     /// Slots held by clients.
     pub client_used: usize,
+    /// Slots held by refreshes.
+    pub refresh_used: usize,
     /// Slots held by background checks.
     pub background_used: usize,
     /// Whether the pace allows one more detail now.
     pub detail_due: bool,
     /// Whether any crawl work is open, waiting or not.
     pub crawl_has_work: bool,
-    /// When each address was last served, as a ticket; absent: never.
+    /// At which turn each address was last served; absent: never.
     pub served: &'a HashMap<IpAddr, u64>,
 }
 
@@ -71,8 +73,8 @@ pub fn choose(view: &View<'_>) -> Option<u64> {
             return Some(next.ticket);
         }
     }
-    // Kept for a refresh that may come at any time.
-    let reserve = (view.limit / 12).min(5);
+    // Kept for a refresh that may come at any time, unless it has just come.
+    let reserve = (view.limit / 12).min(5).saturating_sub(view.refresh_used);
     if view.free <= reserve {
         return None;
     }
@@ -124,6 +126,8 @@ struct State {
     ledger: Option<Ledger>,
     waiting: Vec<Waiting>,
     next_ticket: u64,
+    /// Turns given to clients. Not tickets: a client with many old ones would have every turn until they are used up.
+    turns: u64,
     served: HashMap<IpAddr, u64>,
     paused_until: Monotonic,
     last_detail: Option<Monotonic>,
@@ -152,11 +156,29 @@ impl State {
             free: window.free(now),
             limit: window.limit(),
             client_used: window.used_by(Class::Client, now),
+            refresh_used: window.used_by(Class::Refresh, now),
             background_used: window.used_by(Class::Background, now),
             detail_due: self.detail_due(now),
             crawl_has_work: self.crawl_work > 0,
             served: &self.served,
         })
+    }
+
+    /// Gives the chosen one its turn; returns its slot of the window.
+    fn give(&mut self, ticket: u64, class: Class, client: Option<IpAddr>, now: Monotonic) -> Option<usize> {
+        self.waiting.retain(|waiting| waiting.ticket != ticket);
+        if let Some(client) = client {
+            const MOST_REMEMBERED: usize = 4096;
+            if self.served.len() >= MOST_REMEMBERED {
+                self.served.clear();
+            }
+            self.turns += 1;
+            self.served.insert(client, self.turns);
+        }
+        if class == Class::Details {
+            self.last_detail = Some(now);
+        }
+        self.window.as_mut().and_then(|window| window.take(class, now))
     }
 
     /// When something may change without anybody saying so.
@@ -187,6 +209,7 @@ impl Budget {
             ledger,
             waiting: Vec::new(),
             next_ticket: 1,
+            turns: 0,
             served: HashMap::new(),
             paused_until: Monotonic::from_nanos(0),
             last_detail: None,
@@ -250,18 +273,7 @@ impl Budget {
     }
 
     fn grant(&self, state: &mut State, ticket: u64, class: Class, client: Option<IpAddr>, now: Monotonic) -> Permit {
-        state.waiting.retain(|waiting| waiting.ticket != ticket);
-        if let Some(client) = client {
-            const MOST_REMEMBERED: usize = 4096;
-            if state.served.len() >= MOST_REMEMBERED {
-                state.served.clear();
-            }
-            state.served.insert(client, ticket);
-        }
-        if class == Class::Details {
-            state.last_detail = Some(now);
-        }
-        let slot = state.window.as_mut().and_then(|window| window.take(class, now));
+        let slot = state.give(ticket, class, client, now);
         if let (Some(slot), Some(ledger)) = (slot, &state.ledger)
             && let Err(error) = ledger.sent(slot)
         {

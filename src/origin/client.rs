@@ -75,9 +75,11 @@ impl Answer {
         freshness::origin_time(Stamps { generated_at, ..self.stamps }, self.received)
     }
 
-    /// The validators to ask with next time.
+    /// The validators to ask with next time; one that is too long to be sent back is none.
     pub fn validators(&self) -> Validators {
-        let text = |name| self.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::to_owned);
+        const LONGEST: usize = 1024;
+        let short = |value: &&HeaderValue| value.len() <= LONGEST;
+        let text = |name| self.headers.get(name).filter(short).and_then(|value| value.to_str().ok()).map(str::to_owned);
         Validators { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
     }
 }

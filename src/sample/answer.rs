@@ -94,7 +94,11 @@ impl Context<'_> {
     /// The `api_url` of a bucket.
     pub(super) fn api_url(&self, parameter: &str, slug: &str) -> String {
         let mount = self.switches.mount();
+        let scheme = self.base.find("//").unwrap_or(0);
         let base = match &self.switches.api_url {
+            ApiUrlStyle::Sibling => return format!("listings.json?{parameter}={slug}"),
+            ApiUrlStyle::Dotted => return format!("../api/./listings.json?{parameter}={slug}"),
+            ApiUrlStyle::WithoutScheme => &self.base[scheme..],
             ApiUrlStyle::Absolute | ApiUrlStyle::EscapedSlashes => self.base,
             ApiUrlStyle::Relative => &mount,
             ApiUrlStyle::Alias(base) => base,

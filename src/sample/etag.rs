@@ -23,6 +23,10 @@ pub(super) fn tag_of(body: &Text, style: EtagStyle, nonce: u64) -> Option<String
             hash.update(&nonce.to_le_bytes());
             Some(format!("\"{:016x}\"", hash.digest()))
         }
+        EtagStyle::Deployment(number) => {
+            hash.update(&number.to_le_bytes());
+            Some(format!("\"{:016x}\"", hash.digest()))
+        }
         EtagStyle::None => None,
     }
 }

@@ -6,6 +6,8 @@
 use std::time::Duration;
 
 use super::dice::Dice;
+use super::raw::Raw;
+use super::tamper::Tamper;
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,21 @@ pub enum Fault {
     EndlessBody,
     /// 302 to this address.
     Redirect(String),
+    /// The right answer after so many redirects, each a relative reference to the same path with another query.
+    Detour(u32),
+    /// This status with a `Retry-After` that is an HTTP-date so many seconds ahead.
+    Later(u16, u64),
+    /// 304, whatever was asked.
+    NotModified,
+    /// A JSON array that never ends, in a gzip body that grows a thousand times more slowly; endless without gzip
+    /// where the client does not accept it.
+    GzipBomb,
+    /// The right answer, its text altered.
+    Tampered(Tamper),
+    /// The right answer, 200 or 304, with these header fields.
+    Falsified(Vec<(&'static str, Vec<u8>)>),
+    /// The right answer, its bytes altered.
+    Raw(Raw),
 }
 
 /// A fault and the requests that it befalls.

@@ -10,6 +10,7 @@ use super::json::{Escapes, Json};
 use super::places::STATES;
 use super::spelling::Decimal;
 use super::sports::SPORTS;
+use super::switches::ModifiedStyle;
 use super::venue::Venue;
 
 /// The provider's pages, to which `url` points.
@@ -32,7 +33,13 @@ const OPINIONS: [&str; 8] = [
 /// Writes the members of a summary.
 pub(super) fn summary(context: &Context<'_>, json: &mut Json, venue: &Venue) {
     shared(context, json, venue);
-    json.field("modified", &venue.modified.text());
+    match context.switches.modified {
+        ModifiedStyle::Gaps if venue.id.is_multiple_of(7) => {}
+        ModifiedStyle::Offset | ModifiedStyle::Gaps => json.field("modified", &venue.modified.text()),
+        ModifiedStyle::NoOffset => json.field("modified", &venue.modified.at.strftime("%FT%T%.f").to_string()),
+        ModifiedStyle::Fraction => json.field("modified", &venue.modified.at.strftime("%FT%T%.6fZ").to_string()),
+        ModifiedStyle::Day => json.field("modified", &venue.modified.at.strftime("%F").to_string()),
+    }
 }
 
 /// Answers with the detail of a listing; `None` if there is none of that id.

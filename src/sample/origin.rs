@@ -73,7 +73,7 @@ impl Origin {
     /// When the connection would be dropped instead of an answer.
     pub async fn ask(&self, method: &Method, target: &str, headers: &HeaderMap) -> io::Result<Response<Body>> {
         let client = SocketAddr::from(([127, 0, 0, 1], 2));
-        self.shared.exchange(client, method, target, headers).await
+        self.shared.exchange(client, method, target, headers, &None).await
     }
 
     /// The base address with the path prefix, without a trailing slash.

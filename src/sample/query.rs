@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use super::gazetteer::state_slug;
 use super::places::STATES;
 use super::sports::SPORTS;
-use super::switches::{Combine, Since, Switches};
+use super::switches::{Combine, ModifiedStyle, Since, Switches};
 use super::venue::Venue;
 use super::world::World;
 
@@ -63,9 +63,11 @@ impl Query {
         let city = slug("city").map(|slug| index(world.map.cities.iter().position(|city| city.slug == slug)));
         let (since, inclusive) = (self.since, switches.since == Since::AtOrAfter);
         let (combine, unfiltered) = (switches.combine, self.filters.is_empty());
+        let days = switches.modified == ModifiedStyle::Day;
         move |venue| {
             let place = &world.map.places[usize::from(venue.place)];
-            let after = |at| venue.modified.at > at || (inclusive && venue.modified.at == at);
+            let modified = if days { first_instant(venue.modified.at) } else { venue.modified.at };
+            let after = |at| modified > at || (inclusive && modified == at);
             let verdicts = [
                 sport.map(|sport| sport == usize::from(venue.sport)),
                 state.map(|state| state == usize::from(place.state)),
@@ -78,6 +80,12 @@ impl Query {
             }
         }
     }
+}
+
+/// The beginning of the day in UTC.
+fn first_instant(at: Timestamp) -> Timestamp {
+    let second = at.as_second();
+    Timestamp::from_second(second - second.rem_euclid(86_400)).unwrap_or(at)
 }
 
 fn decode(text: &str) -> String {

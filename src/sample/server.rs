@@ -30,6 +30,8 @@ use super::etag::none_match_hits;
 use super::fault::{Fault, strike};
 use super::limit::Limit;
 use super::log::{Log, Seen};
+use super::misbehave;
+use super::raw;
 use super::switches::{Cdn, Switches};
 use super::wire::{self, Body, Delivery, Times};
 use super::world::World;
@@ -77,7 +79,11 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }
-    let service = service_fn(|request| handle(Arc::clone(&shared), client, request));
+    let (stream, twin) = match raw::twins(stream) {
+        Ok(twins) => twins,
+        Err(error) => return tracing::warn!(%error, "a connection was lost"),
+    };
+    let service = service_fn(|request| handle(Arc::clone(&shared), client, twin.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
     // Errors are what faults and impatient clients look like from here.
@@ -86,9 +92,14 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
     }
 }
 
-async fn handle(shared: Arc<Shared>, client: SocketAddr, request: Request<Incoming>) -> io::Result<Response<Body>> {
+async fn handle(
+    shared: Arc<Shared>,
+    client: SocketAddr,
+    twin: raw::Twin,
+    request: Request<Incoming>,
+) -> io::Result<Response<Body>> {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-    shared.exchange(client, request.method(), target, request.headers()).await
+    shared.exchange(client, request.method(), target, request.headers(), &twin).await
 }
 
 impl Shared {
@@ -102,6 +113,7 @@ impl Shared {
         method: &Method,
         target: &str,
         headers: &HeaderMap,
+        twin: &raw::Twin,
     ) -> io::Result<Response<Body>> {
         self.jitter().await;
         let now = self.clock.now_mono();
@@ -124,8 +136,21 @@ impl Shared {
                 Some(Fault::Hang) => std::future::pending().await,
                 Some(Fault::HtmlWith200) => Ok(wire::html(method)),
                 Some(Fault::Body(text)) => Ok(wire::json(method, text)),
-                Some(Fault::EndlessBody) => Ok(wire::endless()),
                 Some(Fault::Redirect(to)) => Ok(wire::redirect(&to)),
+                Some(Fault::Later(status, seconds)) => Ok(misbehave::later(method, status, seconds)),
+                Some(Fault::NotModified) => Ok(wire::bare_not_modified()),
+                Some(Fault::GzipBomb) if accepts_gzip(headers) => misbehave::gzip_bomb(),
+                Some(Fault::EndlessBody | Fault::GzipBomb) => Ok(wire::endless()),
+                Some(Fault::Tampered(tamper)) => Ok(misbehave::tampered(method, tamper, &self.text(&switches, target))),
+                Some(Fault::Raw(raw)) => Err(misbehave::raw(raw, &self.text(&switches, target), twin).await),
+                Some(Fault::Falsified(fields)) => {
+                    let right = self.answer(&switches, method, target, headers, Delivery::Whole).await;
+                    Ok(misbehave::falsified(right, &fields))
+                }
+                Some(Fault::Detour(hops)) => match misbehave::detour(target, hops) {
+                    Some(redirect) => Ok(redirect),
+                    None => Ok(self.answer(&switches, method, target, headers, Delivery::Whole).await),
+                },
             }
         };
         self.jitter().await;
@@ -159,6 +184,11 @@ impl Shared {
         let now = self.origin_time(switches);
         let world = self.world.read();
         (Context { world: &world, switches, base: &base, now, nonce }.answer(target), now)
+    }
+
+    /// The text that is the right answer now, past the CDN.
+    fn text(&self, switches: &Switches, target: &str) -> String {
+        self.make(switches, target, self.nonce.fetch_add(1, Ordering::Relaxed)).0.body.text
     }
 
     async fn answer(

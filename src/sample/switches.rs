@@ -18,6 +18,12 @@ pub enum ApiUrlStyle {
     EscapedSlashes,
     /// Without scheme and host: `/prefix/api/...`.
     Relative,
+    /// Relative to the taxonomy: `listings.json?...`.
+    Sibling,
+    /// The same by a detour: `../api/./listings.json?...`.
+    Dotted,
+    /// Without scheme: `//host:port/prefix/api/...`.
+    WithoutScheme,
     /// Under another base address of the same origin, without a trailing slash.
     Alias(String),
 }
@@ -32,6 +38,8 @@ pub enum EtagStyle {
     Weak,
     /// Strong, and `generated_at` is hashed too: every answer has another tag and nothing is ever a 304.
     WithGeneratedAt,
+    /// Strong, and this number is hashed too: every deployment of the origin has other tags for the same content.
+    Deployment(u32),
     /// No `ETag` header.
     None,
 }
@@ -46,6 +54,8 @@ pub enum TaxonomyShape {
     Array,
     /// An object with the terms two levels down, grouped by their first letter.
     Nested,
+    /// Objects in objects without any array: by first letter, then by slug.
+    Keyed,
 }
 
 /// What the display name and the count of a term are called.
@@ -58,6 +68,48 @@ pub enum TermFields {
     TitleListingsCount,
     /// `label` and `total`.
     LabelTotal,
+}
+
+/// How the count of a term is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CountStyle {
+    /// A number.
+    #[default]
+    Number,
+    /// The number as a string.
+    Text,
+    /// Not at all.
+    Absent,
+}
+
+/// How the display names of terms compare with those in the listings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TermNames {
+    /// They are the same.
+    #[default]
+    Same,
+    /// In capitals.
+    Capitals,
+    /// Followed by a space.
+    TrailingSpace,
+    /// `St.` is written `Saint`.
+    Saint,
+}
+
+/// How `modified` is written in a summary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModifiedStyle {
+    /// With an offset, as the listing has it.
+    #[default]
+    Offset,
+    /// UTC without saying so.
+    NoOffset,
+    /// UTC with six decimals.
+    Fraction,
+    /// The day in UTC; `modified_since` takes it for its first instant.
+    Day,
+    /// Every seventh listing has none, but `modified_since` finds it.
+    Gaps,
 }
 
 /// How `filters` is written when no filter is applied.
@@ -126,6 +178,14 @@ pub struct Switches {
     pub field_names: TermFields,
     /// Added to every count in the taxonomies, so that they disagree with the totals; a count stops at 0.
     pub count_skew: i64,
+    /// The one term, by slug, to whose count 1 is added.
+    pub skewed_term: Option<String>,
+    /// How a count is written.
+    pub counts: CountStyle,
+    /// How display names of terms are written.
+    pub term_names: TermNames,
+    /// How `modified` is written.
+    pub modified: ModifiedStyle,
     /// How `filters` looks when empty.
     pub empty_filters: EmptyFilters,
     /// How filters combine.
@@ -166,6 +226,10 @@ impl Default for Switches {
             taxonomy_shape: TaxonomyShape::default(),
             field_names: TermFields::default(),
             count_skew: 0,
+            skewed_term: None,
+            counts: CountStyle::default(),
+            term_names: TermNames::default(),
+            modified: ModifiedStyle::default(),
             empty_filters: EmptyFilters::default(),
             combine: Combine::default(),
             since: Since::default(),

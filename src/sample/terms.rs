@@ -8,7 +8,7 @@ use super::gazetteer::state_slug;
 use super::json::Json;
 use super::places::STATES;
 use super::sports::SPORTS;
-use super::switches::{TaxonomyShape, TermFields};
+use super::switches::{CountStyle, TaxonomyShape, TermFields, TermNames};
 use super::world::World;
 
 /// Number of venues per term.
@@ -110,6 +110,18 @@ fn taxonomy(context: &Context<'_>, parameter: &str, plural: &str, terms: &[Term]
                 });
             });
         }),
+        TaxonomyShape::Keyed => json.object(|json| {
+            context.envelope(json, "DefinedTermSet");
+            json.key(plural).object(|json| {
+                for group in terms.chunk_by(|one, two| initial(one) == initial(two)) {
+                    json.key(&format!("{}-{}", initial(&group[0]), group[0].slug)).object(|json| {
+                        for term in group {
+                            json.key(&term.slug).object(|json| members(context, json, parameter, term));
+                        }
+                    });
+                }
+            });
+        }),
     }
     Answer { status: 200, body: json.finish() }
 }
@@ -121,8 +133,20 @@ fn members(context: &Context<'_>, json: &mut Json, parameter: &str, term: &Term)
         TermFields::LabelTotal => ("label", "total"),
     };
     json.field("slug", &term.slug);
-    json.field(name, term.name);
-    json.key(count).raw(term.count.saturating_add(context.switches.count_skew).max(0));
+    let spelled = match context.switches.term_names {
+        TermNames::Same => term.name.to_owned(),
+        TermNames::Capitals => term.name.to_uppercase(),
+        TermNames::TrailingSpace => format!("{} ", term.name),
+        TermNames::Saint => term.name.replace("St.", "Saint"),
+    };
+    json.field(name, &spelled);
+    let own = i64::from(context.switches.skewed_term.as_ref() == Some(&term.slug));
+    let number = term.count.saturating_add(context.switches.count_skew).saturating_add(own).max(0);
+    match context.switches.counts {
+        CountStyle::Number => json.key(count).raw(number),
+        CountStyle::Text => json.field(count, &number.to_string()),
+        CountStyle::Absent => {}
+    }
     json.field("api_url", &context.api_url(parameter, &term.slug));
 }
 

@@ -83,11 +83,12 @@ pub(super) fn respond(
 }
 
 /// A small answer without entity tag: errors, HTML, anything given.
-pub(super) fn plain(method: &Method, status: u16, content_type: &str, text: String) -> Response<Body> {
+pub(super) fn plain(method: &Method, status: u16, content_type: &str, text: impl Into<Bytes>) -> Response<Body> {
+    let text = text.into();
     let mut headers = HeaderMap::new();
     put(&mut headers, CONTENT_TYPE, content_type);
     put(&mut headers, CONTENT_LENGTH, &text.len().to_string());
-    let body = if method == Method::HEAD { empty() } else { deliver(text.into(), Delivery::Whole) };
+    let body = if method == Method::HEAD { empty() } else { deliver(text, Delivery::Whole) };
     assemble(status, headers, body)
 }
 
@@ -110,6 +111,11 @@ pub(super) fn not_allowed(method: &Method) -> Response<Body> {
     let mut response = error(method, 405);
     put(response.headers_mut(), ALLOW, "GET, HEAD");
     response
+}
+
+/// 304 without any field.
+pub(super) fn bare_not_modified() -> Response<Body> {
+    assemble(304, HeaderMap::new(), empty())
 }
 
 /// 302.

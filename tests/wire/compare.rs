@@ -102,8 +102,8 @@ pub async fn taxonomy_is_the_origins(server: &Server, origin: &Origin, name: &st
     let target = format!("/api/{name}.json");
     let ours = server.ok(&target).await;
     let blank = |text: &str| replace(text, &VOLATILE, |_| String::new());
-    let here = |url: &str| match url.find("/api/") {
-        Some(at) => format!("{public_url}{}", &url[at..]),
+    let here = |url: &str| match url.find("listings.json?") {
+        Some(at) => format!("{public_url}/api/{}", &url[at..]),
         None => url.to_owned(),
     };
     // Both with the addresses spelled in one way.

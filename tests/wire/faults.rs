@@ -1,5 +1,10 @@
 //! An origin that answers nonsense never damages what is published, and its recovery shows.
 
+mod lived_with;
+mod table;
+mod tables;
+mod tls;
+
 use std::time::Duration;
 
 use grandstand::sample::{Fault, FaultRule, World};

@@ -1,3 +1,5 @@
+mod shares;
+
 use super::*;
 
 fn waiting(ticket: u64, class: Class, client: Option<u8>) -> Waiting {
@@ -10,6 +12,7 @@ fn view<'a>(waiting: &'a [Waiting], served: &'a HashMap<IpAddr, u64>) -> View<'a
         free: 60,
         limit: 60,
         client_used: 0,
+        refresh_used: 0,
         background_used: 0,
         detail_due: true,
         crawl_has_work: true,
@@ -51,6 +54,7 @@ fn the_crawl_leaves_slots_for_a_refresh_and_background_takes_a_tenth() {
     let crawl = [waiting(1, Class::Crawl, None)];
     assert_eq!(choose(&View { free: 5, ..view(&crawl, &served) }), None);
     assert_eq!(choose(&View { free: 6, ..view(&crawl, &served) }), Some(1));
+    assert_eq!(choose(&View { free: 1, refresh_used: 5, ..view(&crawl, &served) }), Some(1), "it has just come");
     let background = [waiting(1, Class::Background, None)];
     assert_eq!(choose(&View { background_used: 6, ..view(&background, &served) }), None);
     let details = [waiting(1, Class::Details, None)];
@@ -76,4 +80,35 @@ async fn an_unlimited_budget_waits_only_while_paused() {
     budget.pause(Duration::from_secs(30));
     let spent = budget.acquire(Class::Refresh, None, Some(Duration::from_millis(5))).await.err().unwrap();
     assert!((28..=30).contains(&spent.retry_after.as_secs()), "{spent:?}");
+}
+
+/// A client with a long queue of old tickets has one turn like anybody else.
+#[tokio::test]
+async fn a_client_with_many_waiting_reads_takes_turns_with_the_others() {
+    let budget = Budget::open(Some(40), None, Clock::system()).unwrap();
+    budget.pause(Duration::from_millis(200));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut reads = Vec::new();
+    for (client, many) in [(1_u8, 100), (2, 5), (3, 5), (4, 5)] {
+        for _ in 0..many {
+            let (budget, order) = (budget.clone(), order.clone());
+            reads.push(tokio::spawn(async move {
+                let address = Some(IpAddr::from([10, 0, 0, client]));
+                let permit = budget.acquire(Class::Client, address, Some(Duration::from_secs(2))).await;
+                if permit.is_ok() {
+                    order.lock().push(client);
+                }
+            }));
+        }
+    }
+    for read in reads {
+        read.await.unwrap();
+    }
+    let order = order.lock().clone();
+    assert_eq!(order.len(), 40);
+    for turn in order[..20].chunks(4) {
+        let mut turn = turn.to_vec();
+        turn.sort_unstable();
+        assert_eq!(turn, [1, 2, 3, 4], "{order:?}");
+    }
 }

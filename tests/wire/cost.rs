@@ -1,0 +1,247 @@
+//! What the mirror costs its origin, counted by the origin, in several dialects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grandstand::sample::{EtagStyle, ItemOrder, Origin, Seen, Switches, TaxonomyShape, TermFields, World};
+use serde_json::Value;
+
+use crate::harness::{Server, Setup, origin_with, wait_until};
+
+const LISTINGS: usize = 230;
+const LIST: &str = "/api/listings.json";
+/// Changes at once.
+const CHANGES: usize = 3;
+const KINDS: [(&str, &str); 3] = [("sports", "sport"), ("states", "state"), ("cities", "city")];
+
+/// What a request is for, as the origin can tell.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum For {
+    Page,
+    Taxonomy,
+    Detail,
+    /// A page of one term: parameter and slug.
+    Term(&'static str, String),
+    /// Any other filter: a probe.
+    Probe,
+}
+
+fn purpose(path_and_query: &str) -> For {
+    let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+    if path.contains("/listings/") {
+        return For::Detail;
+    }
+    if !path.ends_with("/listings.json") {
+        return For::Taxonomy;
+    }
+    let filters: Vec<(&str, &str)> = query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .filter(|(name, _)| !matches!(*name, "page" | "per_page"))
+        .collect();
+    let term = |&(name, slug): &(&str, &str)| {
+        let (_, parameter) = KINDS.into_iter().find(|(_, parameter)| *parameter == name)?;
+        Some(For::Term(parameter, slug.to_owned()))
+    };
+    match &filters[..] {
+        [] => For::Page,
+        [one] => term(one).unwrap_or(For::Probe),
+        _ => For::Probe,
+    }
+}
+
+fn text(seen: &[Seen]) -> String {
+    let lines = seen.iter().map(|seen| format!("{} {} {}", seen.status, seen.conditional, seen.path_and_query));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn of(log: &[Seen], wanted: impl Fn(&For) -> bool) -> Vec<Seen> {
+    log.iter().filter(|seen| wanted(&purpose(&seen.path_and_query))).cloned().collect()
+}
+
+/// Slugs, names and counts of a taxonomy, whatever its shape.
+fn terms(value: &Value, found: &mut Vec<(String, String, u64)>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| terms(value, found)),
+        Value::Object(fields) => {
+            if let Some(slug) = fields.get("slug").and_then(Value::as_str) {
+                let name =
+                    fields.iter().find(|(key, value)| !matches!(key.as_str(), "slug" | "api_url") && value.is_string());
+                let count = fields.values().find_map(Value::as_u64).unwrap();
+                found.push((slug.to_owned(), name.unwrap().1.as_str().unwrap().to_owned(), count));
+            }
+            fields.values().for_each(|value| terms(value, found));
+        }
+        _ => {}
+    }
+}
+
+/// The terms that names and counts leave ambiguous, worked out from the origin's answers alone.
+fn ambiguous(origin: &Origin) -> BTreeSet<For> {
+    let mut items = Vec::new();
+    for page in 1..=origin.world(World::len).div_ceil(100) {
+        let (_, body) = origin.expected(&format!("{LIST}?per_page=100&page={page}"));
+        items.extend(body["items"].as_array().unwrap().clone());
+    }
+    let mut found = BTreeSet::new();
+    for (name, parameter) in KINDS {
+        let mut all = Vec::new();
+        terms(&origin.expected(&format!("/api/{name}.json")).1, &mut all);
+        let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, name, _) in &all {
+            *by_name.entry(name).or_default() += 1;
+        }
+        for (slug, name, count) in &all {
+            let value = if parameter == "sport" { slug } else { name };
+            let group = items.iter().filter(|item| item[parameter] == value.as_str()).count() as u64;
+            if group != *count || (parameter != "sport" && by_name[name.as_str()] > 1) {
+                found.insert(For::Term(parameter, slug.clone()));
+            }
+        }
+    }
+    found
+}
+
+fn first_mirror_is_cheap(origin: &Origin) {
+    let log = origin.log();
+    let pages = LISTINGS.div_ceil(100);
+    let other = of(&log, |purpose| !matches!(purpose, For::Term(..)));
+    let most = 2 * pages + 8 + LISTINGS;
+    let few = of(&other, |purpose| *purpose != For::Detail);
+    assert!(other.len() <= most, "{} instead of {most} requests; without details:\n{}", other.len(), text(&few));
+    assert_eq!(of(&log, |purpose| *purpose == For::Detail).len(), LISTINGS, "each detail once");
+    let probes = of(&log, |purpose| *purpose == For::Probe);
+    assert!(probes.len() <= 4, "{}", text(&probes));
+    let ambiguous = ambiguous(origin);
+    let term_pages = of(&log, |purpose| matches!(purpose, For::Term(..)));
+    let needless = of(&term_pages, |purpose| !ambiguous.contains(purpose));
+    assert!(needless.is_empty(), "names and counts say what these stand for:\n{}", text(&needless));
+    let mut paths: Vec<&str> = term_pages.iter().map(|seen| seen.path_and_query.as_str()).collect();
+    paths.sort_unstable();
+    assert!(paths.windows(2).all(|pair| pair[0] != pair[1]), "a page of a term twice: {paths:#?}");
+}
+
+async fn a_refresh_that_finds_nothing_is_cheap(server: &Server, origin: &Origin, stable: bool) {
+    for round in 0..2 {
+        origin.clear_log();
+        server.refreshed(origin).await;
+        let log = origin.log();
+        assert!(log.len() <= 5, "{}", text(&log));
+        let bodies = log.iter().filter(|seen| seen.status != 304).count();
+        assert!(!stable || round == 0 || bodies == 0, "{}", text(&log));
+    }
+}
+
+/// Changes the world and counts what it takes until the mirror has all of it.
+async fn a_change_is_cheap(
+    server: &Server,
+    origin: &Origin,
+    stable: bool,
+    details: usize,
+    change: impl FnOnce(&mut World),
+) {
+    let old: BTreeMap<String, String> = shown(origin);
+    let before = server.snapshot().await;
+    origin.clear_log();
+    origin.edit(change);
+    server.refresh().await;
+    wait_until("the change shows", || async { server.snapshot().await != before }).await;
+    server.settled(origin).await;
+    let log = origin.log();
+    let fetched = of(&log, |purpose| *purpose == For::Detail);
+    assert_eq!(fetched.len(), details, "{}", text(&fetched));
+    let other = of(&log, |purpose| *purpose != For::Detail);
+    assert!(other.len() <= LISTINGS.div_ceil(100) + 10, "{} requests:\n{}", other.len(), text(&other));
+    let new = shown(origin);
+    for seen in other.iter().filter(|seen| stable && seen.status == 200) {
+        let path = &seen.path_and_query;
+        let same = old.get(path).is_some_and(|old| new.get(path) == Some(old));
+        assert!(!same, "a body although nothing changed: {path}\n{}", text(&other));
+    }
+}
+
+/// Every page of the crawl and every taxonomy by path, without what is volatile.
+fn shown(origin: &Origin) -> BTreeMap<String, String> {
+    let prefix = origin.url().splitn(4, '/').nth(3).map(|rest| format!("/{rest}")).unwrap_or_default();
+    let mut paths = vec![format!("{LIST}?per_page=100")];
+    paths.extend((2..=LISTINGS.div_ceil(100)).map(|page| format!("{LIST}?page={page}&per_page=100")));
+    paths.extend(KINDS.map(|(name, _)| format!("/api/{name}.json")));
+    let of = |path: String| {
+        let mut body = origin.expected(&path).1;
+        for volatile in ["generated_at", "request_id"] {
+            body.as_object_mut().map(|fields| fields.remove(volatile));
+        }
+        (format!("{prefix}{path}"), body.to_string())
+    };
+    paths.into_iter().map(of).collect()
+}
+
+/// Listings that no ambiguous term holds, far apart.
+fn plain_ids(origin: &Origin, ambiguous: &BTreeSet<For>) -> Vec<u64> {
+    origin.world(|world| {
+        let plain = |id: &u64| {
+            let (sport, state, city) = world.slugs_of(*id).unwrap();
+            let terms = [("sport", sport.to_owned()), ("state", state), ("city", city.to_owned())];
+            terms.into_iter().all(|(parameter, slug)| !ambiguous.contains(&For::Term(parameter, slug)))
+        };
+        world.ids().into_iter().filter(plain).step_by(11).collect()
+    })
+}
+
+async fn is_cheap(change: impl FnOnce(&mut Switches)) {
+    let mut switches = Switches::default();
+    change(&mut switches);
+    let stable = matches!(switches.etags, EtagStyle::Strong | EtagStyle::Weak);
+    let origin = origin_with(LISTINGS, switches).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    wait_until("the origin was asked what filters mean", || async { server.status().await["disproved"].is_array() })
+        .await;
+    crate::harness::quiet(&origin).await;
+    first_mirror_is_cheap(&origin);
+    a_refresh_that_finds_nothing_is_cheap(&server, &origin, stable).await;
+    let ids = plain_ids(&origin, &ambiguous(&origin));
+    let (touched, rest) = ids.split_at(CHANGES);
+    let (like, gone) = rest.split_at(CHANGES);
+    a_change_is_cheap(&server, &origin, stable, CHANGES, |world| {
+        assert!(touched.iter().all(|id| world.touch(*id)));
+    })
+    .await;
+    a_change_is_cheap(&server, &origin, stable, CHANGES, |world| {
+        for id in like {
+            world.insert_like(*id, "A New One").unwrap();
+        }
+    })
+    .await;
+    a_change_is_cheap(&server, &origin, stable, 0, |world| {
+        assert!(gone[..CHANGES].iter().all(|id| world.remove(*id)));
+    })
+    .await;
+    a_refresh_that_finds_nothing_is_cheap(&server, &origin, stable).await;
+}
+
+macro_rules! dialects {
+    ($($name:ident: $change:expr;)*) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                is_cheap($change).await;
+            }
+        )*
+    };
+}
+
+dialects! {
+    an_origin_with_the_defaults_is_cheap: |_| {};
+    an_order_by_id_is_cheap: |s| s.order = ItemOrder::ById;
+    an_order_by_name_is_cheap: |s| s.order = ItemOrder::ByName;
+    an_arbitrary_order_is_cheap: |s| s.order = ItemOrder::Arbitrary(7);
+    weak_tags_and_a_request_id_are_cheap: |s| (s.etags, s.request_id) = (EtagStyle::Weak, true);
+    an_origin_without_tags_is_cheap: |s| s.etags = EtagStyle::None;
+    tags_that_never_repeat_are_cheap: |s| s.etags = EtagStyle::WithGeneratedAt;
+    nested_and_indented_under_a_prefix_is_cheap: |s| {
+        (s.taxonomy_shape, s.pretty, s.prefix) = (TaxonomyShape::Nested, true, "/v1".into());
+    };
+    keyed_by_slug_with_other_fields_is_cheap: |s| {
+        (s.taxonomy_shape, s.field_names) = (TaxonomyShape::Keyed, TermFields::TitleListingsCount);
+    };
+}

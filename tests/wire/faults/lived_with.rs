@@ -1,0 +1,117 @@
+//! Oddities that are no faults: the answer says what it says all the same, so it is taken, to the byte.
+
+use grandstand::sample::{Fault, FaultRule, Raw, Switches, Tamper, World};
+
+use super::table::{LIST, complete, everything_is_the_origins, restless};
+use crate::compare::list_is_the_origins;
+use crate::harness::{Setup, origin, origin_with, wait_until};
+
+/// Mirrors an origin that always answers so, changes it and lets the mirror follow.
+async fn is_lived_with(fault: Fault) {
+    eprintln!("{fault:?}");
+    let origin = origin(130).await;
+    origin.set(|switches| switches.faults = vec![FaultRule::always("", fault.clone())]);
+    let server = restless(&origin).start().await;
+    complete(&server).await;
+    everything_is_the_origins(&server, &origin).await;
+    let (id, before) = (origin.world(World::ids)[3], server.snapshot().await);
+    origin.edit(|world| assert!(world.touch(id)));
+    wait_until("the change shows", || async { server.snapshot().await != before }).await;
+    complete(&server).await;
+    everything_is_the_origins(&server, &origin).await;
+    let longest = origin.log().iter().filter_map(|seen| seen.headers.values().map(http::HeaderValue::len).max()).max();
+    assert!(longest.unwrap() <= 1024, "nothing of that length is sent back");
+}
+
+#[tokio::test]
+async fn headers_that_say_nothing_of_the_content_are_lived_with() {
+    for (name, value) in [
+        ("content-type", b"text/html; charset=utf-8".to_vec()),
+        ("date", b"Fri, 31 Dec 9999 23:59:59 GMT".to_vec()),
+        ("date", b"yesterday".to_vec()),
+        ("age", b"-17".to_vec()),
+        ("age", b"soon".to_vec()),
+        ("etag", format!("\"{}\"", "x".repeat(64 * 1024)).into_bytes()),
+        ("etag", b"\"caf\xe9\"".to_vec()),
+        ("etag", b"no quotes at all".to_vec()),
+    ] {
+        is_lived_with(Fault::Falsified(vec![(name, value)])).await;
+    }
+}
+
+#[tokio::test]
+async fn redirects_to_the_same_host_are_followed_and_each_takes_a_slot_of_the_budget() {
+    is_lived_with(Fault::Detour(3)).await;
+
+    let origin = origin(130).await;
+    origin.set(|switches| switches.faults = vec![FaultRule::always("", Fault::Detour(2))]);
+    let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "200").set("mirror.details", "on-demand");
+    let server = setup.start().await;
+    server.ready().await;
+    wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    crate::harness::quiet(&origin).await;
+    let free = server.status().await["origin"]["budget"]["free"].as_u64().unwrap();
+    assert_eq!(free + origin.count(), 200, "every request on the wire takes a slot");
+    assert!(origin.count() >= 3 * 5, "{}", origin.count());
+}
+
+/// JSON that is odd but says what it says: an item is kept as it came, and nothing is concluded from what cannot be
+/// read.
+#[tokio::test]
+async fn odd_items_are_served_as_they_came() {
+    for (tamper, shows) in [
+        (Tamper::OddTypes, r#""name":4.50,"#),
+        (Tamper::RepeatedKey, r#""name":"once","name":"#),
+        (Tamper::LoneSurrogate, r#""name":"\ud800"#),
+    ] {
+        let origin = origin(130).await;
+        let rules = vec![FaultRule::always(LIST, Fault::Tampered(tamper))];
+        origin.set(|switches| switches.faults = rules);
+        let server = restless(&origin).start().await;
+        complete(&server).await;
+        let first = server.ok(LIST).await;
+        assert!(first.text().contains(shows), "{tamper:?}: {}", first.text());
+        assert!(first.text().contains(r#""total":130,"#), "{tamper:?}");
+        list_is_the_origins(&server, &origin, &format!("{LIST}?page=2")).await;
+    }
+}
+
+#[tokio::test]
+async fn an_origin_without_listings_is_mirrored_and_fills_up() {
+    let origin = origin_with(0, Switches::default()).await;
+    let server = restless(&origin).start().await;
+    complete(&server).await;
+    assert_eq!(server.ok(LIST).await.total(), 0);
+    list_is_the_origins(&server, &origin, LIST).await;
+    let before = server.snapshot().await;
+    origin.edit(|world| *world = World::generate(130, 5));
+    wait_until("the listings show", || async { server.snapshot().await != before }).await;
+    complete(&server).await;
+    everything_is_the_origins(&server, &origin).await;
+}
+
+#[tokio::test]
+async fn an_origin_that_loses_everything_is_held_back_until_it_has_found_it() {
+    let origin = origin(130).await;
+    let server = restless(&origin).start().await;
+    complete(&server).await;
+    let (before, page) = (server.snapshot().await, server.ok(LIST).await);
+    origin.edit(|world| world.retain(|_| false));
+    wait_until("it is held back", || async { !server.status().await["held"].is_null() }).await;
+    assert_eq!((server.ok(LIST).await.etag(), server.snapshot().await), (page.etag(), before.clone()));
+    origin.edit(|world| *world = World::generate(130, 42));
+    wait_until("nothing is held back any more", || async { server.status().await["held"].is_null() }).await;
+    assert_eq!(server.snapshot().await, before);
+    everything_is_the_origins(&server, &origin).await;
+}
+
+#[tokio::test]
+async fn an_entity_tag_that_cannot_be_sent_back_is_not() {
+    // A control character makes an answer unusable, and another one follows.
+    let origin = origin(130).await;
+    let rule = FaultRule::times("/api/cities.json", 2, Fault::Raw(Raw::ControlTag));
+    origin.set(|switches| switches.faults = vec![rule]);
+    let server = restless(&origin).start().await;
+    complete(&server).await;
+    everything_is_the_origins(&server, &origin).await;
+}

@@ -1,0 +1,140 @@
+//! The tables: what an origin can do wrong, before the first snapshot and after it, everywhere and in one resource.
+
+use std::time::Duration;
+
+use grandstand::sample::{Fault, Raw, Tamper};
+
+use super::table::{LIST, Told, delay_the_first_crawl, harm_nobody};
+
+const EVERYTHING: &str = "";
+
+/// Texts that are no list of this API, or not a true one.
+fn false_texts() -> Vec<Fault> {
+    let texts = [
+        Tamper::DeepItem,
+        Tamper::RepeatedId,
+        Tamper::SharedId(7),
+        Tamper::Total("130000000"),
+        Tamper::Total("129"),
+        Tamper::Total("-1"),
+        Tamper::Total("130.5"),
+        Tamper::Total("1e30"),
+        Tamper::PerPage("50"),
+        Tamper::NoId,
+        Tamper::FirstId("\"10\""),
+        Tamper::FirstId("18446744073709551616"),
+        Tamper::FirstId("-3"),
+        Tamper::TwoIds,
+        Tamper::TwoTotals,
+    ];
+    texts.map(Fault::Tampered).into()
+}
+
+/// Bytes that are no JSON text.
+fn broken_texts() -> Vec<Fault> {
+    let texts = [Tamper::BadUtf8, Tamper::Nul, Tamper::Garbage, Tamper::Twice, Tamper::Bom, Tamper::Utf16];
+    texts.map(Fault::Tampered).into()
+}
+
+/// Bytes that are no HTTP, or say of themselves what is not so.
+fn broken_bytes() -> Vec<Fault> {
+    let bytes = [
+        Raw::LongLength,
+        Raw::ShortLength,
+        Raw::CutChunks,
+        Raw::HugeHeader,
+        Raw::ManyHeaders,
+        Raw::HeaderDrip(Duration::from_millis(200)),
+        Raw::InterimFlood,
+        Raw::ControlTag,
+        Raw::StatusOnly,
+    ];
+    bytes.map(Fault::Raw).into()
+}
+
+/// Refusals, and answers to another question.
+fn refusals() -> Vec<Fault> {
+    vec![
+        Fault::GzipBomb,
+        Fault::Falsified(vec![("content-encoding", b"br".to_vec())]),
+        // A gzip body that says it is something else.
+        Fault::Falsified(vec![("content-encoding", b"x-foo".to_vec())]),
+        Fault::Later(429, 2),
+        Fault::Later(503, 2),
+        Fault::Status(206),
+        Fault::Detour(4),
+        Fault::Redirect("https://127.0.0.1/api/listings.json".into()),
+        Fault::Redirect("//elsewhere.invalid/api/listings.json".into()),
+        Fault::Redirect("\\\\".into()),
+    ]
+}
+
+#[tokio::test]
+async fn lists_that_are_not_true_harm_nobody() {
+    harm_nobody(LIST, Told::Yes, false_texts()).await;
+}
+
+#[tokio::test]
+async fn texts_that_are_not_json_harm_nobody() {
+    harm_nobody(EVERYTHING, Told::Yes, broken_texts()).await;
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_http_harm_nobody() {
+    harm_nobody(EVERYTHING, Told::Yes, broken_bytes()).await;
+}
+
+#[tokio::test]
+async fn refusals_and_bombs_harm_nobody() {
+    harm_nobody(EVERYTHING, Told::Yes, refusals()).await;
+}
+
+/// These pass for the answers of a CDN with old copies, or of an origin where nothing happens.
+#[tokio::test]
+async fn answers_that_claim_to_be_old_or_unchanged_harm_nobody() {
+    let old = |name, value: &[u8]| Fault::Falsified(vec![(name, value.to_vec())]);
+    let faults = vec![
+        old("date", b"Thu, 01 Jan 1970 00:00:00 GMT"),
+        old("age", b"99999999999"),
+        Fault::NotModified,
+        Fault::Raw(Raw::NotModifiedWithBody),
+    ];
+    harm_nobody(EVERYTHING, Told::No, faults).await;
+}
+
+#[tokio::test]
+async fn lists_that_are_not_true_delay_the_first_crawl() {
+    delay_the_first_crawl(LIST, false_texts()).await;
+}
+
+#[tokio::test]
+async fn texts_that_are_not_json_delay_the_first_crawl() {
+    delay_the_first_crawl(EVERYTHING, broken_texts()).await;
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_http_delay_the_first_crawl() {
+    delay_the_first_crawl(EVERYTHING, broken_bytes()).await;
+}
+
+#[tokio::test]
+async fn refusals_and_bombs_delay_the_first_crawl() {
+    let mut faults = refusals();
+    // There is nothing that could not have been modified.
+    faults.extend([Fault::NotModified, Fault::Raw(Raw::NotModifiedWithBody)]);
+    delay_the_first_crawl(EVERYTHING, faults).await;
+}
+
+#[tokio::test]
+async fn a_fault_in_one_page_or_taxonomy_delays_the_first_crawl() {
+    for prefix in ["/api/listings.json?page=2", "/api/cities.json"] {
+        delay_the_first_crawl(prefix, vec![Fault::Status(500), Fault::Tampered(Tamper::Utf16)]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_fault_in_one_question_of_a_refresh_harms_nobody() {
+    for prefix in ["/api/listings.json?modified_since=", "/api/cities.json", "/api/listings.json?per_page=100"] {
+        harm_nobody(prefix, Told::Yes, vec![Fault::Status(500), Fault::HtmlWith200, Fault::Reset]).await;
+    }
+}

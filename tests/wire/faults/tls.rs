@@ -1,0 +1,114 @@
+//! An origin behind TLS whose certificate is not to be trusted is not talked to, and one that is trusted is.
+//!
+//! The origin here is `openssl s_server`, which serves files; the certificates are made for the test.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use grandstand::sample::Origin;
+use tempfile::TempDir;
+
+use crate::harness::{Setup, origin, wait_until};
+
+struct TlsFiles {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for TlsFiles {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn openssl(dir: &Path, arguments: &[&str]) {
+    let output = Command::new("openssl").args(arguments).current_dir(dir).output().unwrap();
+    assert!(output.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// An authority, `ca.pem`, and a certificate for `name` that it signed, `cert.pem`.
+fn certificate(dir: &Path, name: &str) {
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+    let authority =
+        ["req", "-x509", "-days", "2", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem"];
+    openssl(dir, &[&authority[..], &key[..]].concat());
+    let request = ["req", "-new", "-subj", "/CN=test origin", "-keyout", "key.pem", "-out", "cert.csr"];
+    openssl(dir, &[&request[..], &key[..]].concat());
+    std::fs::write(dir.join("leaf.ext"), format!("subjectAltName={name}\nbasicConstraints=CA:FALSE\n")).unwrap();
+    let sign =
+        ["x509", "-req", "-in", "cert.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"];
+    openssl(dir, &[&sign[..], &["-extfile", "leaf.ext", "-out", "cert.pem"]].concat());
+}
+
+/// Serves what a mirror asks an origin for, once per connection.
+fn serve(dir: &Path, origin: &Origin) -> TlsFiles {
+    std::fs::create_dir_all(dir.join("api")).unwrap();
+    for path in ["api/listings.json?per_page=100", "api/sports.json", "api/states.json", "api/cities.json"] {
+        std::fs::write(dir.join(path), origin.expected_text(&format!("/{path}")).1).unwrap();
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let child = Command::new("openssl")
+        .args([
+            "s_server",
+            "-accept",
+            &format!("127.0.0.1:{port}"),
+            "-cert",
+            "cert.pem",
+            "-key",
+            "key.pem",
+            "-WWW",
+            "-quiet",
+        ])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    TlsFiles { child, port }
+}
+
+async fn refuses(setup: Setup, named: &str) {
+    let server = setup.set("ttl", "1s").start().await;
+    wait_until("the failure is told", || async {
+        let status = server.status().await;
+        status["origin"]["state"] == "could-not-be-asked" && !status["last_error"].is_null()
+    })
+    .await;
+    let error = server.status().await["last_error"].to_string();
+    assert!(error.to_lowercase().contains(named), "{error} does not name {named:?}");
+    assert_eq!(server.admin(http::Method::GET, "/readyz").await.status, 503);
+    server.get("/api/listings.json").await.assert_problem(503, &[]);
+}
+
+#[tokio::test]
+async fn tls_to_a_port_without_it_is_refused() {
+    let origin = origin(20).await;
+    refuses(Setup::mirror_of(&origin).set("origin.url", &format!("https://{}", origin.addr())), "").await;
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn certificates_decide_whether_an_origin_is_talked_to() {
+    let origin = origin(20).await;
+    let dir = TempDir::new().unwrap();
+    certificate(dir.path(), "IP:127.0.0.1");
+    let files = serve(dir.path(), &origin);
+    let setup = Setup::mirror_of(&origin).set("origin.url", &format!("https://127.0.0.1:{}", files.port));
+    refuses(setup.clone(), "certificate").await;
+
+    let other = TempDir::new().unwrap();
+    certificate(other.path(), "DNS:elsewhere.example");
+    let wrong = serve(other.path(), &origin);
+    let ca = other.path().join("ca.pem");
+    let misnamed = Setup::mirror_of(&origin)
+        .set("origin.url", &format!("https://127.0.0.1:{}", wrong.port))
+        .set("origin.ca_file", &ca.to_string_lossy());
+    refuses(misnamed, "certificate").await;
+
+    let ca = dir.path().join("ca.pem");
+    let server = setup.set("origin.ca_file", &ca.to_string_lossy()).set("mirror.details", "on-demand").start().await;
+    server.ready().await;
+    assert_eq!(server.ok("/api/listings.json").await.total(), 20);
+}
