@@ -5,6 +5,7 @@
 //! [`crate::pipeline`] reads through it.
 
 pub mod assumptions;
+pub mod audit;
 pub mod budget;
 pub mod client;
 pub mod commands;
