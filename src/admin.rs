@@ -2,6 +2,7 @@
 //!
 //! Layer 4. It reads what others know and passes commands on; it decides nothing about data. Callers: [`crate::app`].
 
+pub mod audit;
 pub mod front;
 pub mod guard;
 pub mod page;
@@ -63,9 +64,13 @@ fn error(status: StatusCode, detail: &str) -> Reply {
 }
 
 impl Admin {
-    fn answer(&self, method: &Method, path: &str, headers: &http::HeaderMap) -> Reply {
+    fn answer(&self, method: &Method, path: &str, query: Option<&str>, headers: &http::HeaderMap) -> Reply {
         match (method, path) {
             (&Method::GET | &Method::HEAD, _) => self.read(path),
+            (&Method::POST, "/audit") => match guard::may_write(&self.config, headers) {
+                Ok(()) => audit::ask(self.status.audits.as_ref(), query),
+                Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
+            },
             (&Method::POST | &Method::DELETE, _) => match guard::may_write(&self.config, headers) {
                 Ok(()) => self.write(method, path),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
@@ -92,6 +97,7 @@ impl Admin {
                 let (healthy, value) = self.status.describe();
                 json_reply(if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &value)
             }
+            "/audit" => audit::show(self.status.audits.as_ref()),
             "/metrics" => {
                 let mut text = String::new();
                 let registry = self.registry.lock();
@@ -105,7 +111,7 @@ impl Admin {
                 reply(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
             }
             "/" => reply(StatusCode::OK, "text/html; charset=utf-8", page::render(&self.status)),
-            _ => error(StatusCode::NOT_FOUND, "there is /livez, /readyz, /status, /metrics, and POST /refresh"),
+            _ => error(StatusCode::NOT_FOUND, "there is /livez, /readyz, /status, /metrics, /audit, and POST /refresh"),
         }
     }
 
@@ -130,7 +136,7 @@ impl Admin {
                 commands.accept();
                 accepted("accept")
             }
-            _ => error(StatusCode::NOT_FOUND, "there is POST /refresh, /sync and /snapshots/accept"),
+            _ => error(StatusCode::NOT_FOUND, "there is POST /refresh, /sync, /audit and /snapshots/accept"),
         }
     }
 }
@@ -140,7 +146,8 @@ impl ServeHttp for Admin {
     async fn response(&self, session: &mut ServerSession) -> Reply {
         let request = session.req_header();
         let (method, path, headers) = (request.method.clone(), request.uri.path().to_owned(), request.headers.clone());
-        let mut response = self.answer(&method, &path, &headers);
+        let query = request.uri.query().map(str::to_owned);
+        let mut response = self.answer(&method, &path, query.as_deref(), &headers);
         if method == Method::HEAD {
             response.body_mut().clear();
         }

@@ -119,6 +119,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
         budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
         details: core.details.clone(),
+        audits: core.auditor.is_some().then(|| core.audits.clone()),
         cache: core.cache.clone(),
         telemetry: telemetry.clone(),
         ttl: config.ttl,
@@ -154,6 +155,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     }
     if let Some(sweeper) = core.sweeper {
         server.add_service(background_service("sweep", Task::new(sweeper.run())));
+    }
+    if let Some(auditor) = core.auditor {
+        server.add_service(background_service("audit", Task::new(auditor.run())));
     }
     if let Some(worker) = core.worker {
         server.add_service(background_service("details", Task::new(worker.run())));

@@ -2,6 +2,7 @@
 //!
 //! Layer 6. 0: done; 1: failed; 64: the configuration or the command line is wrong. Callers: `main`.
 
+mod audit;
 mod demo;
 mod logging;
 mod origin;
@@ -48,6 +49,8 @@ enum Command {
     Demo(demo::Demo),
     /// Makes one full mirror pass and shows its progress; succeeds only at full coverage
     Sync(Sources),
+    /// Compares this mirror with its origin, request by request; succeeds only without any difference
+    Audit(audit::Audit),
     /// Checks the configuration and prints what is in effect; prints every error with its key
     Check(Sources),
     /// Runs the sample origin alone (synthetic data, and the data says so)
@@ -86,6 +89,7 @@ pub fn run() -> ExitCode {
         Command::Serve(sources) => run_serve(&sources),
         Command::Demo(demo) => demo.run(),
         Command::Sync(sources) => sync::run(&sources),
+        Command::Audit(audit) => audit.run(),
         Command::Check(sources) => check(&sources),
         Command::Origin(origin) => origin.run(),
         Command::Status(status) => status.run(),

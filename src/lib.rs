@@ -39,7 +39,8 @@
 //! questions; only when the answers differ from what is published are the pages looked at again. [`origin::sweep`]
 //! looks at every page now and then, for what a refresh cannot see: a change that does not move `modified`, or a
 //! deletion made good by an insertion, beyond the first page. [`origin::details`] fetches details beside all this and
-//! publishes nothing.
+//! publishes nothing. [`origin::audit`] compares answers with the origin's, now and then or when asked to, and only tells
+//! the others what to fetch anew.
 //!
 //! Everything fetched is kept with its validators ([`origin::copies`]), and speaks for an interval of the *origin's*
 //! time: from when its content was first seen to when it was last confirmed. `Date` minus `Age` dates an answer, so

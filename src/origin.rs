@@ -6,6 +6,7 @@
 
 pub mod amend;
 pub mod assumptions;
+pub mod audit;
 pub mod budget;
 pub mod chance;
 pub mod client;

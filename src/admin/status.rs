@@ -14,6 +14,8 @@ use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::Use;
 use crate::limit::Limiter;
+use crate::origin::audit::job::Audits;
+use crate::origin::audit::score::Score;
 use crate::origin::budget::Budget;
 use crate::origin::details::Details;
 use crate::origin::status::{OriginState, OriginStatus};
@@ -36,6 +38,8 @@ pub struct Status {
     pub budget: Option<Budget>,
     /// The details; `None` in shield use.
     pub details: Option<Details>,
+    /// The audits; `None` where there is nothing to compare.
+    pub audits: Option<Audits>,
     /// The cache.
     pub cache: Cache,
     /// The counters.
@@ -108,7 +112,7 @@ impl Status {
             "left_out": published.as_ref().map(|published| published.meta.left_out.clone()),
             "disproved": published.as_ref().and_then(|published| published.meta.disproved.clone()),
             "held": picture.held,
-            "parity": Value::Null,
+            "parity": self.audits.as_ref().map_or(Value::Null, parity),
             "hit_ratio": self.telemetry.hit_ratio(),
             "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
             "disk": picture.disk,
@@ -185,7 +189,36 @@ impl Status {
                 let _ = writeln!(text, "grandstand_origin_requests_total{{class=\"{class}\"}} {sent}");
             }
         }
+        if let Some(audits) = &self.audits {
+            audit_metrics(&mut text, &audits.score());
+        }
         text
+    }
+}
+
+/// The running score of the audits; `null` before anything was compared.
+fn parity(audits: &Audits) -> Value {
+    let score = audits.score();
+    score.percent().map_or(Value::Null, |percent| {
+        json!({
+            "percent": percent,
+            "compared": score.compared(),
+            "differences": score.differences(),
+            "last_at": score.last_at().map(crate::clock::WallTime::rfc3339),
+        })
+    })
+}
+
+fn audit_metrics(text: &mut String, score: &Score) {
+    text.push_str("# HELP grandstand_audit_samples Requests compared with the origin, by outcome.\n");
+    text.push_str("# TYPE grandstand_audit_samples counter\n");
+    for (outcome, count) in score.counts() {
+        let _ = writeln!(text, "grandstand_audit_samples_total{{outcome=\"{outcome}\"}} {count}");
+    }
+    if let Some(percent) = score.percent() {
+        text.push_str("# HELP grandstand_parity_ratio Share of the last compared samples that equal the origin.\n");
+        text.push_str("# TYPE grandstand_parity_ratio gauge\n");
+        let _ = writeln!(text, "grandstand_parity_ratio {}", percent / 100.0);
     }
 }
 

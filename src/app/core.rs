@@ -14,6 +14,8 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::cache::Cache;
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, Details as DetailsMode, Use};
+use crate::origin::audit::Auditor;
+use crate::origin::audit::job::Audits;
 use crate::origin::budget::Budget;
 use crate::origin::client::{ClientConfig, ClientError, OriginClient};
 use crate::origin::commands::Commands;
@@ -108,6 +110,10 @@ pub struct Core {
     pub sweeper: Option<Sweeper>,
     /// Its worker for details, where they are all wanted.
     pub worker: Option<DetailWorker>,
+    /// What compares it with its origin.
+    pub auditor: Option<Auditor>,
+    /// How audits are asked for.
+    pub audits: Audits,
 }
 
 impl Core {
@@ -139,6 +145,8 @@ impl Core {
             mirror: None,
             sweeper: None,
             worker: None,
+            auditor: None,
+            audits: Audits::default(),
         };
         if config.usage() != Use::Shield {
             core.open_store(config, status)?;
@@ -170,6 +178,18 @@ impl Core {
                 commands: self.commands.clone(),
                 every: config.mirror.sweep_every,
                 clock: self.clock.clone(),
+            });
+            self.auditor = Some(Auditor {
+                client: origin.client.clone(),
+                live: self.live.clone(),
+                details: details.clone(),
+                volatile: volatile.clone(),
+                commands: self.commands.clone(),
+                audits: self.audits.clone(),
+                cache_ttl: config.origin.cache_ttl,
+                per_hour: config.mirror.audit_per_hour,
+                clock: self.clock.clone(),
+                passed: parking_lot::Mutex::default(),
             });
             let crawler = Crawler::new(copies, config.origin.cache_ttl);
             let (live, clock) = (self.live.clone(), self.clock.clone());

@@ -1,6 +1,6 @@
 //! How far a mirror is: a bar on a terminal, plain lines elsewhere.
 //!
-//! Callers: `demo`, `sync`.
+//! Callers: `audit`, `demo`, `sync`.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -103,6 +103,11 @@ impl Display {
             Stage::Details { done, of, .. } => (1, "details", *done, *of),
             Stage::Complete { listings } => (2, "complete", *listings, *listings),
         };
+        self.count(rank, word, done, of);
+    }
+
+    /// Shows how many are done of something. `rank` tells one thing from the next.
+    pub fn count(&mut self, rank: u8, word: &'static str, done: u64, of: u64) {
         if let Some(bar) = &self.bar {
             bar.set_length(of);
             bar.set_position(done);

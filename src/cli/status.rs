@@ -57,6 +57,9 @@ fn screen(value: &Value) -> String {
         Some(other) => other.to_string(),
     };
     let percent = value.pointer("/hit_ratio").and_then(Value::as_f64).map(|ratio| format!("{:.1} %", ratio * 100.0));
+    let parity = value.pointer("/parity/percent").and_then(Value::as_f64);
+    let parity =
+        parity.map(|percent| format!("{percent:.2} % of the last {} samples compared", text("/parity/compared")));
     let mut lines = vec![
         format!("grandstand {} ({})", text("/state"), text("/use")),
         format!("  snapshot   {} ({})", text("/snapshot/id"), text("/snapshot/certificate")),
@@ -71,6 +74,7 @@ fn screen(value: &Value) -> String {
         format!("  origin     {}", text("/origin/state")),
         format!("  budget     {} of {} free", text("/origin/budget/free"), text("/origin/budget/limit")),
         format!("  hit ratio  {}", percent.unwrap_or_else(|| "-".to_owned())),
+        format!("  parity     {}", parity.unwrap_or_else(|| "-".to_owned())),
     ];
     for (name, pointer) in [("held", "/held/reason"), ("disk", "/disk"), ("last error", "/last_error/message")] {
         if text(pointer) != "-" {
@@ -113,7 +117,8 @@ pub fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
     }
 }
 
-fn ask(method: reqwest::Method, url: &str, token: Option<&Secret>) -> Result<(u16, String), Failure> {
+/// Asks a running server.
+pub(super) fn ask(method: reqwest::Method, url: &str, token: Option<&Secret>) -> Result<(u16, String), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let unreachable =
         |error: reqwest::Error| StatusError::Unreachable { url: url.to_owned(), reason: error.to_string() };

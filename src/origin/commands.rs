@@ -1,6 +1,6 @@
 //! What others may ask of the running mirror, and how it hears of it.
 //!
-//! Callers: [`crate::admin`] and [`super::sweep`] ask, [`super::mirror`] takes.
+//! Callers: [`crate::admin`], [`super::audit`] and [`super::sweep`] ask, [`super::mirror`] takes.
 
 use std::sync::Arc;
 

@@ -18,10 +18,10 @@ use crate::origin::copies::CopyError;
 use crate::origin::details::Details;
 use crate::origin::read_through::{ReadThrough, Through};
 use crate::pipeline::admit::Target;
+use crate::pipeline::coverage::relies_on_disproved;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::problem::Problem;
 use crate::snapshot::live::{Live, Published};
-use crate::snapshot::version::Assumption;
 use crate::store::{DetailRecord, DetailState};
 
 use super::render;
@@ -106,7 +106,7 @@ impl Finder {
             return Found::Snapshot { reply, published, forwarded: None, pinned };
         }
         let Key::List(query) = &key else { return Problem::internal().into() };
-        if relies_on_disproved(&published, query) {
+        if relies_on_disproved(published.meta.disproved.as_deref(), query) {
             return self.through(&query.path_and_query(), false, client).await;
         }
         match published.dataset.find(query) {
@@ -263,18 +263,6 @@ fn pinned(published: &Published, pin: Option<&str>) -> Result<bool, Problem> {
         Some(pin) if pin == current => Ok(true),
         Some(pin) => Err(Problem::snapshot_gone("snapshot", pin, Some(current))),
     }
-}
-
-/// Whether the snapshot would answer a query by something that the origin disproved.
-fn relies_on_disproved(published: &Published, query: &ListQuery) -> bool {
-    let Some(disproved) = published.meta.disproved.as_deref().filter(|disproved| !disproved.is_empty()) else {
-        return false;
-    };
-    disproved.iter().any(|assumption| match assumption {
-        Assumption::And => query.filters().count() > 1,
-        Assumption::Strict | Assumption::Midnight => query.modified_since.is_some(),
-        Assumption::Order => query.filters().next().is_some(),
-    })
 }
 
 /// What a client is told when the origin gives no answer.

@@ -12,6 +12,7 @@ mod harness;
 
 mod answers;
 mod assumptions;
+mod audit;
 mod budget;
 mod client_address;
 mod codings;

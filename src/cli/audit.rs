@@ -1,0 +1,132 @@
+//! `grandstand audit`: compares this mirror with its origin, request by request; fails on any difference.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::app::core::{AppError, Core};
+use crate::config::{Loaded, LogConfig, LogLevel, Secret, Use};
+use crate::origin::audit::job::{Job, Phase};
+use crate::store::OpenError;
+
+use super::progress::{Display, INTERVAL};
+use super::status::ask;
+use super::{Failure, Sources, load, logging};
+
+/// How long a first look at the origin, or the pass that mends what differs, may take.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// Arguments of `grandstand audit`.
+#[derive(Debug, Args)]
+pub struct Audit {
+    #[command(flatten)]
+    sources: Sources,
+    /// How many requests to compare
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    samples: u64,
+}
+
+/// Why nothing can be compared.
+#[derive(Debug, thiserror::Error)]
+enum AuditError {
+    #[error("there is no origin to compare with: set origin.url")]
+    Offline,
+    #[error("a shield holds no copy that could be compared with the origin: leave mirror.enabled = true")]
+    Shield,
+    #[error("nothing has been mirrored into {0} yet; run `grandstand sync` first")]
+    Nothing(String),
+    #[error("the audit was given up: {0}")]
+    GivenUp(&'static str),
+}
+
+impl Audit {
+    /// Audits, in this process or in the one that holds the data directory; succeeds when all that was compared is equal.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        let Loaded { config, .. } = load(&self.sources)?;
+        match config.usage() {
+            Use::Mirror => {}
+            Use::Offline => return Err(AuditError::Offline.into()),
+            Use::Shield => return Err(AuditError::Shield.into()),
+        }
+        logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;
+        let job = match Core::open(&config) {
+            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
+                eprintln!("a server holds {}; asking it through {admin}", config.data_dir.display());
+                self.through(&format!("http://{admin}"), config.admin.token.as_ref())?
+            }
+            other => self.alone(other?, &config.data_dir.display().to_string())?,
+        };
+        println!("{}", job.report.text());
+        Ok(if job.report.is_parity() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Opens the way to the origin itself.
+    fn alone(&self, core: Core, data_dir: &str) -> Result<Job, Failure> {
+        let (Some(mirror), Some(mut auditor), Some(origin)) = (core.mirror, core.auditor, core.origin) else {
+            return Err(AuditError::Offline.into());
+        };
+        if core.live.load().is_none() {
+            return Err(AuditError::Nothing(data_dir.to_owned()).into());
+        }
+        let status = origin.client.status().clone();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.spawn(mirror.run());
+        // What changed while nothing ran is not news: first the mirror looks itself.
+        let began = Instant::now();
+        while status.picture().refreshed_ms.is_none()
+            && status.picture().last_error.is_none()
+            && began.elapsed() < PATIENCE
+        {
+            std::thread::sleep(INTERVAL);
+        }
+        // Only what was asked for.
+        auditor.per_hour = 0;
+        runtime.spawn(auditor.run());
+        let (asked, _) = core.audits.ask(self.samples);
+        let result = follow(asked.id, || Ok(core.audits.job()));
+        if let Ok(Job { awaits_pass: Some(before), .. }) = &result {
+            let began = Instant::now();
+            while status.picture().passes <= *before && status.picture().failures == 0 && began.elapsed() < PATIENCE {
+                std::thread::sleep(INTERVAL);
+            }
+        }
+        if let Some(details) = &core.details {
+            details.flush();
+        }
+        runtime.shutdown_background();
+        result
+    }
+
+    /// Asks the server that holds the data directory.
+    fn through(&self, admin: &str, token: Option<&Secret>) -> Result<Job, Failure> {
+        let (_, text) = ask(reqwest::Method::POST, &format!("{admin}/audit?samples={}", self.samples), token)?;
+        let accepted: serde_json::Value = serde_json::from_str(&text)?;
+        if accepted["joined"] == true {
+            eprintln!("an audit of {} samples is running already; waiting for it", accepted["samples"]);
+        }
+        let id = accepted["id"].as_u64().ok_or(AuditError::GivenUp("the server does not say which one it started"))?;
+        follow(id, || {
+            let (_, text) = ask(reqwest::Method::GET, &format!("{admin}/audit"), None)?;
+            Ok(serde_json::from_str(&text)?)
+        })
+    }
+}
+
+/// Shows the progress of an audit until it is done.
+fn follow(id: u64, look: impl Fn() -> Result<Job, Failure>) -> Result<Job, Failure> {
+    let mut display = Display::new();
+    loop {
+        let job = look()?;
+        if job.id != id {
+            return Err(AuditError::GivenUp("the server began anew, or another audit has followed").into());
+        }
+        if !job.is_running() {
+            display.finish();
+            return Ok(job);
+        }
+        let rank = u8::from(job.phase == Phase::Confirming);
+        display.count(rank, job.phase.as_str(), job.done, job.of);
+        std::thread::sleep(3 * INTERVAL);
+    }
+}

@@ -1,0 +1,241 @@
+//! Whether two answers to one request are equal, and if not, where exactly they differ.
+//!
+//! Pure: two texts in, differences out. Volatile fields are not looked at. It asks nobody and does not know whether a
+//! difference lasts. Callers: [`super::Auditor`].
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::api::json::{self, Field, JsonError};
+use crate::api::taxonomy::VolatileKeys;
+
+/// More differences of one answer are not told.
+const MOST: usize = 8;
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// The status.
+    Status,
+    /// A field at the top level.
+    Field,
+    /// The order of the fields at the top level.
+    FieldOrder,
+    /// The ids on a page, or their order.
+    Ids,
+    /// The text of one listing on a page.
+    Listing,
+    /// The text of a whole document.
+    Text,
+}
+
+impl What {
+    /// The word for people and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Field => "field",
+            Self::FieldOrder => "field-order",
+            Self::Ids => "ids",
+            Self::Listing => "listing",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// What differs.
+    pub what: What,
+    /// Where: the field, the listing and its field, the position; empty where there is nothing to name.
+    pub place: String,
+    /// What the mirror answers, shortened.
+    pub ours: String,
+    /// What the origin answers, shortened.
+    pub theirs: String,
+}
+
+impl Difference {
+    /// A difference; both texts are shortened.
+    pub fn new(what: What, place: impl Into<String>, ours: &str, theirs: &str) -> Self {
+        Self { what, place: place.into(), ours: json::shorten(ours), theirs: json::shorten(theirs) }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let space = if self.place.is_empty() { "" } else { " " };
+        let Self { what, place, ours, theirs } = self;
+        write!(f, "{}{space}{place}: the mirror has {ours}, the origin {theirs}", what.as_str())
+    }
+}
+
+/// Compares two pages of a list. Empty: they are equal.
+///
+/// # Errors
+/// When one of them is no page; such an answer is compared with nothing.
+pub fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result<Vec<Difference>, JsonError> {
+    let (ours, theirs) = (json::fields(ours)?, json::fields(theirs)?);
+    let mut found = fields(
+        &ours,
+        &theirs,
+        |key| volatile.contains(key),
+        |name, ours, theirs| match name {
+            // Compared below.
+            "items" => true,
+            // The same values, however they are laid out.
+            "filters" => matches!((value(ours), value(theirs)), (Some(ours), Some(theirs)) if ours == theirs),
+            _ => ours == theirs,
+        },
+    );
+    let items = |fields: &[Field<'_>]| match fields.iter().find(|field| field.key == "items") {
+        Some(field) => json::elements(field.value).map(|items| items.into_iter().map(str::to_owned).collect()),
+        None => Ok(Vec::<String>::new()),
+    };
+    found.extend(compare_items(&items(&ours)?, &items(&theirs)?));
+    found.truncate(MOST);
+    Ok(found)
+}
+
+/// Compares two details or taxonomies: their texts, but for volatile values. Empty: they are equal.
+pub fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Vec<Difference> {
+    let [blank_ours, blank_theirs] = [ours, theirs].map(|text| volatile.blank(text).0);
+    if blank_ours == blank_theirs {
+        return Vec::new();
+    }
+    let mut found = match (json::fields(ours), json::fields(theirs)) {
+        (Ok(ours), Ok(theirs)) => {
+            fields(&ours, &theirs, |key| volatile.contains(key), |_, ours, theirs| ours == theirs)
+        }
+        _ => Vec::new(),
+    };
+    for difference in &mut found {
+        difference.narrow(ours, theirs);
+    }
+    if found.is_empty() {
+        let (ours, theirs) = around_difference(&blank_ours, &blank_theirs);
+        found.push(Difference::new(What::Text, "", &ours, &theirs));
+    }
+    found.truncate(MOST);
+    found
+}
+
+impl Difference {
+    /// Shows where inside a long value the difference is.
+    fn narrow(&mut self, ours: &str, theirs: &str) {
+        if self.what != What::Field {
+            return;
+        }
+        let text = |whole: &str| {
+            let fields = json::fields(whole).ok()?;
+            fields.iter().find(|field| field.key == self.place).map(|field| field.value.to_owned())
+        };
+        if let (Some(ours), Some(theirs)) = (text(ours), text(theirs)) {
+            (self.ours, self.theirs) = around_difference(&ours, &theirs);
+        }
+    }
+}
+
+/// Compares fields at the top level by name, and the order of those that both have.
+fn fields(
+    ours: &[Field<'_>],
+    theirs: &[Field<'_>],
+    ignored: impl Fn(&str) -> bool,
+    equal: impl Fn(&str, &str, &str) -> bool,
+) -> Vec<Difference> {
+    const ABSENT: &str = "(absent)";
+    let find = |fields: &[Field<'_>], key: &str| {
+        fields.iter().find(|field| field.key == key).map(|field| field.value.to_owned())
+    };
+    let mut found = Vec::new();
+    let keys: BTreeSet<&str> = ours.iter().chain(theirs).map(|field| field.key.as_ref()).collect();
+    for key in keys.into_iter().filter(|key| !ignored(key)) {
+        match (find(ours, key), find(theirs, key)) {
+            (Some(ours), Some(theirs)) if equal(key, &ours, &theirs) => {}
+            (ours, theirs) => found.push(Difference::new(
+                What::Field,
+                key,
+                ours.as_deref().unwrap_or(ABSENT),
+                theirs.as_deref().unwrap_or(ABSENT),
+            )),
+        }
+    }
+    let shared = |fields: &[Field<'_>], others: &[Field<'_>]| -> Vec<String> {
+        let common = fields.iter().filter(|field| !ignored(&field.key));
+        common.filter(|field| find(others, &field.key).is_some()).map(|field| field.key.to_string()).collect()
+    };
+    let (our_order, their_order) = (shared(ours, theirs), shared(theirs, ours));
+    if our_order != their_order {
+        found.push(Difference::new(What::FieldOrder, "", &our_order.join(", "), &their_order.join(", ")));
+    }
+    found
+}
+
+fn compare_items(ours: &[String], theirs: &[String]) -> Vec<Difference> {
+    const NONE: &str = "(nothing)";
+    let ids = |items: &[String]| items.iter().map(|item| id(item)).collect::<Vec<_>>();
+    let (our_ids, their_ids) = (ids(ours), ids(theirs));
+    let mut found = Vec::new();
+    if our_ids != their_ids {
+        let most = our_ids.len().max(their_ids.len());
+        let at = (0..most).find(|at| our_ids.get(*at) != their_ids.get(*at)).unwrap_or(0);
+        let show = |ids: &[String]| ids.get(at..).filter(|ids| !ids.is_empty()).map(|ids| ids.join(" "));
+        let (ours, theirs) = (show(&our_ids), show(&their_ids));
+        let place = format!("from position {} of the page", at + 1);
+        let difference =
+            Difference::new(What::Ids, place, ours.as_deref().unwrap_or(NONE), theirs.as_deref().unwrap_or(NONE));
+        found.push(difference);
+    }
+    for (our_id, our) in our_ids.iter().zip(ours) {
+        let Some(at) = their_ids.iter().position(|id| id == our_id) else { continue };
+        if *our == theirs[at] {
+            continue;
+        }
+        let inside = match (json::fields(our), json::fields(&theirs[at])) {
+            (Ok(ours), Ok(theirs)) => fields(&ours, &theirs, |_| false, |_, ours, theirs| ours == theirs),
+            _ => Vec::new(),
+        };
+        match inside.first() {
+            Some(first) => {
+                let place = format!("{our_id}, {}", if first.place.is_empty() { "field order" } else { &first.place });
+                found.push(Difference::new(What::Listing, place, &first.ours, &first.theirs));
+            }
+            // Equal fields, so that it is the space between them.
+            None => found.push(Difference::new(What::Listing, our_id, our, &theirs[at])),
+        }
+    }
+    found
+}
+
+fn id(item: &str) -> String {
+    let fields = json::fields(item).unwrap_or_default();
+    fields.iter().find(|field| field.key == "id").map_or_else(|| "(no id)".to_owned(), |field| field.value.to_owned())
+}
+
+fn value(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+/// Both texts from shortly before the first character in which they differ.
+fn around_difference(ours: &str, theirs: &str) -> (String, String) {
+    const BEFORE: usize = 24;
+    const WHOLE: usize = 60;
+    if ours.chars().count().max(theirs.chars().count()) <= WHOLE {
+        return (ours.to_owned(), theirs.to_owned());
+    }
+    let same = ours.chars().zip(theirs.chars()).take_while(|(our, their)| our == their).count();
+    let from = same.saturating_sub(BEFORE);
+    let show = |text: &str| {
+        let rest: String = text.chars().skip(from).collect();
+        json::shorten(&if from > 0 { format!("…{rest}") } else { rest })
+    };
+    (show(ours), show(theirs))
+}
+
+#[cfg(test)]
+mod tests;

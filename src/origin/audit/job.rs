@@ -1,0 +1,135 @@
+//! Audits that were asked for: one at a time, watched while it runs, its report kept until the next.
+//!
+//! Callers: [`crate::admin`] and [`crate::cli`] ask and watch, [`super::Auditor`] works.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::score::{Report, Score};
+
+/// Where an audit is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// None was asked for.
+    #[default]
+    None,
+    /// Samples are asked and compared.
+    Sampling,
+    /// What differs is compared again, after a refresh.
+    Confirming,
+    /// The report is there.
+    Done,
+}
+
+impl Phase {
+    /// The word for people.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Sampling => "sampling",
+            Self::Confirming => "confirming",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// One audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Counts audits since the start, from 1; 0: none yet.
+    pub id: u64,
+    /// Where it is.
+    pub phase: Phase,
+    /// Samples, or samples to be compared again, that are done.
+    pub done: u64,
+    /// How many there are.
+    pub of: u64,
+    /// Samples that were asked for.
+    pub samples: u64,
+    /// What it has found so far; everything once it is done.
+    pub report: Report,
+    /// Whole passes before the one that was asked for to mend what differs; `None`: none was asked for.
+    pub awaits_pass: Option<u64>,
+}
+
+impl Job {
+    /// Whether it has still something to do.
+    pub const fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Sampling | Phase::Confirming)
+    }
+}
+
+/// What audits share with those who ask for them; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Audits(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    asked: Notify,
+    job: Mutex<Job>,
+    score: Mutex<Score>,
+}
+
+impl Audits {
+    /// The fewest and the most samples of one audit.
+    pub const SAMPLES: std::ops::RangeInclusive<u64> = 1..=1000;
+
+    /// Asks for an audit. While one runs, that one is joined: its own number of samples stays. `true`: a new one.
+    pub fn ask(&self, samples: u64) -> (Job, bool) {
+        let mut job = self.0.job.lock();
+        if job.is_running() {
+            return (job.clone(), false);
+        }
+        let samples = samples.clamp(*Self::SAMPLES.start(), *Self::SAMPLES.end());
+        *job = Job { id: job.id + 1, phase: Phase::Sampling, of: samples, samples, ..Job::default() };
+        self.0.asked.notify_one();
+        (job.clone(), true)
+    }
+
+    /// The audit that runs, or the last one.
+    pub fn job(&self) -> Job {
+        self.0.job.lock().clone()
+    }
+
+    /// The running score.
+    pub fn score(&self) -> Score {
+        self.0.score.lock().clone()
+    }
+
+    /// Waits until one is asked for.
+    pub(super) async fn wait(&self) {
+        self.0.asked.notified().await;
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut Job)) {
+        change(&mut self.0.job.lock());
+    }
+
+    pub(super) fn update_score(&self, change: impl FnOnce(&mut Score)) {
+        change(&mut self.0.score.lock());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_runs_is_joined_and_one_that_is_done_is_followed_by_another() {
+        let audits = Audits::default();
+        assert_eq!(audits.job().phase, Phase::None);
+        let (first, new) = audits.ask(20);
+        assert_eq!((first.id, first.of, new), (1, 20, true));
+        let (joined, new) = audits.ask(5);
+        assert_eq!((joined.id, joined.samples, new), (1, 20, false));
+        audits.update(|job| job.phase = Phase::Done);
+        let (second, new) = audits.ask(0);
+        assert_eq!((second.id, second.samples, new), (2, 1, true));
+        audits.update(|job| job.phase = Phase::Done);
+        assert_eq!(audits.ask(u64::MAX).0.samples, 1000);
+    }
+}

@@ -1,0 +1,272 @@
+//! Which requests an audit asks: every kind within 20, none more often than the others, at random otherwise.
+//!
+//! Pure: a seed and a data set in, requests out; equal seeds give equal requests. Nothing is asked or compared here.
+//! Callers: [`super::Auditor`].
+
+use std::fmt;
+
+use jiff::Timestamp;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+
+use crate::api::json;
+use crate::api::listing::ListingId;
+use crate::api::modified;
+use crate::api::query::{ListQuery, ModifiedSince};
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::dataset::Dataset;
+
+/// What a sample looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Any page at any page size.
+    Page,
+    /// The list without any parameter.
+    FirstPage,
+    /// The last page at some page size.
+    LastPage,
+    /// A page that is not there.
+    BeyondLast,
+    /// One listing to a page.
+    PerPageOne,
+    /// As many as there can be.
+    PerPageMost,
+    /// A whole taxonomy.
+    Taxonomy(TaxonomyKind),
+    /// The listings of one term.
+    Term(TaxonomyKind),
+    /// Two filters together.
+    TwoTerms,
+    /// A slug that no term has.
+    UnknownSlug,
+    /// What was modified since the very instant at which some listing was.
+    SinceInstant,
+    /// The same, a second earlier or later.
+    SinceNearby,
+    /// What was modified since the day on which some listing was, or a day beside it.
+    SinceDay,
+    /// One listing in full.
+    Detail,
+    /// A listing that is not there.
+    UnknownListing,
+}
+
+impl Kind {
+    /// One round: as many as are drawn without a kind coming again, but for details, of which there are the most.
+    const ROUND: [Self; 20] = [
+        Self::Page,
+        Self::FirstPage,
+        Self::LastPage,
+        Self::BeyondLast,
+        Self::PerPageOne,
+        Self::PerPageMost,
+        Self::Taxonomy(TaxonomyKind::Sports),
+        Self::Taxonomy(TaxonomyKind::States),
+        Self::Taxonomy(TaxonomyKind::Cities),
+        Self::Term(TaxonomyKind::Sports),
+        Self::Term(TaxonomyKind::States),
+        Self::Term(TaxonomyKind::Cities),
+        Self::TwoTerms,
+        Self::UnknownSlug,
+        Self::SinceInstant,
+        Self::SinceNearby,
+        Self::SinceDay,
+        Self::Detail,
+        Self::Detail,
+        Self::UnknownListing,
+    ];
+}
+
+/// A request that can be asked of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A list.
+    List(ListQuery),
+    /// A taxonomy.
+    Taxonomy(TaxonomyKind),
+    /// A listing in full.
+    Detail(ListingId),
+}
+
+impl Request {
+    /// Path and canonical query.
+    pub fn path(&self) -> String {
+        match self {
+            Self::List(query) => query.path_and_query(),
+            Self::Taxonomy(kind) => kind.path().to_owned(),
+            Self::Detail(id) => format!("/api/listings/{id}.json"),
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GET {}", self.path())
+    }
+}
+
+/// One sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// What it looks at.
+    pub kind: Kind,
+    /// The request.
+    pub request: Request,
+}
+
+/// Draws samples.
+#[derive(Debug)]
+pub struct Sampler {
+    dice: StdRng,
+    /// What is left of the round.
+    round: Vec<Kind>,
+}
+
+impl Sampler {
+    /// A sampler that draws what `seed` says.
+    pub fn new(seed: u64) -> Self {
+        Self { dice: StdRng::seed_from_u64(seed), round: Vec::new() }
+    }
+
+    /// The next sample. Kinds for which the data set has nothing are passed over.
+    pub fn next(&mut self, dataset: &Dataset) -> Sample {
+        for _ in 0..2 * Kind::ROUND.len() {
+            let kind = self.next_kind();
+            if let Some(request) = self.draw(kind, dataset) {
+                return Sample { kind, request };
+            }
+        }
+        Sample { kind: Kind::FirstPage, request: Request::List(ListQuery::default()) }
+    }
+
+    fn next_kind(&mut self) -> Kind {
+        if let Some(kind) = self.round.pop() {
+            return kind;
+        }
+        self.round = Kind::ROUND.to_vec();
+        self.round.shuffle(&mut self.dice);
+        self.round.pop().unwrap_or(Kind::FirstPage)
+    }
+
+    fn draw(&mut self, kind: Kind, dataset: &Dataset) -> Option<Request> {
+        let plain = ListQuery::default();
+        let total = dataset.len() as u64;
+        let query = match kind {
+            Kind::Taxonomy(taxonomy) => return Some(Request::Taxonomy(taxonomy)),
+            Kind::Detail => return Some(Request::Detail(self.listing(dataset)?)),
+            Kind::UnknownListing => return Some(Request::Detail(self.unknown(dataset))),
+            Kind::FirstPage => plain,
+            Kind::Page => {
+                let query = ListQuery { per_page: self.per_page(), ..plain };
+                self.any_page(&query, total)
+            }
+            Kind::LastPage => {
+                let query = ListQuery { per_page: self.per_page(), ..plain };
+                query.with_page(query.total_pages(total).max(1))
+            }
+            Kind::BeyondLast => {
+                let query = ListQuery { per_page: self.per_page(), ..plain };
+                query.with_page(query.total_pages(total) + self.dice.random_range(1..=3))
+            }
+            Kind::PerPageOne => self.any_page(&ListQuery { per_page: 1, ..plain }, total),
+            Kind::PerPageMost => self.any_page(&ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..plain }, total),
+            Kind::Term(taxonomy) => {
+                let query = ListQuery { per_page: self.per_page(), ..plain };
+                let query = self.term(query, taxonomy, dataset)?;
+                self.any_found_page(&query, dataset)
+            }
+            Kind::TwoTerms => {
+                let left_out = self.dice.random_range(0..TaxonomyKind::ALL.len());
+                // Of one listing, so that the two have something in common more often than not.
+                let mut query = ListQuery { per_page: self.per_page(), ..plain };
+                for taxonomy in TaxonomyKind::ALL.into_iter().filter(|kind| kind.index() != left_out) {
+                    query = self.term(query, taxonomy, dataset)?;
+                }
+                self.any_found_page(&query, dataset)
+            }
+            Kind::UnknownSlug => {
+                let taxonomy = TaxonomyKind::ALL[self.dice.random_range(0..TaxonomyKind::ALL.len())];
+                let mut query = plain;
+                let slug = format!("no-such-{}-{}", taxonomy.parameter(), self.dice.random_range(1000..10_000));
+                query.slugs[taxonomy.index()] = Some(slug.into());
+                query
+            }
+            Kind::SinceInstant | Kind::SinceNearby | Kind::SinceDay => {
+                let since = self.since(kind, dataset)?;
+                let query = ListQuery { per_page: self.per_page(), modified_since: Some(since), ..plain };
+                self.any_found_page(&query, dataset)
+            }
+        };
+        Some(Request::List(query))
+    }
+
+    fn per_page(&mut self) -> u8 {
+        self.dice.random_range(1..=ListQuery::MAX_PER_PAGE)
+    }
+
+    fn any_page(&mut self, query: &ListQuery, total: u64) -> ListQuery {
+        let page = self.dice.random_range(1..=query.total_pages(total).max(1));
+        query.with_page(page)
+    }
+
+    /// Any page of what a filter finds; the first where that is in doubt.
+    fn any_found_page(&mut self, query: &ListQuery, dataset: &Dataset) -> ListQuery {
+        let total = dataset.find(query).map_or(0, |found| found.total);
+        self.any_page(query, total)
+    }
+
+    fn term(&mut self, mut query: ListQuery, taxonomy: TaxonomyKind, dataset: &Dataset) -> Option<ListQuery> {
+        let terms = dataset.terms(taxonomy);
+        let term = (!terms.is_empty()).then(|| &terms[self.dice.random_range(0..terms.len())])?;
+        query.slugs[taxonomy.index()] = Some(term.slug.as_str().into());
+        Some(query)
+    }
+
+    fn listing(&mut self, dataset: &Dataset) -> Option<ListingId> {
+        let summaries = &dataset.content.summaries;
+        (!summaries.is_empty()).then(|| summaries[self.dice.random_range(0..summaries.len())].id)
+    }
+
+    /// An id between or beyond those that there are.
+    fn unknown(&mut self, dataset: &Dataset) -> ListingId {
+        let near = self.listing(dataset).map_or(0, |id| id.0);
+        let mut id = near.saturating_add(self.dice.random_range(1..1000));
+        while dataset.summary(ListingId(id)).is_some() {
+            id = id.checked_add(1).unwrap_or(0);
+        }
+        ListingId(id)
+    }
+
+    fn since(&mut self, kind: Kind, dataset: &Dataset) -> Option<ModifiedSince> {
+        const SECOND: i64 = 1_000_000_000;
+        let id = self.listing(dataset)?;
+        let at = dataset.modified_of(id)?;
+        let nearby = if self.dice.random() { SECOND } else { -SECOND };
+        let text = match kind {
+            // As it was written, or in UTC: both are the same instant.
+            Kind::SinceInstant if self.dice.random() => as_written(dataset, id)?,
+            Kind::SinceNearby => utc(at.saturating_add(nearby))?,
+            Kind::SinceDay => {
+                let day = at.saturating_add(86_400 * SECOND * self.dice.random_range(-1..=1));
+                Timestamp::from_nanosecond(day.into()).ok()?.strftime("%Y-%m-%d").to_string()
+            }
+            _ => utc(at)?,
+        };
+        Some(ModifiedSince { at: modified::parse(&text).ok()?, text: text.into() })
+    }
+}
+
+fn utc(nanos: i64) -> Option<String> {
+    Some(Timestamp::from_nanosecond(nanos.into()).ok()?.to_string())
+}
+
+fn as_written(dataset: &Dataset, id: ListingId) -> Option<String> {
+    let raw = std::str::from_utf8(&dataset.summary(id)?.raw).ok()?;
+    let fields = json::fields(raw).ok()?;
+    let field = fields.iter().find(|field| field.key == "modified")?;
+    json::string(field.value).map(Into::into)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! The mirror beside its origin, request by request: equal where nothing is wrong, and every difference found, told and
+//! mended.
+
+use std::time::Duration;
+
+use grandstand::sample::{Cdn, EmptyFilters, EtagStyle, ItemOrder, Origin, Switches, TaxonomyShape, World};
+use http::Method;
+use serde_json::Value;
+
+use crate::client::plain_client;
+use crate::compare::{detail_is_the_origins, list_is_the_origins};
+use crate::harness::{Server, Setup, origin, origin_with, quiet, run, wait_until};
+
+const LIST: &str = "/api/listings.json";
+
+async fn mirrored(listings: usize, switches: Switches) -> (Origin, Server) {
+    let origin = origin_with(listings, switches).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    (origin, server)
+}
+
+/// `grandstand audit` on the server's data directory: exit code and what it says.
+async fn audit(server: &Server, samples: u32) -> (i32, String) {
+    let samples = samples.to_string();
+    run(&server.setup.arguments(&["audit", "--samples", &samples], &server.data_dir())).await
+}
+
+/// Has no difference among this many samples.
+async fn is_equal(server: &Server, samples: u32) {
+    let (code, said) = audit(server, samples).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("parity 100.00 % ("), "{said}");
+    assert!(said.contains("0 not answered"), "{said}");
+}
+
+macro_rules! equal_on {
+    ($($name:ident: $change:expr;)*) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                let mut switches = Switches::default();
+                let change: fn(&mut Switches) = $change;
+                change(&mut switches);
+                let (_origin, server) = mirrored(230, switches).await;
+                is_equal(&server, 60).await;
+            }
+        )*
+    };
+}
+
+equal_on! {
+    a_mirror_of_an_origin_with_the_defaults_is_equal: |_| {};
+    a_mirror_of_indented_bodies_under_a_prefix_is_equal: |s| {
+        s.pretty = true;
+        s.prefix = "/v1".into();
+        s.taxonomy_shape = TaxonomyShape::Nested;
+    };
+    a_mirror_of_answers_with_a_request_id_is_equal: |s| {
+        s.request_id = true;
+        s.etags = EtagStyle::None;
+        s.taxonomy_shape = TaxonomyShape::Array;
+    };
+    a_mirror_of_an_arbitrary_order_is_equal: |s| {
+        s.order = ItemOrder::Arbitrary(7);
+        s.empty_filters = EmptyFilters::Array;
+        s.request_id = true;
+    };
+    a_mirror_whose_terms_are_in_doubt_is_equal_where_it_answers_itself: |s| s.count_skew = 3;
+}
+
+#[tokio::test]
+async fn a_silent_change_beyond_the_first_page_is_found_told_and_mended() {
+    let (origin, server) = mirrored(330, Switches::default()).await;
+    let last = *server.ok(&format!("{LIST}?page=4&per_page=100")).await.ids().last().unwrap();
+    origin.edit(|world| assert!(world.silent_change(last)));
+    let before = server.snapshot().await;
+    // The last page is among any 20 samples.
+    let (code, said) = audit(&server, 20).await;
+    assert_eq!(code, 1, "{said}");
+    let line =
+        said.lines().find(|line| line.contains(&format!("listing {last}, "))).unwrap_or_else(|| panic!("{said}"));
+    assert!(
+        line.starts_with("GET /api/listings.json?") && line.contains("the mirror has") && line.contains('№'),
+        "{line}"
+    );
+    assert!(!said.contains("parity 100.00 %"), "{said}");
+    wait_until("what differed is mirrored anew", || async { server.snapshot().await != before }).await;
+    server.settled(&origin).await;
+    list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
+    is_equal(&server, 40).await;
+}
+
+#[tokio::test]
+async fn a_detail_that_changed_silently_is_found_told_and_mended() {
+    let (origin, server) = mirrored(60, Switches::default()).await;
+    origin.edit(|world| world.ids().into_iter().for_each(|id| assert!(world.change_detail(id))));
+    let (code, said) = audit(&server, 20).await;
+    assert_eq!(code, 1, "{said}");
+    let differing = said.lines().filter_map(|line| line.strip_prefix("GET /api/listings/")?.split_once(".json: "));
+    let ids: Vec<u64> = differing.map(|(id, _)| id.parse().unwrap()).collect();
+    assert!(!ids.is_empty(), "{said}");
+    for id in ids {
+        detail_is_the_origins(&server, &origin, id).await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_since_the_last_refresh_is_no_difference() {
+    let (origin, server) = mirrored(230, Switches::default()).await;
+    let before = server.snapshot().await;
+    origin.edit(|world| world.ids().into_iter().for_each(|id| assert!(world.touch(id))));
+    is_equal(&server, 20).await;
+    assert_ne!(server.snapshot().await, before, "the audit has asked for a refresh");
+}
+
+#[tokio::test]
+async fn old_copies_of_a_cdn_are_no_difference() {
+    let cdn = Cdn { max_age: Duration::from_secs(2), nodes: 3 };
+    let origin = origin_with(130, Switches { cdn: Some(cdn), ..Switches::default() }).await;
+    let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "2s").start().await;
+    server.settled(&origin).await;
+    for _ in 0..2 {
+        origin.edit(|world| world.ids().into_iter().for_each(|id| assert!(world.touch(id))));
+        let (_, said) = audit(&server, 20).await;
+        assert!(!said.contains("the mirror has"), "{said}");
+        assert!(said.contains("parity 100.00 % ("), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn without_an_answer_of_the_origin_there_is_no_parity() {
+    let (origin, mut server) = mirrored(60, Switches::default()).await;
+    origin.shutdown().await;
+    for beside_a_server in [true, false] {
+        let (code, said) = audit(&server, 20).await;
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("nothing could be compared") && said.contains("20 not answered"), "{said}");
+        assert!(said.contains("the origin cannot be asked"), "{said}");
+        if beside_a_server {
+            assert_eq!(server.status().await["parity"], Value::Null);
+            server.process.kill();
+        }
+    }
+}
+
+#[tokio::test]
+async fn alone_it_finds_and_mends_what_differs() {
+    let (origin, mut server) = mirrored(330, Switches::default()).await;
+    let last = *server.ok(&format!("{LIST}?page=4&per_page=100")).await.ids().last().unwrap();
+    server.process.kill();
+    is_equal(&server, 40).await;
+    origin.edit(|world| assert!(world.silent_change(last)));
+    let (code, said) = audit(&server, 20).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("listing {last}, ")), "{said}");
+    is_equal(&server, 40).await;
+    server.restart().await;
+    list_is_the_origins(&server, &origin, &format!("{LIST}?page=4&per_page=100")).await;
+}
+
+#[tokio::test]
+async fn an_audit_uses_a_tenth_of_the_budget() {
+    let (origin, mut server) = mirrored(120, Switches::default()).await;
+    wait_until("the origin was asked what filters mean", || async { server.status().await["disproved"].is_array() })
+        .await;
+    server.restart_with("origin.requests_per_minute", "20").await;
+    server.settled(&origin).await;
+    origin.clear_log();
+    let before = origin.count();
+    let accepted = server.admin(Method::POST, "/audit?samples=20").await;
+    assert_eq!((accepted.status, accepted.the("location").as_str()), (202, "/audit"));
+    wait_until("the audit has used its share", || {
+        let used = origin.count() - before >= 2;
+        async move { used }
+    })
+    .await;
+    for _ in 0..4 {
+        quiet(&origin).await;
+    }
+    let asked: Vec<_> = origin.log().into_iter().map(|seen| seen.path_and_query).collect();
+    assert_eq!(asked.len(), 2, "a tenth of 20 in a minute: {asked:#?}");
+    let job = server.admin(Method::GET, "/audit").await.json();
+    assert_eq!((&job["phase"], &job["samples"]), (&"sampling".into(), &20.into()), "{job:#}");
+    let joined = server.admin(Method::POST, "/audit?samples=3").await.json();
+    assert_eq!((&joined["joined"], &joined["samples"]), (&true.into(), &20.into()), "{joined:#}");
+    assert_eq!(server.status().await["origin"]["requests"]["background"], 2);
+}
+
+#[tokio::test]
+async fn samples_in_the_background_keep_the_score() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).set("mirror.audit_per_hour", "3600").start().await;
+    server.ready().await;
+    wait_until("all details are mirrored", || async { server.status().await["details"]["mirrored"] == 60 }).await;
+    wait_until("samples were compared", || async {
+        server.status().await["parity"]["compared"].as_u64().is_some_and(|compared| compared >= 3)
+    })
+    .await;
+    let parity = server.status().await["parity"].clone();
+    assert_eq!((&parity["percent"], &parity["differences"]), (&100.0.into(), &Value::Array(vec![])), "{parity:#}");
+    assert!(parity["last_at"].is_string());
+    origin.edit(|world: &mut World| world.ids().into_iter().for_each(|id| assert!(world.change_detail(id))));
+    wait_until("a difference shows", || async { server.status().await["parity"]["percent"] != 100.0 }).await;
+    let parity = server.status().await["parity"].clone();
+    assert!(parity["differences"][0].as_str().unwrap().contains("GET /api/listings/"), "{parity:#}");
+    let metrics = server.admin(Method::GET, "/metrics").await.text().to_owned();
+    for line in [r#"grandstand_audit_samples_total{outcome="different"} "#, "grandstand_parity_ratio 0."] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    let (_, screen) = run(&server.setup.arguments(&["status"], &server.data_dir())).await;
+    assert!(screen.lines().any(|line| line.contains("parity") && line.contains("compared")), "{screen}");
+}
+
+#[tokio::test]
+async fn where_nothing_is_mirrored_there_is_nothing_to_audit() {
+    let origin = origin(10).await;
+    let dir = tempfile::tempdir().unwrap();
+    for (setup, why) in [
+        (Setup::offline(), "there is no origin to compare with"),
+        (Setup::shield_of(&origin), "a shield holds no copy"),
+        (Setup::mirror_of(&origin), "nothing has been mirrored"),
+    ] {
+        let (code, said) = run(&setup.arguments(&["audit"], &dir.path().join("data"))).await;
+        assert!(code == 1 && said.contains(why), "{code} {said}");
+    }
+    let shield = Setup::shield_of(&origin).start().await;
+    assert_eq!(shield.admin(Method::POST, "/audit").await.status, 409);
+    assert_eq!(shield.admin(Method::GET, "/audit").await.status, 404);
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn an_audit_is_only_started_by_who_may_and_within_bounds() {
+    let (origin, server) = mirrored(10, Switches::default()).await;
+    let before = origin.count();
+    for samples in ["0", "1001", "x"] {
+        assert_eq!(server.admin(Method::POST, &format!("/audit?samples={samples}")).await.status, 400);
+    }
+    let url = format!("http://{}/audit", server.admin);
+    let foreign = plain_client().post(url).header("origin", "http://evil.test").send().await.unwrap();
+    assert_eq!(foreign.status(), 403);
+    assert_eq!(server.admin(Method::GET, "/audit").await.json()["phase"], "none");
+    assert_eq!(origin.count(), before);
+}
