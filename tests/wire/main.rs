@@ -30,3 +30,4 @@ mod read_through;
 mod refresh;
 mod shield;
 mod shrink;
+mod simulation;
