@@ -49,6 +49,9 @@
 //! Every request takes a slot of one budget ([`origin::budget`]), which frees 60 s after the *answer* and whose ledger
 //! survives a kill -9.
 //!
+//! That all this holds under edits, faults, kills and clocks that jump is what `tests/wire/simulation` checks, in virtual
+//! time: [`origin::transport`] and [`clock::Clock::of_runtime`] are its ways in.
+//!
 //! # What is stored
 //!
 //! One redb file, and why not immutable packs: see `benches/runs/2026-11-20-store.md`. A snapshot is a tree of

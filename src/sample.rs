@@ -1,10 +1,10 @@
 //! A synthetic origin: a made-up world of sports venues behind the API that grandstand mirrors.
 //!
-//! It is the opponent of the tests and therefore shares no code with the rest of the crate but the clock: filters walk the model,
-//! bodies are written by a writer of their own, entity tags are compared by other code. It is not a mock either, but a
-//! server with real sockets, a rate limit, a CDN and faults, all of which can be switched while it runs. Without a socket
-//! and by another clock it is the origin of the simulation. Used by `grandstand demo`, `grandstand origin`, the wire
-//! tests and the benches.
+//! It is the opponent of the tests and therefore shares no code with the rest of the crate but the clock: filters walk
+//! the model, bodies are written by a writer of their own, entity tags are compared by other code. It is not a mock
+//! either, but a server with real sockets, a rate limit, a CDN and faults, all of which can be switched while it runs.
+//! Without a socket and by another clock it is the origin of the simulation. Used by `grandstand demo`, `grandstand
+//! origin`, the wire tests and the benches.
 //!
 //! All data is invented, but for the names and rough positions of states and cities, and says so in each body.
 //!

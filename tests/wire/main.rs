@@ -33,3 +33,4 @@ mod read_through;
 mod refresh;
 mod shield;
 mod shrink;
+mod simulation;

@@ -1,0 +1,185 @@
+//! A mirror wired as the binary wires it, with an origin that lives in the same process and the same virtual time.
+//!
+//! It can be killed and built anew over the same store. Called by `script`.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use grandstand::api::taxonomy::VolatileKeys;
+use grandstand::cache::Cache;
+use grandstand::clock::Clock;
+use grandstand::origin::budget::Budget;
+use grandstand::origin::client::{ClientConfig, OriginClient};
+use grandstand::origin::commands::Commands;
+use grandstand::origin::copies::Copies;
+use grandstand::origin::crawl::Crawler;
+use grandstand::origin::details::Details;
+use grandstand::origin::details::worker::DetailWorker;
+use grandstand::origin::mirror::{Mirror, Rhythm};
+use grandstand::origin::status::OriginStatus;
+use grandstand::origin::sweep::Sweeper;
+use grandstand::origin::terms;
+use grandstand::origin::transport::{Arrival, Transport, TransportError};
+use grandstand::sample::Origin;
+use grandstand::snapshot::dataset::Dataset;
+use grandstand::snapshot::live::Live;
+use grandstand::store::{DataDir, Store};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue};
+use http_body_util::BodyExt as _;
+use parking_lot::RwLock;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use super::scene::Scene;
+
+/// The time that a request may take.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The wire between mirror and origin.
+struct Wire(Arc<Origin>);
+
+#[async_trait]
+impl Transport for Wire {
+    async fn get(&self, url: Url, mut headers: HeaderMap) -> Result<Arrival, TransportError> {
+        let broken = |error: std::io::Error| TransportError::Connection(error.to_string());
+        let deadline = Instant::now() + TIMEOUT;
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        let target = url[url::Position::BeforePath..url::Position::AfterQuery].to_owned();
+        let asked = self.0.ask(&http::Method::GET, &target, &headers);
+        let answer = timeout_at(deadline, asked).await.map_err(|_| TransportError::Timeout)?.map_err(broken)?;
+        let (mut head, body) = answer.into_parts();
+        let pieces = Box::pin(body.into_data_stream());
+        let pieces = stream::unfold(Some(pieces), move |pieces| async move {
+            let mut pieces = pieces?;
+            match timeout_at(deadline, pieces.next()).await {
+                Err(_) => Some((Err(TransportError::Timeout), None)),
+                Ok(None) => None,
+                Ok(Some(piece)) => Some((piece.map_err(broken), Some(pieces))),
+            }
+        });
+        let body = if head.headers.remove(CONTENT_ENCODING).is_some() {
+            head.headers.remove(CONTENT_LENGTH);
+            stream::once(unpacked(pieces)).boxed()
+        } else {
+            pieces.boxed()
+        };
+        Ok(Arrival { status: head.status.as_u16(), headers: head.headers, body })
+    }
+}
+
+async fn unpacked(
+    pieces: impl futures_util::Stream<Item = Result<Bytes, TransportError>>,
+) -> Result<Bytes, TransportError> {
+    let packed: Vec<Bytes> = pieces.try_collect().await?;
+    let mut text = Vec::new();
+    let packed = packed.concat();
+    let read = flate2::read::GzDecoder::new(&*packed).read_to_end(&mut text);
+    read.map_err(|error| TransportError::Decode(error.to_string()))?;
+    Ok(text.into())
+}
+
+/// What outlives a mirror.
+pub struct Ground {
+    /// The origin.
+    pub origin: Arc<Origin>,
+    /// The mirror's clock, which may jump.
+    pub clock: Clock,
+    store: Arc<Store>,
+    dir: DataDir,
+}
+
+impl Ground {
+    /// An empty data directory at `path`.
+    pub fn new(origin: Arc<Origin>, clock: Clock, path: &Path) -> Self {
+        let dir = DataDir::open(path).unwrap();
+        let store = Arc::new(Store::open(&dir).unwrap());
+        Self { origin, clock, store, dir }
+    }
+}
+
+/// A mirror that runs.
+pub struct Rig {
+    /// What it serves.
+    pub live: Live,
+    /// How it is told.
+    pub commands: Commands,
+    /// Its details.
+    pub details: Details,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Rig {
+    /// Builds and starts a mirror, as the composition root does.
+    pub fn start(scene: &Scene, ground: &Ground, life: u64) -> Self {
+        let (clock, store) = (&ground.clock, &ground.store);
+        let (live, status, commands) = (Live::default(), OriginStatus::default(), Commands::default());
+        let cache = Cache::new(1 << 20);
+        let config = ClientConfig {
+            base: ground.origin.url().parse().unwrap(),
+            timeout: TIMEOUT,
+            max_body: 4 << 20,
+            longest_pause: scene.ttl.min(Duration::from_secs(10)),
+            user_agent: "simulation".to_owned(),
+        };
+        let budget = Budget::open(scene.budget, Some(&ground.dir.path().join("budget")), clock.clone()).unwrap();
+        let wire = Arc::new(Wire(ground.origin.clone()));
+        let client = OriginClient::over(wire, config, budget, status.clone(), clock.clone());
+        let client = client.with_seed(scene.seed ^ life);
+        let evidence = terms::load(store).unwrap();
+        let volatile = Arc::new(RwLock::new(VolatileKeys::default()));
+        if let Some((version, mut meta)) = store.current().unwrap() {
+            *volatile.write() = meta.volatile.clone();
+            let dataset = Dataset::build(store.load(&version).unwrap(), &evidence).unwrap();
+            meta.confirmed_ms = meta.confirmed_ms.min(clock.now_wall().as_millis());
+            live.swap(Arc::new(dataset), meta, version.seq);
+        }
+        let details = Details::open(store.clone(), status, cache).unwrap();
+        let copies = Copies::new(client.clone(), store.clone(), volatile.clone());
+        let sweeper = Sweeper {
+            copies: copies.clone(),
+            store: store.clone(),
+            live: live.clone(),
+            commands: commands.clone(),
+            every: scene.sweep_every,
+            clock: clock.clone(),
+        };
+        let worker = DetailWorker {
+            details: details.clone(),
+            client,
+            live: live.clone(),
+            volatile: volatile.clone(),
+            cache_ttl: scene.cache_ttl,
+            verify_every: scene.verify_every,
+            clock: clock.clone(),
+        };
+        // Everything may vanish here: holding back has tests of its own.
+        let rhythm = Rhythm { ttl: scene.ttl, max_shrink: 1.0, keep: 3 };
+        let crawler = Crawler::new(copies, scene.cache_ttl);
+        let (store, clock) = (store.clone(), clock.clone());
+        let mirror = Mirror::new(crawler, store, live.clone(), volatile, commands.clone(), rhythm, clock, evidence);
+        let tasks = vec![tokio::spawn(mirror.run()), tokio::spawn(sweeper.run()), tokio::spawn(worker.run())];
+        Self { live, commands, details, tasks }
+    }
+
+    /// Ends it wherever it is. What it had given to a blocking thread is done when this returns.
+    pub async fn kill(self) {
+        for task in self.tasks {
+            task.abort();
+            let _ = task.await;
+        }
+        // There is one blocking thread: whatever was given to it before this is done.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        self.details.flush();
+    }
+
+    /// Whether all its tasks still run: none is ever meant to end.
+    pub fn is_alive(&self) -> bool {
+        self.tasks.iter().all(|task| !task.is_finished())
+    }
+}

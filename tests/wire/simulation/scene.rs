@@ -1,0 +1,127 @@
+//! The scene of one run: the origin's dialect and the mirror's settings, drawn from a seed.
+//!
+//! Called by `script`.
+
+use std::time::Duration;
+
+use grandstand::sample::{
+    ApiUrlStyle, Cdn, EmptyFilters, EtagStyle, Fault, FaultRule, ItemOrder, Switches, TaxonomyShape, TermFields,
+};
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+
+/// One run's scene.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// Listings at the start.
+    pub listings: usize,
+    /// The origin's dialect.
+    pub switches: Switches,
+    /// How old the copies of the origin's CDN can be.
+    pub cache_ttl: Duration,
+    /// By when a refresh must have happened.
+    pub ttl: Duration,
+    /// Requests in any 60 s; `None`: any number.
+    pub budget: Option<usize>,
+    /// The sweep's rhythm.
+    pub sweep_every: Duration,
+    /// The detail cycle.
+    pub verify_every: Duration,
+    /// Whether the mirror's wall clock may jump.
+    pub jumps: bool,
+}
+
+impl Scene {
+    /// Draws one; `most` listings at most.
+    pub fn draw(seed: u64, most: usize) -> (Self, SmallRng) {
+        let mut dice = SmallRng::seed_from_u64(seed);
+        let orders =
+            [ItemOrder::ById, ItemOrder::ByModifiedDesc, ItemOrder::ByName, ItemOrder::Arbitrary(dice.random())];
+        let tags = [EtagStyle::Strong, EtagStyle::Weak, EtagStyle::WithGeneratedAt, EtagStyle::None];
+        let budget = dice.random_bool(0.5).then_some(60);
+        let max_age = Duration::from_secs(dice.random_range(60..=300));
+        let nodes = *[0, 1, 3].choose(&mut dice).unwrap();
+        let cdn = (nodes > 0).then_some(Cdn { max_age, nodes });
+        let switches = Switches {
+            order: *orders.choose(&mut dice).unwrap(),
+            etags: *tags.choose(&mut dice).unwrap(),
+            request_id: dice.random_bool(0.3),
+            gzip: dice.random_bool(0.5),
+            taxonomy_shape: *[TaxonomyShape::Object, TaxonomyShape::Array, TaxonomyShape::Nested]
+                .choose(&mut dice)
+                .unwrap(),
+            field_names: *[TermFields::NameCount, TermFields::TitleListingsCount, TermFields::LabelTotal]
+                .choose(&mut dice)
+                .unwrap(),
+            empty_filters: *[EmptyFilters::Object, EmptyFilters::Array].choose(&mut dice).unwrap(),
+            api_url: if dice.random_bool(0.2) { ApiUrlStyle::EscapedSlashes } else { ApiUrlStyle::Absolute },
+            latency: Duration::from_millis(dice.random_range(1..=250)),
+            jitter_ms: (1, dice.random_range(1..=100)),
+            refuse_61st: budget.map(|most| most as u32),
+            cdn,
+            ..Switches::default()
+        };
+        let scene = Self {
+            seed,
+            listings: dice.random_range(150..=most),
+            switches,
+            cache_ttl: if nodes > 0 { max_age } else { Duration::from_secs(dice.random_range(1..=60)) },
+            ttl: Duration::from_secs(dice.random_range(120..=300)),
+            budget,
+            sweep_every: Duration::from_secs(dice.random_range(20..=60) * 60),
+            verify_every: Duration::from_secs(2 * 3600),
+            jumps: dice.random_bool(0.25),
+        };
+        (scene, dice)
+    }
+
+    /// Something that goes wrong for a while.
+    pub fn fault(dice: &mut SmallRng) -> FaultRule {
+        let fault = match dice.random_range(0..8) {
+            0 => Fault::Status(500),
+            1 => Fault::Status(503),
+            2 => Fault::Reset,
+            3 => Fault::Truncated,
+            4 => Fault::HtmlWith200,
+            5 => Fault::Hang,
+            6 => Fault::TooManyRequests(Some(dice.random_range(1..30))),
+            _ => Fault::TooManyRequests(None),
+        };
+        let share = *[0.1, 0.5, 1.0].choose(dice).unwrap();
+        let place = *["", "", "/api/listings.json", "/api/listings.json?page=2", "/api/cities"].choose(dice).unwrap();
+        FaultRule { path_prefix: place.to_owned(), probability: share, times: None, fault }
+    }
+
+    /// The longest that a whole pass and what follows from it takes when nothing goes wrong: every page and taxonomy
+    /// twice, as many terms again, at what the budget leaves (or at one request in its latency).
+    pub fn pass_time(&self, listings: usize) -> Duration {
+        let pages = listings.div_ceil(100) as u32;
+        self.pace() * (2 * (pages + 3) + 60)
+    }
+
+    /// The longest from one request to the next when there is work.
+    pub fn pace(&self) -> Duration {
+        if self.budget.is_some() { Duration::from_secs(2) } else { Duration::from_millis(500) }
+    }
+
+    /// By when a mirror of a quiet, healthy origin has settled: `3 x (ttl + cache_ttl)` for a pass that must begin
+    /// again, three passes, and the longest pauses that failures can have left behind.
+    pub fn settled_after(&self, listings: usize) -> Duration {
+        3 * (self.ttl + self.cache_ttl) + 3 * self.pass_time(listings) + Duration::from_secs(120)
+    }
+
+    /// By when a sweep has also found what no refresh can see: its interval, its tenth of the budget, and the pass.
+    pub fn swept_after(&self, listings: usize) -> Duration {
+        let pages = listings.div_ceil(100) as u32;
+        self.sweep_every + self.pace() * 10 * pages + self.cache_ttl + self.settled_after(listings)
+    }
+
+    /// By when every detail is current, also those whose summary shows nothing: two cycles (the first may have met an
+    /// old copy), each at a tenth of the budget, and the longest that a detail that failed often is left alone.
+    pub fn details_after(&self, listings: usize) -> Duration {
+        2 * (self.verify_every + Duration::from_secs(10) * listings as u32) + Duration::from_secs(3600)
+    }
+}
