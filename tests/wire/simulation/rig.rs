@@ -139,8 +139,8 @@ impl Rig {
             meta.confirmed_ms = meta.confirmed_ms.min(clock.now_wall().as_millis());
             live.swap(Arc::new(dataset), meta, version.seq);
         }
-        let details = Details::open(store.clone(), status, cache).unwrap();
-        let copies = Copies::new(client.clone(), store.clone(), volatile.clone());
+        let details = Details::open(store.clone(), status, cache, live.clone()).unwrap();
+        let copies = Copies::new(client.clone(), store.clone(), volatile.clone()).with_cache_ttl(scene.cache_ttl);
         let sweeper = Sweeper {
             copies: copies.clone(),
             store: store.clone(),
