@@ -1,7 +1,8 @@
 //! One budget for everything that is sent to the origin: who goes next, and when.
 //!
 //! Refresh first, then clients (round-robin by address, at most three quarters of the window while a crawl has work),
-//! then the crawl, then details evenly paced, then background checks (a tenth). [`choose`] is the pure decision; the
+//! then the crawl, then background checks a little (a twentieth), then details evenly paced, then the rest of the
+//! background's tenth. [`choose`] is the pure decision; the
 //! rest waits and wakes. Callers: [`super::client`].
 
 use std::collections::HashMap;
@@ -81,12 +82,21 @@ pub fn choose(view: &View<'_>) -> Option<u64> {
     if let Some(ticket) = first(Class::Crawl) {
         return Some(ticket);
     }
+    // Background checks always get a little, or they would never be done beside a million details; and no more than
+    // that while something else needs the rest.
+    let little = (view.limit / 20).max(1);
+    let share = if view.crawl_has_work { little } else { (view.limit / 10).max(1) };
+    if view.background_used < little
+        && let Some(ticket) = first(Class::Background)
+    {
+        return Some(ticket);
+    }
     if view.detail_due
         && let Some(ticket) = first(Class::Details)
     {
         return Some(ticket);
     }
-    let background = view.background_used < (view.limit / 10).max(1);
+    let background = view.background_used < share;
     background.then(|| first(Class::Background)).flatten()
 }
 

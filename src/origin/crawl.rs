@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use rand::RngExt;
 
 use crate::api::page::Page;
 use crate::api::taxonomy::{self, TaxonomyKind, VolatileKeys};
@@ -122,8 +121,8 @@ impl Crawler {
                 None => return Ok(done),
                 Some(error) if attempt + 1 == tries => return Err(error),
                 Some(_) => {
-                    let jitter = rand::rng().random_range(0.5..1.0);
-                    tokio::time::sleep(Duration::from_millis(500).mul_f64(jitter) * 2_u32.pow(attempt)).await;
+                    let pause = self.copies.client().jittered(Duration::from_millis(500));
+                    tokio::time::sleep(pause * 2_u32.pow(attempt)).await;
                 }
             }
             left = failed;

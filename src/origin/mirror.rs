@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use rand::RngExt;
 
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::clock::{Clock, Monotonic};
@@ -140,6 +139,8 @@ pub struct Mirror {
     asked: bool,
     /// Changes in a row that did not hold still until they were confirmed.
     unsettled: u32,
+    /// How often in a row the probe alone was not answered.
+    unprobed: u32,
     /// When it was last tried to settle what is published.
     tried: Option<Monotonic>,
     /// Terms that were asked for, and the snapshot that they were asked for.
@@ -185,6 +186,7 @@ impl Mirror {
             refresh: false,
             asked: false,
             unsettled: 0,
+            unprobed: 0,
             tried: None,
             terms: Default::default(),
             learn_at,
@@ -336,7 +338,7 @@ impl Mirror {
     fn back_off(&self, failures: u32) -> Duration {
         let longest = self.rhythm.ttl.min(Duration::from_secs(60));
         let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.min(8));
-        doubled.min(longest).mul_f64(rand::rng().random_range(0.5..1.0))
+        self.crawler.copies().client().jittered(doubled.min(longest))
     }
 
     async fn index(&self, content: Content) -> Result<Dataset, MirrorError> {

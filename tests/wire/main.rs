@@ -27,6 +27,7 @@ mod faults;
 mod golden;
 mod headers;
 mod limit;
+mod order;
 mod paths;
 mod process;
 mod read_through;

@@ -31,8 +31,14 @@ fn the_order_is_refresh_clients_crawl_details_background() {
         waiting(5, Class::Refresh, None),
     ];
     for left in (1..=5).rev() {
-        assert_eq!(choose(&view(&all[..left], &served)), Some(left as u64));
+        assert_eq!(
+            choose(&View { background_used: 3, ..view(&all[..left], &served) }),
+            (left > 1).then_some(left as u64)
+        );
     }
+    // A little for the background goes before the endless details, and more than a little only when nothing is to do.
+    assert_eq!(choose(&view(&all[..2], &served)), Some(1));
+    assert_eq!(choose(&View { background_used: 3, crawl_has_work: false, ..view(&all[..1], &served) }), Some(1));
     assert_eq!(choose(&View { free: 0, ..view(&all, &served) }), None);
 }
 

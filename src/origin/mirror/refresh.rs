@@ -10,14 +10,14 @@ use crate::snapshot::live::Published;
 use crate::snapshot::version::Certificate;
 
 use super::super::client::AskError;
-use super::super::copies::{Change, CopyError};
+use super::super::copies::{Copy, CopyError};
 use super::super::plan::Purpose;
 use super::super::refresh::{Answers, Probe, Verdict, What};
 use super::super::status::OriginState;
 use super::super::window::Class;
 use super::super::{crawl, pass};
 use super::follow::Base;
-use super::{Doing, Mirror, MirrorError, Newest, blocking};
+use super::{Doing, Mirror, MirrorError, Newest, TRIES, blocking};
 
 impl Mirror {
     /// Asks whether anything has changed, and begins what follows if so.
@@ -84,26 +84,59 @@ impl Mirror {
     }
 
     /// The five questions about a data set.
-    pub(super) async fn ask(&self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
-        let probe = Probe::of(dataset, confirmed_ms, self.shape);
+    pub(super) async fn ask(&mut self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
         // One request first: nothing more is sent to an origin that does not answer it.
         let mut copies = self.crawler.fetch_all(vec![pass::page_path(1)], Class::Refresh, None).await?;
-        let mut paths: Vec<String> = TaxonomyKind::ALL.iter().map(|kind| kind.path().to_owned()).collect();
-        paths.extend(probe.as_ref().map(|probe| probe.path.clone()));
-        copies.extend(self.crawler.fetch_all(paths, Class::Refresh, None).await?);
-        let mut take = |path: &str| {
-            let at = copies.iter().position(|copy| copy.path == path);
-            at.map(|at| copies.swap_remove(at)).ok_or_else(|| AskError::nonsense(path, "no answer was kept"))
+        let paths: Vec<String> = TaxonomyKind::ALL.iter().map(|kind| kind.path().to_owned()).collect();
+        let probe = Probe::of(dataset, confirmed_ms, self.shape);
+        let (taxonomies, probed) =
+            tokio::join!(self.crawler.fetch_all(paths, Class::Refresh, None), self.probe(probe.as_ref()));
+        let Some(first) = copies.pop() else {
+            return Err(CopyError::from(AskError::nonsense(&pass::page_path(1), "no answer was kept")).into());
         };
-        let probe = match probe {
-            Some(probe) => Some((probe.clone(), take(&probe.path).map_err(CopyError::from)?)),
-            None => None,
-        };
-        let first = take(&pass::page_path(1)).map_err(CopyError::from)?;
-        if probe.iter().any(|(_, copy)| copy.change == Change::New) {
-            tracing::debug!("a new probe: its first answer is not conditional");
+        let taxonomies = crawl::in_order(taxonomies?)?;
+        let probe = self.understand(dataset, confirmed_ms, probe, probed).await?;
+        Ok(Answers { probe, first, taxonomies })
+    }
+
+    async fn probe(&self, probe: Option<&Probe>) -> Result<Option<Copy>, CopyError> {
+        let Some(probe) = probe else { return Ok(None) };
+        Ok(self.crawler.fetch_all(vec![probe.path.clone()], Class::Refresh, None).await?.pop())
+    }
+
+    /// A probe that the origin refuses is put otherwise; one that alone is not answered, again and again, is given up
+    /// for this time, and every page is looked at instead.
+    async fn understand(
+        &mut self,
+        dataset: &Dataset,
+        confirmed_ms: i64,
+        mut probe: Option<Probe>,
+        mut probed: Result<Option<Copy>, CopyError>,
+    ) -> Result<Option<(Probe, Copy)>, MirrorError> {
+        const REFUSED: std::ops::RangeInclusive<u16> = 400..=428;
+        while let Err(CopyError::Ask(AskError::Status { status, .. })) = &probed
+            && REFUSED.contains(status)
+            && probe.is_some()
+        {
+            self.shape = self.shape.next();
+            tracing::warn!(status, shape = ?self.shape, "the origin refuses the probe; probing differently");
+            probe = Probe::of(dataset, confirmed_ms, self.shape);
+            probed = self.probe(probe.as_ref()).await;
         }
-        Ok(Answers { probe, first, taxonomies: crawl::in_order(copies)? })
+        match probed {
+            Ok(copy) => {
+                self.unprobed = 0;
+                Ok(probe.zip(copy))
+            }
+            Err(CopyError::Ask(error)) if self.unprobed + 1 >= TRIES => {
+                tracing::warn!(%error, "the probe alone is not answered; every page is looked at instead");
+                Ok(None)
+            }
+            Err(error) => {
+                self.unprobed += 1;
+                Err(error.into())
+            }
+        }
     }
 
     /// The same data, confirmed for a later instant.

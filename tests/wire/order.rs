@@ -1,0 +1,101 @@
+//! A learned order places what has changed without reading every page, and is given up when a page contradicts it.
+
+use grandstand::sample::{ItemOrder, Origin, Switches, World};
+
+use crate::compare::{list_is_the_origins, taxonomy_is_the_origins};
+use crate::harness::{PUBLIC, Server, Setup, origin_with, wait_until};
+
+const LIST: &str = "/api/listings.json";
+/// Enough pages for reading all of them to show in the counts.
+const LISTINGS: usize = 2_000;
+const PAGES: usize = LISTINGS / 100;
+
+async fn mirrored(order: ItemOrder) -> (Origin, Server) {
+    let origin = origin_with(LISTINGS, Switches { order, ..Switches::default() }).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    settled(&server, &origin).await;
+    server.refreshed(&origin).await;
+    (origin, server)
+}
+
+async fn settled(server: &Server, origin: &Origin) {
+    wait_until("the list is certified", || async {
+        matches!(server.status().await["snapshot"]["certificate"].as_str(), Some("full" | "incremental"))
+    })
+    .await;
+    crate::harness::quiet(origin).await;
+}
+
+/// Lets the mirror notice a change; the paths of lists that were asked for.
+async fn noticed(server: &Server, origin: &Origin) -> Vec<String> {
+    let before = server.snapshot().await;
+    origin.clear_log();
+    server.refresh().await;
+    wait_until("the change is published", || async { server.snapshot().await != before }).await;
+    settled(server, origin).await;
+    let log = origin.log().into_iter();
+    let is_term = |path: &str| ["sport=", "state=", "city="].iter().any(|filter| path.contains(filter));
+    log.map(|seen| seen.path_and_query).filter(|path| path.contains("listings.json") && !is_term(path)).collect()
+}
+
+async fn everything_is_the_origins(server: &Server, origin: &Origin) {
+    let pages = origin.world(World::len).div_ceil(100);
+    for page in 1..=pages {
+        list_is_the_origins(server, origin, &format!("{LIST}?per_page=100&page={page}")).await;
+    }
+    for name in ["sports", "states", "cities"] {
+        taxonomy_is_the_origins(server, origin, name, PUBLIC).await;
+    }
+}
+
+/// Changes, insertions and a deletion, each noticed on its own; at most so many list requests for each.
+async fn changes_cost(order: ItemOrder, most: usize) {
+    let (origin, server) = mirrored(order).await;
+    let ids = origin.world(World::ids);
+    let mut costs = Vec::new();
+    origin.edit(|world| assert!(world.touch(ids[777]) && world.touch(ids[1_500])));
+    costs.push(("two changes", noticed(&server, &origin).await));
+    origin.edit(|world| world.insert_like(ids[100], "Äpfel & Birnen").unwrap());
+    costs.push(("an insertion", noticed(&server, &origin).await));
+    origin.edit(|world| assert!(world.remove(ids[1_234])));
+    costs.push(("a deletion", noticed(&server, &origin).await));
+    for (what, paths) in costs {
+        assert!(paths.len() <= most, "{what} cost {} requests for lists, at most {most}: {paths:#?}", paths.len());
+    }
+    everything_is_the_origins(&server, &origin).await;
+}
+
+#[tokio::test]
+async fn in_an_order_by_id_changes_are_placed_without_reading_every_page() {
+    changes_cost(ItemOrder::ById, PAGES / 2).await;
+}
+
+#[tokio::test]
+async fn in_an_order_by_modified_changes_are_placed_without_reading_every_page() {
+    changes_cost(ItemOrder::ByModifiedDesc, PAGES / 2).await;
+}
+
+#[tokio::test]
+async fn in_an_order_by_name_changes_are_placed_without_reading_every_page() {
+    changes_cost(ItemOrder::ByName, PAGES / 2).await;
+}
+
+#[tokio::test]
+async fn an_order_that_nothing_explains_is_read_page_by_page() {
+    changes_cost(ItemOrder::Arbitrary(5), PAGES + 10).await;
+}
+
+#[tokio::test]
+async fn an_order_that_is_contradicted_is_not_trusted_again() {
+    let (origin, server) = mirrored(ItemOrder::ById).await;
+    let ids = origin.world(World::ids);
+    origin.edit(|world| assert!(world.touch(ids[777])));
+    assert!(noticed(&server, &origin).await.len() <= PAGES / 2, "placed");
+    // From now on it is otherwise; the first page alone would tell.
+    origin.set(|switches| switches.order = ItemOrder::ByName);
+    noticed(&server, &origin).await;
+    everything_is_the_origins(&server, &origin).await;
+    origin.edit(|world| assert!(world.touch(ids[1_777])));
+    noticed(&server, &origin).await;
+    everything_is_the_origins(&server, &origin).await;
+}
