@@ -12,6 +12,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::api::hash::ContentHash;
 use crate::api::json;
 use crate::api::taxonomy::VolatileKeys;
+use crate::clock::WallTime;
+use crate::semantics::freshness;
 use crate::store::{CopyMeta, Store, StoreError};
 
 use super::client::{AskError, Asker, OriginClient, Validators};
@@ -140,6 +142,7 @@ impl Copies {
         if let (304, true, Some((meta, body))) = (answer.status, moved, &known) {
             return Ok(older(path, meta, body));
         }
+        let known = known.map(|(meta, body)| (believable(meta, answer.received), body));
         let (body, is_304) = match (answer.status, &known) {
             (304, Some((_, body))) => (body.clone(), true),
             (200, _) => (answer.body.clone(), false),
@@ -198,6 +201,16 @@ impl Copies {
         }
         self.volatile.read().hash(text)
     }
+}
+
+/// What is known of a copy, without stamps from the future, from before the clock was set back: they would keep every
+/// later answer from counting.
+fn believable(mut meta: CopyMeta, now: WallTime) -> CopyMeta {
+    if freshness::is_from_the_future(WallTime::from_millis(meta.origin_time_ms), now) {
+        meta.origin_time_ms = 0;
+        meta.since_ms = meta.since_ms.min(now.as_millis());
+    }
+    meta
 }
 
 /// What is kept, where an answer was older and proves nothing.

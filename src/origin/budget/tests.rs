@@ -59,7 +59,7 @@ fn the_crawl_leaves_slots_for_a_refresh_and_background_takes_a_tenth() {
 
 #[tokio::test]
 async fn a_spent_budget_says_when_to_come_back() {
-    let budget = Budget::open(Some(1), None, Clock::system()).unwrap();
+    let budget = Budget::open(Some(1), None, Clock::system());
     budget.acquire(Class::Client, None, None).await.unwrap().answered();
     let patience = Some(Duration::from_millis(5));
     let spent = budget.acquire(Class::Client, None, patience).await.err().unwrap();
@@ -69,7 +69,7 @@ async fn a_spent_budget_says_when_to_come_back() {
 
 #[tokio::test]
 async fn an_unlimited_budget_waits_only_while_paused() {
-    let budget = Budget::open(None, None, Clock::system()).unwrap();
+    let budget = Budget::open(None, None, Clock::system());
     for _ in 0..200 {
         budget.acquire(Class::Details, None, None).await.unwrap().answered();
     }
