@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building grandstand needs and this machine lacks: a C compiler, make, cmake, pkg-config,
-# and curl for trying it out. Does nothing when all of it is there. Rust itself is not installed.
+# curl for trying it out, and faketime for the tests. Does nothing when all of it is there. Rust itself is not installed.
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -20,6 +20,8 @@ if ! c_compiler_works || ! have make; then missing="$missing build-essential"; f
 have cmake || missing="$missing cmake"
 have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
+# Tests move the wall clock of the running program with it.
+have faketime || missing="$missing faketime"
 
 if [ -z "$missing" ]; then
     exit 0

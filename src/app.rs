@@ -3,6 +3,7 @@
 //! Layer 5, and the only place that knows every other. Callers: [`crate::cli`].
 
 pub mod core;
+pub mod keeper;
 pub mod shutdown;
 
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use crate::serve::public::{InFlight, Public, Upstream};
 use crate::telemetry::Telemetry;
 
 use self::core::{AppError, Core};
+use self::keeper::Keeper;
 
 /// Sockets that are bound before anything else starts.
 pub struct Sockets {
@@ -91,7 +93,6 @@ impl BackgroundService for Task {
 /// # Errors
 /// When something is wrong before the first request is accepted.
 pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::convert::Infallible, AppError> {
-    core.data_dir.announce(sockets.admin()).map_err(AppError::Open)?;
     let mut registry = Registry::default();
     let routes = routes();
     let telemetry = Telemetry::new(&mut registry, &routes);
@@ -120,11 +121,21 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
         details: core.details.clone(),
         audits: core.auditor.is_some().then(|| core.audits.clone()),
+        store: core.store.clone(),
         cache: core.cache.clone(),
         telemetry: telemetry.clone(),
         ttl: config.ttl,
         clock: core.clock.clone(),
     };
+    let keeper = Keeper {
+        data_dir: core.data_dir.clone(),
+        store: core.store.clone(),
+        live: core.live.clone(),
+        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
+        admin: sockets.admin(),
+        clock: core.clock.clone(),
+    };
+    keeper.start();
     let commands = core.mirror.is_some().then(|| core.commands.clone());
     let admin = Admin { status, commands, registry: Mutex::new(registry), config: config.admin.clone() };
     let public = public(config, &core, limiter, telemetry, in_flight.clone());

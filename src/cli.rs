@@ -15,9 +15,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::app::core::Core;
+use crate::app::core::{AppError, Core};
 use crate::app::{Sockets, serve};
 use crate::config::{Config, ConfigErrors, Loaded};
+use crate::store::{DataDir, Holder, OpenError};
 
 /// The exit code for a configuration that cannot be used (`EX_USAGE` of sysexits).
 const EXIT_CONFIG: u8 = 64;
@@ -138,9 +139,18 @@ fn run_serve(sources: &Sources) -> Result<ExitCode, Failure> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    let sockets = Sockets::bind(&config)?;
+    let sockets = bind(&config)?;
     let core = Core::open(&config)?;
     match serve(&config, sockets, core)? {}
+}
+
+/// Binds every address. With the same configuration a second server finds the addresses taken before it finds the data
+/// directory held; the holder says more.
+fn bind(config: &Config) -> Result<Sockets, AppError> {
+    Sockets::bind(config).map_err(|error| match DataDir::holder(&config.data_dir) {
+        Some(Holder { pid, admin }) => AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid, admin }),
+        None => error,
+    })
 }
 
 fn check(sources: &Sources) -> Result<ExitCode, Failure> {

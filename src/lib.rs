@@ -60,6 +60,9 @@
 //! ([`snapshot::content::SnapshotId`]) is a hash of the logical content and knows nothing of blocks. Details, copies,
 //! evidence and certificates are sync state, beside it.
 //!
+//! A disk that takes no writes is read from all the same; a damaged file is replaced by what can still be read of it
+//! ([`app::keeper`] looks after both), and whoever misses something fetches it again. Offline it is an error.
+//!
 //! # Deviations
 //!
 //! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.

@@ -17,7 +17,10 @@
 //! table and key, and every block is verified by its hash: a damaged file yields an error or nothing, never other
 //! data. Should redb panic all the same, the panic is caught in `handle` and reported as [`StoreError::Damaged`].
 //!
-//! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again.
+//! A damaged copy or state counts as never kept; `heal` copies what can still be read into a new file.
+//!
+//! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again, for
+//! reading alone where the disk takes no writes. What is wrong is remembered for `/status`.
 
 use std::fs::File;
 use std::path::Path;
@@ -37,7 +40,9 @@ mod chunk;
 mod coding;
 mod garbage;
 mod handle;
+mod heal;
 mod load;
+mod migration;
 mod opening;
 mod overlay;
 mod packing;
@@ -47,12 +52,16 @@ mod state;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod trouble;
+mod vanished;
 
 pub use copies::CopyMeta;
 pub use data_dir::{DataDir, Holder};
 pub use details::{DetailMeta, DetailRecord, DetailRenewal, DetailState};
 pub use error::{OpenError, StoreError};
 pub use garbage::Collected;
+pub use handle::catches_panics;
+pub use heal::{Healed, set_aside};
 pub use tables::FORMAT;
 pub use version::{BlockKey, VersionRecord};
 
@@ -68,14 +77,15 @@ pub struct Store {
     /// Held while versions are published or collected, so that no block is dropped that a publication counts on.
     versions: Mutex<()>,
     /// Keeps the data directory locked for as long as the store is open.
-    _lock: Arc<File>,
+    lock: Arc<File>,
 }
 
 impl Store {
     /// Opens the store of a data directory, creating it on first use.
     ///
     /// # Errors
-    /// When the file is of a newer format (it is then not touched), damaged, or cannot be read and written.
+    /// When the file is of an unknown format (it is then not touched), damaged, or cannot be read. Where it can be read
+    /// but not written, it is open for reading, and every write fails until the disk takes it.
     pub fn open(dir: &DataDir) -> Result<Self, OpenError> {
         Self::open_with(dir, Box::new(opening::database))
     }
@@ -84,12 +94,34 @@ impl Store {
         let path = dir.store_file();
         opening::prepare(&path)?;
         let handle = Handle::open(path, opener)?;
-        Ok(Self { handle, versions: Mutex::new(()), _lock: dir.lock() })
+        let fail = |error| OpenError::of_store(error, handle.path());
+        let found = handle.read(opening::format_of).map_err(fail)?;
+        migration::migrate(&handle, &migration::plan(found, FORMAT, migration::STEPS)?).map_err(fail)?;
+        Ok(Self { handle, versions: Mutex::new(()), lock: dir.lock() })
     }
 
     /// The file that holds the store.
     pub fn path(&self) -> &Path {
         self.handle.path()
+    }
+
+    /// What does not fit in the file, as far as it was noticed; `None` once it is healed.
+    pub fn damage(&self) -> Option<String> {
+        self.handle.trouble().damage()
+    }
+
+    /// Everything that is wrong with the file, for people; `None` when nothing is.
+    pub fn trouble(&self) -> Option<String> {
+        let damage = self.damage().map(|detail| format!("{} is damaged: {detail}", self.path().display()));
+        damage.or_else(|| self.handle.trouble().disk())
+    }
+
+    /// Where the file may not be written: tries whether it may by now.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn try_writing(&self) -> Result<(), StoreError> {
+        if self.handle.trouble().is_read_only() { self.handle.write(0, |_| Ok(())) } else { Ok(()) }
     }
 
     /// The file's length in bytes, for `/status`.

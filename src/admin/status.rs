@@ -22,6 +22,7 @@ use crate::origin::status::{OriginState, OriginStatus};
 use crate::semantics::freshness;
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
+use crate::store::Store;
 use crate::telemetry::Telemetry;
 
 /// Everything that can be told.
@@ -40,6 +41,8 @@ pub struct Status {
     pub details: Option<Details>,
     /// The audits; `None` where there is nothing to compare.
     pub audits: Option<Audits>,
+    /// The store; `None` in shield use.
+    pub store: Option<Arc<Store>>,
     /// The cache.
     pub cache: Cache,
     /// The counters.
@@ -76,12 +79,17 @@ impl Status {
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let state = if self.usage == Use::Offline { OriginState::Offline } else { picture.state };
         let age = published.as_ref().map(|published| freshness::age_seconds(now, published.confirmed()));
-        let fresh = age.is_some_and(|age| u64::from(age) <= 3 * self.ttl.as_secs().max(1));
-        let healthy = match self.usage {
-            Use::Shield => picture.disk.is_none(),
-            Use::Offline => published.is_some(),
-            Use::Mirror => fresh && picture.held.is_none() && picture.disk.is_none(),
-        };
+        // A stamp from the future confirms nothing.
+        let unconfirmed =
+            published.as_ref().is_some_and(|published| freshness::is_from_the_future(published.confirmed(), now));
+        let fresh = age.is_some_and(|age| u64::from(age) <= 3 * self.ttl.as_secs().max(1)) && !unconfirmed;
+        let disk = self.store.as_ref().and_then(|store| store.trouble()).or(picture.disk);
+        let healthy = disk.is_none()
+            && match self.usage {
+                Use::Shield => true,
+                Use::Offline => published.is_some(),
+                Use::Mirror => fresh && picture.held.is_none(),
+            };
         let details = published.as_ref().zip(self.details.as_ref());
         let details =
             details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
@@ -98,6 +106,7 @@ impl Status {
             "details": details.map(|(mirrored, of)| json!({ "mirrored": mirrored, "of": of })),
             "confirmed_at": published.as_ref().map(|published| published.confirmed().rfc3339()),
             "age_seconds": age,
+            "unconfirmed": unconfirmed,
             "origin": {
                 "state": state.as_str(),
                 "budget": self.budget_json(),
@@ -115,7 +124,7 @@ impl Status {
             "parity": self.audits.as_ref().map_or(Value::Null, parity),
             "hit_ratio": self.telemetry.hit_ratio(),
             "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
-            "disk": picture.disk,
+            "disk": disk,
             "last_error": picture.last_error,
         });
         (healthy, value)

@@ -5,6 +5,7 @@
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use url::Url;
@@ -28,11 +29,15 @@ use crate::origin::read_through::{ReadConfig, ReadThrough};
 use crate::origin::status::OriginStatus;
 use crate::origin::sweep::Sweeper;
 use crate::origin::terms;
+use crate::semantics::freshness;
 use crate::serve::listener::BindError;
 use crate::snapshot::dataset::{Dataset, DatasetError};
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
+use crate::snapshot::version::VersionMeta;
 use crate::store::{DataDir, OpenError, Store, StoreError};
+
+use super::keeper;
 
 /// Why nothing can be started.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +57,16 @@ pub enum AppError {
     /// The origin cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The ledger of the origin's budget fails.
-    #[error("the budget's ledger {path}: {source}")]
-    Ledger {
-        /// Its path.
+    /// The store is damaged, and there is no origin to rebuild it from.
+    #[error(
+        "the store {path} is damaged: {detail}. Replace it by an undamaged copy, or set origin.url \
+         once to have it rebuilt from the origin"
+    )]
+    Damaged {
+        /// The file.
         path: String,
-        /// Why.
-        source: std::io::Error,
+        /// What does not fit.
+        detail: String,
     },
     /// An address in the configuration is no URL.
     #[error("{key}: {source}")]
@@ -90,6 +98,8 @@ pub struct Origin {
 pub struct Core {
     /// The lock on the data directory.
     pub data_dir: DataDir,
+    /// The store; `None` in shield use.
+    pub store: Option<Arc<Store>>,
     /// The served snapshot.
     pub live: Live,
     /// Hot answers.
@@ -135,6 +145,7 @@ impl Core {
             base.map(|base| origin(config, base, &data_dir, status.clone(), &cache, &rewrite, &clock)).transpose()?;
         let mut core = Self {
             data_dir,
+            store: None,
             live,
             cache,
             rewrite,
@@ -149,23 +160,37 @@ impl Core {
             audits: Audits::default(),
         };
         if config.usage() != Use::Shield {
-            core.open_store(config, status)?;
+            core.open_store(config, &status)?;
         }
         Ok(core)
     }
 
-    fn open_store(&mut self, config: &Config, status: OriginStatus) -> Result<(), AppError> {
-        let store = Arc::new(open_or_rebuild(&self.data_dir, self.origin.is_some())?);
-        self.remember_origin(config, &store)?;
-        let evidence = terms::load(&store)?;
-        let volatile = Arc::new(RwLock::new(VolatileKeys::default()));
-        if let Err(error) = self.restore(&store, &evidence, &volatile) {
-            if self.origin.is_none() {
-                return Err(error);
-            }
-            tracing::error!(%error, "the stored snapshot cannot be served; it is fetched again");
+    fn open_store(&mut self, config: &Config, status: &OriginStatus) -> Result<(), AppError> {
+        let (store, aside) = open_or_rebuild(&self.data_dir, self.origin.is_some())?;
+        let store = Arc::new(store);
+        self.store = Some(store.clone());
+        if let Some(told) = aside {
+            status.error(told, self.clock.now_wall());
         }
-        let details = Details::open(store.clone(), status, self.cache.clone(), self.live.clone())?;
+        self.remember_origin(config, &store)?;
+        let evidence = terms::load(&store).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+            Evidence::new()
+        });
+        let volatile = Arc::new(RwLock::new(VolatileKeys::default()));
+        if let Err(error) = self.restore(config, &store, &evidence, &volatile) {
+            if self.origin.is_none() {
+                return Err(hopeless(error, store.path()));
+            }
+            tracing::error!(%error, "the stored snapshot cannot be served");
+            if store.damage().is_some() {
+                keeper::heal(&store, &self.live, Some(status), &self.clock);
+            }
+            if let Err(error) = self.restore(config, &store, &evidence, &volatile) {
+                tracing::error!(%error, "no stored snapshot can be served; it is fetched again");
+            }
+        }
+        let details = Details::open(store.clone(), self.cache.clone(), self.live.clone())?;
         if let Some(origin) = &self.origin {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
             let copies = copies.with_cache_ttl(config.origin.cache_ttl);
@@ -215,14 +240,19 @@ impl Core {
         const STATE: &str = "origin";
         if let Some(origin) = &self.origin {
             let base = origin.client.base().as_str();
-            if store.state(STATE)?.as_deref() != Some(base.as_bytes())
+            let kept = store.state(STATE).ok().flatten();
+            if kept.as_deref() != Some(base.as_bytes())
                 && let Err(error) = store.put_state(STATE, base.as_bytes())
             {
                 tracing::warn!(%error, "the origin's address cannot be kept");
             }
             return Ok(());
         }
-        let kept = store.state(STATE)?.and_then(|bytes| Url::parse(&String::from_utf8(bytes).ok()?).ok());
+        let kept = store.state(STATE).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the origin's address cannot be read; links to it stay as they are");
+            None
+        });
+        let kept = kept.and_then(|bytes| Url::parse(&String::from_utf8(bytes).ok()?).ok());
         let aliases = config.origin.aliases.iter().map(|alias| address("origin.aliases", alias.as_str()));
         let aliases = aliases.collect::<Result<Vec<_>, _>>()?;
         self.rewrite = Rewrite::new(kept.as_ref(), &aliases, config.public_url.as_str());
@@ -232,6 +262,7 @@ impl Core {
     /// Serves what was published last.
     fn restore(
         &self,
+        config: &Config,
         store: &Store,
         evidence: &Evidence,
         volatile: &Arc<RwLock<VolatileKeys>>,
@@ -239,8 +270,7 @@ impl Core {
         let Some((version, mut meta)) = store.current()? else { return Ok(()) };
         *volatile.write() = meta.volatile.clone();
         let dataset = Dataset::build(store.load(&version)?, evidence)?;
-        // A clock that was set back must not make the data look confirmed in the future.
-        meta.confirmed_ms = meta.confirmed_ms.min(self.clock.now_wall().as_millis());
+        meta.confirmed_ms = believable(&meta, self.clock.now_wall(), config.ttl);
         tracing::info!(
             snapshot = %dataset.id,
             listings = dataset.len(),
@@ -249,6 +279,25 @@ impl Core {
         );
         self.live.swap(Arc::new(dataset), meta, version.seq);
         Ok(())
+    }
+}
+
+/// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was ahead)
+/// says nothing: then the data is as old as its publication, or so old that nobody takes it for fresh.
+fn believable(meta: &VersionMeta, now: WallTime, ttl: Duration) -> i64 {
+    let past = |stamp: i64| !freshness::is_from_the_future(WallTime::from_millis(stamp), now);
+    let known = [meta.confirmed_ms, meta.published_ms].into_iter().find(|stamp| past(*stamp));
+    let long_ago = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).saturating_mul(3).saturating_add(1000);
+    known.unwrap_or_else(|| now.as_millis().saturating_sub(long_ago)).min(now.as_millis())
+}
+
+/// The same failure, with what an operator can do about it.
+fn hopeless(error: AppError, path: &Path) -> AppError {
+    match error {
+        AppError::Store(StoreError::Damaged(detail)) | AppError::Open(OpenError::Damaged { detail, .. }) => {
+            AppError::Damaged { path: path.display().to_string(), detail }
+        }
+        other => other,
     }
 }
 
@@ -267,8 +316,7 @@ fn origin(
 ) -> Result<Origin, AppError> {
     let path = data_dir.path().join("budget");
     let limit = config.origin.requests_per_minute.map(NonZeroU32::get).map(|limit| limit as usize);
-    let budget = Budget::open(limit, Some(&path), clock.clone())
-        .map_err(|source| AppError::Ledger { path: path.display().to_string(), source })?;
+    let budget = Budget::open(limit, Some(&path), clock.clone());
     let client = ClientConfig {
         base,
         timeout: config.origin.timeout,
@@ -282,23 +330,51 @@ fn origin(
     Ok(Origin { client, read })
 }
 
-/// Opens the store; a damaged one is moved aside and rebuilt when there is an origin to rebuild it from.
-fn open_or_rebuild(data_dir: &DataDir, has_origin: bool) -> Result<Store, AppError> {
+/// Opens the store; one that is damaged beyond opening is moved aside and begun anew when there is an origin to fill it
+/// from. Then there is also a line for `/status`.
+fn open_or_rebuild(data_dir: &DataDir, has_origin: bool) -> Result<(Store, Option<String>), AppError> {
     match Store::open(data_dir) {
-        Ok(store) => Ok(store),
+        Ok(store) => Ok((store, None)),
         Err(OpenError::Damaged { path, detail }) if has_origin => {
-            let aside = set_aside(&path)?;
-            tracing::error!(path = %path.display(), aside, detail, "the store is damaged; it is rebuilt from the origin");
-            Store::open(data_dir).map_err(AppError::Open)
+            let failed = |source| AppError::MoveAside { path: path.display().to_string(), source };
+            let aside = crate::store::set_aside(&path).map_err(failed)?;
+            let (path, aside) = (path.display(), aside.display());
+            let told = format!("the store {path} was damaged ({detail}); it is kept as {aside} and fetched again");
+            tracing::error!("{told}");
+            Store::open(data_dir).map(|store| (store, Some(told))).map_err(AppError::Open)
+        }
+        Err(error @ OpenError::Damaged { .. }) => {
+            let path = data_dir.path().join("grandstand.redb");
+            Err(hopeless(AppError::Open(error), &path))
         }
         Err(error) => Err(AppError::Open(error)),
     }
 }
 
-fn set_aside(path: &Path) -> Result<String, AppError> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".damaged");
-    let failed = |source| AppError::MoveAside { path: path.display().to_string(), source };
-    std::fs::rename(path, &aside).map_err(failed)?;
-    Ok(Path::new(&aside).display().to_string())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::version::Certificate;
+
+    #[test]
+    fn a_stamp_from_the_future_confirms_nothing() {
+        let ttl = Duration::from_secs(300);
+        let now = WallTime::from_seconds(1_000_000);
+        let meta = |confirmed: i64, published: i64| VersionMeta {
+            certificate: Certificate::Full,
+            confirmed_ms: confirmed * 1000,
+            published_ms: published * 1000,
+            volatile: VolatileKeys::default(),
+            volatile_values: std::collections::BTreeMap::new(),
+            left_out: Vec::new(),
+            open_points: Vec::new(),
+            disproved: None,
+        };
+        for (confirmed, published, age) in
+            [(999_990, 999_000, 10), (1_000_003, 999_000, 0), (1_003_600, 999_000, 1000), (1_003_600, 1_003_500, 901)]
+        {
+            let believed = believable(&meta(confirmed, published), now, ttl);
+            assert_eq!(now.seconds_since(WallTime::from_millis(believed)), age, "{confirmed} {published}");
+        }
+    }
 }

@@ -18,6 +18,7 @@ pub fn start(config: LogConfig) -> Result<(), LoggingError> {
     let directives = format!("error,pingora_proxy=off,pingora_core=error,grandstand={level},access={level}");
     let filter = EnvFilter::try_new(directives).map_err(|error| LoggingError(error.to_string()))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    quiet_caught_panics();
     let started = match config.format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
         LogFormat::Text => {
@@ -26,4 +27,14 @@ pub fn start(config: LogConfig) -> Result<(), LoggingError> {
         }
     };
     started.map_err(|error| LoggingError(error.to_string()))
+}
+
+/// Keeps panics that the store catches off standard error: they are told as what they are, a damaged file.
+fn quiet_caught_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !crate::store::catches_panics() {
+            print(panic);
+        }
+    }));
 }

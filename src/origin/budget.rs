@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Monotonic};
 
-use super::ledger::Ledger;
+use super::ledger::{LONGEST_PAUSE, Ledger};
 use super::window::{Class, Window};
 
 /// Somebody who waits for a slot.
@@ -203,17 +203,12 @@ impl State {
 }
 
 impl Budget {
-    /// A budget of `limit` requests in 60 s (`None`: unlimited) whose ledger is kept at `path` (`None`: not at all).
-    ///
-    /// # Errors
-    /// When the ledger cannot be opened.
-    pub fn open(limit: Option<usize>, path: Option<&Path>, clock: Clock) -> std::io::Result<Self> {
+    /// A budget of `limit` requests in 60 s (`None`: unlimited) whose ledger is kept at `path` (`None`: not at all). A
+    /// pause that was not over when the last process ended goes on.
+    pub fn open(limit: Option<usize>, path: Option<&Path>, clock: Clock) -> Self {
         let mut window = limit.map(Window::new);
         let (now, wall) = (clock.now_mono(), clock.now_wall());
-        let ledger = match (&mut window, path) {
-            (Some(window), Some(path)) => Some(Ledger::open(path, window, now, wall)?),
-            _ => None,
-        };
+        let (ledger, pause) = path.map(|path| Ledger::open(path, window.as_mut(), now, wall)).unzip();
         let state = State {
             window,
             ledger,
@@ -221,11 +216,11 @@ impl Budget {
             next_ticket: 1,
             turns: 0,
             served: HashMap::new(),
-            paused_until: Monotonic::from_nanos(0),
+            paused_until: now.plus(pause.unwrap_or_default()),
             last_detail: None,
             crawl_work: 0,
         };
-        Ok(Self(Arc::new(Inner { clock, state: Mutex::new(state), changed: Notify::new() })))
+        Self(Arc::new(Inner { clock, state: Mutex::new(state), changed: Notify::new() }))
     }
 
     /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.
@@ -284,20 +279,23 @@ impl Budget {
 
     fn grant(&self, state: &mut State, ticket: u64, class: Class, client: Option<IpAddr>, now: Monotonic) -> Permit {
         let slot = state.give(ticket, class, client, now);
-        if let (Some(slot), Some(ledger)) = (slot, &state.ledger)
-            && let Err(error) = ledger.sent(slot)
-        {
-            tracing::error!(%error, "the budget's ledger cannot be written; a restart may forget a request");
+        if let (Some(slot), Some(ledger)) = (slot, &mut state.ledger) {
+            ledger.sent(slot);
         }
         Permit { budget: self.clone(), slot, answered: false }
     }
 
-    /// Sends nothing for `span`, because the origin asked for it or fails.
+    /// Sends nothing for `span`, because the origin asked for it or fails; a restart changes nothing about that.
     pub fn pause(&self, span: Duration) {
-        const LONGEST: Duration = Duration::from_secs(3600);
-        let now = self.0.clock.now_mono();
+        let (now, wall) = (self.0.clock.now_mono(), self.0.clock.now_wall());
+        let span = span.min(LONGEST_PAUSE);
         let mut state = self.0.state.lock();
-        state.paused_until = state.paused_until.max(now.plus(span.min(LONGEST)));
+        if now.plus(span) > state.paused_until {
+            state.paused_until = now.plus(span);
+            if let Some(ledger) = &mut state.ledger {
+                ledger.paused(span, wall);
+            }
+        }
         drop(state);
         self.0.changed.notify_waiters();
     }
@@ -372,8 +370,8 @@ impl Drop for Permit {
         let mut state = inner.state.lock();
         if let Some(window) = &mut state.window {
             let until = window.answered(slot, now, self.answered);
-            if let Some(Err(error)) = state.ledger.as_ref().map(|l| l.answered(slot, wall.plus(until.since(now)))) {
-                tracing::error!(%error, "the budget's ledger cannot be written; a restart may forget a request");
+            if let Some(ledger) = &mut state.ledger {
+                ledger.answered(slot, wall.plus(until.since(now)));
             }
         }
         drop(state);

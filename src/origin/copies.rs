@@ -13,6 +13,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::api::hash::ContentHash;
 use crate::api::json;
 use crate::api::taxonomy::VolatileKeys;
+use crate::clock::WallTime;
+use crate::semantics::freshness;
 use crate::store::{CopyMeta, Store, StoreError};
 
 use super::client::{Answer, AskError, Asker, OriginClient, Validators};
@@ -168,6 +170,7 @@ impl Copies {
         if let (304, true, Some((meta, body))) = (answer.status, moved, &known) {
             return Ok(older(path, meta, body));
         }
+        let known = known.map(|(meta, body)| (believable(meta, answer.received), body));
         let (body, is_304) = match (answer.status, &known) {
             (304, Some((_, body))) => (body.clone(), true),
             (200, _) => (answer.body.clone(), false),
@@ -187,17 +190,10 @@ impl Copies {
         let hash_before = before.and_then(|body| Some(self.volatile.read().hash(std::str::from_utf8(body).ok()?)));
         let (change, since_ms, until_ms) = match &known {
             None => (Change::New, at_ms + grain_ms, at_ms),
-            // A stamp from the future is from a clock that has been set back since: it confirms nothing.
-            Some((meta, _)) if (is_304 || hash_before == Some(hash)) && meta.origin_time_ms > fetched_ms => {
-                (Change::Confirmed, at_ms + grain_ms, at_ms)
-            }
             Some((meta, _)) if is_304 || hash_before == Some(hash) => {
                 (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms))
             }
-            Some((meta, body))
-                if meta.origin_time_ms <= fetched_ms
-                    && (at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms)) =>
-            {
+            Some((meta, body)) if at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms) => {
                 return Ok(older(path, meta, body));
             }
             Some(_) => (Change::Changed, at_ms + grain_ms, at_ms),
@@ -248,6 +244,16 @@ impl Copies {
         }
         self.volatile.read().hash(text)
     }
+}
+
+/// What is known of a copy, without stamps from the future, from before the clock was set back: they would keep every
+/// later answer from counting.
+fn believable(mut meta: CopyMeta, now: WallTime) -> CopyMeta {
+    if freshness::is_from_the_future(WallTime::from_millis(meta.origin_time_ms), now) {
+        meta.origin_time_ms = 0;
+        meta.since_ms = meta.since_ms.min(now.as_millis());
+    }
+    meta
 }
 
 /// What is kept, where an answer was older and proves nothing.

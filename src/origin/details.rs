@@ -19,6 +19,7 @@ use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::VolatileKeys;
 use crate::cache::{Cache, Key};
 use crate::clock::WallTime;
+use crate::semantics::freshness;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::{Live, Published};
 use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
@@ -27,7 +28,6 @@ use super::budget::Spent;
 use super::client::{AskError, Asker, OriginClient, Validators};
 use super::copies::{CopyError, DATE_GRAIN_MS, generated_at};
 use super::flight::Flights;
-use super::status::OriginStatus;
 
 /// What the index knows of a stored detail.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,6 @@ pub struct Details(Arc<Inner>);
 
 struct Inner {
     store: Arc<Store>,
-    status: OriginStatus,
     index: RwLock<HashMap<ListingId, Known>>,
     /// Arrived, but not durable yet.
     pending: Mutex<HashMap<ListingId, DetailRecord>>,
@@ -67,11 +66,10 @@ impl Details {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn open(store: Arc<Store>, status: OriginStatus, cache: Cache, live: Live) -> Result<Self, StoreError> {
+    pub fn open(store: Arc<Store>, cache: Cache, live: Live) -> Result<Self, StoreError> {
         let index = store.detail_metas()?.iter().map(|(id, meta)| (*id, Known::of(meta))).collect();
         let inner = Arc::new(Inner {
             store,
-            status,
             index: RwLock::new(index),
             pending: Mutex::default(),
             arrived: Condvar::new(),
@@ -94,7 +92,7 @@ impl Details {
         Ok(Self(inner))
     }
 
-    /// The detail of a listing, if it was ever fetched.
+    /// The detail of a listing, if it was ever fetched. One that is damaged counts as never fetched, and is fetched again.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -105,7 +103,37 @@ impl Details {
         if !self.0.index.read().contains_key(&id) {
             return Ok(None);
         }
-        self.0.store.detail(id)
+        let found = match self.0.store.detail(id) {
+            Err(StoreError::Damaged(detail)) => {
+                tracing::warn!(%id, detail, "a stored detail is damaged; it counts as not mirrored");
+                None
+            }
+            other => other?,
+        };
+        if found.is_none() && !self.0.pending.lock().contains_key(&id) {
+            self.0.index.write().remove(&id);
+        }
+        Ok(found)
+    }
+
+    /// Forgets the details of listings that no kept version has any more, here and in the store. Blocks.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written.
+    pub fn forget_vanished(&self) -> Result<usize, StoreError> {
+        let vanished = self.0.store.forget_vanished()?;
+        let pending = self.0.pending.lock();
+        let mut index = self.0.index.write();
+        for id in vanished.iter().filter(|id| !pending.contains_key(id)) {
+            index.remove(id);
+        }
+        Ok(vanished.len())
+    }
+
+    /// Whether so many arrivals wait for a disk that does not take them that no more should be asked for.
+    fn is_backed_up(&self) -> bool {
+        const MOST: usize = 4096;
+        self.0.pending.lock().len() > MOST
     }
 
     /// Changes whenever a detail does.
@@ -162,7 +190,8 @@ impl Details {
             .summaries
             .iter()
             .filter_map(|summary| index.get(&summary.id).map(|meta| (meta.fetched_ms, summary.id)))
-            .filter(|(fetched, _)| *fetched < oldest)
+            // An instant in the future is one from before the clock was set back.
+            .filter(|(fetched, _)| *fetched < oldest || *fetched > now.as_millis())
             .collect();
         due.sort_unstable();
         due.into_iter().take(most).map(|(_, id)| id).collect()
@@ -218,6 +247,13 @@ impl Details {
         let answer = client.ask(&path, validators.as_ref(), asker).await?;
         let fetched_ms = answer.received.as_millis();
         let fresh = answer.validators();
+        let before = before.map(|mut record| {
+            // A stamp from the future, from before the clock was set back, must not freeze what it stands by.
+            if freshness::is_from_the_future(WallTime::from_millis(record.meta.origin_time_ms), answer.received) {
+                record.meta.origin_time_ms = 0;
+            }
+            record
+        });
         let record = match (answer.status, before) {
             (304, Some(record)) => self.seen_again(record, summary, answer.time(None).at().as_millis(), fetched_ms),
             (200, before) => {
@@ -237,7 +273,7 @@ impl Details {
                         record.body = answer.body;
                         record
                     }
-                    Some(record) if origin_time_ms < record.meta.origin_time_ms && !is_ahead(&record, fetched_ms) => {
+                    Some(record) if origin_time_ms < record.meta.origin_time_ms => {
                         self.seen_again(record, summary, origin_time_ms, fetched_ms)
                     }
                     _ => {
@@ -279,7 +315,7 @@ impl Details {
         if at_ms + 2 * DATE_GRAIN_MS >= noticed_ms {
             meta.summary_hash = summary.hash;
         }
-        meta.origin_time_ms = if meta.origin_time_ms > fetched_ms { at_ms } else { at_ms.max(meta.origin_time_ms) };
+        meta.origin_time_ms = at_ms.max(meta.origin_time_ms);
         meta.fetched_ms = fetched_ms;
         record
     }
@@ -343,21 +379,14 @@ impl Inner {
                         pending.remove(id);
                     }
                 }
-                self.status.set_disk(None);
                 true
             }
             Err(error) => {
                 tracing::error!(%error, waiting = batch.len(), "details cannot be stored; trying again");
-                self.status.set_disk(Some(error.to_string()));
                 false
             }
         }
     }
-}
-
-/// Whether a record's stamp is from a clock that has been set back since.
-const fn is_ahead(record: &DetailRecord, now_ms: i64) -> bool {
-    record.meta.origin_time_ms > now_ms
 }
 
 /// Whether a detail speaks for an instant before its summary was modified: the CDN handed out an old copy.

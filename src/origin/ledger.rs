@@ -1,14 +1,19 @@
-//! The budget's window on disk, so that neither a restart nor a kill -9 forgets a request that was sent.
+//! The budget's window on disk, and the pause that the origin asked for, so that neither a restart nor a kill -9 forgets
+//! a request that was sent or goes on too early.
 //!
-//! One file of eight bytes per slot: milliseconds since the epoch until which the slot counts, or a mark for a request on the wire. A slot
-//! is written before its request is sent. It is not synced: what a power loss forgets is older than a reboot takes.
+//! One file: a head with the pause, then per slot until when it counts, or a mark for a request on the wire; each with a
+//! checksum, in milliseconds since the epoch. A slot is written before its request is sent. Slots are not synced: what a
+//! power loss forgets is older than a reboot takes. What cannot be trusted counts in full: a damaged slot, and all of
+//! them where the file is damaged or cannot be written, because an earlier process could not write there either.
 //! Callers: [`super::budget`].
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clock::{Monotonic, WallTime};
 
@@ -16,105 +21,263 @@ use super::window::{Class, SPAN, Slot, UNANSWERED, Window};
 
 /// The mark of a slot whose request is on the wire.
 const IN_FLIGHT: i64 = -1;
+const MAGIC: [u8; 8] = *b"gsbudg1\n";
+const HEAD: usize = 32;
+const RECORD: usize = 16;
+/// More slots than this are not believed.
+const MOST: usize = 1_000_000;
+/// The longest pause that is kept.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// A pause at least this long is worth a sync.
+const SYNCED: Duration = Duration::from_secs(20);
 
-/// The open file.
+/// The open file, and what it should hold.
 #[derive(Debug)]
 pub struct Ledger {
-    file: File,
+    path: PathBuf,
+    /// `None` while it cannot be written.
+    file: Option<File>,
+    slots: Vec<i64>,
+    pause: Pause,
+}
+
+/// Until when nothing is sent, and how long that was when it began: a clock that is set back makes no pause longer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pause {
+    until: i64,
+    length: i64,
+}
+
+impl Pause {
+    fn left(self, wall: WallTime) -> Duration {
+        let left = self.until.saturating_sub(wall.as_millis()).min(self.length);
+        Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(LONGEST_PAUSE)
+    }
 }
 
 impl Ledger {
-    /// Opens or creates the ledger and reads back into `window` what still counts. Requests that were on the wire
-    /// when the process ended count from now; a stamp beyond what any slot can have (a clock that was set back) counts
-    /// for a whole span.
-    ///
-    /// # Errors
-    /// When the file cannot be opened or read.
-    pub fn open(path: &Path, window: &mut Window, now: Monotonic, wall: WallTime) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        let recorded = usize::try_from(file.metadata()?.len() / 8).unwrap_or(usize::MAX);
-        let mut counting = Vec::new();
-        for index in 0..recorded.min(100_000) {
-            let mut bytes = [0; 8];
-            file.read_exact_at(&mut bytes, index as u64 * 8)?;
-            let left = match i64::from_le_bytes(bytes) {
-                IN_FLIGHT => SPAN + UNANSWERED,
-                until => {
-                    let left = until.saturating_sub(wall.as_millis());
-                    Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(SPAN + UNANSWERED)
-                }
-            };
-            if left > Duration::ZERO {
-                counting.push(left);
-            }
-        }
+    /// Opens or creates the ledger, reads back into `window` what still counts, and says for how long nothing may be
+    /// sent. Requests that were on the wire when the process ended count from now; a stamp beyond what any slot can have
+    /// (a clock that was set back) counts for a whole span.
+    pub fn open(path: &Path, mut window: Option<&mut Window>, now: Monotonic, wall: WallTime) -> (Self, Duration) {
+        let limit = window.as_ref().map_or(0, |window| window.limit());
+        let recorded = match fs::read(path) {
+            Ok(bytes) => read(&bytes),
+            // Nothing was ever sent.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some((Pause::default(), Vec::new())),
+            Err(_) => None,
+        };
+        let damaged = recorded.is_none();
+        let (pause, slots) = recorded.unwrap_or_default();
+        let left = pause.left(wall);
+        let mut ledger = Self { path: path.to_owned(), file: None, slots: vec![0; limit], pause };
+        // Before anything is counted on it, and without losing what it says.
+        let writable = OpenOptions::new().write(true).create(true).truncate(false).open(path).is_ok();
+        let mut counting: Vec<Duration> = if damaged || !writable {
+            tracing::warn!(
+                path = %path.display(),
+                damaged,
+                "the ledger of the origin's budget cannot be relied on; every request counts as sent just now"
+            );
+            vec![SPAN + UNANSWERED; limit]
+        } else {
+            slots.into_iter().map(|until| counts_for(until, wall)).filter(|left| !left.is_zero()).collect()
+        };
         // With a smaller limit than before, the latest ones are what matters.
         counting.sort_unstable_by(|a, b| b.cmp(a));
-        let ledger = Self { file };
-        // Slot by slot, so that a crash on the way leaves old stamps and not none.
-        ledger.file.set_len(window.limit() as u64 * 8)?;
-        let mut counting = counting.into_iter();
-        for index in 0..window.limit() {
-            match counting.next() {
-                Some(left) => {
-                    window.restore(index, Slot::Until(now.plus(left), Class::Crawl));
-                    ledger.write(index, wall.plus(left).as_millis())?;
-                }
-                None => ledger.write(index, 0)?,
+        for (index, left) in counting.into_iter().take(limit).enumerate() {
+            if let Some(window) = &mut window {
+                window.restore(index, Slot::Until(now.plus(left), Class::Crawl));
             }
+            ledger.slots[index] = wall.plus(left).as_millis();
         }
-        Ok(ledger)
+        if !left.is_zero() {
+            tracing::info!(seconds = left.as_secs(), "the origin asked for a pause that is not over");
+        }
+        ledger.rewrite();
+        (ledger, left)
     }
 
     /// Records that a request is about to be sent.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn sent(&self, index: usize) -> io::Result<()> {
-        self.write(index, IN_FLIGHT)
+    pub fn sent(&mut self, index: usize) {
+        self.set(index, IN_FLIGHT);
     }
 
     /// Records until when a request counts.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn answered(&self, index: usize, until: WallTime) -> io::Result<()> {
-        self.write(index, until.as_millis())
+    pub fn answered(&mut self, index: usize, until: WallTime) {
+        self.set(index, until.as_millis());
     }
 
-    fn write(&self, index: usize, value: i64) -> io::Result<()> {
-        self.file.write_all_at(&value.to_le_bytes(), index as u64 * 8)
+    /// Records that nothing is sent for `span` from now.
+    pub fn paused(&mut self, span: Duration, wall: WallTime) {
+        let length = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        self.pause = Pause { until: wall.plus(span).as_millis(), length };
+        let head = head(self.pause);
+        self.write(&head, 0);
+        if span >= SYNCED
+            && let Some(file) = &self.file
+        {
+            // A power loss must not forget an hour. Where it cannot be synced, a kill -9 still forgets nothing.
+            let _ = file.sync_data();
+        }
     }
+
+    fn set(&mut self, index: usize, value: i64) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        *slot = value;
+        self.write(&record(index, value), HEAD + index * RECORD);
+    }
+
+    fn write(&mut self, bytes: &[u8], at: usize) {
+        let Some(file) = &self.file else { return self.rewrite() };
+        if let Err(error) = file.write_all_at(bytes, at as u64) {
+            self.failed(&error);
+        }
+    }
+
+    /// Writes everything, over what is there: a crash on the way leaves old stamps and not none.
+    fn rewrite(&mut self) {
+        let mut image = head(self.pause).to_vec();
+        self.slots.iter().enumerate().for_each(|(index, value)| image.extend_from_slice(&record(index, *value)));
+        let open = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
+        let written = open.and_then(|file| {
+            file.write_all_at(&image, 0)?;
+            file.set_len(image.len() as u64)?;
+            Ok(file)
+        });
+        match written {
+            Ok(file) => self.file = Some(file),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error) {
+        if self.file.take().is_some() {
+            let path = self.path.display();
+            tracing::error!(%path, %error, "the budget's ledger cannot be written; it is kept in memory, and tried again");
+        }
+    }
+}
+
+fn head(pause: Pause) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..8].copy_from_slice(&MAGIC);
+    head[8..16].copy_from_slice(&pause.until.to_le_bytes());
+    head[16..24].copy_from_slice(&pause.length.to_le_bytes());
+    let sum = xxh3_64_with_seed(&head[..24], 0);
+    head[24..].copy_from_slice(&sum.to_le_bytes());
+    head
+}
+
+fn record(index: usize, value: i64) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[..8].copy_from_slice(&value.to_le_bytes());
+    let sum = xxh3_64_with_seed(&record[..8], 1 + index as u64);
+    record[8..].copy_from_slice(&sum.to_le_bytes());
+    record
+}
+
+/// The pause and the slots; a damaged slot counts as on the wire, a damaged head makes all of it worthless.
+fn read(bytes: &[u8]) -> Option<(Pause, Vec<i64>)> {
+    let (found, records) = bytes.split_at_checked(HEAD)?;
+    let number = |at: usize| found[at..at + 8].try_into().map(i64::from_le_bytes).ok();
+    let pause = Pause { until: number(8)?, length: number(16)? };
+    if *found != head(pause) {
+        return None;
+    }
+    let slot = |(index, found): (usize, &[u8])| {
+        let value = found.first_chunk().map(|value| i64::from_le_bytes(*value));
+        value.filter(|value| *found == record(index, *value)).unwrap_or(IN_FLIGHT)
+    };
+    Some((pause, records.chunks(RECORD).take(MOST).enumerate().map(slot).collect()))
+}
+
+fn counts_for(until: i64, wall: WallTime) -> Duration {
+    if until == IN_FLIGHT {
+        return SPAN + UNANSWERED;
+    }
+    let left = until.saturating_sub(wall.as_millis());
+    Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(SPAN + UNANSWERED)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const WALL: WallTime = WallTime::from_seconds(1_000_000);
+    const START: Monotonic = Monotonic::from_seconds(0);
+
+    fn open(path: &Path, limit: usize, wall: WallTime) -> (Ledger, Window, Duration) {
+        let mut window = Window::new(limit);
+        let (ledger, pause) = Ledger::open(path, Some(&mut window), START, wall);
+        (ledger, window, pause)
+    }
+
     #[test]
     fn what_was_sent_still_counts_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("budget");
-        let (wall, now) = (WallTime::from_seconds(1_000_000), Monotonic::from_seconds(5));
-        let mut window = Window::new(3);
-        let ledger = Ledger::open(&path, &mut window, now, wall).unwrap();
-        assert_eq!(window.free(now), 3);
-        ledger.sent(0).unwrap();
-        ledger.answered(1, wall.plus(SPAN)).unwrap();
+        let (mut ledger, window, pause) = open(&path, 3, WALL);
+        assert_eq!((window.free(START), pause), (3, Duration::ZERO));
+        ledger.sent(0);
+        ledger.answered(1, WALL.plus(SPAN));
         drop(ledger);
 
         // Thirty seconds later, in a process whose monotonic clock starts anew.
-        let (later, start) = (wall.plus_seconds(30), Monotonic::from_seconds(0));
-        let mut window = Window::new(3);
-        Ledger::open(&path, &mut window, start, later).unwrap();
-        assert_eq!(window.free(start), 1);
+        let (_, window, _) = open(&path, 3, WALL.plus_seconds(30));
+        assert_eq!(window.free(START), 1);
         assert_eq!(window.free(Monotonic::from_seconds(31)), 2);
         assert_eq!(window.free(Monotonic::from_seconds(62)), 3);
 
         // A clock set back by a day does not block for a day, and a smaller limit keeps the latest.
-        let mut window = Window::new(1);
-        Ledger::open(&path, &mut window, start, wall.plus_seconds(-86_400)).unwrap();
-        assert_eq!(window.free(start), 0);
+        let (_, window, _) = open(&path, 1, WALL.plus_seconds(-86_400));
+        assert_eq!(window.free(START), 0);
         assert_eq!(window.free(Monotonic::from_seconds(62)), 1);
+    }
+
+    #[test]
+    fn a_pause_survives_and_no_clock_makes_it_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("budget");
+        let span = Duration::from_secs(300);
+        open(&path, 0, WALL).0.paused(span, WALL);
+        let after = |seconds: i64| open(&path, 0, WALL.plus_seconds(seconds)).2;
+        assert_eq!(after(100), Duration::from_secs(200));
+        assert_eq!(after(-86_400), span, "a clock that was set back");
+        assert_eq!(after(86_400), Duration::ZERO);
+        open(&path, 0, WALL).0.paused(Duration::from_secs(1 << 40), WALL);
+        assert_eq!(after(0), LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn what_is_damaged_counts_in_full() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("budget");
+        let free = |wall| open(&path, 2, wall).1.free(START);
+        assert_eq!(free(WALL), 2);
+        let whole = fs::read(&path).unwrap();
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, &bytes).unwrap();
+            assert!(free(WALL) < 2, "bit {bit}");
+        }
+        for len in 0..whole.len() {
+            // A file cut between two slots says nothing of the ones that are gone, but was never written so.
+            fs::write(&path, &whole[..len]).unwrap();
+            assert!(free(WALL) < 2 || (len - HEAD).is_multiple_of(RECORD), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn where_it_cannot_be_written_everything_counts_until_it_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("later/budget");
+        let (mut ledger, window, _) = open(&path, 2, WALL);
+        assert_eq!(window.free(START), 0);
+        fs::create_dir(dir.path().join("later")).unwrap();
+        ledger.answered(0, WALL.plus(SPAN));
+        ledger.answered(1, WALL);
+        assert_eq!(open(&path, 2, WALL).1.free(START), 1);
     }
 }

@@ -93,7 +93,7 @@ impl Standing {
         now: WallTime,
     ) -> Answer {
         let ages = self.ages && !pinned;
-        let age = freshness::age_seconds(now, published.confirmed());
+        let age = self.age(published, now);
         let ttl = ages.then(|| self.ttl - i64::from(age));
         let outcome = forwarded.unwrap_or(CacheOutcome::Hit { ttl });
         let state = precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref());
@@ -119,6 +119,13 @@ impl Standing {
         head.insert(CACHE_STATUS, outcome.to_header_value());
         common(&mut head, asked.limit);
         Answer { status, headers: head, body, outcome: outcome.as_str() }
+    }
+
+    /// Seconds since the instant for which the data is confirmed. A stamp from the future confirms nothing: how old the
+    /// data is cannot be known then, so it is stale at once.
+    fn age(&self, published: &Published, now: WallTime) -> u32 {
+        let (confirmed, least) = (published.confirmed(), u32::try_from(self.ttl).unwrap_or(u32::MAX));
+        if freshness::is_from_the_future(confirmed, now) { least } else { freshness::age_seconds(now, confirmed) }
     }
 
     /// An answer read through from the origin.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redb::ReadableTable;
 
 use super::coding::{self, Reader};
-use super::error::StoreError;
+use super::error::{StoreError, unless_damaged};
 use super::packing::{Packer, Unpacker};
 use super::{MAX_BODY, Store, publish, tables};
 use crate::api::hash::ContentHash;
@@ -102,41 +102,44 @@ impl Store {
         })
     }
 
-    /// What is known of a copy; `None` when there is none.
+    /// What is known of a copy; `None` when there is none, or it is damaged.
     ///
     /// # Errors
-    /// When the file cannot be read or the copy is damaged.
+    /// When the file cannot be read.
     pub fn copy_meta(&self, key: &str) -> Result<Option<CopyMeta>, StoreError> {
-        self.handle.read(|transaction| {
+        let read = self.handle.read(|transaction| {
             let Some(sealed) = transaction.open_table(tables::COPY_META)?.get(key)? else { return Ok(None) };
             Ok(Some(CopyMeta::decode(key, sealed.value())?))
-        })
+        });
+        unless_damaged(read, || format!("the copy of {key}"))
     }
 
-    /// The body of a copy; `None` when there is none.
+    /// The body of a copy; `None` when there is none, or it is damaged.
     ///
     /// # Errors
-    /// When the file cannot be read or the copy is damaged.
+    /// When the file cannot be read.
     pub fn copy_body(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
-        self.handle.read(|transaction| {
+        let read = self.handle.read(|transaction| {
             let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
             let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
             Ok(Some(Unpacker::new()?.unpack(packed, MAX_BODY)?.into()))
-        })
+        });
+        unless_damaged(read, || format!("the copy of {key}"))
     }
 
-    /// A copy whole, of one instant: what is known of it, and its body; `None` when there is none.
+    /// A copy whole, of one instant: what is known of it, and its body; `None` when there is none, or it is damaged.
     ///
     /// # Errors
-    /// When the file cannot be read or the copy is damaged.
+    /// When the file cannot be read.
     pub fn copy(&self, key: &str) -> Result<Option<(CopyMeta, Bytes)>, StoreError> {
-        self.handle.read(|transaction| {
+        let read = self.handle.read(|transaction| {
             let Some(sealed) = transaction.open_table(tables::COPY_META)?.get(key)? else { return Ok(None) };
             let meta = CopyMeta::decode(key, sealed.value())?;
             let Some(sealed) = transaction.open_table(tables::COPY_BODY)?.get(key)? else { return Ok(None) };
             let packed = coding::unseal(BODY, key.as_bytes(), sealed.value())?;
             Ok(Some((meta, Unpacker::new()?.unpack(packed, MAX_BODY)?.into())))
-        })
+        });
+        unless_damaged(read, || format!("the copy of {key}"))
     }
 
     /// What is known of all copies, by key.

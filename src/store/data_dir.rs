@@ -5,8 +5,9 @@
 //! commands.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::OpenError;
+use super::opening;
 
 const LOCK: &str = "LOCK";
 const STORE: &str = "grandstand.redb";
@@ -22,7 +24,7 @@ const STORE: &str = "grandstand.redb";
 const LOCK_LEN: usize = 256;
 
 /// A data directory that this process alone has open, until the value and the stores opened from it are dropped.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct DataDir {
     path: PathBuf,
     lock: Arc<File>,
@@ -38,31 +40,31 @@ pub struct Holder {
 }
 
 impl DataDir {
-    /// Creates the directory if it is missing, and locks it.
+    /// Creates the directory if it is missing, and locks it. Nothing is written where the store is of a format that
+    /// this program does not know, and nothing has to be where there is a store already: on a disk that takes no
+    /// writes, the lock is taken all the same, and only the holder's name is missing.
     ///
     /// # Errors
-    /// When another process holds it, or it cannot be created or written.
+    /// When another process holds it, the format is unknown, or there is nothing yet and nothing can be created.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
         fs::create_dir_all(&path).map_err(|error| OpenError::of_io(error, &path))?;
-        let file = path.join(LOCK);
-        let lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&file)
-            .map_err(|error| OpenError::of_io(error, &file))?;
+        let (file, store) = (path.join(LOCK), path.join(STORE));
+        let lock = lock_file(&path, &file, &store)?;
         acquire(&lock, &path, &file)?;
+        opening::refuse_unknown(&store)?;
         let dir = Self { path, lock: Arc::new(lock) };
-        dir.write(None)?;
+        match dir.write(None) {
+            Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) => {}
+            written => written?,
+        }
         Ok(dir)
     }
 
     /// Lets other commands know the admin listener's address.
     ///
     /// # Errors
-    /// When the lock file cannot be written.
+    /// When the lock file cannot be written, which keeps nobody from using the directory.
     pub fn announce(&self, admin: SocketAddr) -> Result<(), OpenError> {
         self.write(Some(admin))
     }
@@ -97,9 +99,31 @@ impl DataDir {
         let mut text = serde_json::to_vec(&holder).map_err(|error| fail(error.into()))?;
         text.resize(LOCK_LEN - 1, b' ');
         text.push(b'\n');
-        let mut lock = &*self.lock;
-        lock.seek(SeekFrom::Start(0)).map_err(fail)?;
-        lock.write_all(&text).map_err(fail)
+        // Not through the lock's own handle: that may be open for reading alone, from a time when nothing else was allowed.
+        let lock = OpenOptions::new().write(true).open(&file).map_err(fail)?;
+        lock.write_all_at(&text, 0).map_err(fail)
+    }
+}
+
+/// Opens the lock's file, for reading alone where no more is allowed. Where it has to be created and cannot be, the
+/// directory of an existing store is locked instead.
+fn lock_file(dir: &Path, file: &Path, store: &Path) -> Result<File, OpenError> {
+    let fail = |error| OpenError::of_io(error, file);
+    match OpenOptions::new().read(true).write(true).open(file) {
+        Ok(lock) => return Ok(lock),
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+            return File::open(file).map_err(fail);
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
+    }
+    opening::refuse_unknown(store)?;
+    let created = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file).map_err(fail);
+    match created {
+        Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) if store.is_file() => {
+            File::open(dir).map_err(|error| OpenError::of_io(error, dir))
+        }
+        other => other,
     }
 }
 

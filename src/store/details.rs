@@ -2,6 +2,9 @@
 //!
 //! Callers: [`crate::origin`] writes batches of them, [`crate::pipeline`] reads single ones.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use redb::ReadableTable;
 
@@ -188,20 +191,39 @@ impl Store {
         })
     }
 
-    /// What is known of all details beside their bodies, by id. The bodies are not read.
+    /// What is known of all details beside their bodies, by id. The bodies are not read. Those that are damaged are left
+    /// out: around a damaged page of the file, as many as are on it.
     ///
     /// # Errors
-    /// When the file cannot be read or a detail is damaged.
+    /// When the file cannot be read.
     pub fn detail_metas(&self) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
-        self.handle.read(|transaction| {
-            let mut metas = Vec::new();
-            for entry in transaction.open_table(tables::DETAIL_META)?.iter()? {
-                let (id, sealed) = entry?;
-                let id = ListingId(id.value());
-                metas.push((id, DetailMeta::decode(id, sealed.value())?));
+        let found = RefCell::new(BTreeMap::new());
+        let walk = |back: bool| {
+            self.handle.read(|transaction| {
+                let table = transaction.open_table(tables::DETAIL_META)?;
+                let mut entries = table.iter()?;
+                let mut wrong = None;
+                while let Some(entry) = if back { entries.next_back() } else { entries.next() } {
+                    let (id, sealed) = entry?;
+                    let id = ListingId(id.value());
+                    match DetailMeta::decode(id, sealed.value()) {
+                        Ok(meta) => drop(found.borrow_mut().insert(id, meta)),
+                        Err(error) => wrong = Some(error),
+                    }
+                }
+                wrong.map_or(Ok(()), |error| Err(error.into()))
+            })
+        };
+        match walk(false) {
+            Err(StoreError::Damaged(detail)) => {
+                // What cannot be reached from the back either counts as not mirrored.
+                let _ = walk(true);
+                let left = found.borrow().len();
+                tracing::warn!(detail, left, "stored details are damaged; they count as not mirrored");
             }
-            Ok(metas)
-        })
+            walked => walked?,
+        }
+        Ok(found.into_inner().into_iter().collect())
     }
 
     /// Forgets details; those that are not there are skipped.

@@ -22,8 +22,16 @@ pub enum OpenError {
         admin: Option<SocketAddr>,
     },
     /// A newer program wrote it. Nothing was changed.
-    #[error("the store has format {found}, this program supports up to {supported}")]
+    #[error("the store has format {found}, this program supports up to {supported}; use a newer one")]
     NewerFormat {
+        /// The file's format number.
+        found: u64,
+        /// [`super::FORMAT`].
+        supported: u64,
+    },
+    /// A much older program wrote it, and no migration starts from there. Nothing was changed.
+    #[error("the store has format {found}, which this program (format {supported}) cannot migrate; use an older one")]
+    OlderFormat {
         /// The file's format number.
         found: u64,
         /// [`super::FORMAT`].
@@ -166,6 +174,20 @@ impl StoreError {
             Self::DuplicateId(_) => "duplicate-id",
             Self::TooLarge { .. } => "too-large",
         }
+    }
+}
+
+/// Nothing, where what was to be read is damaged: it is fetched or made again.
+pub(super) fn unless_damaged<T>(
+    read: Result<Option<T>, StoreError>,
+    what: impl Fn() -> String,
+) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(StoreError::Damaged(detail)) => {
+            tracing::warn!(what = what(), detail, "something stored is damaged; it counts as never kept");
+            Ok(None)
+        }
+        other => other,
     }
 }
 

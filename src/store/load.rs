@@ -36,17 +36,18 @@ impl Store {
     }
 }
 
-struct BlockReader {
+/// Reads and verifies blocks.
+pub(super) struct BlockReader {
     table: ReadOnlyTable<&'static [u8; 16], Sealed>,
     unpacker: Unpacker,
 }
 
 impl BlockReader {
-    fn new(transaction: &ReadTransaction) -> Result<Self, Fault> {
+    pub fn new(transaction: &ReadTransaction) -> Result<Self, Fault> {
         Ok(Self { table: transaction.open_table(tables::BLOCKS)?, unpacker: Unpacker::new()? })
     }
 
-    fn read(&mut self, key: &BlockKey) -> Result<Bytes, Fault> {
+    pub fn read(&mut self, key: &BlockKey) -> Result<Bytes, Fault> {
         let packed = self.table.get(key.as_bytes())?.ok_or_else(|| damaged("block", "key"))?;
         Ok(block::open(key, packed.value(), &mut self.unpacker)?)
     }

@@ -1,19 +1,19 @@
 //! Getting the store's file ready to be used: created whole or not at all, of a format we know, and undamaged as far as
 //! can be told without walking it.
 //!
-//! Callers: [`super::Store::open`]; [`super::handle`] opens it again through [`database`].
+//! Callers: [`super::Store::open`], [`super::data_dir`], [`super::heal`]; [`super::handle`] opens it again.
 
-use std::cmp::Ordering;
 use std::fs::{self, File};
 use std::path::Path;
 
 use redb::backends::FileBackend;
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageBackend, StorageError};
+use redb::{Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend, StorageError};
 
 use super::checked::Checked;
 use super::coding;
 use super::error::{OpenError, StoreError};
 use super::handle::{self, Fault};
+use super::migration;
 use super::overlay::Overlay;
 use super::tables::{self, FORMAT};
 
@@ -41,38 +41,74 @@ fn builder() -> Builder {
     builder
 }
 
-/// Creates the file if it is missing, and else checks its format without changing a byte.
+/// A view of an existing file in which nothing that is written reaches the file.
+pub fn untouched(path: &Path) -> Result<Database, DatabaseError> {
+    on(Overlay::new(File::open(path)?)?)
+}
+
+/// Refuses a file whose format this program neither knows nor can migrate, without changing a byte. What else may be
+/// wrong with it is found out when it is opened.
 ///
 /// # Errors
-/// When it cannot be created or read, or is damaged or of a newer format.
+/// When the format is a newer one, or an older one that no migration starts from.
+pub fn refuse_unknown(path: &Path) -> Result<(), OpenError> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let found = handle::guarded(|| {
+        let database = untouched(path)?;
+        let transaction = database.begin_read()?;
+        format_of(&transaction)
+    });
+    found.map_or(Ok(()), |found| migration::plan(found, FORMAT, migration::STEPS).map(|_| ()))
+}
+
+/// Creates the file if it is missing.
+///
+/// # Errors
+/// When it cannot be created.
 pub fn prepare(path: &Path) -> Result<(), OpenError> {
-    let fail = |fault: Fault| OpenError::of_store(fault.into_store_error(path, 0), path);
-    let file = match File::open(path) {
-        Ok(file) => file,
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return handle::guarded(|| create(path)).map_err(fail);
+            let fail = |fault: Fault| OpenError::of_store(fault.into_store_error(path, 1 << 20), path);
+            handle::guarded(|| create(path)).map_err(fail)
         }
-        Err(error) => return Err(OpenError::of_io(error, path)),
-    };
-    let found = handle::guarded(|| format_of(file, path)).map_err(fail)?;
-    match found.cmp(&FORMAT) {
-        Ordering::Equal => Ok(()),
-        Ordering::Greater => Err(OpenError::NewerFormat { found, supported: FORMAT }),
-        // Format 1 is the first. A migration from an older one belongs here, in one transaction.
-        Ordering::Less => Err(OpenError::Damaged { path: path.to_owned(), detail: format!("format number {found}") }),
+        Err(error) => Err(OpenError::of_io(error, path)),
     }
 }
 
 /// Creates the file under another name and renames it when it is whole, so that a file with the right name that is empty
 /// or lacks a table is known to be damaged.
 fn create(path: &Path) -> Result<(), Fault> {
-    let io = |error| Fault::Store(StoreError::of_io(error, path, 1 << 20));
     let unfinished = path.with_extension("new");
-    match fs::remove_file(&unfinished) {
+    create_as(&unfinished)?;
+    put_in_place(&unfinished, path).map_err(|error| Fault::Store(StoreError::of_io(error, path, 1 << 20)))
+}
+
+/// Renames a whole file to the name under which it is opened.
+pub fn put_in_place(unfinished: &Path, path: &Path) -> std::io::Result<()> {
+    fs::rename(unfinished, path)?;
+    // The rename is durable once the directory is; not every system can sync one, and then there is nothing to do.
+    if let Some(directory) = path.parent().and_then(|parent| File::open(parent).ok()) {
+        let _ = directory.sync_all();
+    }
+    Ok(())
+}
+
+/// Creates an empty store under this very name, in place of what is there.
+pub fn create_as(unfinished: &Path) -> Result<(), Fault> {
+    let io = |error| Fault::Store(StoreError::of_io(error, unfinished, 1 << 20));
+    match fs::remove_file(unfinished) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }
-    let file = File::options().read(true).write(true).create_new(true).open(&unfinished).map_err(io)?;
+    fill(unfinished).inspect_err(|_| drop(fs::remove_file(unfinished)))
+}
+
+fn fill(unfinished: &Path) -> Result<(), Fault> {
+    let io = |error| Fault::Store(StoreError::of_io(error, unfinished, 1 << 20));
+    let file = File::options().read(true).write(true).create_new(true).open(unfinished).map_err(io)?;
     let database = builder().create_with_backend(Checked(FileBackend::new(file)?))?;
     let transaction = handle::begin_write(&database)?;
     {
@@ -89,21 +125,14 @@ fn create(path: &Path) -> Result<(), Fault> {
         transaction.open_table(tables::DETAILS)?;
         transaction.open_table(tables::STATE)?;
     }
-    transaction.commit()?;
-    drop(database);
-    fs::rename(&unfinished, path).map_err(io)?;
-    // The rename is durable once the directory is; not every system can sync one, and then there is nothing to do.
-    if let Some(directory) = path.parent().and_then(|parent| File::open(parent).ok()) {
-        let _ = directory.sync_all();
-    }
-    Ok(())
+    Ok(transaction.commit()?)
 }
 
-fn format_of(file: File, path: &Path) -> Result<u64, Fault> {
-    let io = |error| Fault::Store(StoreError::of_io(error, path, 0));
-    let overlay = Overlay::new(file).map_err(io)?;
-    let database = on(overlay)?;
-    let transaction = database.begin_read()?;
+/// The format number of an open file.
+///
+/// # Errors
+/// When there is none or it is damaged.
+pub fn format_of(transaction: &ReadTransaction) -> Result<u64, Fault> {
     let meta = transaction.open_table(tables::META)?;
     let sealed = meta.get(tables::META_FORMAT)?;
     let sealed = sealed.ok_or_else(|| StoreError::Damaged("there is no format number".to_owned()))?;

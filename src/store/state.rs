@@ -2,7 +2,7 @@
 //!
 //! What is in them is their owners' business. Callers: [`crate::origin`], [`crate::admin`], through [`Store`].
 
-use super::error::StoreError;
+use super::error::{StoreError, unless_damaged};
 use super::{MAX_BODY, Store, coding, publish, tables};
 
 const TABLE: &str = "state";
@@ -21,15 +21,16 @@ impl Store {
         })
     }
 
-    /// The blob of that name; `None` when there is none.
+    /// The blob of that name; `None` when there is none, or it is damaged.
     ///
     /// # Errors
-    /// When the file cannot be read or the blob is damaged.
+    /// When the file cannot be read.
     pub fn state(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.handle.read(|transaction| {
+        let read = self.handle.read(|transaction| {
             let Some(sealed) = transaction.open_table(tables::STATE)?.get(key)? else { return Ok(None) };
             Ok(Some(coding::unseal(TABLE, key.as_bytes(), sealed.value())?.to_vec()))
-        })
+        });
+        unless_damaged(read, || format!("state {key}"))
     }
 
     /// Forgets the blob of that name, if there is one.

@@ -17,6 +17,7 @@ use crate::snapshot::version::{Certificate, VersionMeta};
 mod crash;
 mod damage;
 mod failure;
+mod heal;
 
 fn summary(id: u64, text: &str) -> Summary {
     let raw = Bytes::from(format!(r#"{{"id":{id},"name":"{text}"}}"#));
@@ -269,6 +270,44 @@ fn details_are_kept_renewed_and_removed() {
     assert_eq!(store.detail(ids[1]).unwrap(), Some(DetailRecord { meta: renewed, body: long.body }));
     store.remove_details(&[ids[0], ListingId(5)]).unwrap();
     assert_eq!(store.detail(ids[0]).unwrap(), None);
+}
+
+#[test]
+fn details_of_listings_that_no_kept_version_has_are_forgotten() {
+    let store = Temp::new();
+    let ids = |ids: &[u64]| ids.iter().map(|id| ListingId(*id)).collect::<Vec<_>>();
+    let listed = |listed: &[u64]| content_of(listed.iter().map(|id| summary(*id, "x")).collect());
+    let kept = |store: &Store| store.detail_metas().unwrap().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+    store.put_details(&ids(&[1, 2, 3, 9]).into_iter().map(|id| (id, detail("d"))).collect::<Vec<_>>()).unwrap();
+    assert!(store.forget_vanished().unwrap().is_empty(), "without a version nothing is known to have vanished");
+    store.publish(&listed(&[1, 2, 3]), &meta(1)).unwrap();
+    store.publish(&listed(&[1, 3, 4]), &meta(2)).unwrap();
+    assert_eq!(store.forget_vanished().unwrap(), ids(&[9]));
+    assert_eq!(kept(&store), ids(&[1, 2, 3]), "a kept version still has 2");
+    store.collect_garbage(&[]).unwrap();
+    assert_eq!(store.forget_vanished().unwrap(), ids(&[2]));
+    assert_eq!((kept(&store), store.detail(ListingId(2)).unwrap()), (ids(&[1, 3]), None));
+    let many: Vec<_> = (100..1300).map(|id| (ListingId(id), detail("d"))).collect();
+    store.put_details(&many).unwrap();
+    assert_eq!(store.forget_vanished().unwrap().len(), 1200);
+    assert_eq!(kept(&store), ids(&[1, 3]));
+}
+
+#[test]
+fn an_older_format_that_cannot_be_migrated_is_refused_and_not_touched() {
+    let mut store = Temp::new();
+    let sealed = coding::seal_number(tables::META_FORMAT, 0);
+    let change = |transaction: &redb::WriteTransaction| {
+        transaction.open_table(tables::META)?.insert(tables::META_FORMAT, sealed.as_slice())?;
+        Ok(())
+    };
+    store.handle.write(0, change).unwrap();
+    let path = store.path().to_owned();
+    drop(store.store.take());
+    let before = std::fs::read(&path).unwrap();
+    let refused = open(store.dir.path()).unwrap_err();
+    assert!(matches!(refused, OpenError::OlderFormat { found: 0, supported: FORMAT }), "{refused}");
+    assert!(std::fs::read(&path).unwrap() == before);
 }
 
 #[test]

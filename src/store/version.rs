@@ -89,7 +89,7 @@ impl VersionRecord {
         coding::seal(TABLE, &self.seq.to_le_bytes(), out)
     }
 
-    fn decode(seq: u64, sealed: &[u8]) -> Result<Self, StoreError> {
+    pub(super) fn decode(seq: u64, sealed: &[u8]) -> Result<Self, StoreError> {
         let payload = coding::unseal(TABLE, &seq.to_le_bytes(), sealed)?;
         let mut reader = Reader::new(TABLE, payload);
         reader.version(ENCODING)?;
@@ -114,7 +114,7 @@ pub(super) fn encode_meta(seq: u64, meta: &VersionMeta) -> Result<Vec<u8>, Store
     Ok(coding::seal(META_TABLE, &seq.to_le_bytes(), json))
 }
 
-fn decode_meta(seq: u64, sealed: &[u8]) -> Result<VersionMeta, StoreError> {
+pub(super) fn decode_meta(seq: u64, sealed: &[u8]) -> Result<VersionMeta, StoreError> {
     let json = coding::unseal(META_TABLE, &seq.to_le_bytes(), sealed)?;
     serde_json::from_slice(json).map_err(|_| damaged(META_TABLE, "JSON"))
 }

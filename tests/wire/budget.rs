@@ -80,3 +80,31 @@ async fn a_429_of_the_origin_is_obeyed() {
     let wrong: Vec<_> = early.iter().filter(|after| **after > wire && **after < Duration::from_millis(2_900)).collect();
     assert!(wrong.is_empty(), "asked again after {wrong:?}");
 }
+
+#[tokio::test]
+async fn a_pause_that_the_origin_asked_for_survives_a_kill() {
+    use grandstand::sample::{Fault, FaultRule};
+    for per_minute in ["0", "60"] {
+        let origin = origin(20).await;
+        let mut server = Setup::mirror_of(&origin).set("origin.requests_per_minute", per_minute).start().await;
+        server.settled(&origin).await;
+        origin.set(|switches| switches.faults = vec![FaultRule::times("", 1, Fault::TooManyRequests(Some(8)))]);
+        server.refresh().await;
+        wait_until("the origin refuses", || async { origin.log().iter().any(|seen| seen.status == 429) }).await;
+        let refused = origin.log().into_iter().find(|seen| seen.status == 429).unwrap().at;
+        wait_until("it has read that", || async {
+            server.status().await["origin"]["budget"]["paused_seconds"].as_u64() > Some(0)
+        })
+        .await;
+        for _ in 0..3 {
+            server.restart().await;
+            let paused = server.status().await["origin"]["budget"]["paused_seconds"].as_u64().unwrap();
+            assert!((1..=8).contains(&paused), "{paused}");
+        }
+        let log =
+            |after: Duration| origin.log().into_iter().filter(|seen| seen.at > refused + after).collect::<Vec<_>>();
+        wait_until("it goes on", || async { !log(Duration::from_millis(300)).is_empty() }).await;
+        let next = log(Duration::from_millis(300))[0].at - refused;
+        assert!(next > Duration::from_millis(7_800), "asked again after {next:?}");
+    }
+}

@@ -10,10 +10,10 @@ use crate::harness::{PUBLIC, Setup, origin, wait_until};
 
 const LIST: &str = "/api/listings.json";
 /// An answer that came this long before a kill has to be durable: within a second, and the time on the wire.
-const DURABLE: Duration = Duration::from_millis(1_500);
+pub const DURABLE: Duration = Duration::from_millis(1_500);
 
 /// Asserts that nothing was asked for unconditionally when its answer was durable.
-fn nothing_was_fetched_twice(origin: &Origin, kills: &[Instant]) {
+pub fn nothing_was_fetched_twice(origin: &Origin, kills: &[Instant]) {
     let mut answered: HashMap<String, Instant> = HashMap::new();
     for seen in origin.log() {
         if let Some(&before) = answered.get(&seen.path_and_query)

@@ -76,14 +76,17 @@ pub async fn quiet(origin: &Origin) {
     .await;
 }
 
-/// The configuration of a server, as arguments of `--set`.
+/// The configuration of a server, as arguments of `--set`, and what it runs under.
 #[derive(Clone, Debug)]
-pub struct Setup(Vec<(String, String)>);
+pub struct Setup {
+    sets: Vec<(String, String)>,
+    under: Vec<String>,
+}
 
 impl Setup {
     /// Offline, on free ports, without a limit for clients.
     pub fn offline() -> Self {
-        Self(Vec::new())
+        Self { sets: Vec::new(), under: Vec::new() }
             .set("listen", r#"["127.0.0.1:0"]"#)
             .set("admin.listen", "127.0.0.1:0")
             .set("public_url", PUBLIC)
@@ -108,16 +111,28 @@ impl Setup {
     /// Sets a dotted key to a TOML value, or to a string where it is none.
     #[must_use]
     pub fn set(mut self, key: &str, value: &str) -> Self {
-        self.0.retain(|(known, _)| known != key);
-        self.0.push((key.to_owned(), value.to_owned()));
+        self.sets.retain(|(known, _)| known != key);
+        self.sets.push((key.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Runs it under a program that becomes it, such as `env` or `setpriv`; none: under nothing.
+    #[must_use]
+    pub fn under(mut self, program: &[&str]) -> Self {
+        self.under = program.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// Starts `serve` on a data directory and does not wait for it.
+    pub fn spawn(&self, dir: &Path) -> Process {
+        Process::spawn_under(&self.under, &self.arguments(&["serve"], dir), &std::env::temp_dir())
     }
 
     /// The arguments for a command.
     pub fn arguments(&self, command: &[&str], dir: &Path) -> Vec<String> {
         let mut arguments: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
         let dir = ("data_dir".to_owned(), dir.to_string_lossy().into_owned());
-        for (key, value) in self.0.iter().chain([&dir]) {
+        for (key, value) in self.sets.iter().chain([&dir]) {
             arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
         }
         arguments
@@ -145,7 +160,13 @@ impl Process {
 
     /// Runs the binary in a working directory.
     pub fn spawn_in(arguments: &[String], working_dir: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_grandstand"))
+        Self::spawn_under(&[], arguments, working_dir)
+    }
+
+    fn spawn_under(under: &[String], arguments: &[String], working_dir: &Path) -> Self {
+        let words: Vec<&str> = under.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_grandstand")]).collect();
+        let mut child = Command::new(words[0])
+            .args(&words[1..])
             .args(arguments)
             .current_dir(working_dir)
             .stdin(Stdio::null())
@@ -256,10 +277,15 @@ pub struct Server {
 impl Server {
     async fn start(setup: Setup) -> Self {
         let dir = Arc::new(tempfile::tempdir().unwrap());
-        let mut process = Process::spawn(&setup.arguments(&["serve"], &dir.path().join("data")));
+        let mut process = setup.spawn(&dir.path().join("data"));
         let client = plain_client();
         let (public, admin) = discover(&mut process, &dir.path().join("data"), &client).await;
         Self { process, setup, public, admin, client, dir }
+    }
+
+    /// The file with everything in it.
+    pub fn store_file(&self) -> PathBuf {
+        self.data_dir().join("grandstand.redb")
     }
 
     pub fn data_dir(&self) -> PathBuf {
@@ -274,9 +300,26 @@ impl Server {
         let said = self.process.said();
         assert!(!said.contains("panicked"), "{said}");
         let data_dir = self.data_dir();
-        self.process = Process::spawn(&self.setup.arguments(&["serve"], &data_dir));
+        self.process = self.setup.spawn(&data_dir);
         self.client = plain_client();
         (self.public, self.admin) = discover(&mut self.process, &data_dir, &self.client).await;
+    }
+
+    /// Finds the addresses of a process that could not write its name into the lock, by what it says.
+    pub async fn found_by_log(&mut self) {
+        self.client = plain_client();
+        let address = |said: &str, of: &str| {
+            let line = said.lines().find(|line| line.contains(of))?.to_owned();
+            line.split("address=").nth(1)?.split(' ').next()?.parse::<SocketAddr>().ok()
+        };
+        let (public, admin) = until("it says where it listens", || {
+            let said = self.process.said();
+            assert!(self.process.ended().is_none(), "{said}");
+            let found = address(&said, "serving address=").zip(address(&said, "listener address="));
+            async move { found }
+        })
+        .await;
+        (self.public, self.admin) = (public, admin);
     }
 
     /// [`restart`](Self::restart) with something set differently.

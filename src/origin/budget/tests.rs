@@ -69,7 +69,7 @@ fn the_crawl_leaves_slots_for_a_refresh_and_background_takes_a_tenth() {
 
 #[tokio::test]
 async fn a_spent_budget_says_when_to_come_back() {
-    let budget = Budget::open(Some(1), None, Clock::system()).unwrap();
+    let budget = Budget::open(Some(1), None, Clock::system());
     budget.acquire(Class::Client, None, None).await.unwrap().answered();
     let patience = Some(Duration::from_millis(5));
     let spent = budget.acquire(Class::Client, None, patience).await.err().unwrap();
@@ -79,7 +79,7 @@ async fn a_spent_budget_says_when_to_come_back() {
 
 #[tokio::test]
 async fn an_unlimited_budget_waits_only_while_paused() {
-    let budget = Budget::open(None, None, Clock::system()).unwrap();
+    let budget = Budget::open(None, None, Clock::system());
     for _ in 0..200 {
         budget.acquire(Class::Details, None, None).await.unwrap().answered();
     }
@@ -91,7 +91,7 @@ async fn an_unlimited_budget_waits_only_while_paused() {
 /// A client with a long queue of old tickets has one turn like anybody else.
 #[tokio::test]
 async fn a_client_with_many_waiting_reads_takes_turns_with_the_others() {
-    let budget = Budget::open(Some(40), None, Clock::system()).unwrap();
+    let budget = Budget::open(Some(40), None, Clock::system());
     budget.pause(Duration::from_millis(200));
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut reads = Vec::new();

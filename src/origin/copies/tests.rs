@@ -18,7 +18,7 @@ async fn scene(limit: Option<usize>) -> (Origin, Copies, Budget, tempfile::TempD
         Origin::start("127.0.0.1:0".parse().unwrap(), World::generate(30, 1), Switches::default()).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
-    let budget = Budget::open(limit, None, Clock::system()).unwrap();
+    let budget = Budget::open(limit, None, Clock::system());
     let config = ClientConfig {
         base: origin.url().parse().unwrap(),
         timeout: Duration::from_secs(5),

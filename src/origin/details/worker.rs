@@ -42,9 +42,11 @@ impl DetailWorker {
     pub async fn run(self) {
         let mut swaps = self.live.watch();
         let mut retries = Retries::default();
+        let mut tidied = 0;
         loop {
             swaps.borrow_and_update();
-            if let Some(published) = self.live.current() {
+            let published = self.live.current().filter(|_| !self.details.is_backed_up());
+            if let Some(published) = published {
                 let now = self.clock.now_wall();
                 let mut due = self.details.missing(&published, now, self.cache_ttl);
                 due.retain(|id| retries.is_due(*id, now));
@@ -57,16 +59,32 @@ impl DetailWorker {
                 if !overdue.is_empty() {
                     self.fetch_all(&published.dataset, overdue, Class::Background, &mut retries).await;
                 }
+                if published.version != std::mem::replace(&mut tidied, published.version) {
+                    self.forget_vanished().await;
+                }
             }
             let pause = self.client.jittered(Duration::from_secs(5));
             let _ = tokio::time::timeout(pause, swaps.changed()).await;
         }
     }
 
+    async fn forget_vanished(&self) {
+        let details = self.details.clone();
+        match tokio::task::spawn_blocking(move || details.forget_vanished()).await {
+            Ok(Ok(0)) => {}
+            Ok(Ok(details)) => tracing::info!(details, "forgot details of listings that no kept version has"),
+            Ok(Err(error)) => tracing::warn!(%error, "details of listings that vanished could not be removed"),
+            Err(error) => tracing::warn!(%error, "details of listings that vanished could not be removed"),
+        }
+    }
+
     /// Fetches these, several at once; stops early when another data set is served.
     async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class, retries: &mut Retries) {
         const AT_ONCE: usize = 8;
-        let still_served = || self.live.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
+        let still_served = || {
+            let served = self.live.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
+            served && !self.details.is_backed_up()
+        };
         let failed: Vec<ListingId> = futures_util::stream::iter(ids)
             .take_while(|_| std::future::ready(still_served()))
             .map(|id| async move {

@@ -154,14 +154,23 @@ impl Mirror {
         let pages = reading.pages(copies)?;
         let (store, volatile) = (self.store.clone(), self.volatile());
         let read = blocking(move || {
-            let Some((pass, pages, taxonomies)) = read_back(&store, pages)? else { return Ok(None) };
+            let (pass, pages, taxonomies) = match read_back(&store, pages)? {
+                Ok(read) => read,
+                Err(lost) => {
+                    store.remove_copies(std::slice::from_ref(&lost))?;
+                    return Ok(Err(lost));
+                }
+            };
             let assembled = pass::assemble(pages.into_iter(), &taxonomies, &volatile);
-            Ok(Some((pass, assembled)))
+            Ok(Ok((pass, assembled)))
         });
-        let Some((pass, assembled)) = read.await? else {
-            // A copy was lost; it is fetched again.
-            reading.next_round(Vec::new());
-            return Ok(Next::Again(Duration::ZERO));
+        let (pass, assembled) = match read.await? {
+            Ok(read) => read,
+            Err(lost) => {
+                tracing::warn!(path = lost, "a copy was lost; it is fetched again");
+                reading.cursor = 1;
+                return Ok(Next::Again(Duration::ZERO));
+            }
         };
         let proven = pass.is_full() && (pass.until_ms() >= reading.floor_ms || self.held_still(&assembled));
         let assembled = match assembled {
@@ -301,16 +310,16 @@ fn expected(copies: &Copies) -> Result<u64, MirrorError> {
 
 type ReadBack = (Pass, Vec<Bytes>, [Bytes; 3]);
 
-/// Everything that was fetched, from the store; `None` when something is not there any more.
-fn read_back(store: &Store, pages: u64) -> Result<Option<ReadBack>, StoreError> {
+/// Everything that was fetched, from the store; the inner error is the path of what is not there any more.
+fn read_back(store: &Store, pages: u64) -> Result<Result<ReadBack, String>, StoreError> {
     let mut spans = Vec::new();
     let mut bodies = Vec::new();
     for path in pass::paths(pages) {
-        let Some((meta, body)) = store.copy(&path)? else { return Ok(None) };
+        let Some((meta, body)) = store.copy(&path)? else { return Ok(Err(path)) };
         spans.push((path, pass::Span { since_ms: meta.since_ms, until_ms: meta.origin_time_ms }));
         bodies.push(body);
     }
     let taxonomies = bodies.split_off(bodies.len() - TaxonomyKind::ALL.len());
-    let Ok(taxonomies) = <[Bytes; 3]>::try_from(taxonomies) else { return Ok(None) };
-    Ok(Some((Pass::new(spans), bodies, taxonomies)))
+    let Ok(taxonomies) = <[Bytes; 3]>::try_from(taxonomies) else { return Ok(Err(pass::page_path(1))) };
+    Ok(Ok((Pass::new(spans), bodies, taxonomies)))
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::api::taxonomy::TaxonomyKind;
+use crate::semantics::freshness;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Published;
 use crate::snapshot::version::Certificate;
@@ -31,9 +32,7 @@ impl Mirror {
             return Ok(());
         }
         let answers = self.ask(&published.dataset, published.meta.confirmed_ms).await?;
-        let now_ms = self.clock.now_wall().as_millis();
-        let confirmed_ms = published.meta.confirmed_ms.min(now_ms);
-        match answers.judge(&published.dataset, confirmed_ms, &self.volatile()) {
+        match answers.judge(&published.dataset, published.meta.confirmed_ms, &self.volatile()) {
             Verdict::Unchanged => {
                 self.confirm(&published, answers.until_ms()).await?;
                 self.looked_at(OriginState::Unchanged);
@@ -147,7 +146,7 @@ impl Mirror {
         self.unsettled = 0;
         let mut meta = published.meta.clone();
         // A stamp from the future is from a clock that was set back since: it confirms nothing.
-        let from_the_future = meta.confirmed_ms > self.clock.now_wall().as_millis();
+        let from_the_future = freshness::is_from_the_future(published.confirmed(), self.clock.now_wall());
         meta.confirmed_ms = if from_the_future { until_ms } else { meta.confirmed_ms.max(until_ms) };
         if meta.certificate == Certificate::Full && until_ms > published.meta.confirmed_ms {
             meta.certificate = Certificate::Incremental;

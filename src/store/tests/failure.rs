@@ -93,6 +93,34 @@ fn a_read_only_disk_is_named() {
 }
 
 #[test]
+fn where_nothing_can_be_written_everything_can_still_be_read() {
+    let temp = tempfile::tempdir().unwrap();
+    let first = open(temp.path()).unwrap().publish(&content(500), &meta(1)).unwrap();
+    let before = std::fs::read(temp.path().join("grandstand.redb")).unwrap();
+    let refuses = Arc::new(AtomicBool::new(true));
+    let flag = Arc::clone(&refuses);
+    let opener = move |path: &Path| {
+        if flag.load(Ordering::Relaxed) {
+            return Err(io::Error::from(ErrorKind::PermissionDenied).into());
+        }
+        opening::database(path)
+    };
+    let store = Store::open_with(&DataDir::open(temp.path()).unwrap(), Box::new(opener)).unwrap();
+    assert!(store.load(&first).unwrap() == content(500));
+    for _ in 0..2 {
+        assert!(matches!(store.put_state("s", b"x"), Err(StoreError::ReadOnly { .. })));
+        assert!(store.trouble().unwrap().contains("not writable") && store.try_writing().is_err());
+        assert!(store.load(&first).unwrap() == content(500));
+    }
+    assert!(std::fs::read(store.path()).unwrap() == before, "reading leaves no trace");
+    refuses.store(false, Ordering::Relaxed);
+    store.try_writing().unwrap();
+    assert_eq!(store.trouble(), None);
+    store.put_state("s", b"x").unwrap();
+    assert!(store.load(&first).unwrap() == content(500));
+}
+
+#[test]
 fn a_file_that_cannot_be_created_is_an_error() {
     let temp = tempfile::tempdir().unwrap();
     std::fs::create_dir(temp.path().join("grandstand.redb")).unwrap();

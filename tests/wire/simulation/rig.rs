@@ -127,7 +127,7 @@ impl Rig {
             longest_pause: scene.ttl.min(Duration::from_secs(10)),
             user_agent: "simulation".to_owned(),
         };
-        let budget = Budget::open(scene.budget, Some(&ground.dir.path().join("budget")), clock.clone()).unwrap();
+        let budget = Budget::open(scene.budget, Some(&ground.dir.path().join("budget")), clock.clone());
         let wire = Arc::new(Wire(ground.origin.clone()));
         let client = OriginClient::over(wire, config, budget, status.clone(), clock.clone());
         let client = client.with_seed(scene.seed ^ life);
@@ -139,7 +139,7 @@ impl Rig {
             meta.confirmed_ms = meta.confirmed_ms.min(clock.now_wall().as_millis());
             live.swap(Arc::new(dataset), meta, version.seq);
         }
-        let details = Details::open(store.clone(), status, cache, live.clone()).unwrap();
+        let details = Details::open(store.clone(), cache, live.clone()).unwrap();
         let copies = Copies::new(client.clone(), store.clone(), volatile.clone()).with_cache_ttl(scene.cache_ttl);
         let sweeper = Sweeper {
             copies: copies.clone(),

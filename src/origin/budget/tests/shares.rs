@@ -44,7 +44,7 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let Inner { state, .. } = Arc::into_inner(Budget::open(Some(LIMIT), None, Clock::system()).unwrap().0).unwrap();
+        let Inner { state, .. } = Arc::into_inner(Budget::open(Some(LIMIT), None, Clock::system()).0).unwrap();
         let rng = StdRng::seed_from_u64(seed);
         let (since, wire, granted) = (HashMap::new(), Vec::new(), Vec::new());
         Self { state: state.into_inner(), rng, now: 1, since, wire, granted }

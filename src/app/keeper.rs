@@ -1,0 +1,85 @@
+//! Looks after the data directory while the process runs: heals a damaged store, notices when a disk that took no writes
+//! takes them again, and names the holder in the lock as soon as that can be written.
+//!
+//! A thread of its own, because all of it blocks. It serves nothing and asks nobody. Callers: [`super::serve`],
+//! [`super::core`] at the start.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock::Clock;
+use crate::origin::status::OriginStatus;
+use crate::snapshot::live::Live;
+use crate::store::{DataDir, Store};
+
+/// How often to look.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How long to wait after a healing that failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks after a data directory.
+pub struct Keeper {
+    /// The directory.
+    pub data_dir: DataDir,
+    /// Its store; `None` in shield use.
+    pub store: Option<Arc<Store>>,
+    /// What is served.
+    pub live: Live,
+    /// The origin's health; `None` offline: what is lost could not be fetched again, so nothing is healed.
+    pub origin: Option<OriginStatus>,
+    /// The operator's listener.
+    pub admin: SocketAddr,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl Keeper {
+    /// Starts looking, for as long as the process lives.
+    pub fn start(self) {
+        let work = move || {
+            let mut announced = self.announce();
+            let mut failed: Option<Instant> = None;
+            loop {
+                std::thread::sleep(INTERVAL);
+                announced = announced || self.announce();
+                let Some(store) = &self.store else { continue };
+                // It says itself, through `/status`, when it still does not work.
+                let _ = store.try_writing();
+                let may_try = failed.is_none_or(|at| at.elapsed() > PATIENCE);
+                if may_try && self.origin.is_some() && store.damage().is_some() {
+                    let healed = heal(store, &self.live, self.origin.as_ref(), &self.clock);
+                    failed = (!healed).then(Instant::now);
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("keeper".into()).spawn(work) {
+            tracing::error!(%error, "no thread for the keeper; a damaged store is healed by the next start only");
+        }
+    }
+
+    fn announce(&self) -> bool {
+        self.data_dir.announce(self.admin).is_ok()
+    }
+}
+
+/// Replaces a damaged file by what can still be read of it, and says so; whether that went well.
+pub fn heal(store: &Store, live: &Live, status: Option<&OriginStatus>, clock: &Clock) -> bool {
+    let served = live.current();
+    let served = served.as_ref().map(|served| (served.version, &served.dataset.content, &served.meta));
+    let detail = store.damage().unwrap_or_default();
+    let path = store.path().display();
+    let (told, healed) = match store.heal(served) {
+        Ok(healed) => {
+            let (aside, versions, details) = (healed.aside.display(), healed.versions, healed.details);
+            let kept = format!("{versions} versions and {details} details are still whole, the rest is fetched again");
+            (format!("the store {path} was damaged ({detail}); it is kept as {aside}; {kept}"), true)
+        }
+        Err(error) => (format!("the store {path} is damaged ({detail}) and cannot be healed yet: {error}"), false),
+    };
+    tracing::error!("{told}");
+    if let Some(status) = status {
+        status.error(told, clock.now_wall());
+    }
+    healed
+}

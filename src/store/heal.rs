@@ -1,0 +1,245 @@
+//! A damaged file is replaced by one that holds everything of it that can still be read.
+//!
+//! What cannot is lost here and fetched again by whoever misses it; the damaged file stays beside the new one, under
+//! another name. It decides nothing about when. Callers: [`crate::app`].
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use redb::ReadableTable;
+
+use super::coding;
+use super::error::StoreError;
+use super::handle::Handle;
+use super::packing::Unpacker;
+use super::tables;
+use super::version::{self, VersionRecord};
+use super::{Store, block, opening};
+use crate::snapshot::content::Content;
+use crate::snapshot::version::VersionMeta;
+
+/// How many bytes are copied in one transaction, about.
+const BATCH: usize = 8 << 20;
+
+/// What became of a damaged file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Healed {
+    /// Where the damaged file is now.
+    pub aside: PathBuf,
+    /// Versions that are still whole.
+    pub versions: usize,
+    /// Details that are still here.
+    pub details: usize,
+}
+
+/// Sets a file aside, in place of one that was set aside earlier: a second one would only fill the disk.
+///
+/// # Errors
+/// When it cannot be renamed.
+pub fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".damaged");
+    let aside = PathBuf::from(aside);
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}
+
+impl Store {
+    /// Copies what can still be read into a new file and puts that in place of the damaged one. `live` is what is
+    /// served now, with its place in the sequence of versions: it is written anew if its version is lost.
+    ///
+    /// Reads and writes wait until it is done.
+    ///
+    /// # Errors
+    /// When the new file cannot be written. Everything is as it was then.
+    pub fn heal(&self, live: Option<(u64, &Content, &VersionMeta)>) -> Result<Healed, StoreError> {
+        let _versions = self.versions.lock();
+        let path = self.path();
+        let fresh = path.with_extension("new");
+        self.handle.replacing(|| {
+            let copied = copy(path, &fresh, self, live);
+            let healed = copied.and_then(|(versions, details)| {
+                let io = |error| StoreError::of_io(error, path, 0);
+                let aside = set_aside(path).map_err(io)?;
+                opening::put_in_place(&fresh, path).map_err(io)?;
+                Ok(Healed { aside, versions, details })
+            });
+            healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
+        })
+    }
+}
+
+fn copy(
+    path: &Path,
+    fresh: &Path,
+    store: &Store,
+    live: Option<(u64, &Content, &VersionMeta)>,
+) -> Result<(usize, usize), StoreError> {
+    opening::create_as(fresh).map_err(|fault| fault.into_store_error(fresh, 1 << 20))?;
+    let fail =
+        |error: super::OpenError| StoreError::Io { path: fresh.to_owned(), source: std::io::Error::other(error) };
+    let target = Handle::open(fresh.to_owned(), Box::new(opening::database)).map_err(fail)?;
+    let target = Store { handle: target, versions: parking_lot::Mutex::default(), lock: store.lock.clone() };
+    let (mut versions, mut details) = (0, 0);
+    // A file that cannot even be opened has nothing to give.
+    if let Ok(source) = Handle::open(path.to_owned(), Box::new(opening::untouched)) {
+        versions = copy_versions(&source, &target)?;
+        details = copy_details(&source, &target)?;
+        copy_copies(&source, &target)?;
+        copy_state(&source, &target)?;
+    }
+    if let Some((seq, content, meta)) = live
+        && !target.versions()?.iter().any(|(record, _)| record.seq == seq)
+    {
+        let next = target.handle.read(|t| version::number(&t.open_table(tables::META)?, tables::META_NEXT))?;
+        target.set_number(tables::META_NEXT, seq)?;
+        let written = target.publish(content, meta)?;
+        target.set_number(tables::META_NEXT, next.max(written.seq + 1))?;
+        versions += 1;
+    }
+    Ok((versions, details))
+}
+
+impl Store {
+    fn set_number(&self, name: &'static str, number: u64) -> Result<(), StoreError> {
+        self.handle.write(64, |transaction| {
+            let sealed = coding::seal_number(name, number);
+            transaction.open_table(tables::META)?.insert(name, sealed.as_slice())?;
+            Ok(())
+        })
+    }
+}
+
+/// Every entry of a table that can be reached: from its front, and where that ends at a damaged page, from its back.
+macro_rules! reachable {
+    ($source:expr, $table:expr, $own:expr) => {{
+        let found = RefCell::new(BTreeMap::new());
+        let walk = |back: bool| {
+            $source.read(|transaction| {
+                let table = transaction.open_table($table)?;
+                let mut entries = table.iter()?;
+                while let Some(entry) = if back { entries.next_back() } else { entries.next() } {
+                    let (key, value) = entry?;
+                    found.borrow_mut().insert($own(key.value()), value.value().to_vec());
+                }
+                Ok(())
+            })
+        };
+        if walk(false).is_err() {
+            // What cannot be reached from there either is lost.
+            let _ = walk(true);
+        }
+        found.into_inner()
+    }};
+}
+
+/// One value of a table, if it can be read.
+macro_rules! value {
+    ($source:expr, $table:expr, $key:expr) => {
+        $source.read(|transaction| Ok(transaction.open_table($table)?.get($key)?.map(|value| value.value().to_vec())))
+    };
+}
+
+fn copy_versions(source: &Handle, target: &Store) -> Result<usize, StoreError> {
+    let records: BTreeMap<u64, Vec<u8>> = reachable!(source, tables::VERSIONS, |seq: u64| seq);
+    let number = |name| source.read(|t| version::number(&t.open_table(tables::META)?, name)).ok();
+    let (mut whole, mut last) = (Vec::new(), 0);
+    for (seq, sealed) in records {
+        last = last.max(seq);
+        let Ok(record) = VersionRecord::decode(seq, &sealed) else { continue };
+        let Ok(Some(meta)) = value!(source, tables::VERSION_META, seq) else { continue };
+        let Some(blocks) = version::decode_meta(seq, &meta).ok().and_then(|_| whole_blocks(source, &record)) else {
+            continue;
+        };
+        let needed = blocks.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>() * 5 / 4 + (1 << 20);
+        target.handle.write(needed, |transaction| {
+            transaction.open_table(tables::VERSIONS)?.insert(seq, sealed.as_slice())?;
+            transaction.open_table(tables::VERSION_META)?.insert(seq, meta.as_slice())?;
+            let mut table = transaction.open_table(tables::BLOCKS)?;
+            for (key, packed) in &blocks {
+                table.insert(key, packed.as_slice())?;
+            }
+            Ok(())
+        })?;
+        whole.push(seq);
+    }
+    let newest = whole.last().copied().unwrap_or(0);
+    let current = number(tables::META_CURRENT).filter(|seq| whole.contains(seq)).unwrap_or(newest);
+    target.set_number(tables::META_CURRENT, current)?;
+    target.set_number(tables::META_NEXT, number(tables::META_NEXT).unwrap_or(1).max(last + 1))?;
+    Ok(whole.len())
+}
+
+/// The blocks of a version, compressed as they are; `None` when one is lost.
+fn whole_blocks(source: &Handle, record: &VersionRecord) -> Option<Vec<([u8; 16], Vec<u8>)>> {
+    let mut unpacker = Unpacker::new().ok()?;
+    let block = |key: version::BlockKey| {
+        let packed = value!(source, tables::BLOCKS, key.as_bytes()).ok()??;
+        block::open(&key, &packed, &mut unpacker).ok().map(|_| (*key.as_bytes(), packed))
+    };
+    record.block_keys().map(block).collect()
+}
+
+fn copy_details(source: &Handle, target: &Store) -> Result<usize, StoreError> {
+    let metas: BTreeMap<u64, Vec<u8>> = reachable!(source, tables::DETAIL_META, |id: u64| id);
+    let mut copied = 0;
+    let mut batch = Vec::new();
+    let mut entries = metas.into_iter().peekable();
+    while let Some((id, meta)) = entries.next() {
+        let sealed = |table, value: &[u8]| coding::unseal(table, &id.to_le_bytes(), value).is_ok();
+        if let Ok(Some(body)) = value!(source, tables::DETAILS, id)
+            && sealed("details", &body)
+            && sealed("detail_meta", &meta)
+        {
+            batch.push((id, meta, body));
+        }
+        let bytes: usize = batch.iter().map(|(_, meta, body): &(_, Vec<u8>, Vec<u8>)| meta.len() + body.len()).sum();
+        if bytes < BATCH && batch.len() < 1000 && entries.peek().is_some() {
+            continue;
+        }
+        target.handle.write(bytes as u64 * 2, |transaction| {
+            let mut metas = transaction.open_table(tables::DETAIL_META)?;
+            let mut bodies = transaction.open_table(tables::DETAILS)?;
+            for (id, meta, body) in &batch {
+                metas.insert(id, meta.as_slice())?;
+                bodies.insert(id, body.as_slice())?;
+            }
+            Ok(())
+        })?;
+        copied += batch.len();
+        batch.clear();
+    }
+    Ok(copied)
+}
+
+fn copy_copies(source: &Handle, target: &Store) -> Result<(), StoreError> {
+    let metas: BTreeMap<String, Vec<u8>> = reachable!(source, tables::COPY_META, str::to_owned);
+    for (key, meta) in metas {
+        let Ok(Some(body)) = value!(source, tables::COPY_BODY, key.as_str()) else { continue };
+        let sealed = |table, value: &[u8]| coding::unseal(table, key.as_bytes(), value).is_ok();
+        if sealed("copy_meta", &meta) && sealed("copy_body", &body) {
+            let needed = (meta.len() + body.len()) as u64 * 2;
+            target.handle.write(needed, |transaction| {
+                transaction.open_table(tables::COPY_META)?.insert(key.as_str(), meta.as_slice())?;
+                transaction.open_table(tables::COPY_BODY)?.insert(key.as_str(), body.as_slice())?;
+                Ok(())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_state(source: &Handle, target: &Store) -> Result<(), StoreError> {
+    let states: BTreeMap<String, Vec<u8>> = reachable!(source, tables::STATE, str::to_owned);
+    for (key, sealed) in states {
+        if coding::unseal("state", key.as_bytes(), &sealed).is_ok() {
+            target.handle.write(sealed.len() as u64, |transaction| {
+                transaction.open_table(tables::STATE)?.insert(key.as_str(), sealed.as_slice())?;
+                Ok(())
+            })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! From an older format of the file to the present one: step by step, all of them in one transaction.
+//!
+//! There is only format 1 yet, so [`STEPS`] is empty; the first change of the format puts its step there. Callers:
+//! [`super::Store::open`], [`super::opening`].
+
+use redb::WriteTransaction;
+
+use super::error::{OpenError, StoreError};
+use super::handle::{Fault, Handle};
+use super::{coding, tables};
+
+/// What turns one format into the next.
+pub struct Step {
+    /// The format that it starts from; it ends with the next.
+    pub from: u64,
+    /// Rewrites what has changed between the two.
+    pub run: fn(&WriteTransaction) -> Result<(), Fault>,
+}
+
+/// Every step that this program knows.
+pub const STEPS: &[Step] = &[];
+
+/// The steps from format `found` to `supported`, in order; none when they are the same.
+///
+/// # Errors
+/// When there is no such way. Nothing was touched.
+pub fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&Step>, OpenError> {
+    if found > supported {
+        return Err(OpenError::NewerFormat { found, supported });
+    }
+    let step = |from| steps.iter().find(|step| step.from == from);
+    let way: Option<Vec<_>> = (found..supported).map(step).collect();
+    way.ok_or(OpenError::OlderFormat { found, supported })
+}
+
+/// Takes these steps and writes the number of the format that they end with: all of it, or nothing.
+///
+/// # Errors
+/// When a step fails.
+pub fn migrate(handle: &Handle, steps: &[&Step]) -> Result<(), StoreError> {
+    let Some(last) = steps.last() else { return Ok(()) };
+    tracing::info!(from = steps[0].from, to = last.from + 1, "migrating the store to this program's format");
+    handle.write(1 << 20, |transaction| {
+        for step in steps {
+            (step.run)(transaction)?;
+        }
+        let sealed = coding::seal_number(tables::META_FORMAT, last.from + 1);
+        transaction.open_table(tables::META)?.insert(tables::META_FORMAT, sealed.as_slice())?;
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::opening;
+    use super::*;
+
+    fn rename(transaction: &WriteTransaction) -> Result<(), Fault> {
+        transaction.open_table(tables::STATE)?.insert("moved", [1].as_slice())?;
+        Ok(())
+    }
+
+    fn fail(_: &WriteTransaction) -> Result<(), Fault> {
+        Err(StoreError::Damaged("a step fails".to_owned()).into())
+    }
+
+    #[test]
+    fn a_way_is_taken_as_a_whole_or_not_at_all() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("store");
+        opening::prepare(&path).unwrap();
+        let handle = Handle::open(path, Box::new(opening::database)).unwrap();
+        let format = || handle.read(opening::format_of).unwrap();
+        let moved = || handle.read(|t| Ok(t.open_table(tables::STATE)?.get("moved")?.is_some())).unwrap();
+
+        let broken = [Step { from: 1, run: rename }, Step { from: 2, run: fail }];
+        assert!(migrate(&handle, &plan(1, 3, &broken).unwrap()).is_err());
+        assert_eq!((format(), moved()), (1, false), "half a migration");
+
+        let whole = [Step { from: 2, run: rename }, Step { from: 1, run: rename }];
+        let way = plan(1, 3, &whole).unwrap();
+        assert_eq!(way.iter().map(|step| step.from).collect::<Vec<_>>(), [1, 2]);
+        migrate(&handle, &way).unwrap();
+        assert_eq!((format(), moved()), (3, true));
+    }
+
+    #[test]
+    fn where_there_is_no_way_nothing_is_tried() {
+        let steps = [Step { from: 1, run: rename }];
+        assert!(plan(2, 2, &steps).unwrap().is_empty());
+        assert!(matches!(plan(3, 2, &steps), Err(OpenError::NewerFormat { found: 3, supported: 2 })));
+        assert!(matches!(plan(0, 2, &steps), Err(OpenError::OlderFormat { found: 0, supported: 2 })));
+    }
+}

@@ -1,0 +1,137 @@
+//! What is damaged is lost, and nothing else; what is served is written anew.
+
+use super::*;
+
+/// Flips a bit in every place of the store's file that holds the start of `needle`, or a later piece of it where a page
+/// ends within that, and opens it again.
+fn damage(store: &mut Temp, needle: &[u8]) {
+    let path = store.path().to_owned();
+    drop(store.store.take());
+    let mut file = std::fs::read(&path).unwrap();
+    let places = |piece: &[u8]| {
+        let all = file.windows(piece.len()).enumerate();
+        all.filter(|(_, bytes)| *bytes == piece).map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    let places = needle.chunks(48).map(places).find(|places| !places.is_empty()).unwrap_or_default();
+    assert!(!places.is_empty());
+    for at in places {
+        file[at] ^= 1;
+    }
+    std::fs::write(&path, file).unwrap();
+    store.store = Some(open(store.dir.path()).unwrap());
+}
+
+/// The compressed bytes of a block that `record` has and `not_in` has not.
+fn block_of(store: &Store, record: &VersionRecord, not_in: &[&VersionRecord]) -> Vec<u8> {
+    let others: HashSet<_> = not_in.iter().flat_map(|record| record.block_keys()).collect();
+    let own = |key: &BlockKey| !others.contains(key);
+    let packed = |key: BlockKey| {
+        let read =
+            store.handle.read(|t| Ok(t.open_table(tables::BLOCKS)?.get(key.as_bytes())?.map(|v| v.value().to_vec())));
+        read.unwrap().unwrap()
+    };
+    record.block_keys().filter(own).map(packed).max_by_key(Vec::len).unwrap()
+}
+
+fn fill(store: &Store) -> (Content, VersionRecord) {
+    let content = content(1200);
+    let record = store.publish(&content, &meta(1)).unwrap();
+    let details: Vec<_> =
+        (0..300).map(|n| (ListingId(n), detail(&format!("needle {n:04} {}", "x".repeat(400))))).collect();
+    store.put_details(&details).unwrap();
+    store
+        .put_copies(&[("/a".into(), copy(1), Some(b"body of a")), ("/b".into(), copy(2), Some(b"body of b"))])
+        .unwrap();
+    store.put_state("s", b"state").unwrap();
+    (content, record)
+}
+
+#[test]
+fn a_damaged_detail_costs_its_page_and_nothing_else() {
+    let mut store = Temp::new();
+    let (content, record) = fill(&store);
+    damage(&mut store, b"needle 0017");
+    assert!(matches!(store.detail(ListingId(17)), Err(StoreError::Damaged(_))));
+    assert!(store.trouble().unwrap().contains(&store.path().display().to_string()));
+    assert!(store.put_details(&[(ListingId(17), detail("new"))]).is_err(), "a damaged page takes nothing");
+
+    let healed = store.heal(None).unwrap();
+    assert_eq!((store.damage(), store.trouble()), (None, None));
+    assert_eq!(healed.versions, 1);
+    assert!((280..300).contains(&healed.details), "{healed:?}");
+    assert!(healed.aside.exists() && !store.path().with_extension("new").exists());
+    assert_eq!(store.detail(ListingId(17)).unwrap(), None);
+    assert_eq!(store.detail_metas().unwrap().len(), healed.details);
+    assert_eq!(
+        store.detail(ListingId(200)).unwrap().unwrap().meta,
+        detail(&format!("needle 0200 {}", "x".repeat(400))).meta
+    );
+    assert_eq!(store.current().unwrap().unwrap().0, record);
+    assert!(store.load(&record).unwrap() == content);
+    assert_eq!(store.copy_body("/b").unwrap().unwrap(), "body of b");
+    assert_eq!(store.state("s").unwrap().unwrap(), b"state");
+    store.put_details(&[(ListingId(17), detail("new"))]).unwrap();
+    store.reopen();
+    assert_eq!(store.detail(ListingId(17)).unwrap().unwrap().body, "new");
+}
+
+#[test]
+fn a_damaged_current_version_gives_way_to_an_older_one_that_is_whole() {
+    let mut store = Temp::new();
+    // Small blocks share pages of the file; large ones have pages of their own.
+    let first = content(3);
+    let older = store.publish(&first, &meta(1)).unwrap();
+    let second = content(5000);
+    let newer = store.publish(&second, &meta(2)).unwrap();
+    let packed = block_of(&store, &newer, &[&older]);
+    damage(&mut store, &packed);
+    assert!(matches!(store.load(&newer), Err(StoreError::Damaged(_))));
+    assert_eq!(store.heal(None).unwrap().versions, 1);
+    let (current, _) = store.current().unwrap().unwrap();
+    assert_eq!(current, older);
+    assert!(store.load(&older).unwrap() == first);
+    assert!(store.publish(&second, &meta(3)).unwrap().seq > newer.seq, "a number is never used twice");
+}
+
+#[test]
+fn what_is_served_is_written_anew_where_its_version_is_lost() {
+    let mut store = Temp::new();
+    let (content, record) = fill(&store);
+    let packed = block_of(&store, &record, &[]);
+    damage(&mut store, &packed);
+    assert!(store.load(&record).is_err());
+    assert_eq!(store.heal(Some((record.seq, &content, &meta(5)))).unwrap().versions, 1);
+    store.reopen();
+    let (current, current_meta) = store.current().unwrap().unwrap();
+    assert_eq!((current.seq, current_meta.published_ms), (record.seq, 5));
+    assert!(store.load(&current).unwrap() == content);
+    store.update_meta(record.seq, &meta(6)).unwrap();
+    let next = store.publish(&super::content(10), &meta(7)).unwrap();
+    assert!(next.seq > record.seq);
+}
+
+#[test]
+fn a_damaged_copy_or_state_counts_as_never_kept() {
+    let mut store = Temp::new();
+    store.put_copies(&[("/a".into(), copy(1), Some(b"body of a that nobody else has"))]).unwrap();
+    store.put_state("s", b"a state that nobody else has").unwrap();
+    damage(&mut store, b"body of a that nobody else has");
+    damage(&mut store, b"a state that nobody else has");
+    assert_eq!((store.copy_body("/a").unwrap(), store.state("s").unwrap()), (None, None));
+    assert!(store.damage().is_some());
+}
+
+#[test]
+fn a_file_that_is_no_store_is_replaced_by_what_is_served() {
+    let store = Temp::new();
+    let (content, record) = fill(&store);
+    for garbage in [vec![], vec![0x5a; 70_000]] {
+        std::fs::write(store.path(), garbage).unwrap();
+        store.heal(Some((record.seq, &content, &meta(1)))).unwrap();
+        let (current, _) = store.current().unwrap().unwrap();
+        assert!(store.load(&current).unwrap() == content);
+    }
+    let names =
+        std::fs::read_dir(store.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<HashSet<_>>();
+    assert_eq!(names.len(), 3, "only one damaged file is kept: {names:?}");
+}

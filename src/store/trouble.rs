@@ -1,0 +1,109 @@
+//! What is wrong with the store's file, as far as it was noticed, for `/status` and for whoever repairs it.
+//!
+//! It only remembers. Damage stays until the file is repaired; a disk that cannot be written is well again once as much
+//! as failed has been written. Callers: [`super::handle`] notes, [`crate::app`] and [`crate::admin`] ask, through
+//! [`super::Store`].
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::error::StoreError;
+
+/// After this long a write that failed and was never tried again no longer counts.
+const FORGOTTEN: Duration = Duration::from_secs(120);
+
+/// What is wrong.
+#[derive(Debug, Default)]
+pub struct Trouble(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    damage: Option<String>,
+    disk: Option<Disk>,
+}
+
+#[derive(Debug)]
+struct Disk {
+    text: String,
+    needed: u64,
+    read_only: bool,
+    at: Instant,
+}
+
+impl Trouble {
+    /// Something failed.
+    pub fn failed(&self, error: &StoreError) {
+        let (needed, read_only) = match error {
+            StoreError::Damaged(detail) => {
+                self.0.lock().damage.get_or_insert_with(|| detail.clone());
+                return;
+            }
+            StoreError::NoSpace { needed, .. } => (*needed, false),
+            StoreError::ReadOnly { .. } => (0, true),
+            StoreError::Io { .. } => (0, false),
+            _ => return,
+        };
+        let mut inner = self.0.lock();
+        // The largest write is what there must be room for.
+        let least = inner.disk.as_ref().map_or(0, |disk| disk.needed);
+        if needed >= least {
+            inner.disk = Some(Disk { text: error.to_string(), needed, read_only, at: Instant::now() });
+        }
+    }
+
+    /// So many bytes could be written.
+    pub fn wrote(&self, bytes: u64) {
+        let mut inner = self.0.lock();
+        if inner.disk.as_ref().is_some_and(|disk| bytes >= disk.needed || disk.at.elapsed() > FORGOTTEN) {
+            inner.disk = None;
+        }
+    }
+
+    /// The file was replaced by a whole one.
+    pub fn repaired(&self) {
+        self.0.lock().damage = None;
+    }
+
+    /// What does not fit in the file.
+    pub fn damage(&self) -> Option<String> {
+        self.0.lock().damage.clone()
+    }
+
+    /// Why nothing can be written.
+    pub fn disk(&self) -> Option<String> {
+        self.0.lock().disk.as_ref().map(|disk| disk.text.clone())
+    }
+
+    /// Whether the file may not be written at all.
+    pub fn is_read_only(&self) -> bool {
+        self.0.lock().disk.as_ref().is_some_and(|disk| disk.read_only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_write_does_not_hide_that_a_large_one_failed() {
+        let trouble = Trouble::default();
+        let full = |needed| StoreError::NoSpace { path: "x".into(), needed };
+        trouble.failed(&full(5000));
+        trouble.failed(&full(10));
+        trouble.wrote(100);
+        assert!(trouble.disk().unwrap().contains("5000") && !trouble.is_read_only());
+        trouble.wrote(5000);
+        assert_eq!(trouble.disk(), None);
+        trouble.failed(&StoreError::ReadOnly { path: "x".into() });
+        assert!(trouble.is_read_only());
+        trouble.wrote(0);
+        assert!(!trouble.is_read_only());
+        trouble.failed(&StoreError::Damaged("first".to_owned()));
+        trouble.failed(&StoreError::Damaged("second".to_owned()));
+        trouble.wrote(9);
+        assert_eq!(trouble.damage().unwrap(), "first");
+        trouble.repaired();
+        assert_eq!(trouble.damage(), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! Wall clocks that jump, under the running binary and between two of its lives; a process that stands still.
+//!
+//! The binary runs under libfaketime, which moves its wall clock while it runs and leaves its monotonic clock alone.
+//! Where that library is not installed these tests fail and say so: `setup.sh` installs it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use tempfile::TempDir;
+
+use crate::client::Reply;
+use crate::harness::{Server, Setup, origin, quiet, wait_until};
+
+const LIST: &str = "/api/listings.json";
+const HOUR: i64 = 3600;
+
+/// The hand on a server's wall clock.
+struct Hand {
+    dir: TempDir,
+}
+
+fn library() -> PathBuf {
+    let found = fs::read_dir("/usr/lib").unwrap().filter_map(Result::ok).map(|entry| entry.path());
+    let mut found = found.chain([PathBuf::from("/usr/lib")]).map(|dir| dir.join("faketime/libfaketime.so.1"));
+    found.find(|file| file.exists()).expect("libfaketime is missing; setup.sh installs it")
+}
+
+impl Hand {
+    fn new() -> Self {
+        let hand = Self { dir: tempfile::tempdir().unwrap() };
+        hand.set(0);
+        hand
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("offset")
+    }
+
+    /// Sets the clock so many seconds ahead of the true time, or behind it.
+    fn set(&self, seconds: i64) {
+        let unfinished = self.dir.path().join("new");
+        fs::write(&unfinished, format!("{seconds:+}")).unwrap();
+        fs::rename(unfinished, self.file()).unwrap();
+    }
+
+    fn on(&self, setup: Setup) -> Setup {
+        let (library, file) = (library(), self.file());
+        setup.under(&[
+            "env",
+            &format!("LD_PRELOAD={}", library.display()),
+            &format!("FAKETIME_TIMESTAMP_FILE={}", file.display()),
+            "FAKETIME_NO_CACHE=1",
+            "FAKETIME_DONT_FAKE_MONOTONIC=1",
+        ])
+    }
+}
+
+async fn list(server: &Server) -> Reply {
+    let reply = server.ok(LIST).await;
+    // `age` fails on what is no number from 0 on.
+    assert!(reply.age().is_some());
+    reply
+}
+
+async fn young(server: &Server, what: &str, most: u64) {
+    wait_until(what, || async {
+        let (age, status) = (list(server).await.age().unwrap(), server.admin(Method::GET, "/status").await);
+        age <= most && status.status == 200 && status.json()["age_seconds"].as_u64().is_some_and(|age| age <= most)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_forward_shows_for_no_longer_than_a_refresh_takes() {
+    let (hand, origin) = (Hand::new(), origin(60).await);
+    let setup = hand.on(Setup::mirror_of(&origin).set("ttl", "4s"));
+    let server = setup.start().await;
+    server.settled(&origin).await;
+    // Everybody's clock jumps.
+    hand.set(HOUR);
+    origin.set(|switches| switches.clock_ahead = HOUR);
+    let start = Instant::now();
+    young(&server, "the age is that of a refresh after the jump", 8).await;
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    let confirmed = server.status().await["confirmed_at"].as_str().unwrap().to_owned();
+    let ahead = jiff::Timestamp::now().duration_until(confirmed.parse::<jiff::Timestamp>().unwrap());
+    assert!(ahead.as_secs() > HOUR - 60, "{confirmed}");
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_back_leaves_a_stamp_that_confirms_nothing_and_refreshes_go_on() {
+    let (hand, origin) = (Hand::new(), origin(60).await);
+    hand.set(HOUR);
+    origin.set(|switches| switches.clock_ahead = HOUR);
+    let server = hand.on(Setup::mirror_of(&origin).set("ttl", "4s")).start().await;
+    server.settled(&origin).await;
+    hand.set(0);
+    origin.set(|switches| switches.clock_ahead = 0);
+    let reply = list(&server).await;
+    let status = server.admin(Method::GET, "/status").await;
+    if status.json()["unconfirmed"] == true {
+        assert_eq!(status.status, 503, "a stamp from the future confirms nothing");
+        assert!(reply.age().unwrap() >= 4, "so it is not fresh: {reply:?}");
+    }
+    let like = origin.world(grandstand::sample::World::ids)[0];
+    origin.edit(|world| world.insert_like(like, "After the jump").unwrap());
+    wait_until("refreshes go on", || async { list(&server).await.total() == 61 }).await;
+}
+
+#[tokio::test]
+async fn no_jump_of_the_wall_clock_moves_the_limit_or_the_budget() {
+    let (hand, origin) = (Hand::new(), origin(60).await);
+    origin.set(|switches| switches.refuse_61st = Some(20));
+    let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "20").set("ttl", "5s");
+    let server = hand.on(setup.set("rate_limit.requests_per_minute", "10")).start().await;
+    server.ready().await;
+    wait_until("the budget is spent", || async { server.status().await["origin"]["budget"]["free"] == 0 }).await;
+    quiet(&origin).await;
+    for n in 0..10 {
+        assert_eq!(server.get(LIST).await.status, 200, "request {n}");
+    }
+    let sent = origin.count();
+    for offset in [HOUR, -HOUR, 0, 86_400, -86_400] {
+        hand.set(offset);
+        let refused = server.get(LIST).await;
+        refused.assert_problem(429, &[]);
+        let wait: u64 = refused.the("retry-after").parse().unwrap();
+        assert!((1..=60).contains(&wait), "{wait}");
+        quiet(&origin).await;
+        let budget = server.status().await["origin"]["budget"].clone();
+        assert_eq!(budget["free"], 0, "{budget}");
+    }
+    assert_eq!((origin.count(), origin.refused()), (sent, 0));
+}
+
+#[tokio::test]
+async fn a_store_from_the_future_is_served_as_unconfirmed_and_confirmed_by_the_next_refresh() {
+    let (hand, origin) = (Hand::new(), origin(60).await);
+    hand.set(24 * HOUR);
+    origin.set(|switches| switches.clock_ahead = 24 * HOUR);
+    let mut server = hand.on(Setup::mirror_of(&origin).set("ttl", "4s").set("origin.timeout", "3s")).start().await;
+    server.settled(&origin).await;
+    server.process.kill();
+    hand.set(0);
+    origin.set(|switches| switches.clock_ahead = 0);
+    origin.shutdown().await;
+    server.restart().await;
+    let reply = list(&server).await;
+    assert!(reply.age().unwrap() >= 4, "how old it is cannot be known, so it is not fresh: {reply:?}");
+    assert_eq!(server.admin(Method::GET, "/status").await.status, 503);
+    origin.restart().await.unwrap();
+    young(&server, "a refresh confirms it", 8).await;
+    // Neither a page nor a detail is frozen by its old stamp.
+    let id = origin.world(grandstand::sample::World::ids)[7];
+    origin.edit(|world| world.touch(id));
+    let name = origin.world(|world| world.venue(id).unwrap().name.to_string());
+    wait_until("a change shows", || async {
+        let page = server.ok("/api/listings.json?per_page=100").await.json();
+        page["items"].as_array().unwrap().iter().any(|item| item["id"] == id && item["name"] == name.as_str())
+    })
+    .await;
+    let path = format!("/api/listings/{id}.json");
+    let blank = |mut detail: serde_json::Value| {
+        detail.as_object_mut().unwrap().retain(|key, _| key != "generated_at");
+        detail
+    };
+    wait_until("its detail follows", || async {
+        blank(server.ok(&path).await.json()) == blank(origin.expected(&path).1)
+    })
+    .await;
+    assert_eq!(server.admin(Method::GET, "/status").await.json()["unconfirmed"], false);
+}
+
+#[tokio::test]
+async fn a_process_that_stood_still_tells_its_age_and_goes_on_at_once() {
+    let origin = origin(60).await;
+    origin.set(|switches| switches.refuse_61st = Some(300));
+    let setup = Setup::mirror_of(&origin).set("ttl", "4s").set("origin.requests_per_minute", "300");
+    let server = setup.start().await;
+    server.settled(&origin).await;
+    let before = list(&server).await.age().unwrap();
+    server.process.signal("STOP");
+    let stopped = Instant::now();
+    wait_until("seven seconds are over", || async { stopped.elapsed() > Duration::from_secs(7) }).await;
+    let sent = origin.count();
+    server.process.signal("CONT");
+    let first = list(&server).await;
+    // Either the true age, or a refresh was quicker than the question.
+    assert!(first.age().unwrap() >= 6 || origin.count() > sent, "{before} before, then {first:?}");
+    let resumed = Instant::now();
+    young(&server, "it is refreshed", 4).await;
+    assert!(resumed.elapsed() < Duration::from_secs(4), "{:?}", resumed.elapsed());
+    assert_eq!(origin.refused(), 0);
+}
