@@ -106,7 +106,7 @@ impl Checker {
             }
             *least = first.max(*least);
             if self.gone.contains(&id) {
-                return Err(format!("listing {id} is back although it was deleted"));
+                return Err(format!("listing {id} is back although the settled snapshot before did not have it"));
             }
         }
         let now: HashSet<u64> = content.summaries.iter().map(|summary| summary.id.0).collect();
@@ -348,11 +348,16 @@ fn listings_differ(history: &History, content: &Content, state: &State) -> Optio
     let mut newest: Vec<i64> = state.order.iter().map(|&(id, number)| history.version(id, number).modified).collect();
     newest.sort_unstable_by(|one, other| other.cmp(one));
     let probed = newest.get(PROBED - 1).copied().unwrap_or(i64::MIN);
+    let there: HashSet<u64> = state.order.iter().map(|(id, _)| *id).collect();
+    if let Some(id) = here.keys().find(|id| !there.contains(id) && !history.was_replaced(**id)) {
+        return Some(format!("listing {id} is there, and its deletion is none that counts hide"));
+    }
     state.order.iter().find_map(|&(id, number)| {
         let version = history.version(id, number);
         let probed = version.modified >= probed;
         let Some(summary) = here.get(&id) else {
-            return probed.then(|| format!("listing {id} is missing, modified lately enough to be probed"));
+            let why = if probed { "modified lately enough to be probed" } else { "no insertion that counts hide" };
+            return (probed || !history.was_replaced(id)).then(|| format!("listing {id} is missing: {why}"));
         };
         if shows(&version.summary, summary) {
             return None;

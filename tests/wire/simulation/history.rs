@@ -3,7 +3,7 @@
 //! It is written down beside the origin after each edit, and answers queries in its own way, by walking. Called by
 //! `script`, which edits, and by `check`, which compares.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use grandstand::api::query::ListQuery;
@@ -42,11 +42,14 @@ pub struct State {
 pub struct History {
     versions: HashMap<u64, Vec<Version>>,
     states: Vec<State>,
+    replaced: HashSet<u64>,
 }
 
 impl History {
-    /// Writes down what the origin is from `now` on; `changed` are the listings that may have a new version.
-    pub fn record(&mut self, origin: &Origin, now: Ms, changed: &[u64]) {
+    /// Writes down what the origin is from `now` on; `changed` are the listings that may have a new version, `replaced`
+    /// those that went or came one for another, so that neither counts nor `modified` show it.
+    pub fn record(&mut self, origin: &Origin, now: Ms, changed: &[u64], replaced: &[u64]) {
+        self.replaced.extend(replaced);
         for &id in changed {
             let Some((summary, detail)) = origin.texts_of(id) else { continue };
             let (slugs, modified) = origin.world(|world| {
@@ -89,6 +92,11 @@ impl History {
     /// All states, the latest first.
     pub fn backwards(&self) -> impl Iterator<Item = &State> {
         self.states.iter().rev()
+    }
+
+    /// Whether a listing came or went so that neither counts nor `modified` showed it.
+    pub fn was_replaced(&self, id: u64) -> bool {
+        self.replaced.contains(&id)
     }
 
     /// One version.

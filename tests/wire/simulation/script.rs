@@ -123,7 +123,7 @@ impl Run {
         let ids = world.ids();
         let origin = Arc::new(Origin::within(world, scene.switches.clone(), clock.clone()));
         let mut history = History::default();
-        history.record(&origin, clock.now_wall().as_millis(), &ids);
+        history.record(&origin, clock.now_wall().as_millis(), &ids, &[]);
         let history = Arc::new(Mutex::new(history));
         let own_dice = SmallRng::seed_from_u64(!seed);
         let checker = Checker::new(history.clone(), clock.clone(), scene.jumps, own_dice);
@@ -297,7 +297,7 @@ impl Run {
 
     /// So many edits at this instant.
     fn edit(&mut self, edits: usize) {
-        let mut changed = Vec::new();
+        let (mut changed, mut replaced) = (Vec::new(), Vec::new());
         let mut told = Vec::new();
         for _ in 0..edits {
             let dice = &mut self.dice;
@@ -349,6 +349,7 @@ impl Run {
                     world.alter(new, |venue| venue.modified = stamp);
                     world.remove(id);
                     changed.push(new);
+                    replaced.extend([id, new]);
                     format!("replace {id} by {new}")
                 }
             }));
@@ -356,7 +357,7 @@ impl Run {
         }
         self.tell(&told.join(", "));
         let now = self.clock.now_wall().as_millis();
-        self.history.lock().record(&self.ground.origin, now, &changed);
+        self.history.lock().record(&self.ground.origin, now, &changed, &replaced);
     }
 
     fn tell(&mut self, what: &str) {
