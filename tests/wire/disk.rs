@@ -74,6 +74,7 @@ async fn a_full_disk_is_told_of_with_path_and_bytes_and_survived() {
     }
     limit_files(server.process.pid(), "unlimited");
     healthy(&server).await;
+    wait_until("the change shows", || async { server.snapshot().await != old }).await;
     server.settled(&origin).await;
     list_is_the_origins(&server, &origin, LIST).await;
     assert_eq!(server.ok(LIST).await.total(), total);

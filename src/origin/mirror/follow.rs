@@ -160,7 +160,7 @@ fn selects(dataset: &Dataset, probe: &Probe, probed: &[Summary]) -> bool {
 }
 
 /// A term that names and counts proved before and do not prove any more.
-fn newly_doubtful(before: &Dataset, after: &Dataset) -> Option<String> {
+pub(super) fn newly_doubtful(before: &Dataset, after: &Dataset) -> Option<String> {
     let was: HashSet<_> = before.doubtful().iter().map(|(kind, slug, _)| (*kind, slug.as_str())).collect();
     let news = after.doubtful().iter().find(|(kind, slug, _)| {
         !was.contains(&(*kind, slug.as_str()))

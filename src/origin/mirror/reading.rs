@@ -12,6 +12,7 @@ use bytes::Bytes;
 use crate::api::page::Page;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::SnapshotId;
+use crate::snapshot::dataset::Dataset;
 use crate::snapshot::version::Certificate;
 use crate::store::{Store, StoreError};
 
@@ -22,6 +23,7 @@ use super::super::plan::{Purpose, is_settled};
 use super::super::status::{OriginState, Progress};
 use super::super::window::Class;
 use super::confirm::Candidate;
+use super::follow::newly_doubtful;
 use super::{Doing, Mirror, MirrorError, Next, TRIES, blocking};
 
 /// Where the start of an unfinished reading is kept in the store.
@@ -181,8 +183,18 @@ impl Mirror {
             self.publish(assembled, Certificate::Full, pass.until_ms(), Vec::new()).await?;
             return self.settled(reading);
         }
+        let mut unproven = pass.unproven();
+        if unproven.is_empty() {
+            unproven = pass::paths(pages).collect();
+        }
         if reading.purpose == Purpose::Follow {
             let dataset = Arc::new(self.index(assembled.content.clone()).await?);
+            if let Some(reason) = self.is_suspect(&dataset).filter(|_| reading.round < TRIES) {
+                // Pages of different instants can add up by chance; only proof helps then.
+                tracing::debug!(reason, "every page is looked at again");
+                reading.next_round(unproven);
+                return Ok(Next::Again(self.crawler.lag()));
+            }
             let candidate = Candidate::read(assembled, dataset);
             return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?));
         }
@@ -197,13 +209,18 @@ impl Mirror {
         if !serves_settled {
             self.publish(assembled, Certificate::Provisional, pass.until_ms(), Vec::new()).await?;
         }
-        let mut unproven = pass.unproven();
-        if unproven.is_empty() {
-            unproven = pass::paths(pages).collect();
-        }
         reading.next_round(unproven);
         self.status.set_pass(Some(Progress { done: reading.done, of: reading.done + reading.todo.len() as u64 }));
         Ok(Next::Again(self.crawler.lag()))
+    }
+
+    /// Why what was read may be of more than one instant, although it adds up.
+    fn is_suspect(&self, dataset: &Dataset) -> Option<String> {
+        if self.crawler.copies().saw_aged() {
+            return Some("the origin's CDN hands out old copies".to_owned());
+        }
+        let served = self.live.current()?;
+        newly_doubtful(&served.dataset, dataset).map(|slug| format!("the count of {slug} disagrees"))
     }
 
     /// Whether what was read is what is published: then an older confirmation takes nothing back.

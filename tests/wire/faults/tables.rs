@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use grandstand::sample::{Fault, Raw, Tamper};
+use grandstand::sample::{Fault, FaultRule, Raw, Tamper, World};
 
-use super::table::{LIST, Told, delay_the_first_crawl, harm_nobody};
+use super::table::{LIST, Told, complete, delay_the_first_crawl, harm_nobody, restless};
+use crate::compare::list_is_the_origins;
+use crate::harness::{origin, wait_until};
 
 const EVERYTHING: &str = "";
 
@@ -134,7 +136,26 @@ async fn a_fault_in_one_page_or_taxonomy_delays_the_first_crawl() {
 
 #[tokio::test]
 async fn a_fault_in_one_question_of_a_refresh_harms_nobody() {
-    for prefix in ["/api/listings.json?modified_since=", "/api/cities.json", "/api/listings.json?per_page=100"] {
+    for prefix in ["/api/cities.json", "/api/listings.json?per_page=100"] {
         harm_nobody(prefix, Told::Yes, vec![Fault::Status(500), Fault::HtmlWith200, Fault::Reset]).await;
+    }
+}
+
+/// The probe only saves requests: without its answer every page is looked at.
+#[tokio::test]
+async fn a_probe_that_is_not_answered_hides_no_change() {
+    let origin = origin(130).await;
+    let server = restless(&origin).start().await;
+    complete(&server).await;
+    let ids = origin.world(World::ids);
+    for fault in [Fault::Status(500), Fault::Status(400), Fault::HtmlWith200, Fault::Reset] {
+        eprintln!("{fault:?}");
+        let before = server.snapshot().await;
+        let rule = FaultRule::always("/api/listings.json?modified_since=", fault);
+        origin.set(|switches| switches.faults = vec![rule]);
+        origin.edit(|world| assert!(world.touch(ids[3])));
+        wait_until("the change shows", || async { server.snapshot().await != before }).await;
+        list_is_the_origins(&server, &origin, LIST).await;
+        origin.set(|switches| switches.faults.clear());
     }
 }
