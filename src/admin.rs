@@ -132,6 +132,9 @@ impl Admin {
                 commands.pass();
                 accepted("sync")
             }
+            (&Method::POST, "/snapshots/accept") if !self.status.holds_back() => {
+                error(StatusCode::CONFLICT, "nothing is held back")
+            }
             (&Method::POST, "/snapshots/accept") => {
                 commands.accept();
                 accepted("accept")

@@ -7,6 +7,7 @@ mod demo;
 mod logging;
 mod origin;
 mod progress;
+mod snapshot;
 mod status;
 mod sync;
 
@@ -56,6 +57,8 @@ enum Command {
     Check(Sources),
     /// Runs the sample origin alone (synthetic data, and the data says so)
     Origin(origin::Origin),
+    /// Commands on snapshots, carried out by the running server
+    Snapshot(snapshot::Snapshot),
     /// Shows age, coverage, budget and hit ratio of a running server on one screen
     Status(status::Status),
 }
@@ -93,6 +96,7 @@ pub fn run() -> ExitCode {
         Command::Audit(audit) => audit.run(),
         Command::Check(sources) => check(&sources),
         Command::Origin(origin) => origin.run(),
+        Command::Snapshot(snapshot) => snapshot.run(),
         Command::Status(status) => status.run(),
     };
     match result {

@@ -72,6 +72,11 @@ impl Status {
         })
     }
 
+    /// Whether a snapshot is held back.
+    pub fn holds_back(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
+    }
+
     /// Whether all is well, and everything as JSON.
     pub fn describe(&self) -> (bool, Value) {
         let now = self.clock.now_wall();

@@ -118,7 +118,7 @@ pub struct Core {
     pub mirror: Option<Mirror>,
     /// Its sweeper.
     pub sweeper: Option<Sweeper>,
-    /// Its worker for details, where they are all wanted.
+    /// Its worker for details.
     pub worker: Option<DetailWorker>,
     /// What compares it with its origin.
     pub auditor: Option<Auditor>,
@@ -221,7 +221,8 @@ impl Core {
             let commands = self.commands.clone();
             let mirror = Mirror::new(crawler, store, live, volatile.clone(), commands, rhythm, clock, evidence);
             self.mirror = Some(mirror);
-            self.worker = (config.mirror.details == DetailsMode::All).then(|| DetailWorker {
+            self.worker = Some(DetailWorker {
+                all: config.mirror.details == DetailsMode::All,
                 details: details.clone(),
                 client: origin.client.clone(),
                 live: self.live.clone(),

@@ -45,7 +45,9 @@ pub fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     if let Some(mirror) = core.mirror {
         runtime.spawn(mirror.run());
     }
-    if let Some(worker) = core.worker {
+    if let Some(mut worker) = core.worker {
+        // Full coverage is what this command is for, whatever the server fetches by itself.
+        worker.all = true;
         runtime.spawn(worker.run());
     }
     if watched.look() != (Stage::Listing { done: 0, of: 0 }) {

@@ -154,8 +154,8 @@ impl Details {
         dataset.content.summaries.iter().all(current)
     }
 
-    /// What to fetch next, in order: what changed, then what is missing, newest first.
-    fn missing(&self, published: &Published, now: WallTime, cache_ttl: Duration) -> Vec<ListingId> {
+    /// What to fetch next, in order: what changed, then, if `all` are wanted, what is missing, newest first.
+    fn missing(&self, published: &Published, all: bool, now: WallTime, cache_ttl: Duration) -> Vec<ListingId> {
         let dataset = &published.dataset;
         // An answer that was too old is worth another try when the CDN has let it go.
         let rested = |meta: &Known| {
@@ -166,7 +166,8 @@ impl Details {
         let (mut changed, mut missing) = (Vec::new(), Vec::new());
         for summary in &dataset.content.summaries {
             match index.get(&summary.id) {
-                None => missing.push(summary.id),
+                None if all => missing.push(summary.id),
+                None => {}
                 Some(meta) if meta.summary_hash != summary.hash => {
                     if meta.fetched_ms < published.meta.published_ms || rested(meta) {
                         changed.push(summary.id);

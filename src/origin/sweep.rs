@@ -13,7 +13,7 @@ use crate::store::Store;
 
 use super::client::Asker;
 use super::commands::Commands;
-use super::copies::Copies;
+use super::copies::{Copies, DATE_GRAIN_MS};
 use super::crawl::check_page;
 use super::pass;
 use super::refresh;
@@ -86,7 +86,9 @@ impl Sweeper {
                     // What was published meanwhile is what counts.
                     let Some(published) = self.live.current() else { return false };
                     let query = ListQuery { page, per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
-                    if !refresh::agrees(&copy, &query, &published.dataset, &self.copies.volatile()) {
+                    // A copy from before the publication says nothing about it.
+                    let older = copy.until_ms + 2 * DATE_GRAIN_MS < published.meta.published_ms;
+                    if !older && !refresh::agrees(&copy, &query, &published.dataset, &self.copies.volatile()) {
                         return true;
                     }
                 }

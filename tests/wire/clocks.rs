@@ -107,6 +107,12 @@ async fn a_clock_that_jumps_back_leaves_a_stamp_that_confirms_nothing_and_refres
     let like = origin.world(grandstand::sample::World::ids)[0];
     origin.edit(|world| world.insert_like(like, "After the jump").unwrap());
     wait_until("refreshes go on", || async { list(&server).await.total() == 61 }).await;
+    wait_until("what is served is confirmed again", || async {
+        let status = server.admin(Method::GET, "/status").await;
+        status.status == 200 && status.json()["unconfirmed"] == false
+    })
+    .await;
+    young(&server, "after the jump", 4).await;
 }
 
 #[tokio::test]

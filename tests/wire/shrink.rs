@@ -4,9 +4,14 @@ use grandstand::sample::World;
 use http::Method;
 
 use crate::compare::list_is_the_origins;
-use crate::harness::{Setup, origin, wait_until};
+use crate::harness::{Server, Setup, origin, run, wait_until};
 
 const LIST: &str = "/api/listings.json";
+
+/// `grandstand snapshot accept` beside the server.
+async fn accept(server: &Server) -> (i32, String) {
+    run(&server.setup.arguments(&["snapshot", "accept"], &server.data_dir())).await
+}
 
 #[tokio::test]
 async fn a_collapse_is_held_back_until_it_is_accepted() {
@@ -44,6 +49,60 @@ async fn a_collapse_is_held_back_until_it_is_accepted() {
     wait_until("it is published", || async { server.ok(LIST).await.total() == left as u64 }).await;
     wait_until("and healthy", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
     list_is_the_origins(&server, &origin, LIST).await;
+}
+
+#[tokio::test]
+async fn what_is_held_back_is_judged_anew_by_five_requests_and_accepted_by_command() {
+    let origin = origin(530).await;
+    let mut server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    let nothing = accept(&server).await;
+    assert!(nothing.0 == 1 && nothing.1.contains("nothing is held back"), "{nothing:?}");
+    assert_eq!(server.admin(Method::POST, "/snapshots/accept").await.status, 409);
+    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
+    let left = origin.world(World::len) as u64;
+    server.refresh().await;
+    wait_until("it is held back", || async { !server.status().await["held"].is_null() }).await;
+    crate::harness::quiet(&origin).await;
+    for _ in 0..2 {
+        origin.clear_log();
+        server.refreshed(&origin).await;
+        assert!(origin.count() <= 5, "{:#?}", origin.log());
+        assert!(!server.status().await["held"].is_null());
+    }
+    // A restart forgets it, and finds it again.
+    server.restart().await;
+    wait_until("it is held back again", || async { !server.status().await["held"].is_null() }).await;
+    let accepted = accept(&server).await;
+    assert_eq!(accepted.0, 0, "{accepted:?}");
+    assert_eq!(server.ok(LIST).await.total(), left);
+    list_is_the_origins(&server, &origin, LIST).await;
+    // Once is once.
+    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(4)));
+    server.refresh().await;
+    wait_until("the next collapse is held back", || async { !server.status().await["held"].is_null() }).await;
+    assert_eq!(server.ok(LIST).await.total(), left);
+}
+
+#[tokio::test]
+async fn a_collapse_in_small_steps_is_held_back_too() {
+    let origin = origin(200).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    let ids = origin.world(World::ids);
+    let mut total = 200;
+    for step in 0..3 {
+        let gone = &ids[step * 15..(step + 1) * 15];
+        origin.edit(|world| world.retain(|venue| !gone.contains(&venue.id)));
+        server.refresh().await;
+        if step < 2 {
+            total -= 15;
+            wait_until("a small loss is published", || async { server.ok(LIST).await.total() == total }).await;
+        }
+    }
+    wait_until("more than a fifth within a day is held back", || async { !server.status().await["held"].is_null() })
+        .await;
+    assert_eq!(server.ok(LIST).await.total(), 170);
 }
 
 #[tokio::test]

@@ -29,6 +29,8 @@ pub struct DetailWorker {
     pub live: Live,
     /// The volatile keys known by now.
     pub volatile: Arc<RwLock<VolatileKeys>>,
+    /// Whether all details are wanted, or only those that clients have asked for.
+    pub all: bool,
     /// How old a copy of the origin's CDN can be.
     pub cache_ttl: Duration,
     /// Each detail is looked at again at least this often.
@@ -48,7 +50,7 @@ impl DetailWorker {
             let published = self.live.current().filter(|_| !self.details.is_backed_up());
             if let Some(published) = published {
                 let now = self.clock.now_wall();
-                let mut due = self.details.missing(&published, now, self.cache_ttl);
+                let mut due = self.details.missing(&published, self.all, now, self.cache_ttl);
                 due.retain(|id| retries.is_due(*id, now));
                 let work = (!due.is_empty()).then(|| self.client.budget().crawl_work());
                 if work.is_some() {

@@ -151,6 +151,7 @@ impl Rig {
         };
         let worker = DetailWorker {
             details: details.clone(),
+            all: true,
             client,
             live: live.clone(),
             volatile: volatile.clone(),
