@@ -102,7 +102,7 @@ impl Hunt {
     ///
     /// # Errors
     /// When a page cannot be explained, or the hunt grows too long.
-    pub fn next(&mut self) -> Result<Next, GiveUp> {
+    pub fn question(&mut self) -> Result<Next, GiveUp> {
         while self.gone > 0 {
             // The last page of the longer sequence cannot be as it is expected, so that there is a first wrong one.
             let mut high = pass::pages(self.sequence.len() as u64);
@@ -189,7 +189,7 @@ mod tests {
         let rules = Rules::learn(known, &BTreeSet::new());
         let mut hunt = Hunt::begin(known, changes, &rules)?;
         let mut asked = 0;
-        while let Next::Ask(page) = hunt.next()? {
+        while let Next::Ask(page) = hunt.question()? {
             asked += 1;
             let start = ((page - 1) * PAGE_SIZE) as usize;
             hunt.see(page, actual.get(start..).map_or(&[], |rest| &rest[..rest.len().min(100)]));

@@ -162,19 +162,18 @@ impl Details {
             let since = now.millis_since(WallTime::from_millis(meta.fetched_ms));
             !(0..cache_ttl.as_millis() as i64).contains(&since)
         };
+        let is_due = |meta: &Known, summary: &Summary| {
+            let changed = meta.summary_hash != summary.hash;
+            let unseen = changed && meta.fetched_ms < published.meta.published_ms;
+            unseen || ((changed || provisional(meta, dataset, summary.id)) && rested(meta))
+        };
         let index = self.0.index.read();
         let (mut changed, mut missing) = (Vec::new(), Vec::new());
         for summary in &dataset.content.summaries {
             match index.get(&summary.id) {
                 None if all => missing.push(summary.id),
-                None => {}
-                Some(meta) if meta.summary_hash != summary.hash => {
-                    if meta.fetched_ms < published.meta.published_ms || rested(meta) {
-                        changed.push(summary.id);
-                    }
-                }
-                Some(meta) if provisional(meta, dataset, summary.id) && rested(meta) => changed.push(summary.id),
-                Some(_) => {}
+                Some(meta) if is_due(meta, summary) => changed.push(summary.id),
+                None | Some(_) => {}
             }
         }
         missing.sort_by_key(|id| std::cmp::Reverse(dataset.modified_of(*id)));

@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(next(&provisional), Step::Begin(Purpose::Certify));
         let effort = Facts { certificate: Some(Certificate::BestEffort), ..QUIET };
         assert_eq!(next(&effort), Step::Begin(Purpose::Certify));
-        assert_eq!(next(&Facts { tried: Some(SOON), ..effort }), Step::Wait(LATER - SOON));
+        assert_eq!(next(&Facts { tried: Some(SOON), ..effort }), Step::Wait(LATER.saturating_sub(SOON)));
         assert_eq!(next(&Facts { tried: Some(LATER), ..effort }), Step::Begin(Purpose::Certify));
         let waiting = Facts { begun: Some((Begun::Reading(Purpose::Certify), SOON)), ..provisional };
         assert_eq!(next(&waiting), Step::Wait(SOON), "it goes on when it may");

@@ -75,13 +75,13 @@ impl Mirror {
             };
             probed.items.extend(more);
         }
-        let changes = match Changes::of(&base.dataset, probed.items.iter().chain(&first.items), first.total) {
+        let changes = match Changes::of(base.dataset, probed.items.iter().chain(&first.items), first.total) {
             Ok(changes) => changes,
             Err(reason) => return Ok(Err(reason.to_string())),
         };
         let (dataset, disproved) = (base.dataset.clone(), self.disproved_orders.clone());
         let rules = blocking(move || Ok(Rules::learn(&dataset.content.summaries, &disproved))).await?;
-        let sequence = match self.hunt(&base.dataset, &changes, &rules, &first).await? {
+        let sequence = match self.hunt(base.dataset, &changes, &rules, &first).await? {
             Ok(sequence) => sequence,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -91,7 +91,7 @@ impl Mirror {
         let content = Content { envelope: base.dataset.content.envelope.clone(), taxonomies, summaries: sequence };
         let dataset = Arc::new(self.index(content.clone()).await?);
         // Counts that no longer agree say that something happened that no answer shows.
-        if let Some(slug) = newly_doubtful(&base.dataset, &dataset) {
+        if let Some(slug) = newly_doubtful(base.dataset, &dataset) {
             return Ok(Err(format!("the count of {slug} disagrees")));
         }
         let assembled = Assembled { content, left_out: base.left_out.to_vec(), volatile_values };
@@ -120,7 +120,7 @@ impl Mirror {
         hunt.see(1, &first.items);
         let mut checked = false;
         loop {
-            let pages = match hunt.next() {
+            let pages = match hunt.question() {
                 Ok(Next::Ask(page)) => vec![page],
                 Ok(Next::Done) if !checked => {
                     checked = true;

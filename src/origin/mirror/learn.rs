@@ -93,8 +93,8 @@ impl Mirror {
 
     /// The next term in doubt that was not asked for yet.
     fn next_in_doubt(&self, dataset: &Dataset) -> Option<(TaxonomyKind, String, [u8; 16])> {
-        let open = dataset.doubtful().iter();
-        open.filter(|(kind, slug, _)| !self.terms.1.contains(&(*kind, slug.clone()))).next().cloned()
+        let mut open = dataset.doubtful().iter();
+        open.find(|(kind, slug, _)| !self.terms.1.contains(&(*kind, slug.clone()))).cloned()
     }
 
     /// Asks the origin, once, whether filters mean what we assume.
