@@ -33,14 +33,35 @@
 //!
 //! # The life of a refresh
 //!
-//! [`origin::mirror`] is one task that decides what is published. A first crawl ([`origin::crawl`]) fetches every page
-//! and taxonomy; [`origin::pass`] says whether they are one consistent list; a closing pass confirms all of it once
-//! more, so that there is one instant that fits every copy. From then on [`origin::refresh`] asks five conditional
-//! questions; only when the answers differ from what is published are the pages looked at again. [`origin::sweep`]
-//! looks at every page now and then, for what a refresh cannot see: a change that does not move `modified`, or a
-//! deletion made good by an insertion, beyond the first page. [`origin::details`] fetches details beside all this and
-//! publishes nothing. [`origin::audit`] compares answers with the origin's, now and then or when asked to, and only tells
-//! the others what to fetch anew.
+//! [`origin::mirror`] is one task that decides what is published; [`origin::plan`] says what it does next. A first crawl
+//! ([`origin::crawl`]) fetches every page and taxonomy, batch by batch; [`origin::pass`] says whether they are one
+//! consistent list, which is then served; closing rounds confirm what is not proven yet, so that there is one instant
+//! that fits every copy. Between rounds the origin's CDN has time to let its old copies go, and refreshes go on.
+//!
+//! A refresh ([`origin::refresh`]) asks five conditional questions. When the answers differ from what is published,
+//! [`origin::amend`] puts what has changed in its place by the rules that explain the origin's order
+//! ([`origin::order`]), and hunts down what is gone by halving; where that leaves a doubt, every page is looked at
+//! again. Either way the five questions are asked once more, and what holds still is published.
+//!
+//! | certificate | what it says |
+//! |---|---|
+//! | `provisional` | every page was read and they fit together; perhaps not of one instant |
+//! | `full` | there is one instant at which the origin was just so |
+//! | `incremental` | a refresh on a full one: first page, taxonomies and probe held still, and all else follows from them |
+//! | `best-effort` | it never held still in several tries; what is open is in `/status` |
+//!
+//! **What a refresh cannot see:** a change that does not move `modified`, and a deletion made good by an insertion that
+//! does not show as modified, both beyond the first page and where the counts of the terms do not tell. [`origin::sweep`]
+//! looks at every page now and then, and finds them. A change of a detail that moves nothing in its summary is found
+//! when the detail is revalidated. An origin that answers 304 whatever it has cannot be seen through.
+//!
+//! [`origin::details`] fetches details beside all this and publishes nothing. [`origin::audit`] compares answers with the
+//! origin's, now and then or when asked to, and only tells the others what to fetch anew.
+//!
+//! Which listings a slug stands for is evidence, never a guess ([`snapshot::membership`]): display names and counts
+//! where they leave one reading, else what the origin lists for the term ([`origin::terms`]), and for the last of
+//! several namesakes what the others leave. What is not known is read through. What filters mean is asked once
+//! ([`origin::assumptions`]).
 //!
 //! Everything fetched is kept with its validators ([`origin::copies`]), and speaks for an interval of the *origin's*
 //! time: from when its content was first seen to when it was last confirmed. `Date` minus `Age` dates an answer, so
