@@ -145,6 +145,18 @@ async fn a_change_that_does_not_move_modified_is_found_by_the_sweep() {
 }
 
 #[tokio::test]
+async fn a_detail_that_alone_has_changed_is_found_when_it_is_revalidated() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).set("mirror.verify_details_every", "1s").start().await;
+    server.settled_often().await;
+    let (id, snapshot) = (origin.world(World::ids)[20], server.snapshot().await);
+    origin.edit(|world| assert!(world.change_detail(id)));
+    let expected = origin.expected_text(&detail(id)).1;
+    wait_until("the detail shows", || async { server.ok(&detail(id)).await.text() == expected }).await;
+    assert_eq!(server.snapshot().await, snapshot, "a detail publishes nothing");
+}
+
+#[tokio::test]
 async fn changes_show_without_being_told_within_the_ttl() {
     let origin = origin(130).await;
     let server = Setup::mirror_of(&origin).set("ttl", "2s").start().await;
