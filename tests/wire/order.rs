@@ -60,6 +60,7 @@ async fn changes_cost(order: ItemOrder, most: usize) {
     origin.edit(|world| assert!(world.remove(ids[1_234])));
     costs.push(("a deletion", noticed(&server, &origin).await));
     for (what, paths) in costs {
+        println!("{order:?}: {what} cost {} requests for lists", paths.len());
         assert!(paths.len() <= most, "{what} cost {} requests for lists, at most {most}: {paths:#?}", paths.len());
     }
     everything_is_the_origins(&server, &origin).await;
