@@ -80,9 +80,10 @@ pub async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assumption>, 
     Ok(disproved)
 }
 
-/// Whether the listings of a page stand in the order of the whole list; unknown ones prove nothing.
+/// Whether the listings of a page stand in the order of the whole list; what is not as it is known proves nothing.
 fn in_order(dataset: &Dataset, page: &Page) -> bool {
-    let places = page.items.iter().filter_map(|item| dataset.position(item.id));
+    let known = page.items.iter().filter(|item| dataset.summary(item.id).is_some_and(|own| own.hash == item.hash));
+    let places = known.filter_map(|item| dataset.position(item.id));
     places.is_sorted()
 }
 

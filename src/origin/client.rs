@@ -329,6 +329,7 @@ impl OriginClient {
         let Arrival { status, headers, body: mut pieces } = self.transport.get(url, fields).await.map_err(failed)?;
         // The answer's head is the answer: the origin has counted the request by now.
         permit.answered();
+        let received = self.clock.now_wall();
         let mut body = BytesMut::new();
         if status == 200 {
             while let Some(chunk) = pieces.next().await {
@@ -339,7 +340,6 @@ impl OriginClient {
                 body.extend_from_slice(&chunk);
             }
         }
-        let received = self.clock.now_wall();
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         let stamps = Stamps { date, age, generated_at: None };

@@ -4,7 +4,7 @@
 //! confirmed. It knows nothing of what the content means. Callers: [`super::crawl`], [`super::terms`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -75,13 +75,17 @@ pub struct Copies {
     volatile: Arc<RwLock<VolatileKeys>>,
     /// Held while an answer is compared with what is kept and takes its place; never across a wait.
     judging: Arc<Mutex<()>>,
-    /// Whether an answer was ever older than its arrival: then there is a cache between us and the origin.
-    aged: Arc<AtomicBool>,
+    /// When an answer was last older than its arrival, in milliseconds of our clock: then there is a cache between us
+    /// and the origin.
+    aged_ms: Arc<AtomicI64>,
     /// Whether that cache was seen to hand out old copies without saying so in `Age`.
     silent: Arc<AtomicBool>,
     /// How old its copies can be when it does not say.
     cache_ttl: Duration,
 }
+
+/// By how much the origin's clock may differ from ours, in milliseconds, before its `Date` is taken for an old one.
+const CLOCKS_DIFFER_MS: i64 = 30_000;
 
 /// How old the copies of a CDN can be where nothing else is known.
 const CACHE_TTL: Duration = Duration::from_secs(300);
@@ -89,8 +93,8 @@ const CACHE_TTL: Duration = Duration::from_secs(300);
 impl Copies {
     /// The copies kept in `store`; the volatile keys are shared with whoever else needs them.
     pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
-        let (aged, silent) = (Arc::default(), Arc::default());
-        Self { client, store, volatile, judging: Arc::default(), aged, silent, cache_ttl: CACHE_TTL }
+        let (aged_ms, silent) = (Arc::new(AtomicI64::new(i64::MIN)), Arc::default());
+        Self { client, store, volatile, judging: Arc::default(), aged_ms, silent, cache_ttl: CACHE_TTL }
     }
 
     /// The same with copies of the origin's CDN that can be so old when it does not say; 5 minutes otherwise.
@@ -104,9 +108,10 @@ impl Copies {
         &self.client
     }
 
-    /// Whether the origin's CDN was seen to hand out copies that were not made just then.
+    /// Whether the origin's CDN was seen lately to hand out copies that were not made just then.
     pub fn saw_aged(&self) -> bool {
-        self.aged.load(Ordering::Relaxed)
+        let since = self.client.now_ms().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
+        (0..=3 * i64::try_from(self.cache_ttl.as_millis()).unwrap_or(i64::MAX / 3)).contains(&since)
     }
 
     /// The volatile keys known by now.
@@ -194,6 +199,9 @@ impl Copies {
                 (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms))
             }
             Some((meta, body)) if at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms) => {
+                // It was looked at, or it would be asked for again at once.
+                let seen = CopyMeta { fetched_ms, ..meta.clone() };
+                self.store.put_copies(&[(path.to_owned(), seen, None)])?;
                 return Ok(older(path, meta, body));
             }
             Some(_) => (Change::Changed, at_ms + grain_ms, at_ms),
@@ -219,8 +227,12 @@ impl Copies {
         let fetched_ms = answer.received.as_millis();
         let sent_ms = answer.time(None).at().as_millis();
         let at_ms = answer.time(generated_at).at().as_millis();
-        if answer.stamps.age.is_some_and(|age| age > 0) || fetched_ms - at_ms > 3 * DATE_GRAIN_MS {
-            self.aged.store(true, Ordering::Relaxed);
+        // A `Date` that lags a little is a clock that does; an `Age`, or a body older than its header, is a cache.
+        let aged = answer.stamps.age.is_some_and(|age| age > 0)
+            || sent_ms - at_ms > 3 * DATE_GRAIN_MS
+            || fetched_ms - sent_ms > CLOCKS_DIFFER_MS;
+        if aged {
+            self.aged_ms.store(fetched_ms, Ordering::Relaxed);
         }
         if answer.stamps.age.is_none() && sent_ms - at_ms > 3 * DATE_GRAIN_MS {
             self.silent.store(true, Ordering::Relaxed);

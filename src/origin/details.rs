@@ -59,6 +59,8 @@ struct Inner {
     missing: Mutex<HashSet<ListingId>>,
     flights: Flights<ListingId, AskError>,
     live: Live,
+    /// Held while an answer is compared with what is kept and takes its place; never across a wait.
+    judging: Mutex<()>,
 }
 
 impl Details {
@@ -78,6 +80,7 @@ impl Details {
             missing: Mutex::default(),
             flights: Flights::default(),
             live,
+            judging: Mutex::default(),
         });
         let writer = Arc::downgrade(&inner);
         // A thread and not a task: it commits, and a commit blocks.
@@ -162,9 +165,11 @@ impl Details {
             let since = now.millis_since(WallTime::from_millis(meta.fetched_ms));
             !(0..cache_ttl.as_millis() as i64).contains(&since)
         };
+        // A publication in the future is from before the clock was set back.
+        let published_ms = published.meta.published_ms.min(now.as_millis());
         let is_due = |meta: &Known, summary: &Summary| {
             let changed = meta.summary_hash != summary.hash;
-            let unseen = changed && meta.fetched_ms < published.meta.published_ms;
+            let unseen = changed && meta.fetched_ms < published_ms;
             unseen || ((changed || provisional(meta, dataset, summary.id)) && rested(meta))
         };
         let index = self.0.index.read();
@@ -182,7 +187,14 @@ impl Details {
     }
 
     /// The details that were looked at longest ago, if that is longer than `cycle`.
-    fn overdue(&self, dataset: &Dataset, now: WallTime, cycle: Duration, most: usize) -> Vec<ListingId> {
+    fn overdue(
+        &self,
+        dataset: &Dataset,
+        now: WallTime,
+        cycle: Duration,
+        most: usize,
+        is_due: impl Fn(ListingId) -> bool,
+    ) -> Vec<ListingId> {
         let oldest = now.as_millis().saturating_sub(i64::try_from(cycle.as_millis()).unwrap_or(i64::MAX));
         let index = self.0.index.read();
         let mut due: Vec<(i64, ListingId)> = dataset
@@ -194,7 +206,7 @@ impl Details {
             .filter(|(fetched, _)| *fetched < oldest || *fetched > now.as_millis())
             .collect();
         due.sort_unstable();
-        due.into_iter().take(most).map(|(_, id)| id).collect()
+        due.into_iter().map(|(_, id)| id).filter(|id| is_due(*id)).take(most).collect()
     }
 
     /// The detail that a client waits for, fetched once however many wait; `true` when another one's request fetched it.
@@ -247,6 +259,15 @@ impl Details {
         let answer = client.ask(&path, validators.as_ref(), asker).await?;
         let fetched_ms = answer.received.as_millis();
         let fresh = answer.validators();
+        // From here on nothing waits. Somebody else's answer may have come meanwhile: this one is judged against that,
+        // and a 304 to an older question proves nothing.
+        let _judging = self.0.judging.lock();
+        let (asked_with, before) = (before.map(|record| record.meta), self.get(summary.id)?);
+        if let (304, Some(record)) = (answer.status, &before)
+            && asked_with.as_ref() != Some(&record.meta)
+        {
+            return Ok(record.clone());
+        }
         let before = before.map(|mut record| {
             // A stamp from the future, from before the clock was set back, must not freeze what it stands by.
             if freshness::is_from_the_future(WallTime::from_millis(record.meta.origin_time_ms), answer.received) {
@@ -286,7 +307,17 @@ impl Details {
                 }
             }
             // A 404 older than what is known, or the first one in a while, destroys nothing.
-            (404 | 410, Some(record)) if record.meta.state == DetailState::Present && !self.gone_before(summary.id) => {
+            (404 | 410, Some(mut record))
+                if record.meta.state == DetailState::Present
+                    && (answer.time(None).at().as_millis() < record.meta.origin_time_ms
+                        || !self.gone_before(summary.id)) =>
+            {
+                record.meta.fetched_ms = fetched_ms;
+                let missing = self.0.missing.lock().contains(&summary.id);
+                self.put(summary.id, record.clone());
+                if missing {
+                    self.0.missing.lock().insert(summary.id);
+                }
                 return Ok(record);
             }
             (404 | 410, _) => {
@@ -312,6 +343,7 @@ impl Details {
     fn seen_again(&self, mut record: DetailRecord, summary: &Summary, at_ms: i64, fetched_ms: i64) -> DetailRecord {
         let meta = &mut record.meta;
         let noticed_ms = self.0.live.load().as_ref().map_or(i64::MIN, |published| published.meta.published_ms);
+        let noticed_ms = noticed_ms.min(fetched_ms);
         if at_ms + 2 * DATE_GRAIN_MS >= noticed_ms {
             meta.summary_hash = summary.hash;
         }

@@ -31,7 +31,7 @@ use super::commands::Commands;
 use super::copies::CopyError;
 use super::crawl::Crawler;
 use super::pass::Inconsistent;
-use super::plan::{self, Begun, Facts, Step};
+use super::plan::{self, Begun, Facts, Purpose, Step};
 use super::refresh::Shape;
 use super::status::{OriginState, OriginStatus};
 
@@ -100,6 +100,12 @@ struct Work {
     _share: CrawlWork,
 }
 
+impl Work {
+    fn certifies(&self) -> bool {
+        matches!(&self.what, Doing::Reading(reading) if reading.purpose() == Purpose::Certify)
+    }
+}
+
 enum Doing {
     Reading(Box<Reading>),
     Confirming(Box<Candidate>),
@@ -129,10 +135,14 @@ pub struct Mirror {
     shape: Shape,
     looked: Looked,
     work: Option<Work>,
+    /// A certification that makes way for what follows a change, and goes on after it.
+    parked: Option<Work>,
+    /// Nothing can be begun before that, because it failed, and how often in a row it did.
+    begin: (Monotonic, u32),
     /// What lost too many listings to be published.
     held: Option<Newest>,
-    /// What is held back, or comes next, is accepted.
-    accept: bool,
+    /// What is held back is accepted, and so is what the origin has by then if that is no smaller: so many listings.
+    accept: Option<usize>,
     /// A refresh was asked for.
     refresh: bool,
     /// A look at every page was asked for.
@@ -147,6 +157,8 @@ pub struct Mirror {
     terms: (String, HashSet<(TaxonomyKind, String)>),
     /// When questions may be asked; `None`: none is left.
     learn_at: Option<Monotonic>,
+    /// When terms are asked for again whose lists were too old.
+    terms_at: Option<Monotonic>,
     /// Orders that a look at every page disproved.
     disproved_orders: BTreeSet<String>,
     /// The orders by which what is published was placed, if it was.
@@ -167,7 +179,8 @@ impl Mirror {
         evidence: Evidence,
     ) -> Self {
         let status = crawler.copies().client().status().clone();
-        let learn_at = Some(clock.now_mono());
+        let clock_now = clock.now_mono();
+        let learn_at = Some(clock_now);
         Self {
             crawler,
             store,
@@ -181,8 +194,10 @@ impl Mirror {
             shape: Shape::default(),
             looked: Looked::default(),
             work: None,
+            parked: None,
+            begin: (clock_now, 0),
             held: None,
-            accept: false,
+            accept: None,
             refresh: false,
             asked: false,
             unsettled: 0,
@@ -190,6 +205,7 @@ impl Mirror {
             tried: None,
             terms: Default::default(),
             learn_at,
+            terms_at: None,
             disproved_orders: BTreeSet::new(),
             placed_by: Vec::new(),
         }
@@ -200,8 +216,11 @@ impl Mirror {
         self.disproved_orders = publish::load_orders(&self.store);
         loop {
             let asked = self.commands.take();
-            self.accept |= asked.accept && self.held.is_some();
-            self.refresh |= asked.refresh || self.accept;
+            if let Some(held) = self.held.as_ref().filter(|_| asked.accept) {
+                self.accept = Some(held.dataset.len());
+                self.refresh = true;
+            }
+            self.refresh |= asked.refresh;
             self.asked |= asked.pass;
             let step = plan::next(&self.facts());
             if let Step::Wait(wait) = step {
@@ -232,6 +251,7 @@ impl Mirror {
             asked: self.asked,
             tried: self.tried.map(|tried| now.since(tried)),
             patience: self.rhythm.ttl.max(self.crawler.cache_ttl()),
+            begin_in: self.begin.0.since(now),
             learn_in: self.learn_at.map(|at| at.since(now)),
         }
     }
@@ -279,9 +299,10 @@ impl Mirror {
             Doing::Confirming(candidate) => self.confirm_candidate(candidate).await,
         };
         match result {
+            // What made way goes on, unless something else was begun.
+            Ok(Next::Done) if self.work.is_none() => self.work = self.parked.take(),
             Ok(Next::Done) => {}
             Ok(Next::Again(pause)) => {
-                work.failures = 0;
                 work.not_before = self.clock.now_mono().plus(pause);
                 self.work = Some(work);
             }
@@ -302,7 +323,13 @@ impl Mirror {
     fn begin(&mut self, doing: Doing, pause: Duration) {
         let share = self.crawler.copies().client().budget().crawl_work();
         let not_before = self.clock.now_mono().plus(pause);
-        self.work = Some(Work { what: doing, not_before, failures: 0, _share: share });
+        let next = Work { what: doing, not_before, failures: 0, _share: share };
+        if next.certifies() {
+            self.parked = None;
+            self.work = Some(next);
+        } else if let Some(before) = self.work.replace(next).filter(Work::certifies) {
+            self.parked = Some(before);
+        }
     }
 
     /// Keeps the books on how a step went.
@@ -310,6 +337,9 @@ impl Mirror {
         let now = self.clock.now_mono();
         let Err(error) = result else {
             self.status.set_disk(None);
+            if matches!(step, Step::Begin(_)) {
+                self.begin.1 = 0;
+            }
             return;
         };
         let failures = match step {
@@ -317,6 +347,11 @@ impl Mirror {
                 self.looked.failures = self.looked.failures.saturating_add(1);
                 self.looked.retry = Some(now.plus(self.back_off(self.looked.failures)));
                 self.looked.failures
+            }
+            Step::Begin(_) => {
+                self.begin.1 = self.begin.1.saturating_add(1);
+                self.begin.0 = now.plus(self.back_off(self.begin.1));
+                self.begin.1
             }
             _ => self.work.as_ref().map_or(1, |work| work.failures),
         };

@@ -40,6 +40,8 @@ pub struct Facts {
     pub tried: Option<Duration>,
     /// How long to leave alone what did not settle.
     pub patience: Duration,
+    /// Nothing can be begun before that, because it failed.
+    pub begin_in: Duration,
     /// Something is left to be asked beside the refreshes, and when.
     pub learn_in: Option<Duration>,
 }
@@ -71,6 +73,7 @@ pub const fn is_settled(certificate: Certificate) -> bool {
 pub fn next(facts: &Facts) -> Step {
     let Some(certificate) = facts.certificate else {
         return match facts.begun {
+            None if !facts.begin_in.is_zero() => Step::Wait(facts.begin_in),
             None => Step::Begin(Purpose::Certify),
             Some((_, wait)) if wait.is_zero() => Step::Continue,
             Some((_, wait)) => Step::Wait(wait),
@@ -78,10 +81,11 @@ pub fn next(facts: &Facts) -> Step {
     };
     // What follows a change looks at everything that a refresh would look at.
     let follows = matches!(facts.begun, Some((Begun::Confirming | Begun::Reading(Purpose::Follow), _)));
-    if !follows && !facts.asked && facts.refresh_in.is_zero() {
+    let asked = facts.asked && facts.begin_in.is_zero();
+    if !follows && !asked && facts.refresh_in.is_zero() {
         return Step::Refresh;
     }
-    if facts.asked {
+    if asked {
         return Step::Begin(Purpose::Certify);
     }
     if let Some((_, wait)) = facts.begun
@@ -92,8 +96,11 @@ pub fn next(facts: &Facts) -> Step {
     let settle_in = match certificate {
         _ if facts.begun.is_some() => None,
         Certificate::Full | Certificate::Incremental => None,
-        Certificate::Provisional => Some(Duration::ZERO),
-        Certificate::BestEffort => Some(facts.tried.map_or(Duration::ZERO, |ago| facts.patience.saturating_sub(ago))),
+        // Tried before, in this process, it was held back, or did not settle.
+        Certificate::Provisional | Certificate::BestEffort => {
+            let patience = facts.tried.map_or(Duration::ZERO, |ago| facts.patience.saturating_sub(ago));
+            Some(patience.max(facts.begin_in))
+        }
     };
     if settle_in.is_some_and(|wait| wait.is_zero()) {
         return Step::Begin(Purpose::Certify);
@@ -104,7 +111,8 @@ pub fn next(facts: &Facts) -> Step {
     if learn_in.is_some_and(|wait| wait.is_zero()) {
         return Step::Learn;
     }
-    let waits = [facts.begun.map(|(_, wait)| wait), settle_in, learn_in];
+    let asked_in = facts.asked.then_some(facts.begin_in);
+    let waits = [facts.begun.map(|(_, wait)| wait), settle_in, learn_in, asked_in];
     let waits = waits.into_iter().flatten().chain((!follows).then_some(facts.refresh_in));
     Step::Wait(waits.min().unwrap_or(facts.refresh_in))
 }
@@ -124,6 +132,7 @@ mod tests {
         asked: false,
         tried: None,
         patience: LATER,
+        begin_in: NOW,
         learn_in: None,
     };
 
@@ -131,6 +140,7 @@ mod tests {
     fn a_mirror_without_a_snapshot_reads_until_it_has_one() {
         let none = Facts { certificate: None, refresh_in: NOW, ..QUIET };
         assert_eq!(next(&none), Step::Begin(Purpose::Certify));
+        assert_eq!(next(&Facts { begin_in: SOON, ..none }), Step::Wait(SOON));
         let reading = |wait| Facts { begun: Some((Begun::Reading(Purpose::Certify), wait)), ..none };
         assert_eq!(next(&reading(NOW)), Step::Continue);
         assert_eq!(next(&reading(SOON)), Step::Wait(SOON));
@@ -152,6 +162,9 @@ mod tests {
     fn what_is_not_settled_is_settled_at_once_and_after_that_patiently() {
         let provisional = Facts { certificate: Some(Certificate::Provisional), ..QUIET };
         assert_eq!(next(&provisional), Step::Begin(Purpose::Certify));
+        assert_eq!(next(&Facts { tried: Some(SOON), ..provisional }), Step::Wait(LATER.saturating_sub(SOON)));
+        assert_eq!(next(&Facts { begin_in: SOON, ..provisional }), Step::Wait(SOON), "it has just failed");
+        assert_eq!(next(&Facts { begin_in: SOON, asked: true, ..QUIET }), Step::Wait(SOON));
         let effort = Facts { certificate: Some(Certificate::BestEffort), ..QUIET };
         assert_eq!(next(&effort), Step::Begin(Purpose::Certify));
         assert_eq!(next(&Facts { tried: Some(SOON), ..effort }), Step::Wait(LATER.saturating_sub(SOON)));

@@ -153,6 +153,15 @@ impl Answers {
         since <= self.until_ms()
     }
 
+    /// Whether the probe selects fewer listings than the data set holds: some may be gone.
+    pub fn lacks(&self, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+        let Some((probe, copy)) = &self.probe else { return false };
+        let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(&probe.query)) else {
+            return false;
+        };
+        page.total < found.total
+    }
+
     /// Compares the answers with a data set that is known to be as it is at `confirmed_ms`.
     pub fn judge(&self, dataset: &Dataset, confirmed_ms: i64, volatile: &VolatileKeys) -> Verdict {
         let content = &dataset.content;

@@ -22,6 +22,9 @@ use super::window::Class;
 /// Where the end of the last sweep is kept in the store.
 const STATE: &str = "swept";
 
+/// After how long a sweep is made good that could not look at every page.
+const SOON: Duration = Duration::from_secs(600);
+
 /// The sweeper.
 pub struct Sweeper {
     /// The copies.
@@ -47,20 +50,28 @@ impl Sweeper {
                 return;
             }
         }
+        let mut wait = self.until_due();
         loop {
-            tokio::time::sleep(self.until_due()).await;
-            if self.sweep().await {
-                tracing::info!("a sweep found a change that no refresh had seen");
-                self.commands.pass();
-            }
-            let now = self.clock.now_wall().as_millis();
-            if let Err(error) = self.store.put_state(STATE, &now.to_le_bytes()) {
-                tracing::warn!(%error, "the end of the sweep cannot be kept; a restart may sweep again");
-            }
+            tokio::time::sleep(wait).await;
+            wait = match self.sweep().await {
+                // Some pages could not be looked at: that is no sweep yet.
+                Swept::InPart => self.every.min(SOON),
+                swept => {
+                    if swept == Swept::Differs {
+                        tracing::info!("a sweep found a change that no refresh had seen");
+                        self.commands.pass();
+                    }
+                    let now = self.clock.now_wall().as_millis();
+                    if let Err(error) = self.store.put_state(STATE, &now.to_le_bytes()) {
+                        tracing::warn!(%error, "the end of the sweep cannot be kept; a restart may sweep again");
+                    }
+                    self.every
+                }
+            };
         }
     }
 
-    /// How long until the next sweep: one interval after the last one, whatever restarts lie between.
+    /// How long until the first sweep: one interval after the last one, whatever restarts lie between.
     fn until_due(&self) -> Duration {
         let kept =
             self.store.state(STATE).ok().flatten().and_then(|bytes| Some(i64::from_le_bytes(bytes.try_into().ok()?)));
@@ -72,29 +83,47 @@ impl Sweeper {
             .max(Duration::from_millis(100))
     }
 
-    /// One sweep; `true` when a page is not as published.
-    async fn sweep(&self) -> bool {
+    /// One sweep. A page that is not as published ends it.
+    async fn sweep(&self) -> Swept {
         let mut page = 1;
+        let mut swept = Swept::Agrees;
         loop {
-            let Some(published) = self.live.current() else { return false };
+            let Some(published) = self.live.current() else { return Swept::InPart };
             if page > pass::pages(published.dataset.len() as u64) {
-                return false;
+                return swept;
             }
             let path = pass::page_path(page);
             match self.copies.look(&path, Asker::mirror(Class::Background), check_page).await {
                 Ok(copy) => {
                     // What was published meanwhile is what counts.
-                    let Some(published) = self.live.current() else { return false };
+                    let Some(published) = self.live.current() else { return Swept::InPart };
                     let query = ListQuery { page, per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
                     // A copy from before the publication says nothing about it.
-                    let older = copy.until_ms + 2 * DATE_GRAIN_MS < published.meta.published_ms;
-                    if !older && !refresh::agrees(&copy, &query, &published.dataset, &self.copies.volatile()) {
-                        return true;
+                    let published_ms = published.meta.published_ms.min(self.clock.now_wall().as_millis());
+                    let older = copy.until_ms + 2 * DATE_GRAIN_MS < published_ms;
+                    if older {
+                        swept = Swept::InPart;
+                    } else if !refresh::agrees(&copy, &query, &published.dataset, &self.copies.volatile()) {
+                        return Swept::Differs;
                     }
                 }
-                Err(error) => tracing::debug!(path, %error, "the sweep leaves a page out"),
+                Err(error) => {
+                    tracing::debug!(path, %error, "the sweep leaves a page out");
+                    swept = Swept::InPart;
+                }
             }
             page += 1;
         }
     }
+}
+
+/// How a sweep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Swept {
+    /// Every page is as published.
+    Agrees,
+    /// A page is not.
+    Differs,
+    /// Some pages could not be looked at, and the others are as published.
+    InPart,
 }

@@ -10,7 +10,7 @@ use crate::snapshot::membership::{Evidence, ListedTerm};
 use crate::store::{Store, StoreError};
 
 use super::client::{AskError, Asker};
-use super::copies::{Copies, CopyError};
+use super::copies::{Copies, CopyError, DATE_GRAIN_MS};
 use super::crawl::check_page;
 use super::window::Class;
 
@@ -41,20 +41,30 @@ pub fn save(store: &Store, evidence: &Evidence) -> Result<(), StoreError> {
     store.put_state(STATE, &bytes)
 }
 
-/// Asks the origin which listings a term stands for.
-///
-/// `None` when its pages do not fit together or name listings that the data set does not hold: then the data has moved
-/// on, and the term stays doubtful until it is asked again.
+/// What the origin says of a term.
+#[derive(Debug)]
+pub enum Listed {
+    /// Its listings.
+    Known(ListedTerm),
+    /// Its pages do not fit together, or name listings that the data set does not hold: the data has moved on, and the
+    /// term stays doubtful until it is asked again.
+    Moved,
+    /// A copy of the origin's CDN from before the data set was published: it may lack what came since.
+    Older,
+}
+
+/// Asks the origin which listings a term stands for, in a data set that was published at `published_ms`.
 ///
 /// # Errors
 /// When a page cannot be fetched.
 pub async fn list(
     copies: &Copies,
     dataset: &Dataset,
+    published_ms: i64,
     kind: TaxonomyKind,
     slug: &str,
     fingerprint: [u8; 16],
-) -> Result<Option<ListedTerm>, CopyError> {
+) -> Result<Listed, CopyError> {
     let mut query = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
     query.slugs[kind.index()] = Some(slug.into());
     let mut ids = Vec::new();
@@ -68,7 +78,10 @@ pub async fn list(
             total = parsed.total;
         }
         if parsed.total != total || total > dataset.len() as u64 {
-            return Ok(None);
+            return Ok(Listed::Moved);
+        }
+        if copy.until_ms + 2 * DATE_GRAIN_MS < published_ms {
+            return Ok(Listed::Older);
         }
         ids.extend(parsed.items.iter().map(|item| item.id));
         if page >= query.total_pages(total) {
@@ -81,5 +94,6 @@ pub async fn list(
     distinct.dedup();
     let whole = distinct.len() as u64 == total && ids.len() == distinct.len();
     let known = distinct.iter().all(|id| dataset.summary(*id).is_some());
-    Ok((whole && known).then_some(ListedTerm { ids: distinct, fingerprint, snapshot: dataset.id.to_string() }))
+    let listed = ListedTerm { ids: distinct, fingerprint, snapshot: dataset.id.to_string() };
+    Ok(if whole && known { Listed::Known(listed) } else { Listed::Moved })
 }

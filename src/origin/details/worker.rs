@@ -57,7 +57,9 @@ impl DetailWorker {
                     self.fetch_all(&published.dataset, due, Class::Details, &mut retries).await;
                     continue;
                 }
-                let overdue = self.details.overdue(&published.dataset, now, self.verify_every, OVERDUE_AT_ONCE);
+                let overdue = self
+                    .details
+                    .overdue(&published.dataset, now, self.verify_every, OVERDUE_AT_ONCE, |id| retries.is_due(id, now));
                 if !overdue.is_empty() {
                     self.fetch_all(&published.dataset, overdue, Class::Background, &mut retries).await;
                 }

@@ -21,18 +21,25 @@ pub(super) struct Candidate {
     pub(super) dataset: Arc<Dataset>,
     /// The orders by which changed listings were placed; empty: every page was read.
     pub(super) placed_by: Vec<String>,
+    /// The latest instant for which all that it was made of is confirmed.
+    until_ms: i64,
     tries: u32,
 }
 
 impl Candidate {
     /// One of which every page was read.
-    pub(super) const fn read(assembled: Assembled, dataset: Arc<Dataset>) -> Self {
-        Self { assembled, dataset, placed_by: Vec::new(), tries: 0 }
+    pub(super) const fn read(assembled: Assembled, dataset: Arc<Dataset>, until_ms: i64) -> Self {
+        Self { assembled, dataset, placed_by: Vec::new(), until_ms, tries: 0 }
     }
 
     /// One that was amended.
-    pub(super) const fn amended(assembled: Assembled, dataset: Arc<Dataset>, placed_by: Vec<String>) -> Self {
-        Self { assembled, dataset, placed_by, tries: 0 }
+    pub(super) const fn amended(
+        assembled: Assembled,
+        dataset: Arc<Dataset>,
+        placed_by: Vec<String>,
+        until_ms: i64,
+    ) -> Self {
+        Self { assembled, dataset, placed_by, until_ms, tries: 0 }
     }
 }
 
@@ -42,40 +49,67 @@ impl Mirror {
         self.refresh = false;
         let started_ms = self.clock.now_wall().as_millis();
         let answers = self.ask(&candidate.dataset, started_ms).await?;
-        let verdict = answers.judge(&candidate.dataset, i64::MIN, &self.volatile());
-        let misunderstood = verdict == Verdict::Changed(What::ProbeSelection);
-        if misunderstood {
-            self.shape = self.shape.next();
-            tracing::warn!(shape = ?self.shape, "the origin answers the probe otherwise than expected; probing differently");
-        }
-        if misunderstood || matches!(verdict, Verdict::Unchanged | Verdict::Changed(What::Unprobed)) {
-            candidate.tries += 1;
-            let held_still = answers.held_still();
-            if !held_still && candidate.tries < TRIES {
-                // The CDN's copies are from different instants; younger ones come.
+        match answers.judge(&candidate.dataset, i64::MIN, &self.volatile()) {
+            Verdict::Unchanged if answers.held_still() => {
+                let until_ms = answers.until_ms();
+                self.publish_candidate(candidate, self.earned(candidate), until_ms, Vec::new()).await?;
+                return Ok(Next::Done);
+            }
+            // The CDN's copies are from different instants; younger ones come.
+            Verdict::Unchanged if candidate.tries + 1 < TRIES => {
+                candidate.tries += 1;
                 return Ok(Next::Again(self.crawler.lag()));
             }
-            let open = if held_still {
-                Vec::new()
-            } else {
-                vec!["the origin's answers never spoke for one instant".to_owned()]
-            };
-            let certificate = if held_still { Certificate::Incremental } else { Certificate::BestEffort };
-            self.publish_candidate(candidate, certificate, answers.until_ms(), open).await?;
-            return Ok(Next::Done);
+            Verdict::Unchanged => {
+                let open = vec!["the origin's answers never spoke for one instant".to_owned()];
+                self.publish_candidate(candidate, Certificate::BestEffort, answers.until_ms(), open).await?;
+                return Ok(Next::Done);
+            }
+            Verdict::Changed(What::ProbeSelection) => {
+                // Perhaps a copy of another instant; if not, it is the question that is understood otherwise.
+                candidate.tries += 1;
+                if candidate.tries < TRIES {
+                    return Ok(Next::Again(self.crawler.lag()));
+                }
+                candidate.tries = 0;
+                self.probe_otherwise();
+                return Ok(Next::Again(Duration::ZERO));
+            }
+            Verdict::Changed(What::Unprobed) => {
+                let open = vec!["the origin answers no probe".to_owned()];
+                let until_ms = candidate.until_ms.min(answers.until_ms());
+                self.publish_candidate(candidate, Certificate::BestEffort, until_ms, open).await?;
+                return Ok(Next::Done);
+            }
+            Verdict::Changed(_) | Verdict::Older => {}
         }
-        self.unsettled += 1;
-        if self.unsettled >= TRIES {
+        if self.unsettled + 1 >= TRIES {
             let open = vec!["the list changed during every pass of a refresh".to_owned()];
-            let until_ms = self.steady_until()?;
-            self.publish_candidate(candidate, Certificate::BestEffort, until_ms, open).await?;
+            self.publish_candidate(candidate, Certificate::BestEffort, candidate.until_ms, open).await?;
             return Ok(Next::Done);
         }
         tracing::info!("the origin has changed again");
         let Assembled { left_out, volatile_values, .. } = &candidate.assembled;
         let base = Base { dataset: &candidate.dataset, left_out, volatile_values };
         self.follow(base, &answers, started_ms).await?;
+        self.unsettled += 1;
         Ok(Next::Done)
+    }
+
+    /// What a list that held still is worth: it builds on what is served, and proves no more of the rest than that.
+    fn earned(&self, candidate: &Candidate) -> Certificate {
+        let served = self.live.load().as_ref().map(|live| live.meta.certificate);
+        match served {
+            Some(Certificate::BestEffort) if !candidate.placed_by.is_empty() => Certificate::BestEffort,
+            Some(Certificate::Full | Certificate::Incremental) => Certificate::Incremental,
+            Some(Certificate::BestEffort | Certificate::Provisional) | None => Certificate::Provisional,
+        }
+    }
+
+    /// Falls back to a probe that the origin may understand.
+    pub(super) fn probe_otherwise(&mut self) {
+        self.shape = self.shape.next();
+        tracing::warn!(shape = ?self.shape, "the origin answers the probe otherwise than expected; probing differently");
     }
 
     async fn publish_candidate(
@@ -109,16 +143,6 @@ impl Mirror {
         }
         let pause = Duration::from_millis(u64::try_from(since_ms - now_ms).unwrap_or(0) + 50);
         Ok(pause.min(self.crawler.lag()))
-    }
-
-    fn steady_until(&self) -> Result<i64, MirrorError> {
-        let mut until_ms = self.clock.now_wall().as_millis();
-        for path in steady() {
-            if let Some((span, _)) = self.crawler.copies().span(&path)? {
-                until_ms = until_ms.min(span.until_ms);
-            }
-        }
-        Ok(until_ms)
     }
 }
 

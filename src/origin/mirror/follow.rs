@@ -102,7 +102,7 @@ impl Mirror {
         }
         let placed_by: Vec<String> = rules.texts().collect();
         tracing::debug!(changed = changes.changed.len(), gone = changes.gone, rules = ?placed_by, "the list is amended");
-        Ok(Ok(Candidate::amended(assembled, dataset, placed_by)))
+        Ok(Ok(Candidate::amended(assembled, dataset, placed_by, answers.until_ms())))
     }
 
     /// Finds what is gone, and looks whether some of what has changed stands where it was placed.

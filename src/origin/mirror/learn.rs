@@ -11,6 +11,8 @@ use crate::snapshot::dataset::Dataset;
 
 use super::super::copies::CopyError;
 use super::super::plan::is_settled;
+use super::super::refresh::Verdict;
+use super::super::terms::Listed;
 use super::super::{assumptions, terms};
 use super::{Mirror, MirrorError, blocking};
 
@@ -22,17 +24,22 @@ impl Mirror {
         match self.collect_terms().await {
             // A refresh is due, or something that was begun goes on; the rest comes after it.
             Ok(false) => self.learn_at = Some(self.clock.now_mono().plus(Duration::from_millis(100))),
-            Ok(true) => {}
+            Ok(true) => self.learn_at = self.terms_at.take(),
             Err(error) => {
                 tracing::warn!(%error, "terms stay in doubt");
                 self.learn_at = Some(later);
             }
         }
-        if self.learn_at.is_none()
-            && let Err(error) = self.question().await
-        {
-            tracing::warn!(%error, "what filters mean could not be asked");
-            self.learn_at = Some(later);
+        if self.learn_at.is_none_or(|at| at > self.clock.now_mono().plus(Duration::from_secs(1))) {
+            match self.question().await {
+                // An edit came in between; the question is put again.
+                Ok(false) => self.learn_at = Some(self.learn_at.map_or(later, |at| at.min(later))),
+                Ok(true) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "what filters mean could not be asked");
+                    self.learn_at = Some(later);
+                }
+            }
         }
         Ok(())
     }
@@ -52,7 +59,7 @@ impl Mirror {
         }
         let mut dataset = published.dataset.clone();
         let _work = self.crawler.copies().client().budget().crawl_work();
-        let mut learned = false;
+        let (mut learned, mut older) = (false, Vec::new());
         let mut result = Ok(true);
         // What some terms hold may decide the last one that shares their name.
         while let Some((kind, slug, fingerprint)) = self.next_in_doubt(&dataset) {
@@ -60,9 +67,15 @@ impl Mirror {
                 result = Ok(false);
                 break;
             }
-            match terms::list(self.crawler.copies(), &published.dataset, kind, &slug, fingerprint).await {
+            let known_ms = published.meta.published_ms.min(self.clock.now_wall().as_millis());
+            match terms::list(self.crawler.copies(), &published.dataset, known_ms, kind, &slug, fingerprint).await {
+                Ok(Listed::Older) => {
+                    // The CDN's copy is from before the list that it would explain; it is asked for again when it is gone.
+                    self.terms.1.insert((kind, slug.clone()));
+                    older.push((kind, slug));
+                }
                 Ok(listed) => {
-                    if let Some(listed) = listed {
+                    if let Listed::Known(listed) = listed {
                         self.evidence.insert((kind, slug.clone()), listed);
                         learned = true;
                         let open = |other: &&str| !self.terms.1.contains(&(kind, (*other).to_owned()));
@@ -82,6 +95,10 @@ impl Mirror {
                 }
             }
         }
+        for term in older {
+            self.terms.1.remove(&term);
+            self.terms_at = Some(self.clock.now_mono().plus(self.crawler.lag()));
+        }
         if learned {
             let (store, evidence) = (self.store.clone(), self.evidence.clone());
             blocking(move || terms::save(&store, &evidence)).await?;
@@ -97,18 +114,26 @@ impl Mirror {
         open.find(|(kind, slug, _)| !self.terms.1.contains(&(*kind, slug.clone()))).cloned()
     }
 
-    /// Asks the origin, once, whether filters mean what we assume.
-    async fn question(&self) -> Result<(), MirrorError> {
-        let Some(published) = self.live.current() else { return Ok(()) };
+    /// Asks the origin, once, whether filters mean what we assume; `false` when something came in between.
+    async fn question(&mut self) -> Result<bool, MirrorError> {
+        let Some(published) = self.live.current() else { return Ok(true) };
         if published.meta.disproved.is_some() || !is_settled(published.meta.certificate) {
-            return Ok(());
+            return Ok(true);
         }
         let disproved = assumptions::ask(self.crawler.copies(), &published.dataset).await?;
+        if !disproved.is_empty() {
+            // An edit meanwhile looks the same: only an origin that has not changed disproves.
+            let answers = self.ask(&published.dataset, published.meta.confirmed_ms).await?;
+            if answers.judge(&published.dataset, i64::MIN, &self.volatile()) != Verdict::Unchanged {
+                self.refresh = true;
+                return Ok(false);
+            }
+        }
         let mut meta = published.meta.clone();
         meta.disproved = Some(disproved);
         let (store, version, kept) = (self.store.clone(), published.version, meta.clone());
         blocking(move || store.update_meta(version, &kept)).await?;
         self.live.swap(published.dataset.clone(), meta, published.version);
-        Ok(())
+        Ok(true)
     }
 }

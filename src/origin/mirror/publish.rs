@@ -71,9 +71,10 @@ impl Mirror {
     /// Publishes what was held back, because it was accepted.
     pub(super) async fn publish_held(&mut self, held: Newest) -> Result<(), MirrorError> {
         tracing::warn!(listings = held.dataset.len(), "a snapshot that lost many listings was accepted");
-        self.accept = false;
         self.store.put_state(SIZES, b"[]")?;
-        self.serve(held).await
+        self.serve(held).await?;
+        self.accept = None;
+        Ok(())
     }
 
     async fn serve(&mut self, newest: Newest) -> Result<(), MirrorError> {
@@ -119,7 +120,9 @@ impl Mirror {
         let largest = sizes.iter().map(|(_, listings)| *listings).max().unwrap_or(0);
         let now = serving.map_or(0, |serving| serving.dataset.len()).max(largest);
         let shrank = serving.is_some() && shrank_too_much(now, then, self.rhythm.max_shrink);
-        if shrank && std::mem::take(&mut self.accept) {
+        // What is no smaller than what was accepted is accepted, too: it may have moved on meanwhile.
+        let accepted = self.accept.take().is_some_and(|listings| then >= listings);
+        if shrank && accepted {
             tracing::warn!(now, then, "a snapshot that lost many listings was accepted");
             sizes.clear();
         } else if shrank {
@@ -136,7 +139,6 @@ impl Mirror {
             self.held = Some(next.clone());
             return Ok(true);
         }
-        self.accept = false;
         remember(&mut sizes, now_ms, then);
         let text =
             serde_json::to_vec(&sizes).map_err(|error| StoreError::Io { path: SIZES.into(), source: error.into() })?;

@@ -20,6 +20,7 @@ use super::super::client::AskError;
 use super::super::copies::{Copies, CopyError};
 use super::super::pass::{self, Assembled, Inconsistent, Pass};
 use super::super::plan::{Purpose, is_settled};
+use super::super::refresh::Shape;
 use super::super::status::{OriginState, Progress};
 use super::super::window::Class;
 use super::confirm::Candidate;
@@ -30,7 +31,7 @@ use super::{Doing, Mirror, MirrorError, Next, TRIES, blocking};
 const STARTED: &str = "pass";
 
 /// Requests before it is looked at what else is to be done.
-const BATCH: usize = 64;
+const BATCH: usize = 12;
 
 /// Copies looked at in one piece when it is found out what is missing.
 const GLANCE: u64 = 4096;
@@ -52,6 +53,8 @@ pub(super) struct Reading {
     /// Pages beyond this one hold nothing, whatever the total says.
     cut: Option<u64>,
     round: u32,
+    /// When this round began, in milliseconds of our clock.
+    round_ms: i64,
     done: u64,
     /// What was published when it began.
     before: Option<SnapshotId>,
@@ -67,7 +70,8 @@ impl Reading {
         Ok(page_count(copies)?.min(self.cut.unwrap_or(u64::MAX)))
     }
 
-    fn next_round(&mut self, todo: Vec<String>) {
+    fn next_round(&mut self, todo: Vec<String>, now_ms: i64) {
+        self.round_ms = now_ms;
         (self.todo, self.cursor, self.cut) = (todo.into(), 1, None);
         self.round += 1;
     }
@@ -77,12 +81,14 @@ impl Mirror {
     /// Begins to read every page; what was fetched since `started_ms` need not be fetched again. Without it, an
     /// unfinished reading goes on where a restart interrupted it, and one that is asked for begins anew.
     pub(super) fn begin_reading(&mut self, purpose: Purpose, started_ms: Option<i64>) -> Result<(), MirrorError> {
-        let anew = std::mem::take(&mut self.asked);
         let started_ms = match (started_ms, purpose) {
             (Some(started), _) => started,
             (None, Purpose::Follow) => self.clock.now_wall().as_millis(),
-            (None, Purpose::Certify) => self.started(anew)?,
+            (None, Purpose::Certify) => self.started(self.asked)?,
         };
+        if purpose == Purpose::Certify {
+            self.asked = false;
+        }
         if purpose == Purpose::Certify {
             self.tried = Some(self.clock.now_mono());
         }
@@ -99,6 +105,7 @@ impl Mirror {
             cursor: 1,
             cut: None,
             round: 0,
+            round_ms: self.clock.now_wall().as_millis(),
             done: 0,
             before: self.live.load().as_ref().map(|published| published.dataset.id.clone()),
         };
@@ -110,8 +117,12 @@ impl Mirror {
     fn started(&self, anew: bool) -> Result<i64, MirrorError> {
         let now = self.clock.now_wall().as_millis();
         let kept = self.store.state(STARTED)?.and_then(|bytes| Some(i64::from_le_bytes(bytes.try_into().ok()?)));
-        // A start in the future is from a clock that was set back since.
-        if let Some(started) = kept.filter(|started| !anew && *started <= now) {
+        // What was fetched before the last publication is older than that, and a start in the future is from a clock that
+        // was set back since.
+        let published = self.live.load().as_ref().map(|live| (live.meta.published_ms, live.meta.certificate));
+        let oldest = published.filter(|(_, certificate)| *certificate != Certificate::Provisional);
+        let oldest = oldest.map_or(i64::MIN, |(published_ms, _)| published_ms);
+        if let Some(started) = kept.filter(|started| !anew && (oldest..=now).contains(started)) {
             return Ok(started);
         }
         self.store.put_state(STARTED, &now.to_le_bytes())?;
@@ -121,6 +132,10 @@ impl Mirror {
     /// One batch; when nothing is left to be fetched, the verdict.
     pub(super) async fn read_on(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
         let copies = self.crawler.copies();
+        let now_ms = self.clock.now_wall().as_millis();
+        // The clock may have been set back: what is fetched from now on must count.
+        reading.started_ms = reading.started_ms.min(now_ms);
+        reading.round_ms = reading.round_ms.min(now_ms);
         if reading.todo.is_empty() {
             let missing = missing(copies, reading)?;
             if missing.is_empty() && reading.cursor == u64::MAX {
@@ -129,7 +144,19 @@ impl Mirror {
             reading.todo = missing.into();
         }
         let batch: Vec<String> = reading.todo.iter().take(BATCH).cloned().collect();
-        let fetched = self.crawler.fetch_all(batch.clone(), Class::Crawl, None).await?;
+        let fetched = match self.crawler.fetch_all(batch.clone(), Class::Crawl, None).await {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                // What was fetched all the same is done; what fails waits for the rest.
+                reading.todo.drain(..batch.len());
+                for path in batch {
+                    if !copies.is_recent(&path, reading.round_ms)? {
+                        reading.todo.push_back(path);
+                    }
+                }
+                return Err(error.into());
+            }
+        };
         reading.todo.drain(..batch.len());
         reading.done += batch.len() as u64;
         // A list that claims more than it has is found out before much is asked for.
@@ -192,10 +219,10 @@ impl Mirror {
             if let Some(reason) = self.is_suspect(&dataset).filter(|_| reading.round < TRIES) {
                 // Pages of different instants can add up by chance; only proof helps then.
                 tracing::debug!(reason, "every page is looked at again");
-                reading.next_round(unproven);
+                reading.next_round(unproven, self.clock.now_wall().as_millis());
                 return Ok(Next::Again(self.crawler.lag()));
             }
-            let candidate = Candidate::read(assembled, dataset);
+            let candidate = Candidate::read(assembled, dataset, pass.until_ms());
             return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?));
         }
         let serves_settled = self.live.load().as_ref().is_some_and(|now| is_settled(now.meta.certificate));
@@ -206,16 +233,20 @@ impl Mirror {
             }
             return self.settled(reading);
         }
-        if !serves_settled {
+        // What is known to be newer is not replaced by what is merely consistent.
+        if !serves_settled && (pass.until_ms() >= reading.floor_ms || !self.is_news(&assembled)) {
             self.publish(assembled, Certificate::Provisional, pass.until_ms(), Vec::new()).await?;
         }
-        reading.next_round(unproven);
+        reading.next_round(unproven, self.clock.now_wall().as_millis());
         self.status.set_pass(Some(Progress { done: reading.done, of: reading.done + reading.todo.len() as u64 }));
         Ok(Next::Again(self.crawler.lag()))
     }
 
     /// Why what was read may be of more than one instant, although it adds up.
     fn is_suspect(&self, dataset: &Dataset) -> Option<String> {
+        if self.shape == Shape::None {
+            return Some("the origin answers no probe".to_owned());
+        }
         if self.crawler.copies().saw_aged() {
             return Some("the origin's CDN hands out old copies".to_owned());
         }
@@ -249,10 +280,10 @@ impl Mirror {
         }
         if reading.round >= TRIES {
             (reading.round, reading.done) = (0, 0);
-            reading.next_round(again);
+            reading.next_round(again, self.clock.now_wall().as_millis());
             return Err(error.into());
         }
-        reading.next_round(again);
+        reading.next_round(again, self.clock.now_wall().as_millis());
         // What is looked at again must not be what was just looked at.
         if reading.todo.is_empty() {
             reading.started_ms = reading.started_ms.max(self.clock.now_wall().as_millis());

@@ -32,25 +32,26 @@ impl Mirror {
             return Ok(());
         }
         let answers = self.ask(&published.dataset, published.meta.confirmed_ms).await?;
-        match answers.judge(&published.dataset, published.meta.confirmed_ms, &self.volatile()) {
+        let confirmed_ms = published.meta.confirmed_ms.min(self.clock.now_wall().as_millis());
+        match answers.judge(&published.dataset, confirmed_ms, &self.volatile()) {
             Verdict::Unchanged => {
                 self.confirm(&published, answers.until_ms()).await?;
                 self.looked_at(OriginState::Unchanged);
             }
             // The CDN handed out copies that are older than what is known; nothing is confirmed by them.
             Verdict::Older => self.looked_at(OriginState::Unchanged),
-            Verdict::Changed(What::ProbeSelection) => {
+            Verdict::Changed(What::ProbeSelection) if !answers.lacks(&published.dataset, &self.volatile()) => {
                 // Nothing in the answer is news: it is the question that the origin understands otherwise.
-                self.shape = self.shape.next();
-                tracing::warn!(shape = ?self.shape, "the origin answers the probe otherwise than expected; probing differently");
+                self.probe_otherwise();
                 self.refresh = true;
             }
             Verdict::Changed(what) => {
                 tracing::info!(what = what.as_str(), "the origin has changed");
-                self.looked_at(OriginState::Changed);
+                self.status.set_state(OriginState::Changed);
                 let (left_out, volatile_values) = (&published.meta.left_out, &published.meta.volatile_values);
                 let base = Base { dataset: &published.dataset, left_out, volatile_values };
                 self.follow(base, &answers, started_ms).await?;
+                self.looked();
             }
         }
         Ok(())
@@ -68,7 +69,7 @@ impl Mirror {
         if held.meta.certificate == Certificate::Full {
             held.meta.certificate = Certificate::Incremental;
         }
-        if self.accept {
+        if self.accept.is_some() {
             self.publish_held(held).await?;
         } else {
             self.held = Some(held);
@@ -112,13 +113,13 @@ impl Mirror {
         mut probe: Option<Probe>,
         mut probed: Result<Option<Copy>, CopyError>,
     ) -> Result<Option<(Probe, Copy)>, MirrorError> {
-        const REFUSED: std::ops::RangeInclusive<u16> = 400..=428;
+        /// What a server says of a question that it does not understand.
+        const REFUSED: [u16; 3] = [400, 414, 422];
         while let Err(CopyError::Ask(AskError::Status { status, .. })) = &probed
             && REFUSED.contains(status)
             && probe.is_some()
         {
-            self.shape = self.shape.next();
-            tracing::warn!(status, shape = ?self.shape, "the origin refuses the probe; probing differently");
+            self.probe_otherwise();
             probe = Probe::of(dataset, confirmed_ms, self.shape);
             probed = self.probe(probe.as_ref()).await;
         }
@@ -142,6 +143,7 @@ impl Mirror {
     async fn confirm(&mut self, published: &Published, until_ms: i64) -> Result<(), MirrorError> {
         // What was held back is no longer what the origin has.
         self.held = None;
+        self.accept = None;
         self.status.set_held(None);
         self.unsettled = 0;
         let mut meta = published.meta.clone();
