@@ -85,6 +85,41 @@ async fn what_is_held_back_is_judged_anew_by_five_requests_and_accepted_by_comma
 }
 
 #[tokio::test]
+async fn an_acceptance_ends_with_what_it_was_given_for() {
+    let origin = origin(120).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    let all = origin.world(World::clone);
+    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
+    server.refresh().await;
+    wait_until("it is held back", || async { !server.status().await["held"].is_null() }).await;
+    // The origin comes to its senses in the moment of the acceptance.
+    origin.edit(|world| *world = all);
+    assert_eq!(server.admin(Method::POST, "/snapshots/accept").await.status, 202);
+    wait_until("nothing is held back", || async { server.status().await["held"].is_null() }).await;
+    crate::harness::quiet(&origin).await;
+    assert_eq!(server.ok(LIST).await.total(), 120);
+    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(3)));
+    server.refresh().await;
+    wait_until("another collapse is held back", || async { !server.status().await["held"].is_null() }).await;
+    assert_eq!(server.ok(LIST).await.total(), 120);
+}
+
+#[tokio::test]
+async fn a_collapse_during_the_first_crawl_is_held_back_and_the_origin_left_alone() {
+    let origin = origin(330).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    wait_until("it is published", || async { server.status().await["snapshot"]["certificate"] == "provisional" }).await;
+    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
+    wait_until("it is held back", || async { !server.status().await["held"].is_null() }).await;
+    crate::harness::quiet(&origin).await;
+    assert_eq!(server.ok(LIST).await.total(), 330);
+    let accepted = accept(&server).await;
+    assert_eq!(accepted.0, 0, "{accepted:?}");
+    list_is_the_origins(&server, &origin, LIST).await;
+}
+
+#[tokio::test]
 async fn a_collapse_in_small_steps_is_held_back_too() {
     let origin = origin(200).await;
     let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
