@@ -88,8 +88,6 @@ impl Mirror {
         };
         if purpose == Purpose::Certify {
             self.asked = false;
-        }
-        if purpose == Purpose::Certify {
             self.tried = Some(self.clock.now_mono());
         }
         if self.live.load().is_none() {
