@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building grandstand needs and this machine lacks: a C compiler, make, cmake, pkg-config,
-# curl for trying it out, and faketime for the tests. Does nothing when all of it is there. Rust itself is not installed.
+# curl for trying it out; for the tests also faketime and openssl, without which all else works. Does nothing when all of it is there. Rust itself is not installed.
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -20,27 +20,47 @@ if ! c_compiler_works || ! have make; then missing="$missing build-essential"; f
 have cmake || missing="$missing cmake"
 have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
-# Tests move the wall clock of the running program with it.
-have faketime || missing="$missing faketime"
+# Only tests need these: the one moves the wall clock of the running program, the other is an origin behind TLS.
+for_tests=""
+have faketime || for_tests="$for_tests faketime"
+have openssl || for_tests="$for_tests openssl"
 
-if [ -z "$missing" ]; then
+if [ -z "$missing$for_tests" ]; then
     exit 0
 fi
-if ! have apt-get; then
-    echo "setup: please install these, under the names that your system has for them:$missing" >&2
+
+# Goes on where only tests miss something.
+give_up() {
+    echo "setup: $1:$missing$for_tests" >&2
+    if [ -z "$missing" ]; then
+        echo "setup: without$for_tests some tests fail; everything else works" >&2
+        exit 0
+    fi
     exit 1
+}
+
+if ! have apt-get; then
+    give_up "please install these, under the names that your system has for them"
 fi
 
 as_root=""
 if [ "$(id -u)" -ne 0 ]; then
     if ! have sudo; then
-        echo "setup: not root and no sudo; as root, run: apt-get install$missing" >&2
-        exit 1
+        give_up "not root and no sudo; as root, run apt-get install with these"
     fi
     as_root="sudo"
 fi
 
-echo "setup: installing$missing"
+install() {
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+}
+
+echo "setup: installing$missing$for_tests"
 $as_root apt-get update -q || echo "setup: the package lists could not be refreshed, trying with the old ones" >&2
-# shellcheck disable=SC2086 # one word per package
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+if [ -n "$missing" ]; then
+    # shellcheck disable=SC2086 # one word per package
+    install $missing
+fi
+for package in $for_tests; do
+    install "$package" || echo "setup: $package could not be installed; some tests fail without it" >&2
+done

@@ -51,7 +51,8 @@ enum Command {
     Demo(demo::Demo),
     /// Makes one full mirror pass and shows its progress; succeeds only at full coverage
     Sync(Sources),
-    /// Compares this mirror with its origin, request by request; succeeds only without any difference
+    /// Compares this mirror with its origin, request by request; succeeds only when something was compared, nothing
+    /// differed, no difference stayed undecided, it was not given up, and at least half of the samples were answered
     Audit(audit::Audit),
     /// Checks the configuration and prints what is in effect; prints every error with its key
     Check(Sources),

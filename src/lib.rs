@@ -15,7 +15,7 @@
 //! | 6 | [`cli`] | arguments, exit codes |
 //! | 5 | [`app`] | builds the state, wires the services |
 //! | 4 | [`serve`] (the public listener), [`admin`] (the operator's) | sockets |
-//! | 3 | [`origin`] (polite client, crawl, refresh, details), [`store`] (durable snapshot and sync state) | disk, network |
+//! | 3 | [`origin`] (polite client, crawl, refresh, details, audit), [`store`] (durable snapshot and sync state) | disk, network |
 //! | 2 | [`snapshot`] (immutable data set and its indexes), [`cache`] (the only user of moka), [`pipeline`] (what to answer) | memory |
 //! | 1 | [`api`] (route, query, render), [`semantics`] (validators, codings, freshness, addresses, problems), [`limit`] | pure: values in, values out |
 //! | 0 | [`clock`], [`telemetry`] | the clock, counters |
@@ -70,7 +70,7 @@
 //! Every request takes a slot of one budget ([`origin::budget`]), which frees 60 s after the *answer* and whose ledger
 //! survives a kill -9.
 //!
-//! That all this holds under edits, faults, kills and clocks that jump is what `tests/wire/simulation` checks, in virtual
+//! That all this holds under edits, faults, aborts and clocks that jump is what `tests/wire/simulation` checks, in virtual
 //! time: [`origin::transport`] and [`clock::Clock::of_runtime`] are its ways in.
 //!
 //! # What is stored

@@ -98,6 +98,8 @@ impl Status {
         let details = published.as_ref().zip(self.details.as_ref());
         let details =
             details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
+        let wanted = self.details.as_ref().and_then(Details::all_wanted);
+        let wanted = wanted.map(|all| if all { "all" } else { "on-demand" });
         let value = json!({
             "use": self.usage.as_str(),
             "state": if healthy { "healthy" } else { "unhealthy" },
@@ -108,7 +110,7 @@ impl Status {
                 "open_points": published.meta.open_points,
             })),
             "listings": published.as_ref().map(|published| published.dataset.len()),
-            "details": details.map(|(mirrored, of)| json!({ "mirrored": mirrored, "of": of })),
+            "details": details.map(|(mirrored, of)| json!({ "mirrored": mirrored, "of": of, "wanted": wanted })),
             "confirmed_at": published.as_ref().map(|published| published.confirmed().rfc3339()),
             "age_seconds": age,
             "unconfirmed": unconfirmed,

@@ -41,7 +41,7 @@ enum AuditError {
 }
 
 impl Audit {
-    /// Audits, in this process or in the one that holds the data directory; succeeds when all that was compared is equal.
+    /// Audits, in this process or in the one that holds the data directory; succeeds when there is parity.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let Loaded { config, .. } = load(&self.sources)?;
         match config.usage() {
@@ -92,7 +92,7 @@ impl Audit {
             }
         }
         if let Some(details) = &core.details {
-            details.flush();
+            let _ = details.flush();
         }
         runtime.shutdown_background();
         result
@@ -125,7 +125,11 @@ fn follow(id: u64, look: impl Fn() -> Result<Job, Failure>) -> Result<Job, Failu
             display.finish();
             return Ok(job);
         }
-        let rank = u8::from(job.phase == Phase::Confirming);
+        let rank = match job.phase {
+            Phase::Confirming => 2,
+            Phase::Sampling => 1,
+            _ => 0,
+        };
         display.count(rank, job.phase.as_str(), job.done, job.of);
         std::thread::sleep(3 * INTERVAL);
     }

@@ -14,6 +14,9 @@ use super::{Failure, Sources, load, sync};
 /// How long it may take until what is accepted is published.
 const PATIENCE: Duration = Duration::from_secs(150);
 
+/// After so long without anything held back, what is served is what came of it.
+const SETTLES: Duration = Duration::from_secs(5);
+
 /// Arguments of `grandstand snapshot`.
 #[derive(Debug, Args)]
 pub struct Snapshot {
@@ -36,6 +39,10 @@ enum SnapshotError {
     NothingHeld,
     #[error("{0} is still held back; see {1}/status")]
     StillHeld(String, String),
+    #[error(
+        "{held} was not published: the origin has changed again; served is {served} with {listings} listings, and nothing is held back"
+    )]
+    Another { held: String, served: String, listings: String },
 }
 
 impl Snapshot {
@@ -55,16 +62,25 @@ fn accept(sources: &Sources) -> Result<ExitCode, Failure> {
     let status = || -> Result<Value, Failure> {
         Ok(serde_json::from_str(&ask(reqwest::Method::GET, &format!("{admin}/status"), None)?.1)?)
     };
-    let held = status()?["held"].clone();
+    let then = status()?;
+    let (held, before) = (then["held"].clone(), then["snapshot"]["id"].as_str().unwrap_or("-"));
     let Some(snapshot) = held["snapshot"].as_str() else { return Err(SnapshotError::NothingHeld.into()) };
     eprintln!("accepting {snapshot}: {} listings in the place of {}", held["listings"], held["serving"]);
     ask(reqwest::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.token.as_ref())?;
     let began = Instant::now();
+    let mut neither: Option<Instant> = None;
     while began.elapsed() < PATIENCE {
         let now = status()?;
-        if now["held"].is_null() {
-            println!("published {} with {} listings", now["snapshot"]["id"].as_str().unwrap_or("-"), now["listings"]);
+        let served = now["snapshot"]["id"].as_str().unwrap_or("-");
+        if served == snapshot {
+            println!("published {served} with {} listings", now["listings"]);
             return Ok(ExitCode::SUCCESS);
+        }
+        // What is held is let go before its successor is served, so that neither may be there for a moment.
+        let since = now["held"].is_null().then(|| *neither.get_or_insert_with(Instant::now));
+        if since.is_some_and(|since| served != before || since.elapsed() > SETTLES) {
+            let (held, served, listings) = (snapshot.to_owned(), served.to_owned(), now["listings"].to_string());
+            return Err(SnapshotError::Another { held, served, listings }.into());
         }
         std::thread::sleep(Duration::from_millis(200));
     }

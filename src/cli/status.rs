@@ -100,9 +100,19 @@ pub fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
         std::thread::sleep(Duration::from_millis(500));
         let value = look()?;
         let passed = number(&value, "/origin/passes") > before;
-        let mirrored = number(&value, "/details/mirrored");
-        if passed && mirrored.is_some() && mirrored == number(&value, "/details/of") {
-            println!("complete: {} listings", number(&value, "/listings").unwrap_or(0));
+        let (mirrored, of) = (number(&value, "/details/mirrored"), number(&value, "/details/of"));
+        let listings = number(&value, "/listings").unwrap_or(0);
+        // A server that fetches details on demand never has all of them.
+        if passed && value.pointer("/details/wanted").and_then(Value::as_str) == Some("on-demand") {
+            println!(
+                "complete: {listings} listings; details are fetched on demand, {} of {} are here",
+                mirrored.unwrap_or(0),
+                of.unwrap_or(0)
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        if passed && mirrored.is_some() && mirrored == of {
+            println!("complete: {listings} listings with their details");
             return Ok(ExitCode::SUCCESS);
         }
         if number(&value, "/origin/failures").is_some_and(|failures| failures >= MOST_FAILURES) {

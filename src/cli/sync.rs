@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::app::core::{AppError, Core};
 use crate::config::{Loaded, LogConfig, LogLevel, Use};
+use crate::origin::details::Details;
 use crate::store::{DataDir, OpenError};
 
 use super::progress::{Display, INTERVAL, Stage, Watched};
@@ -24,6 +25,10 @@ enum SyncError {
         "the mirror is not complete ({stage}); what was fetched is kept, run it again to go on; last error: {last}"
     )]
     Incomplete { stage: String, last: String },
+    #[error(
+        "the mirror is not complete: the disk does not take all details ({0}); what it took is kept, run it again to go on"
+    )]
+    NotStored(String),
 }
 
 /// Mirrors until everything is here, in this process or in the one that holds the data directory.
@@ -54,11 +59,12 @@ pub fn run(sources: &Sources) -> Result<ExitCode, Failure> {
         core.commands.pass();
     }
     let result = wait(&watched);
-    if let Some(details) = &core.details {
-        details.flush();
-    }
+    let stored = core.details.as_ref().is_none_or(Details::flush);
     runtime.shutdown_background();
     let listings = result?;
+    if !stored {
+        return Err(SyncError::NotStored(config.data_dir.display().to_string()).into());
+    }
     println!("complete: {listings} listings with their details in {}", config.data_dir.display());
     Ok(ExitCode::SUCCESS)
 }

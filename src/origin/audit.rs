@@ -1,12 +1,14 @@
 //! The audit: what this mirror answers beside what the origin answers, request by request.
 //!
 //! It asks out of the background's tenth of the budget and keeps nothing of what it is answered. [`sample`] says what
-//! to ask, [`compare`] what differs, `verdict` whether that matters, [`score`] what it adds up to. A difference counts
+//! to ask, [`compare`] what differs, `verdict` whether that matters, `confirm` whether it lasts,
+//! [`score`] what it adds up to. A difference counts
 //! only when it outlasts a refresh: the origin's answer is the same before and after the mirror was confirmed for a
 //! later instant, and the mirror's is another. What differs is then fetched anew. Callers: [`crate::app`] runs it,
 //! [`job::Audits`] is how others ask for one.
 
 pub mod compare;
+mod confirm;
 pub mod job;
 pub mod sample;
 pub mod score;
@@ -40,8 +42,6 @@ use verdict::{Ours, Theirs, Verdict, judge};
 const PATIENCE: Duration = Duration::from_secs(600);
 /// After so many samples in a row without any answer the origin is taken to be down.
 const MOST_FAILURES: u32 = 3;
-/// How often something that differs is compared again while the origin goes on changing.
-const ROUNDS: usize = 3;
 /// A whole pass because of a background sample comes no sooner than this after the last one.
 const PASS_PAUSE: Duration = Duration::from_secs(600);
 
@@ -85,6 +85,7 @@ impl Auditor {
     /// Samples in the background and whenever an audit is asked for, for ever.
     pub async fn run(self) {
         let mut sampler = Sampler::new(rand::rng().random());
+        let _ended = self.audits.ended_when_dropped();
         loop {
             tokio::select! {
                 () = self.audits.wait() => self.audit().await,
@@ -129,6 +130,7 @@ impl Auditor {
 
     /// The audit that was asked for.
     async fn audit(&self) {
+        self.audits.update(|job| job.phase = Phase::Sampling);
         let samples = self.audits.job().samples;
         let mut sampler = Sampler::new(rand::rng().random());
         let (mut suspects, mut failures, mut whole) = (Vec::new(), 0, false);
@@ -175,6 +177,7 @@ impl Auditor {
 
     fn give_up(&self, samples: u64, reason: &str) {
         self.audits.update(|job| {
+            job.report.given_up = true;
             for _ in 0..samples {
                 job.report.count("", Outcome::NotAnswered(reason.to_owned()));
             }
@@ -215,64 +218,6 @@ impl Auditor {
         false
     }
 
-    /// Compares what differs again, after a refresh, until it is equal or proves to be different.
-    async fn confirm(&self, mut suspects: Vec<Suspect>, settled: impl Fn()) -> Vec<(Sample, Outcome)> {
-        let mut outcomes = Vec::with_capacity(suspects.len());
-        for _ in 0..ROUNDS {
-            let at_ms = suspects.iter().map(|suspect| suspect.theirs.at_ms).max().unwrap_or(0);
-            if !self.refreshed_since(at_ms).await {
-                let reason = "the mirror could not be refreshed to compare again";
-                let undecided = suspects.into_iter();
-                outcomes.extend(undecided.map(|s| (s.sample, Outcome::NotAnswered(reason.to_owned()))));
-                return outcomes;
-            }
-            let mut open = Vec::new();
-            for Suspect { sample, theirs } in suspects {
-                match self.look(&sample, Some(&theirs)).await {
-                    Look::Settled(outcome) => {
-                        outcomes.push((sample, outcome));
-                        settled();
-                    }
-                    Look::Suspect(theirs) => open.push(Suspect { sample, theirs }),
-                }
-            }
-            if open.is_empty() {
-                return outcomes;
-            }
-            suspects = open;
-        }
-        let reason = "the origin went on changing while it was compared";
-        outcomes.extend(suspects.into_iter().map(|s| (s.sample, Outcome::NotAnswered(reason.to_owned()))));
-        outcomes
-    }
-
-    /// Waits until the mirror is confirmed for a later instant, or holds back what it found; `false` when it takes too
-    /// long.
-    async fn refreshed_since(&self, at_ms: i64) -> bool {
-        let patience = self.cache_ttl + Duration::from_secs(60);
-        // An old copy of the origin's CDN confirms nothing; then it is asked again a little later.
-        let again = (self.cache_ttl / 4).clamp(Duration::from_millis(1100), Duration::from_secs(30));
-        let began = self.clock.now_mono();
-        let mut asked: Option<Monotonic> = None;
-        loop {
-            if self.live.load().as_ref().is_some_and(|published| published.meta.confirmed_ms > at_ms) {
-                return true;
-            }
-            let (now, picture) = (self.clock.now_mono(), self.client.status().picture());
-            if picture.held.is_some() {
-                return true;
-            }
-            if picture.failures >= MOST_FAILURES || now.since(began) >= patience {
-                return false;
-            }
-            if asked.is_none_or(|last| now.since(last) >= again) {
-                asked = Some(now);
-                self.commands.refresh();
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
-
     /// Asks for a sample and compares. `before`: what the origin answered before the mirror was refreshed; only with it
     /// can a difference be settled.
     async fn look(&self, sample: &Sample, before: Option<&Theirs>) -> Look {
@@ -309,7 +254,8 @@ impl Auditor {
             Verdict::Differs(differences) => differences,
         };
         if self.is_provisional(&published, &sample.request)? {
-            return Err("a detail of which the origin's CDN handed out an old copy is fetched again later".to_owned());
+            let reason = "a detail of which the origin's CDN handed out an old copy is fetched again later";
+            return Ok(Look::Settled(Outcome::NotAnswered(reason.to_owned())));
         }
         let same = before.status == theirs.status && ignored.hash(&before.text) == ignored.hash(&theirs.text);
         Ok(if same { Look::Settled(Outcome::Different(differences)) } else { Look::Suspect(theirs) })

@@ -3,6 +3,8 @@
 //! It knows HTTP but not the API. Every request on the wire takes a slot, a followed redirect too. Callers:
 //! [`super::audit`], [`super::copies`], [`super::details`], [`super::read_through`].
 
+mod error;
+
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +21,13 @@ use url::Url;
 use crate::clock::{Clock, WallTime};
 use crate::semantics::freshness::{self, OriginTime, Stamps};
 
-use super::budget::{Budget, Spent};
+use super::budget::Budget;
 use super::chance::Chance;
 use super::status::OriginStatus;
 use super::transport::{Arrival, Http, Transport, TransportError};
 use super::window::Class;
+
+pub use error::AskError;
 
 /// The validators of a stored answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,102 +85,6 @@ impl Answer {
         let short = |value: &&HeaderValue| value.len() <= LONGEST;
         let text = |name| self.headers.get(name).filter(short).and_then(|value| value.to_str().ok()).map(str::to_owned);
         Validators { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
-    }
-}
-
-/// Why there is no such answer.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum AskError {
-    /// The budget is spent, or the origin asked for a pause.
-    #[error(transparent)]
-    Spent(#[from] Spent),
-    /// The origin refused: 429, or another status of failure.
-    #[error("the origin answered {status} to {path}")]
-    Status {
-        /// The status.
-        status: u16,
-        /// What was asked.
-        path: String,
-        /// How long it wants to be left alone.
-        retry_after: Option<Duration>,
-    },
-    /// No answer in time.
-    #[error("the origin did not answer {path} within {} s", after.as_secs_f32())]
-    Timeout {
-        /// What was asked.
-        path: String,
-        /// The time it had.
-        after: Duration,
-    },
-    /// No connection, or one that broke.
-    #[error("no answer from the origin to {path}: {reason}")]
-    Connection {
-        /// What was asked.
-        path: String,
-        /// The chain of causes.
-        reason: String,
-    },
-    /// More bytes than are allowed.
-    #[error("the origin's answer to {path} is larger than {limit} bytes")]
-    TooLarge {
-        /// What was asked.
-        path: String,
-        /// The bound, decoded.
-        limit: u64,
-    },
-    /// A redirect to elsewhere, or too many.
-    #[error("the origin redirects {path} to {to}, which is not followed")]
-    Redirect {
-        /// What was asked.
-        path: String,
-        /// Where to.
-        to: String,
-    },
-    /// An answer that is not what was asked for.
-    #[error("the origin's answer to {path} is not usable: {reason}")]
-    Nonsense {
-        /// What was asked.
-        path: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-}
-
-impl AskError {
-    /// The word for `/status`, `Cache-Status` and metrics.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Spent(_) => "budget-spent",
-            Self::Status { status: 429, .. } => "rate-limited",
-            Self::Status { .. } => "error-status",
-            Self::Timeout { .. } => "timeout",
-            Self::Connection { .. } => "unreachable",
-            Self::TooLarge { .. } => "too-large",
-            Self::Redirect { .. } => "redirect",
-            Self::Nonsense { .. } => "nonsense",
-        }
-    }
-
-    /// Whether the answer itself was bad, rather than absent: 502 instead of 503 for a client.
-    pub const fn is_nonsense(&self) -> bool {
-        matches!(
-            self,
-            Self::TooLarge { .. } | Self::Redirect { .. } | Self::Nonsense { .. } | Self::Status { status: 0..=428 | 430..=499, .. }
-        )
-    }
-
-    /// How long a client should wait before it tries again.
-    pub fn retry_after(&self) -> Duration {
-        match self {
-            Self::Spent(spent) => spent.retry_after,
-            Self::Status { retry_after: Some(wait), .. } => *wait,
-            _ => Duration::from_secs(5),
-        }
-    }
-
-    /// An answer to `path` that is not what it should be.
-    pub fn nonsense(path: &str, reason: impl std::fmt::Display) -> Self {
-        Self::Nonsense { path: path.to_owned(), reason: reason.to_string() }
     }
 }
 

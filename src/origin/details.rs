@@ -4,10 +4,11 @@
 //! [`crate::serve`], which reads and asks for single ones.
 
 pub mod worker;
+mod write;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -61,6 +62,8 @@ struct Inner {
     live: Live,
     /// Held while an answer is compared with what is kept and takes its place; never across a wait.
     judging: Mutex<()>,
+    /// Whether all are wanted; said by the worker when it starts.
+    all_wanted: OnceLock<bool>,
 }
 
 impl Details {
@@ -81,6 +84,7 @@ impl Details {
             flights: Flights::default(),
             live,
             judging: Mutex::default(),
+            all_wanted: OnceLock::new(),
         });
         let writer = Arc::downgrade(&inner);
         // A thread and not a task: it commits, and a commit blocks.
@@ -137,6 +141,11 @@ impl Details {
     fn is_backed_up(&self) -> bool {
         const MOST: usize = 4096;
         self.0.pending.lock().len() > MOST
+    }
+
+    /// Whether all details are fetched, or only those that clients ask for; `None` while nobody fetches any.
+    pub fn all_wanted(&self) -> Option<bool> {
+        self.0.all_wanted.get().copied()
     }
 
     /// Changes whenever a detail does.
@@ -370,54 +379,6 @@ impl Details {
         self.0.revision.fetch_add(1, Ordering::AcqRel);
         self.0.cache.forget(&Key::Detail(id));
         self.0.arrived.notify_one();
-    }
-
-    /// Makes everything that arrived durable now.
-    pub fn flush(&self) {
-        let deadline = std::time::Instant::now() + Duration::from_secs(5);
-        while !self.0.pending.lock().is_empty() && std::time::Instant::now() < deadline {
-            self.0.commit();
-        }
-    }
-}
-
-impl Inner {
-    /// Waits for arrivals, briefly, and commits them together.
-    fn write_arrivals(&self) {
-        {
-            let mut pending = self.pending.lock();
-            if pending.is_empty() {
-                self.arrived.wait_for(&mut pending, Duration::from_millis(500));
-            }
-        }
-        if !self.commit() {
-            // Disk full or read-only: what arrived stays in memory, and is tried again.
-            std::thread::sleep(Duration::from_secs(1));
-        }
-    }
-
-    fn commit(&self) -> bool {
-        let batch: Vec<(ListingId, DetailRecord)> =
-            self.pending.lock().iter().map(|(id, record)| (*id, record.clone())).collect();
-        if batch.is_empty() {
-            return true;
-        }
-        match self.store.put_details(&batch) {
-            Ok(()) => {
-                let mut pending = self.pending.lock();
-                for (id, record) in &batch {
-                    // What arrived meanwhile for the same listing stays pending.
-                    if pending.get(id).is_some_and(|now| now.meta == record.meta) {
-                        pending.remove(id);
-                    }
-                }
-                true
-            }
-            Err(error) => {
-                tracing::error!(%error, waiting = batch.len(), "details cannot be stored; trying again");
-                false
-            }
-        }
     }
 }
 

@@ -3,22 +3,21 @@
 //! It listens on ports of the system's choice and is found by the lock file of its data directory. What is asked of it
 //! and how answers are judged is in `client` and `compare`. Called by all tests.
 
-use std::fmt::Write as _;
+mod process;
+
 use std::future::Future;
-use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use grandstand::sample::{Origin, Switches, World};
 use grandstand::store::DataDir;
 use http::Method;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tempfile::TempDir;
+
+pub use process::{Process, run};
 
 use crate::client::{Reply, header_map, plain_client, raw_get};
 
@@ -28,8 +27,6 @@ pub const PUBLIC: &str = "http://mirror.test";
 pub const PATIENCE: Duration = Duration::from_secs(40);
 /// How long nothing may arrive at an origin for it to count as left alone.
 const QUIET: Duration = Duration::from_millis(600);
-/// Lines of the log that a failure shows.
-const TAIL: usize = 60;
 
 /// Waits until `attempt` gives something.
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> T {
@@ -142,124 +139,6 @@ impl Setup {
     pub async fn start(self) -> Server {
         Server::start(self).await
     }
-}
-
-/// A child process and what it has said so far.
-#[derive(Debug)]
-pub struct Process {
-    child: Child,
-    said: Arc<Mutex<String>>,
-    readers: Vec<JoinHandle<()>>,
-}
-
-impl Process {
-    /// Runs the binary.
-    pub fn spawn(arguments: &[String]) -> Self {
-        Self::spawn_in(arguments, &std::env::temp_dir())
-    }
-
-    /// Runs the binary in a working directory.
-    pub fn spawn_in(arguments: &[String], working_dir: &Path) -> Self {
-        Self::spawn_under(&[], arguments, working_dir)
-    }
-
-    fn spawn_under(under: &[String], arguments: &[String], working_dir: &Path) -> Self {
-        let words: Vec<&str> = under.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_grandstand")]).collect();
-        let mut child = Command::new(words[0])
-            .args(&words[1..])
-            .args(arguments)
-            .current_dir(working_dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = Arc::new(Mutex::new(String::new()));
-        let out: Box<dyn Read + Send> = Box::new(child.stdout.take().unwrap());
-        let err: Box<dyn Read + Send> = Box::new(child.stderr.take().unwrap());
-        let readers = [out, err].map(|stream| listen(stream, Arc::clone(&said))).into();
-        Self { child, said, readers }
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Standard output and standard error so far.
-    pub fn said(&self) -> String {
-        self.said.lock().clone()
-    }
-
-    /// Sends a signal by its name, `TERM` for example.
-    pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    /// The exit code, if the process has ended; -1 if a signal ended it.
-    pub fn ended(&mut self) -> Option<i32> {
-        self.child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
-    }
-
-    /// Waits for the end: exit code and everything that was said.
-    pub async fn end(mut self) -> (i32, String) {
-        let start = Instant::now();
-        let code = loop {
-            if let Some(code) = self.ended() {
-                break code;
-            }
-            assert!(start.elapsed() < PATIENCE, "the process does not end");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        };
-        self.join();
-        (code, self.said())
-    }
-
-    /// SIGKILL.
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.join();
-    }
-
-    fn join(&mut self) {
-        for reader in self.readers.drain(..) {
-            reader.join().unwrap();
-        }
-    }
-
-    fn tail(&self) -> String {
-        let said = self.said();
-        let lines: Vec<&str> = said.lines().collect();
-        lines[lines.len().saturating_sub(TAIL)..].join("\n")
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself; both fail then, and that is fine.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        self.join();
-        if std::thread::panicking() {
-            eprintln!("--- the end of what process {} said:\n{}\n---", self.pid(), self.tail());
-        } else {
-            assert!(!self.said().contains("panicked"), "the process panicked:\n{}", self.tail());
-        }
-    }
-}
-
-fn listen(stream: Box<dyn Read + Send>, said: Arc<Mutex<String>>) -> JoinHandle<()> {
-    std::thread::spawn(move || {
-        for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            writeln!(said.lock(), "{line}").unwrap();
-        }
-    })
-}
-
-/// Runs a command to its end: exit code and everything that it said.
-pub async fn run(arguments: &[String]) -> (i32, String) {
-    Process::spawn(arguments).end().await
 }
 
 /// `grandstand serve`, up and running.

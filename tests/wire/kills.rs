@@ -4,7 +4,7 @@
 //! its id; a detail that was committed is not fetched again. The short test is part of the suite; the long one is
 //! `cargo test --test wire two_hundred_kills -- --ignored --nocapture`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,9 @@ enum During {
 #[derive(Default)]
 struct Seen {
     contents: HashMap<String, (Vec<u64>, u64)>,
+    /// Every id that was served or told.
+    known: HashSet<String>,
+    /// The one that was served or told last.
     last: Option<String>,
 }
 
@@ -81,7 +84,13 @@ impl Seen {
     fn saw(&mut self, (id, ids, items): (String, Vec<u64>, u64)) {
         let before = self.contents.insert(id.clone(), (ids.clone(), items));
         assert!(before.is_none_or(|before| before == (ids, items)), "{id} is not what it was");
-        self.last = Some(id);
+        self.told(Some(id));
+    }
+
+    /// A process has told of this one.
+    fn told(&mut self, id: Option<String>) {
+        self.known.extend(id.clone());
+        self.last = id.or(self.last.take());
     }
 }
 
@@ -155,6 +164,7 @@ async fn kill_again_and_again(seed: u64, rounds: u64) -> HashMap<During, u64> {
             During::Start => {
                 server.process.kill();
                 kills.push(Instant::now());
+                seen.told(published(&server.process.said()));
                 server.process = server.setup.spawn(&server.data_dir());
                 tokio::time::sleep(Duration::from_millis(dice.below(400))).await;
             }
@@ -165,7 +175,7 @@ async fn kill_again_and_again(seed: u64, rounds: u64) -> HashMap<During, u64> {
         *counts.entry(during).or_default() += 1;
         let said = server.process.said();
         assert!(!said.contains("panicked") && !said.contains("damaged"), "{said}");
-        let told = published(&said).or(seen.last.clone());
+        seen.told(published(&said));
         server.restart().await;
         match read_all(&server).await {
             Some(content) => {
@@ -176,9 +186,12 @@ async fn kill_again_and_again(seed: u64, rounds: u64) -> HashMap<During, u64> {
                 if status["snapshot"]["id"] == content.0.as_str() && certificate == "full" {
                     assert!(states.lock().contains(&content.1), "{certificate}, but no state that the origin ever had");
                 }
+                // What was committed before it could be told, or published since the start, was never seen before.
+                let lost = seen.last.as_ref() != Some(&content.0) && seen.known.contains(&content.0);
+                assert!(!lost, "{:?} was published last, but an older one is served: {}", seen.last, content.0);
                 seen.saw(content);
             }
-            None => assert_eq!(told, None, "what was published is gone"),
+            None => assert_eq!(seen.last, None, "what was published is gone"),
         }
     }
     editing.abort();

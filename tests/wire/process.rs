@@ -222,6 +222,17 @@ async fn sync_ends_with_0_at_full_coverage() {
     assert_eq!(code, 1, "an origin that cannot be asked: {said}");
 }
 
+#[tokio::test]
+async fn sync_beside_a_server_that_fetches_details_on_demand_waits_for_none() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    server.ready().await;
+    assert_eq!(server.status().await["details"]["wanted"], "on-demand");
+    let (code, said) = run(&server.setup.arguments(&["sync"], &server.data_dir())).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("complete: 60 listings; details are fetched on demand, 0 of 60 are here"), "{said}");
+}
+
 /// The demonstration needs no configuration; only its ports are changed so that tests can run beside each other.
 #[tokio::test]
 async fn the_demo_prints_commands_that_work() {

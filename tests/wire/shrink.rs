@@ -75,6 +75,7 @@ async fn what_is_held_back_is_judged_anew_by_five_requests_and_accepted_by_comma
     wait_until("it is held back again", || async { !server.status().await["held"].is_null() }).await;
     let accepted = accept(&server).await;
     assert_eq!(accepted.0, 0, "{accepted:?}");
+    assert!(accepted.1.contains(&format!("published {}", server.snapshot().await)), "{accepted:?}");
     assert_eq!(server.ok(LIST).await.total(), left);
     list_is_the_origins(&server, &origin, LIST).await;
     // Once is once.
@@ -150,4 +151,20 @@ async fn a_loss_below_the_bound_is_published() {
     server.refresh().await;
     wait_until("the loss shows", || async { server.ok(LIST).await.total() == 80 }).await;
     assert!(server.status().await["held"].is_null());
+}
+
+#[tokio::test]
+async fn accepting_what_the_origin_no_longer_has_says_what_is_served_and_fails() {
+    let origin = origin(120).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
+    server.refresh().await;
+    wait_until("it is held back", || async { !server.status().await["held"].is_null() }).await;
+    crate::harness::quiet(&origin).await;
+    let like = origin.world(World::ids)[1];
+    origin.edit(|world| world.insert_like(like, "Since then").unwrap());
+    let accepted = accept(&server).await;
+    assert!(accepted.0 == 1 && accepted.1.contains("was not published"), "{accepted:?}");
+    assert!(accepted.1.contains(&server.snapshot().await), "{accepted:?}");
 }

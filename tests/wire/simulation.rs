@@ -16,7 +16,12 @@ const SEEDS: [u64; 2] = [2, 4];
 fn whatever_is_published_keeps_what_its_certificate_says() {
     for seed in SEEDS {
         match script::run(seed, 40, 200) {
-            Ok(account) => println!("seed {seed}: {account}"),
+            Ok(account) => {
+                println!("seed {seed}: {account}");
+                let count = |name: &str| account.counts.get(name).copied().unwrap_or(0);
+                assert!(count("queries") > 0, "nothing was compared: {account}");
+                assert!(count("full") + count("incremental") > 0, "nothing was certified: {account}");
+            }
             Err(failure) => panic!("{failure}"),
         }
     }

@@ -3,7 +3,7 @@
 //! Pure: two texts in, differences out. Volatile fields are not looked at. It asks nobody and does not know whether a
 //! difference lasts. Callers: [`super::Auditor`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -149,31 +149,39 @@ fn fields(
     equal: impl Fn(&str, &str, &str) -> bool,
 ) -> Vec<Difference> {
     const ABSENT: &str = "(absent)";
-    let find = |fields: &[Field<'_>], key: &str| {
-        fields.iter().find(|field| field.key == key).map(|field| field.value.to_owned())
-    };
+    let (our_values, their_values) = (by_key(ours), by_key(theirs));
     let mut found = Vec::new();
-    let keys: BTreeSet<&str> = ours.iter().chain(theirs).map(|field| field.key.as_ref()).collect();
+    let keys: BTreeSet<&str> = our_values.keys().chain(their_values.keys()).copied().collect();
     for key in keys.into_iter().filter(|key| !ignored(key)) {
-        match (find(ours, key), find(theirs, key)) {
-            (Some(ours), Some(theirs)) if equal(key, &ours, &theirs) => {}
-            (ours, theirs) => found.push(Difference::new(
-                What::Field,
-                key,
-                ours.as_deref().unwrap_or(ABSENT),
-                theirs.as_deref().unwrap_or(ABSENT),
-            )),
+        match (our_values.get(key), their_values.get(key)) {
+            (Some(ours), Some(theirs)) if equal(key, ours, theirs) => {}
+            (ours, theirs) => {
+                let text = |value: Option<&&str>| value.copied().unwrap_or(ABSENT).to_owned();
+                found.push(Difference::new(What::Field, key, &text(ours), &text(theirs)));
+            }
+        }
+        if found.len() >= MOST {
+            return found;
         }
     }
-    let shared = |fields: &[Field<'_>], others: &[Field<'_>]| -> Vec<String> {
+    let shared = |fields: &[Field<'_>], others: &HashMap<&str, &str>| -> Vec<String> {
         let common = fields.iter().filter(|field| !ignored(&field.key));
-        common.filter(|field| find(others, &field.key).is_some()).map(|field| field.key.to_string()).collect()
+        common.filter(|field| others.contains_key(field.key.as_ref())).map(|field| field.key.to_string()).collect()
     };
-    let (our_order, their_order) = (shared(ours, theirs), shared(theirs, ours));
+    let (our_order, their_order) = (shared(ours, &their_values), shared(theirs, &our_values));
     if our_order != their_order {
         found.push(Difference::new(What::FieldOrder, "", &our_order.join(", "), &their_order.join(", ")));
     }
     found
+}
+
+/// The values by name; of a name that comes twice, the first one.
+fn by_key<'a>(fields: &'a [Field<'a>]) -> HashMap<&'a str, &'a str> {
+    let mut values = HashMap::with_capacity(fields.len());
+    for field in fields {
+        values.entry(field.key.as_ref()).or_insert(field.value);
+    }
+    values
 }
 
 fn compare_items(ours: &[String], theirs: &[String]) -> Vec<Difference> {
@@ -191,8 +199,15 @@ fn compare_items(ours: &[String], theirs: &[String]) -> Vec<Difference> {
             Difference::new(What::Ids, place, ours.as_deref().unwrap_or(NONE), theirs.as_deref().unwrap_or(NONE));
         found.push(difference);
     }
+    let mut places = HashMap::with_capacity(their_ids.len());
+    for (at, id) in their_ids.iter().enumerate() {
+        places.entry(id).or_insert(at);
+    }
     for (our_id, our) in our_ids.iter().zip(ours) {
-        let Some(at) = their_ids.iter().position(|id| id == our_id) else { continue };
+        if found.len() >= MOST {
+            break;
+        }
+        let Some(&at) = places.get(our_id) else { continue };
         if *our == theirs[at] {
             continue;
         }

@@ -17,6 +17,8 @@ pub enum Phase {
     /// None was asked for.
     #[default]
     None,
+    /// It begins when the background sample that is being compared is done.
+    Waiting,
     /// Samples are asked and compared.
     Sampling,
     /// What differs is compared again, after a refresh.
@@ -30,6 +32,7 @@ impl Phase {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Waiting => "waiting",
             Self::Sampling => "sampling",
             Self::Confirming => "confirming",
             Self::Done => "done",
@@ -59,7 +62,7 @@ pub struct Job {
 impl Job {
     /// Whether it has still something to do.
     pub const fn is_running(&self) -> bool {
-        matches!(self.phase, Phase::Sampling | Phase::Confirming)
+        matches!(self.phase, Phase::Waiting | Phase::Sampling | Phase::Confirming)
     }
 }
 
@@ -85,7 +88,7 @@ impl Audits {
             return (job.clone(), false);
         }
         let samples = samples.clamp(*Self::SAMPLES.start(), *Self::SAMPLES.end());
-        *job = Job { id: job.id + 1, phase: Phase::Sampling, of: samples, samples, ..Job::default() };
+        *job = Job { id: job.id + 1, phase: Phase::Waiting, of: samples, samples, ..Job::default() };
         self.0.asked.notify_one();
         (job.clone(), true)
     }
@@ -109,8 +112,28 @@ impl Audits {
         change(&mut self.0.job.lock());
     }
 
+    /// Ends an audit that is under way when whoever works on it ends, so that nobody waits for it for ever.
+    pub(super) fn ended_when_dropped(&self) -> Ended {
+        Ended(self.clone())
+    }
+
     pub(super) fn update_score(&self, change: impl FnOnce(&mut Score)) {
         change(&mut self.0.score.lock());
+    }
+}
+
+/// See [`Audits::ended_when_dropped`].
+pub(super) struct Ended(Audits);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.update(|job| {
+            if job.is_running() {
+                job.report.given_up = true;
+                job.report.reasons.push("the audit ended before its time".to_owned());
+                job.phase = Phase::Done;
+            }
+        });
     }
 }
 
@@ -123,7 +146,7 @@ mod tests {
         let audits = Audits::default();
         assert_eq!(audits.job().phase, Phase::None);
         let (first, new) = audits.ask(20);
-        assert_eq!((first.id, first.of, new), (1, 20, true));
+        assert_eq!((first.id, first.of, first.phase, new), (1, 20, Phase::Waiting, true));
         let (joined, new) = audits.ask(5);
         assert_eq!((joined.id, joined.samples, new), (1, 20, false));
         audits.update(|job| job.phase = Phase::Done);
@@ -131,5 +154,15 @@ mod tests {
         assert_eq!((second.id, second.samples, new), (2, 1, true));
         audits.update(|job| job.phase = Phase::Done);
         assert_eq!(audits.ask(u64::MAX).0.samples, 1000);
+    }
+
+    #[test]
+    fn an_audit_that_nobody_works_on_any_more_is_given_up() {
+        let audits = Audits::default();
+        let worker = audits.ended_when_dropped();
+        audits.ask(20);
+        drop(worker);
+        let job = audits.job();
+        assert!(!job.is_running() && job.report.given_up && !job.report.is_parity(), "{job:?}");
     }
 }

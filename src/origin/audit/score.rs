@@ -29,11 +29,13 @@ pub enum Outcome {
     ByContract,
     /// Nothing could be compared, and why.
     NotAnswered(String),
+    /// They were seen to differ, and why that could be neither confirmed nor dismissed.
+    Undecided(String),
 }
 
 impl Outcome {
     /// Every word.
-    pub const WORDS: [&str; 5] = ["equal", "different", "read-through", "by-contract", "not-answered"];
+    pub const WORDS: [&str; 6] = ["equal", "different", "read-through", "by-contract", "not-answered", "undecided"];
 
     /// The word for metrics, logs and reports.
     pub const fn as_str(&self) -> &'static str {
@@ -47,6 +49,7 @@ impl Outcome {
             Self::ReadThrough => 2,
             Self::ByContract => 3,
             Self::NotAnswered(_) => 4,
+            Self::Undecided(_) => 5,
         }
     }
 }
@@ -80,6 +83,12 @@ pub struct Report {
     pub by_contract: u64,
     /// Samples that could not be compared.
     pub not_answered: u64,
+    /// Samples that were seen to differ, which could be neither confirmed nor dismissed.
+    #[serde(default)]
+    pub undecided: u64,
+    /// Whether it ended before its time.
+    #[serde(default)]
+    pub given_up: bool,
     /// What differs.
     pub differing: Vec<Differing>,
     /// Why samples could not be compared, each reason once.
@@ -99,10 +108,18 @@ impl Report {
             }
             Outcome::NotAnswered(reason) => {
                 self.not_answered += 1;
-                if !self.reasons.contains(&reason) {
-                    self.reasons.push(reason);
-                }
+                self.note(reason);
             }
+            Outcome::Undecided(reason) => {
+                self.undecided += 1;
+                self.note(format!("{request} differed once, but {reason}"));
+            }
+        }
+    }
+
+    fn note(&mut self, reason: String) {
+        if !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
         }
     }
 
@@ -113,19 +130,24 @@ impl Report {
 
     /// Samples that came to an end of whatever kind.
     pub const fn samples(&self) -> u64 {
-        self.compared() + self.read_through + self.by_contract + self.not_answered
+        self.compared() + self.read_through + self.by_contract + self.not_answered + self.undecided
     }
 
-    /// Whether something was compared, and all of it is equal.
+    /// Whether something was compared, all of it is equal, no difference that was seen stayed undecided, and no more than
+    /// half of the samples were not answered.
     pub const fn is_parity(&self) -> bool {
-        self.equal > 0 && self.different == 0
+        let decided = self.undecided == 0 && !self.given_up;
+        self.equal > 0 && self.different == 0 && decided && 2 * self.not_answered <= self.samples()
     }
 
     /// The sum of it in one line.
     pub fn summary(&self) -> String {
         let rest = format!(
-            "{} read through, {} by contract, {} not answered",
-            self.read_through, self.by_contract, self.not_answered
+            "{} read through, {} by contract, {} not answered{}",
+            self.read_through,
+            self.by_contract,
+            self.not_answered,
+            if self.undecided > 0 { format!(", {} undecided", self.undecided) } else { String::new() }
         );
         let (equal, compared) = (self.equal, self.compared());
         match percent(equal, compared) {
@@ -176,7 +198,7 @@ impl Score {
                 self.differing.push_back(Differing { request: request.to_owned(), differences: differences.clone() });
                 false
             }
-            Outcome::ReadThrough | Outcome::ByContract | Outcome::NotAnswered(_) => return,
+            Outcome::ReadThrough | Outcome::ByContract | Outcome::NotAnswered(_) | Outcome::Undecided(_) => return,
         };
         self.last_at = Some(now);
         if self.last.len() >= WINDOW {
@@ -246,6 +268,27 @@ mod tests {
     }
 
     #[test]
+    fn what_stayed_open_is_no_parity_and_a_few_unanswered_samples_are() {
+        let report = |outcomes: &[Outcome]| {
+            let mut report = Report::default();
+            for outcome in outcomes {
+                report.count("GET /a", outcome.clone());
+            }
+            report
+        };
+        let (equal, silent) = (Outcome::Equal, Outcome::NotAnswered("no".into()));
+        let open = Outcome::Undecided("it went on changing".into());
+        assert!(report(&[equal.clone(), silent.clone()]).is_parity());
+        assert!(!report(&[equal.clone(), silent.clone(), silent]).is_parity(), "more than half of them");
+        let undecided = report(&[equal.clone(), equal.clone(), open]);
+        assert!(!undecided.is_parity());
+        assert!(undecided.text().contains("GET /a differed once, but it went on changing"), "{}", undecided.text());
+        assert!(undecided.summary().ends_with("0 not answered, 1 undecided)"), "{}", undecided.summary());
+        let given_up = Report { given_up: true, ..report(&[equal]) };
+        assert!(!given_up.is_parity());
+    }
+
+    #[test]
     fn the_score_forgets_what_is_long_ago_and_never_rounds_up_to_all() {
         let now = WallTime::from_seconds(5);
         let mut score = Score::default();
@@ -261,7 +304,7 @@ mod tests {
         score.count("GET /a", &Outcome::Equal, now);
         assert_eq!((score.percent(), score.compared()), (Some(100.0), WINDOW));
         assert_eq!(score.differences().len(), 1, "what differed is still told");
-        assert_eq!(score.counts().map(|(_, count)| count).collect::<Vec<_>>(), [WINDOW as u64, 1, 0, 0, 1]);
+        assert_eq!(score.counts().map(|(_, count)| count).collect::<Vec<_>>(), [WINDOW as u64, 1, 0, 0, 1, 0]);
         assert_eq!(percent(199_999, 200_000), Some(99.99));
     }
 }

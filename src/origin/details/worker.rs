@@ -42,6 +42,7 @@ pub struct DetailWorker {
 impl DetailWorker {
     /// Fetches what is missing, for ever.
     pub async fn run(self) {
+        let _ = self.details.0.all_wanted.set(self.all);
         let mut swaps = self.live.watch();
         let mut retries = Retries::default();
         let mut tidied = 0;

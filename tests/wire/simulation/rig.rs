@@ -1,6 +1,6 @@
 //! A mirror wired as the binary wires it, with an origin that lives in the same process and the same virtual time.
 //!
-//! It can be killed and built anew over the same store. Called by `script`.
+//! It can be aborted and built anew over the same store; that is no kill -9, which `kills` is about. Called by `script`.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -168,15 +168,15 @@ impl Rig {
         Self { live, commands, details, tasks }
     }
 
-    /// Ends it wherever it is. What it had given to a blocking thread is done when this returns.
-    pub async fn kill(self) {
+    /// Aborts its tasks wherever they are. What it had given to a blocking thread is done when this returns.
+    pub async fn abort(self) {
         for task in self.tasks {
             task.abort();
             let _ = task.await;
         }
         // There is one blocking thread: whatever was given to it before this is done.
         tokio::task::spawn_blocking(|| ()).await.unwrap();
-        self.details.flush();
+        assert!(self.details.flush());
     }
 
     /// Whether all its tasks still run: none is ever meant to end.

@@ -253,10 +253,10 @@ impl Run {
             }
             91..94 => self.rig.as_ref().unwrap().0.commands.pass(),
             94..97 => {
-                self.tell("killed");
+                self.tell("aborted and built anew");
                 let (rig, watcher) = self.rig.take().unwrap();
                 watcher.abort();
-                rig.kill().await;
+                rig.abort().await;
                 if self.dice.random_bool(0.5) {
                     sleep(Duration::from_secs(self.dice.random_range(1..900))).await;
                 }
@@ -368,14 +368,12 @@ impl Run {
     fn failure(&self, what: String) -> Failure {
         let at = Duration::from_nanos(self.clock.now_mono().as_nanos());
         let log = self.ground.origin.log();
-        let (Some(last), now) = (log.last().map(|seen| seen.at), self.clock.now_wall()) else {
-            unreachable!("a mirror that asks nothing publishes nothing")
-        };
+        let (last, now) = (log.last().map(|seen| seen.at), self.clock.now_wall());
         let shown = log.iter().rev().take(TAIL).rev().map(|seen| {
             let conditional = if seen.conditional { " conditional" } else { "" };
             format!(
                 "{:.3} s before the last: {} {}{conditional}",
-                (last - seen.at).as_secs_f64(),
+                last.map_or(0.0, |last| (last - seen.at).as_secs_f64()),
                 seen.path_and_query,
                 seen.status
             )

@@ -1,0 +1,79 @@
+//! Whether a difference lasts: what differs is compared again once the mirror is confirmed for a later instant.
+//!
+//! It draws no samples and mends nothing. Callers: [`super::Auditor`].
+
+use std::time::Duration;
+
+use crate::clock::Monotonic;
+
+use super::sample::Sample;
+use super::score::Outcome;
+use super::{Auditor, Look, MOST_FAILURES, Suspect};
+
+/// How often something that differs is compared again while the origin goes on changing.
+const ROUNDS: usize = 3;
+
+impl Auditor {
+    /// Compares what differs again, after a refresh, until it is equal or proves to be different.
+    pub(super) async fn confirm(&self, mut suspects: Vec<Suspect>, settled: impl Fn()) -> Vec<(Sample, Outcome)> {
+        let mut outcomes = Vec::with_capacity(suspects.len());
+        for _ in 0..ROUNDS {
+            let at_ms = suspects.iter().map(|suspect| suspect.theirs.at_ms).max().unwrap_or(0);
+            if !self.refreshed_since(at_ms).await {
+                let reason = "the mirror could not be refreshed to compare again";
+                let undecided = suspects.into_iter();
+                outcomes.extend(undecided.map(|s| (s.sample, Outcome::Undecided(reason.to_owned()))));
+                return outcomes;
+            }
+            let mut open = Vec::new();
+            for Suspect { sample, theirs } in suspects {
+                match self.try_look(&sample, Some(&theirs)).await {
+                    Ok(Look::Suspect(theirs)) => open.push(Suspect { sample, theirs }),
+                    Ok(Look::Settled(outcome)) => {
+                        outcomes.push((sample, outcome));
+                        settled();
+                    }
+                    // That it cannot be compared any more does not undo the difference that was seen.
+                    Err(reason) => {
+                        outcomes.push((sample, Outcome::Undecided(reason)));
+                        settled();
+                    }
+                }
+            }
+            if open.is_empty() {
+                return outcomes;
+            }
+            suspects = open;
+        }
+        let reason = "the origin went on changing while it was compared";
+        outcomes.extend(suspects.into_iter().map(|s| (s.sample, Outcome::Undecided(reason.to_owned()))));
+        outcomes
+    }
+
+    /// Waits until the mirror is confirmed for a later instant, or holds back what it found; `false` when it takes too
+    /// long.
+    async fn refreshed_since(&self, at_ms: i64) -> bool {
+        let patience = self.cache_ttl + Duration::from_secs(60);
+        // An old copy of the origin's CDN confirms nothing; then it is asked again a little later.
+        let again = (self.cache_ttl / 4).clamp(Duration::from_millis(1100), Duration::from_secs(30));
+        let began = self.clock.now_mono();
+        let mut asked: Option<Monotonic> = None;
+        loop {
+            if self.live.load().as_ref().is_some_and(|published| published.meta.confirmed_ms > at_ms) {
+                return true;
+            }
+            let (now, picture) = (self.clock.now_mono(), self.client.status().picture());
+            if picture.held.is_some() {
+                return true;
+            }
+            if picture.failures >= MOST_FAILURES || now.since(began) >= patience {
+                return false;
+            }
+            if asked.is_none_or(|last| now.since(last) >= again) {
+                asked = Some(now);
+                self.commands.refresh();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
