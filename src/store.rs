@@ -22,7 +22,6 @@
 //! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again, for
 //! reading alone where the disk takes no writes. What is wrong is remembered for `/status`.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -61,7 +60,7 @@ pub use details::{DetailMeta, DetailRecord, DetailRenewal, DetailState};
 pub use error::{OpenError, StoreError};
 pub use garbage::Collected;
 pub use handle::catches_panics;
-pub use heal::{Healed, set_aside};
+pub use heal::{Healed, salvage};
 pub use tables::FORMAT;
 pub use version::{BlockKey, VersionRecord};
 
@@ -77,7 +76,7 @@ pub struct Store {
     /// Held while versions are published or collected, so that no block is dropped that a publication counts on.
     versions: Mutex<()>,
     /// Keeps the data directory locked for as long as the store is open.
-    lock: Arc<File>,
+    lock: Arc<data_dir::Lock>,
 }
 
 impl Store {
@@ -92,6 +91,7 @@ impl Store {
 
     fn open_with(dir: &DataDir, opener: handle::Opener) -> Result<Self, OpenError> {
         let path = dir.store_file();
+        heal::finish_interrupted(dir).map_err(|error| OpenError::of_store(error, &path))?;
         opening::prepare(&path)?;
         let handle = Handle::open(path, opener)?;
         let fail = |error| OpenError::of_store(error, handle.path());
@@ -121,7 +121,11 @@ impl Store {
     /// # Errors
     /// When it may not.
     pub fn try_writing(&self) -> Result<(), StoreError> {
-        if self.handle.trouble().is_read_only() { self.handle.write(0, |_| Ok(())) } else { Ok(()) }
+        if self.handle.is_read_only() || self.handle.trouble().is_read_only() {
+            self.handle.write(0, |_| Ok(()))
+        } else {
+            Ok(())
+        }
     }
 
     /// The file's length in bytes, for `/status`.

@@ -76,13 +76,13 @@ pub enum AppError {
         /// Why.
         source: url::ParseError,
     },
-    /// A file that was damaged cannot be moved aside.
-    #[error("{path} is damaged and cannot be moved aside: {source}")]
-    MoveAside {
+    /// A store that is damaged cannot be replaced by what can be read of it.
+    #[error("{path} is damaged and cannot be healed: {source}")]
+    Unhealed {
         /// The file.
         path: String,
         /// Why.
-        source: std::io::Error,
+        source: StoreError,
     },
 }
 
@@ -331,16 +331,15 @@ fn origin(
     Ok(Origin { client, read })
 }
 
-/// Opens the store; one that is damaged beyond opening is moved aside and begun anew when there is an origin to fill it
-/// from. Then there is also a line for `/status`.
+/// Opens the store; one that is damaged beyond opening is replaced by what can be read of it when there is an origin to
+/// fetch the rest from. Then there is also a line for `/status`.
 fn open_or_rebuild(data_dir: &DataDir, has_origin: bool) -> Result<(Store, Option<String>), AppError> {
     match Store::open(data_dir) {
         Ok(store) => Ok((store, None)),
         Err(OpenError::Damaged { path, detail }) if has_origin => {
-            let failed = |source| AppError::MoveAside { path: path.display().to_string(), source };
-            let aside = crate::store::set_aside(&path).map_err(failed)?;
-            let (path, aside) = (path.display(), aside.display());
-            let told = format!("the store {path} was damaged ({detail}); it is kept as {aside} and fetched again");
+            let failed = |source| AppError::Unhealed { path: path.display().to_string(), source };
+            let healed = crate::store::salvage(data_dir).map_err(failed)?;
+            let told = keeper::healed_text(&path, &detail, &healed);
             tracing::error!("{told}");
             Store::open(data_dir).map(|store| (store, Some(told))).map_err(AppError::Open)
         }

@@ -5,17 +5,18 @@
 //! [`super::core`] at the start.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::origin::status::OriginStatus;
 use crate::snapshot::live::Live;
-use crate::store::{DataDir, Store};
+use crate::store::{DataDir, Healed, Store};
 
 /// How often to look.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// How long to wait after a healing that failed.
+/// How long to wait after a healing: one that failed may fail again, and one that succeeded has written everything anew.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks after a data directory.
@@ -38,18 +39,18 @@ impl Keeper {
     /// Starts looking, for as long as the process lives.
     pub fn start(self) {
         let work = move || {
-            let mut announced = self.announce();
-            let mut failed: Option<Instant> = None;
+            let mut announced = self.announce(true);
+            let mut tried: Option<Instant> = None;
             loop {
                 std::thread::sleep(INTERVAL);
-                announced = announced || self.announce();
+                announced = announced || self.announce(false);
                 let Some(store) = &self.store else { continue };
                 // It says itself, through `/status`, when it still does not work.
                 let _ = store.try_writing();
-                let may_try = failed.is_none_or(|at| at.elapsed() > PATIENCE);
+                let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
                 if may_try && self.origin.is_some() && store.damage().is_some() {
-                    let healed = heal(store, &self.live, self.origin.as_ref(), &self.clock);
-                    failed = (!healed).then(Instant::now);
+                    heal(store, &self.live, self.origin.as_ref(), &self.clock);
+                    tried = Some(Instant::now());
                 }
             }
         };
@@ -58,28 +59,42 @@ impl Keeper {
         }
     }
 
-    fn announce(&self) -> bool {
-        self.data_dir.announce(self.admin).is_ok()
+    fn announce(&self, warns: bool) -> bool {
+        let announced = self.data_dir.announce(self.admin);
+        if let Err(error) = &announced
+            && warns
+        {
+            tracing::warn!(%error, "other commands cannot be told of the admin listener yet; it is tried again");
+        }
+        announced.is_ok()
     }
 }
 
-/// Replaces a damaged file by what can still be read of it, and says so; whether that went well.
-pub fn heal(store: &Store, live: &Live, status: Option<&OriginStatus>, clock: &Clock) -> bool {
+/// Replaces a damaged file by what can still be read of it, and says so.
+pub fn heal(store: &Store, live: &Live, status: Option<&OriginStatus>, clock: &Clock) {
     let served = live.current();
     let served = served.as_ref().map(|served| (served.version, &served.dataset.content, &served.meta));
     let detail = store.damage().unwrap_or_default();
-    let path = store.path().display();
-    let (told, healed) = match store.heal(served) {
-        Ok(healed) => {
-            let (aside, versions, details) = (healed.aside.display(), healed.versions, healed.details);
-            let kept = format!("{versions} versions and {details} details are still whole, the rest is fetched again");
-            (format!("the store {path} was damaged ({detail}); it is kept as {aside}; {kept}"), true)
+    let told = match store.heal(served) {
+        Ok(healed) => healed_text(store.path(), &detail, &healed),
+        Err(error) => {
+            format!("the store {} is damaged ({detail}) and cannot be healed yet: {error}", store.path().display())
         }
-        Err(error) => (format!("the store {path} is damaged ({detail}) and cannot be healed yet: {error}"), false),
     };
     tracing::error!("{told}");
     if let Some(status) = status {
         status.error(told, clock.now_wall());
     }
-    healed
+}
+
+/// What became of a damaged store, for people.
+pub fn healed_text(path: &Path, detail: &str, healed: &Healed) -> String {
+    let Healed { aside, versions, details } = healed;
+    let path = path.display();
+    let kept = aside.as_ref().map_or_else(
+        || "an earlier one is kept already".to_owned(),
+        |aside| format!("it is kept as {}", aside.display()),
+    );
+    let whole = format!("{versions} versions and {details} details are still whole, the rest is fetched again");
+    format!("the store {path} was damaged ({detail}); {kept}; {whole}")
 }

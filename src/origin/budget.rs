@@ -290,14 +290,18 @@ impl Budget {
         let (now, wall) = (self.0.clock.now_mono(), self.0.clock.now_wall());
         let span = span.min(LONGEST_PAUSE);
         let mut state = self.0.state.lock();
+        let mut unsynced = None;
         if now.plus(span) > state.paused_until {
             state.paused_until = now.plus(span);
-            if let Some(ledger) = &mut state.ledger {
-                ledger.paused(span, wall);
-            }
+            unsynced = state.ledger.as_mut().and_then(|ledger| ledger.paused(span, wall));
         }
         drop(state);
         self.0.changed.notify_waiters();
+        if let Some(file) = unsynced {
+            // A slow disk must hold up neither who waits for the budget nor the task that was told of the pause.
+            let sync = move || drop(file.sync_data());
+            let _ = std::thread::Builder::new().name("ledger".into()).spawn(sync);
+        }
     }
 
     /// Says that crawl work is open for as long as the value lives: then clients leave it a quarter of the window.

@@ -108,18 +108,15 @@ impl Ledger {
         self.set(index, until.as_millis());
     }
 
-    /// Records that nothing is sent for `span` from now.
-    pub fn paused(&mut self, span: Duration, wall: WallTime) {
+    /// Records that nothing is sent for `span` from now. Returns the file if that is worth a sync, because a power loss
+    /// must not forget an hour: the caller does it, once it holds nothing that others wait for. Where it cannot be
+    /// synced, a kill -9 still forgets nothing.
+    pub fn paused(&mut self, span: Duration, wall: WallTime) -> Option<File> {
         let length = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         self.pause = Pause { until: wall.plus(span).as_millis(), length };
         let head = head(self.pause);
         self.write(&head, 0);
-        if span >= SYNCED
-            && let Some(file) = &self.file
-        {
-            // A power loss must not forget an hour. Where it cannot be synced, a kill -9 still forgets nothing.
-            let _ = file.sync_data();
-        }
+        self.file.as_ref().filter(|_| span >= SYNCED)?.try_clone().ok()
     }
 
     fn set(&mut self, index: usize, value: i64) {

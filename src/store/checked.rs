@@ -11,8 +11,9 @@
 //! Not a lock: [`super::data_dir`] has it. Callers: [`super::opening`].
 
 use std::io;
+use std::ops::Bound;
 
-use redb::StorageBackend;
+use redb::{BackendError, StorageBackend};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const PAGE: u64 = 4096;
@@ -108,6 +109,31 @@ impl<B: StorageBackend> StorageBackend for Checked<B> {
 
     fn close(&self) -> io::Result<()> {
         self.0.close()
+    }
+
+    // Places beyond any page: redb keeps other processes out with them, where the file can be locked.
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.0.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.0.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.0.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.0.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.0.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.0.query_lock_range(start, end)
     }
 }
 

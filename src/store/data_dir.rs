@@ -1,7 +1,8 @@
 //! The data directory: one process at a time, and how the others find it.
 //!
-//! The operating system's lock on the file `LOCK` decides, never the file's presence or content: the lock of a killed
-//! process is gone with it. The content only names the holder. Not the store itself. Callers: [`crate::app`] and the
+//! The operating system's locks on the directory and on the file `LOCK` in it decide, never the file's presence or
+//! content: the lock of a killed process is gone with it. The content only names the holder. Both are taken where both
+//! can be: on a disk that takes no writes the file may be missing, on some network disks a directory cannot be locked. Not the store itself. Callers: [`crate::app`] and the
 //! commands.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -10,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +29,27 @@ const LOCK_LEN: usize = 256;
 #[derive(Clone, Debug)]
 pub struct DataDir {
     path: PathBuf,
-    lock: Arc<File>,
+    lock: Arc<Lock>,
+}
+
+/// What keeps other processes out for as long as it lives, and what was done meanwhile.
+#[derive(Debug)]
+pub struct Lock {
+    /// The directory and the file, as far as they could be locked; one of them at least.
+    _locked: Vec<File>,
+    set_aside: AtomicBool,
+}
+
+impl Lock {
+    /// Whether a damaged store was set aside under this lock.
+    pub(super) fn has_set_aside(&self) -> bool {
+        self.set_aside.load(Ordering::Relaxed)
+    }
+
+    /// A damaged store was set aside.
+    pub(super) fn set_aside(&self) {
+        self.set_aside.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The process that has a data directory open.
@@ -50,10 +72,25 @@ impl DataDir {
         let path = path.as_ref().to_owned();
         fs::create_dir_all(&path).map_err(|error| OpenError::of_io(error, &path))?;
         let (file, store) = (path.join(LOCK), path.join(STORE));
-        let lock = lock_file(&path, &file, &store)?;
-        acquire(&lock, &path, &file)?;
+        let mut locked = Vec::new();
+        // First, because it is there before the file: a process that could not create the file may be at work here.
+        if let Ok(directory) = File::open(&path) {
+            match acquire(&directory, &path, &path) {
+                Ok(()) => locked.push(directory),
+                Err(error @ OpenError::Held { .. }) => return Err(error),
+                Err(error) => tracing::debug!(%error, "the directory cannot be locked; the file in it is"),
+            }
+        }
+        match lock_file(&file, &store) {
+            Ok(lock) => {
+                acquire(&lock, &path, &file)?;
+                locked.push(lock);
+            }
+            Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) if store.is_file() && !locked.is_empty() => {}
+            Err(error) => return Err(error),
+        }
         opening::refuse_unknown(&store)?;
-        let dir = Self { path, lock: Arc::new(lock) };
+        let dir = Self { path, lock: Arc::new(Lock { _locked: locked, set_aside: AtomicBool::new(false) }) };
         match dir.write(None) {
             Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) => {}
             written => written?,
@@ -71,12 +108,15 @@ impl DataDir {
 
     /// The process that has the directory open; `None` when there is none, or no such directory.
     pub fn holder(path: impl AsRef<Path>) -> Option<Holder> {
-        let file = File::open(path.as_ref().join(LOCK)).ok()?;
-        match file.try_lock_shared() {
-            // Dropping the file gives the shared lock back.
-            Ok(()) | Err(TryLockError::Error(_)) => None,
-            Err(TryLockError::WouldBlock) => Some(read(&file)),
+        let path = path.as_ref();
+        let file = File::open(path.join(LOCK)).ok();
+        // Dropping a file gives the shared lock back.
+        let held = |file: &File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        let unnamed = Holder { pid: None, admin: None };
+        if file.as_ref().is_some_and(held) || File::open(path).as_ref().is_ok_and(held) {
+            return Some(file.as_ref().map_or(unnamed, read));
         }
+        None
     }
 
     /// The directory.
@@ -88,7 +128,7 @@ impl DataDir {
         self.path.join(STORE)
     }
 
-    pub(super) fn lock(&self) -> Arc<File> {
+    pub(super) fn lock(&self) -> Arc<Lock> {
         Arc::clone(&self.lock)
     }
 
@@ -100,14 +140,14 @@ impl DataDir {
         text.resize(LOCK_LEN - 1, b' ');
         text.push(b'\n');
         // Not through the lock's own handle: that may be open for reading alone, from a time when nothing else was allowed.
-        let lock = OpenOptions::new().write(true).open(&file).map_err(fail)?;
+        // Created where it could not be before: then the lock on the directory is what counts.
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&file).map_err(fail)?;
         lock.write_all_at(&text, 0).map_err(fail)
     }
 }
 
-/// Opens the lock's file, for reading alone where no more is allowed. Where it has to be created and cannot be, the
-/// directory of an existing store is locked instead.
-fn lock_file(dir: &Path, file: &Path, store: &Path) -> Result<File, OpenError> {
+/// Opens the lock's file, for reading alone where no more is allowed, and creates it where it is missing.
+fn lock_file(file: &Path, store: &Path) -> Result<File, OpenError> {
     let fail = |error| OpenError::of_io(error, file);
     match OpenOptions::new().read(true).write(true).open(file) {
         Ok(lock) => return Ok(lock),
@@ -118,13 +158,7 @@ fn lock_file(dir: &Path, file: &Path, store: &Path) -> Result<File, OpenError> {
         Err(error) => return Err(fail(error)),
     }
     opening::refuse_unknown(store)?;
-    let created = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file).map_err(fail);
-    match created {
-        Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) if store.is_file() => {
-            File::open(dir).map_err(|error| OpenError::of_io(error, dir))
-        }
-        other => other,
-    }
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file).map_err(fail)
 }
 
 /// Takes the lock. A command that looks for the holder has it for an instant, so a refusal is tried again for a while.
@@ -137,7 +171,7 @@ fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
             Err(TryLockError::Error(error)) => return Err(OpenError::of_io(error, file)),
         }
     }
-    let Holder { pid, admin } = read(lock);
+    let Holder { pid, admin } = DataDir::holder(dir).unwrap_or(Holder { pid: None, admin: None });
     Err(OpenError::Held { path: dir.to_owned(), pid, admin })
 }
 
@@ -171,6 +205,25 @@ mod tests {
         drop(dir);
         assert_eq!(DataDir::holder(&path), None);
         assert!(DataDir::open(&path).is_ok(), "the file of an earlier process does not block");
+    }
+
+    #[test]
+    fn a_directory_whose_lock_file_is_new_or_gone_is_still_held() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path();
+        let dir = DataDir::open(path).unwrap();
+        // As after a start on a disk that took no writes and takes them now.
+        fs::remove_file(path.join(LOCK)).unwrap();
+        let nobody = Holder { pid: None, admin: None };
+        assert_eq!(DataDir::holder(path), Some(nobody));
+        assert!(matches!(DataDir::open(path), Err(OpenError::Held { .. })));
+        assert!(!path.join(LOCK).exists());
+        let admin = "127.0.0.1:9090".parse().unwrap();
+        dir.announce(admin).unwrap();
+        assert_eq!(DataDir::holder(path).unwrap().admin, Some(admin));
+        assert!(matches!(DataDir::open(path), Err(OpenError::Held { admin: Some(_), .. })));
+        drop(dir);
+        assert_eq!(DataDir::holder(path), None);
     }
 
     #[test]

@@ -71,11 +71,11 @@ pub enum OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full.
-    #[error("no space left for {}; about {needed} bytes are needed", path.display())]
+    #[error("no space left for {}{}", path.display(), needed_text(*needed))]
     NoSpace {
         /// The store's file.
         path: PathBuf,
-        /// How much the write needs at most, in bytes.
+        /// How much the write needs at most, in bytes; 0 where that is not known.
         needed: u64,
     },
     /// The file or its file system has become read-only.
@@ -163,6 +163,16 @@ impl StoreError {
         }
     }
 
+    pub(super) fn of_open(error: OpenError) -> Self {
+        match error {
+            OpenError::NoSpace { path } => Self::NoSpace { path, needed: 0 },
+            OpenError::ReadOnly { path } => Self::ReadOnly { path },
+            OpenError::Io { path, source } => Self::Io { path, source },
+            OpenError::Damaged { detail, .. } => Self::Damaged(detail),
+            other => Self::Io { path: PathBuf::new(), source: io::Error::other(other) },
+        }
+    }
+
     /// The word for `/status`, logs and metrics.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -189,6 +199,10 @@ pub(super) fn unless_damaged<T>(
         }
         other => other,
     }
+}
+
+fn needed_text(needed: u64) -> String {
+    if needed == 0 { String::new() } else { format!("; about {needed} bytes are needed") }
 }
 
 fn holder_text(pid: Option<u32>, admin: Option<SocketAddr>) -> String {

@@ -4,9 +4,9 @@
 //! Knows transactions, not what is in them. Callers: the other modules of [`crate::store`].
 
 use std::cell::Cell;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use parking_lot::RwLock;
 use redb::{Database, DatabaseError, Durability, ReadTransaction, ReadableDatabase, WriteTransaction};
@@ -23,15 +23,21 @@ pub struct Handle {
     path: PathBuf,
     opener: Opener,
     slot: RwLock<Slot>,
+    /// Shared by everything that may write, taken alone by what must not be written beside: readers go on. Always taken
+    /// before the slot.
+    writers: RwLock<()>,
     trouble: Trouble,
 }
 
 /// The open database, and how often it was opened: of two threads that saw it fail, only one may close it.
+#[derive(Default)]
 struct Slot {
     generation: u64,
     database: Option<Database>,
-    /// Whether the file could not be opened for writing: what is written then stays in memory and is never committed.
+    /// Whether the database is a view that leaves no trace in the file, and takes no writes for that reason.
     read_only: bool,
+    /// Whether readers get such a view even where the file could be opened for writing.
+    frozen: bool,
 }
 
 /// How much of the file is in use, in bytes.
@@ -104,10 +110,26 @@ impl Fault {
             Self::Panicked(text) => StoreError::Damaged(text),
             Self::Redb(error) => match *error {
                 redb::Error::Io(error) => StoreError::of_io(error, path, needed),
-                other => StoreError::Damaged(other.to_string()),
+                other if is_damage(&other) => StoreError::Damaged(other.to_string()),
+                // A handle to be opened again, a file that somebody else has or that another program wrote: the file
+                // itself may be whole, so nobody must put another one in its place.
+                other => StoreError::Io { path: path.to_owned(), source: io::Error::other(other.to_string()) },
             },
         }
     }
+}
+
+/// Whether redb says that the file holds what no store holds: pages that do not fit, or not our tables.
+const fn is_damage(error: &redb::Error) -> bool {
+    use redb::Error as E;
+    matches!(
+        error,
+        E::Corrupted(_)
+            | E::TableDoesNotExist(_)
+            | E::TableTypeMismatch { .. }
+            | E::TableIsMultimap(_)
+            | E::TypeDefinitionChanged { .. }
+    )
 }
 
 thread_local! {
@@ -137,8 +159,8 @@ pub fn guarded<T>(operation: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fau
 
 impl Handle {
     pub fn open(path: PathBuf, opener: Opener) -> Result<Self, OpenError> {
-        let slot = RwLock::new(Slot { generation: 0, database: None, read_only: false });
-        let handle = Self { path, opener, slot, trouble: Trouble::default() };
+        let slot = RwLock::new(Slot::default());
+        let handle = Self { path, opener, slot, writers: RwLock::new(()), trouble: Trouble::default() };
         handle.ensure_open(0, false).map_err(|error| OpenError::of_store(error, &handle.path))?;
         Ok(handle)
     }
@@ -185,10 +207,20 @@ impl Handle {
 
     /// Runs `operation` while no other transaction is open.
     pub fn exclusively<T>(&self, operation: impl FnOnce(&mut Database) -> Result<T, Fault>) -> Result<T, StoreError> {
-        self.ensure_open(0, true)?;
-        let mut slot = self.slot.write();
+        let _writer = self.writers.read();
+        let mut slot = loop {
+            self.ensure_open(0, true)?;
+            // A reader may have opened it in between, for reading alone.
+            let slot = self.slot.write();
+            if slot.serves(true) {
+                break slot;
+            }
+        };
         let Some(database) = &mut slot.database else {
-            return Err(StoreError::Damaged("the database was closed".to_owned()));
+            return Err(StoreError::Io {
+                path: self.path.clone(),
+                source: io::Error::other("the database was closed"),
+            });
         };
         guarded(|| operation(database)).map_err(|fault| {
             if fault.broke_it() {
@@ -198,13 +230,33 @@ impl Handle {
         })
     }
 
-    /// Runs `operation` while the database is closed: it may put another file in its place.
-    pub fn replacing<T>(&self, operation: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Has another file made by `make` while readers go on, writers wait and not a byte of this one changes; then puts
+    /// it in place with `swap`, while the database is closed.
+    pub fn replacing<M, T>(
+        &self,
+        make: impl FnOnce() -> Result<M, StoreError>,
+        swap: impl FnOnce(M) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let _alone = self.writers.write();
+        {
+            let mut slot = self.slot.write();
+            close(&mut slot);
+            slot.frozen = true;
+        }
+        let made = make();
         let mut slot = self.slot.write();
+        slot.frozen = false;
+        let made = made?;
         close(&mut slot);
-        let result = operation()?;
+        let result = swap(made)?;
         self.trouble.repaired();
         Ok(result)
+    }
+
+    /// Whether what is open takes no writes.
+    pub fn is_read_only(&self) -> bool {
+        let slot = self.slot.read();
+        slot.database.is_some() && slot.read_only
     }
 
     fn noted(&self, error: StoreError) -> StoreError {
@@ -218,12 +270,15 @@ impl Handle {
         writes: bool,
         operation: impl Fn(&Database) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
+        let _writer = writes.then(|| self.writers.read());
         let mut may_retry = true;
         loop {
             self.ensure_open(needed, writes)?;
             let (generation, outcome) = {
                 let slot = self.slot.read();
-                let Some(database) = &slot.database else { continue };
+                // In between, it may have been closed, and opened again by a reader for reading alone: what is written
+                // there is lost.
+                let Some(database) = slot.database.as_ref().filter(|_| slot.serves(writes)) else { continue };
                 (slot.generation, guarded(|| operation(database)))
             };
             let fault = match outcome {
@@ -251,13 +306,15 @@ impl Handle {
     /// Opens the database if it is closed, or open for reading alone and now to be written. Where the disk lets nobody
     /// write, readers get a view of the file that leaves no trace in it.
     fn ensure_open(&self, needed: u64, writes: bool) -> Result<(), StoreError> {
-        let usable = |slot: &Slot| slot.database.is_some() && !(writes && slot.read_only);
-        if usable(&self.slot.read()) {
+        if self.slot.read().serves(writes) {
             return Ok(());
         }
         let mut slot = self.slot.write();
-        if usable(&slot) {
+        if slot.serves(writes) {
             return Ok(());
+        }
+        if slot.frozen && !writes {
+            return self.open_untouched(&mut slot, needed);
         }
         let opened = guarded(|| Ok((self.opener)(&self.path)?));
         let error = match opened.map_err(|fault| self.noted(fault.into_store_error(&self.path, needed))) {
@@ -270,6 +327,10 @@ impl Handle {
         if writes || !matches!(error, StoreError::NoSpace { .. } | StoreError::ReadOnly { .. }) {
             return Err(error);
         }
+        self.open_untouched(&mut slot, needed)
+    }
+
+    fn open_untouched(&self, slot: &mut Slot, needed: u64) -> Result<(), StoreError> {
         let database = guarded(|| Ok(opening::untouched(&self.path)?));
         slot.open(database.map_err(|fault| self.noted(fault.into_store_error(&self.path, needed)))?, true);
         Ok(())
@@ -277,6 +338,10 @@ impl Handle {
 }
 
 impl Slot {
+    const fn serves(&self, writes: bool) -> bool {
+        self.database.is_some() && !(writes && self.read_only)
+    }
+
     fn open(&mut self, database: Database, read_only: bool) {
         close(self);
         (self.database, self.read_only) = (Some(database), read_only);

@@ -1,16 +1,20 @@
 //! A damaged file is replaced by one that holds everything of it that can still be read.
 //!
 //! What cannot is lost here and fetched again by whoever misses it; the damaged file stays beside the new one, under
-//! another name. It decides nothing about when. Callers: [`crate::app`].
+//! another name, and there is no instant in which the store's own name is missing. Only what is damaged counts as lost:
+//! any other failure ends it with nothing changed. It decides nothing about when. Callers: [`crate::app`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use redb::ReadableTable;
 
 use super::coding;
+use super::data_dir::{DataDir, Lock};
 use super::error::StoreError;
 use super::handle::Handle;
 use super::packing::Unpacker;
@@ -26,65 +30,121 @@ const BATCH: usize = 8 << 20;
 /// What became of a damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Healed {
-    /// Where the damaged file is now.
-    pub aside: PathBuf,
+    /// Where the damaged file is now; `None` where only one that this process set aside before is kept.
+    pub aside: Option<PathBuf>,
     /// Versions that are still whole.
     pub versions: usize,
     /// Details that are still here.
     pub details: usize,
 }
 
-/// Sets a file aside, in place of one that was set aside earlier: a second one would only fill the disk.
-///
-/// # Errors
-/// When it cannot be renamed.
-pub fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
+/// Under which name a damaged file is kept.
+pub fn aside_of(path: &Path) -> PathBuf {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
-    let aside = PathBuf::from(aside);
-    fs::rename(path, &aside)?;
-    Ok(aside)
+    PathBuf::from(aside)
+}
+
+/// Gives a file a second name, in place of the one that an earlier process gave: a second file would only fill the disk.
+fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
+    let mut unfinished = aside.as_os_str().to_owned();
+    unfinished.push(".new");
+    let unfinished = PathBuf::from(unfinished);
+    let gone =
+        |removed: io::Result<()>| removed.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(()) } else { Err(e) });
+    gone(fs::remove_file(&unfinished))?;
+    let kept = fs::hard_link(path, &unfinished)
+        .or_else(|_| fs::copy(path, &unfinished).and_then(|_| File::open(&unfinished)?.sync_all()))
+        .and_then(|()| fs::rename(&unfinished, aside));
+    // Renaming one of two names of a file to the other leaves both.
+    gone(fs::remove_file(&unfinished)).and(kept)
+}
+
+/// Puts what could be read of a damaged file in its place.
+fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf>, StoreError> {
+    let io = |error| StoreError::of_io(error, path, 0);
+    let aside = aside_of(path);
+    // The first one of this run has the most in it.
+    let first = !lock.has_set_aside();
+    if first {
+        keep_aside(path, &aside).map_err(io)?;
+    }
+    opening::put_in_place(fresh, path).map_err(io)?;
+    lock.set_aside();
+    Ok(first.then_some(aside))
+}
+
+/// Replaces a file that cannot be opened as a store by what can be read of it.
+///
+/// # Errors
+/// When the new file cannot be written. Everything is as it was then.
+pub fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
+    let (path, lock) = (dir.store_file(), dir.lock());
+    let fresh = path.with_extension("new");
+    let healed = copy(&path, &fresh, &lock, None)
+        .and_then(|(versions, details)| Ok(Healed { aside: put_in_place(&fresh, &path, &lock)?, versions, details }));
+    healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
+}
+
+/// Where the store is missing because a replacement ended between two renames (an earlier program did that in two steps):
+/// makes it anew from the file that was set aside. What was to take its place is there still, but nobody can tell
+/// whether it is whole.
+pub fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
+    let path = dir.store_file();
+    let (aside, fresh) = (aside_of(&path), path.with_extension("new"));
+    if fs::symlink_metadata(&path).is_ok() || !aside.is_file() {
+        return Ok(());
+    }
+    let (path_told, aside_told) = (path.display(), aside.display());
+    if !fresh.is_file() {
+        tracing::warn!("there is no {path_told}, only the damaged {aside_told}; the store begins empty");
+        return Ok(());
+    }
+    let copied = copy(&aside, &fresh, &dir.lock(), None).and_then(|copied| {
+        opening::put_in_place(&fresh, &path).map_err(|error| StoreError::of_io(error, &path, 0))?;
+        Ok(copied)
+    });
+    let (versions, details) = copied?;
+    tracing::error!(
+        "there was no {path_told}; {versions} versions and {details} details were taken from the damaged {aside_told}"
+    );
+    Ok(())
 }
 
 impl Store {
     /// Copies what can still be read into a new file and puts that in place of the damaged one. `live` is what is
     /// served now, with its place in the sequence of versions: it is written anew if its version is lost.
     ///
-    /// Reads and writes wait until it is done.
+    /// Writes wait until it is done, reads only while the files are exchanged.
     ///
     /// # Errors
-    /// When the new file cannot be written. Everything is as it was then.
+    /// When the new file cannot be written, or the damaged one not be read for another reason than its damage. Everything
+    /// is as it was then.
     pub fn heal(&self, live: Option<(u64, &Content, &VersionMeta)>) -> Result<Healed, StoreError> {
         let _versions = self.versions.lock();
         let path = self.path();
         let fresh = path.with_extension("new");
-        self.handle.replacing(|| {
-            let copied = copy(path, &fresh, self, live);
-            let healed = copied.and_then(|(versions, details)| {
-                let io = |error| StoreError::of_io(error, path, 0);
-                let aside = set_aside(path).map_err(io)?;
-                opening::put_in_place(&fresh, path).map_err(io)?;
-                Ok(Healed { aside, versions, details })
-            });
-            healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
-        })
+        let healed = self.handle.replacing(
+            || copy(path, &fresh, &self.lock, live),
+            |(versions, details)| Ok(Healed { aside: put_in_place(&fresh, path, &self.lock)?, versions, details }),
+        );
+        healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
     }
 }
 
 fn copy(
     path: &Path,
     fresh: &Path,
-    store: &Store,
+    lock: &Arc<Lock>,
     live: Option<(u64, &Content, &VersionMeta)>,
 ) -> Result<(usize, usize), StoreError> {
     opening::create_as(fresh).map_err(|fault| fault.into_store_error(fresh, 1 << 20))?;
-    let fail =
-        |error: super::OpenError| StoreError::Io { path: fresh.to_owned(), source: std::io::Error::other(error) };
-    let target = Handle::open(fresh.to_owned(), Box::new(opening::database)).map_err(fail)?;
-    let target = Store { handle: target, versions: parking_lot::Mutex::default(), lock: store.lock.clone() };
+    let target = Handle::open(fresh.to_owned(), Box::new(opening::database)).map_err(StoreError::of_open)?;
+    let target = Store { handle: target, versions: parking_lot::Mutex::default(), lock: Arc::clone(lock) };
     let (mut versions, mut details) = (0, 0);
-    // A file that cannot even be opened has nothing to give.
-    if let Ok(source) = Handle::open(path.to_owned(), Box::new(opening::untouched)) {
+    // A file too damaged to be opened has nothing to give.
+    let source = Handle::open(path.to_owned(), Box::new(opening::untouched)).map_err(StoreError::of_open);
+    if let Some(source) = unless_lost(source)? {
         versions = copy_versions(&source, &target)?;
         details = copy_details(&source, &target)?;
         copy_copies(&source, &target)?;
@@ -112,6 +172,15 @@ impl Store {
     }
 }
 
+/// Nothing where damage took it. What fails for another reason may be whole, and is not lost.
+fn unless_lost<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(StoreError::Damaged(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Every entry of a table that can be reached: from its front, and where that ends at a damaged page, from its back.
 macro_rules! reachable {
     ($source:expr, $table:expr, $own:expr) => {{
@@ -127,32 +196,37 @@ macro_rules! reachable {
                 Ok(())
             })
         };
-        if walk(false).is_err() {
+        if unless_lost(walk(false))?.is_none() {
             // What cannot be reached from there either is lost.
-            let _ = walk(true);
+            unless_lost(walk(true))?;
         }
         found.into_inner()
     }};
 }
 
-/// One value of a table, if it can be read.
+/// One value of a table, unless it is lost.
 macro_rules! value {
     ($source:expr, $table:expr, $key:expr) => {
-        $source.read(|transaction| Ok(transaction.open_table($table)?.get($key)?.map(|value| value.value().to_vec())))
+        unless_lost(
+            $source
+                .read(|transaction| Ok(transaction.open_table($table)?.get($key)?.map(|value| value.value().to_vec()))),
+        )
+        .map(Option::flatten)
     };
 }
 
 fn copy_versions(source: &Handle, target: &Store) -> Result<usize, StoreError> {
     let records: BTreeMap<u64, Vec<u8>> = reachable!(source, tables::VERSIONS, |seq: u64| seq);
-    let number = |name| source.read(|t| version::number(&t.open_table(tables::META)?, name)).ok();
+    let number = |name| unless_lost(source.read(|t| version::number(&t.open_table(tables::META)?, name)));
     let (mut whole, mut last) = (Vec::new(), 0);
     for (seq, sealed) in records {
         last = last.max(seq);
         let Ok(record) = VersionRecord::decode(seq, &sealed) else { continue };
-        let Ok(Some(meta)) = value!(source, tables::VERSION_META, seq) else { continue };
-        let Some(blocks) = version::decode_meta(seq, &meta).ok().and_then(|_| whole_blocks(source, &record)) else {
+        let Some(meta) = value!(source, tables::VERSION_META, seq)? else { continue };
+        if version::decode_meta(seq, &meta).is_err() {
             continue;
-        };
+        }
+        let Some(blocks) = whole_blocks(source, &record)? else { continue };
         let needed = blocks.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>() * 5 / 4 + (1 << 20);
         target.handle.write(needed, |transaction| {
             transaction.open_table(tables::VERSIONS)?.insert(seq, sealed.as_slice())?;
@@ -166,20 +240,24 @@ fn copy_versions(source: &Handle, target: &Store) -> Result<usize, StoreError> {
         whole.push(seq);
     }
     let newest = whole.last().copied().unwrap_or(0);
-    let current = number(tables::META_CURRENT).filter(|seq| whole.contains(seq)).unwrap_or(newest);
+    let current = number(tables::META_CURRENT)?.filter(|seq| whole.contains(seq)).unwrap_or(newest);
     target.set_number(tables::META_CURRENT, current)?;
-    target.set_number(tables::META_NEXT, number(tables::META_NEXT).unwrap_or(1).max(last + 1))?;
+    target.set_number(tables::META_NEXT, number(tables::META_NEXT)?.unwrap_or(1).max(last + 1))?;
     Ok(whole.len())
 }
 
 /// The blocks of a version, compressed as they are; `None` when one is lost.
-fn whole_blocks(source: &Handle, record: &VersionRecord) -> Option<Vec<([u8; 16], Vec<u8>)>> {
-    let mut unpacker = Unpacker::new().ok()?;
-    let block = |key: version::BlockKey| {
-        let packed = value!(source, tables::BLOCKS, key.as_bytes()).ok()??;
-        block::open(&key, &packed, &mut unpacker).ok().map(|_| (*key.as_bytes(), packed))
-    };
-    record.block_keys().map(block).collect()
+fn whole_blocks(source: &Handle, record: &VersionRecord) -> Result<Option<Vec<([u8; 16], Vec<u8>)>>, StoreError> {
+    let Ok(mut unpacker) = Unpacker::new() else { return Ok(None) };
+    let mut blocks = Vec::new();
+    for key in record.block_keys() {
+        let Some(packed) = value!(source, tables::BLOCKS, key.as_bytes())? else { return Ok(None) };
+        if block::open(&key, &packed, &mut unpacker).is_err() {
+            return Ok(None);
+        }
+        blocks.push((*key.as_bytes(), packed));
+    }
+    Ok(Some(blocks))
 }
 
 fn copy_details(source: &Handle, target: &Store) -> Result<usize, StoreError> {
@@ -189,7 +267,7 @@ fn copy_details(source: &Handle, target: &Store) -> Result<usize, StoreError> {
     let mut entries = metas.into_iter().peekable();
     while let Some((id, meta)) = entries.next() {
         let sealed = |table, value: &[u8]| coding::unseal(table, &id.to_le_bytes(), value).is_ok();
-        if let Ok(Some(body)) = value!(source, tables::DETAILS, id)
+        if let Some(body) = value!(source, tables::DETAILS, id)?
             && sealed("details", &body)
             && sealed("detail_meta", &meta)
         {
@@ -217,7 +295,7 @@ fn copy_details(source: &Handle, target: &Store) -> Result<usize, StoreError> {
 fn copy_copies(source: &Handle, target: &Store) -> Result<(), StoreError> {
     let metas: BTreeMap<String, Vec<u8>> = reachable!(source, tables::COPY_META, str::to_owned);
     for (key, meta) in metas {
-        let Ok(Some(body)) = value!(source, tables::COPY_BODY, key.as_str()) else { continue };
+        let Some(body) = value!(source, tables::COPY_BODY, key.as_str())? else { continue };
         let sealed = |table, value: &[u8]| coding::unseal(table, key.as_bytes(), value).is_ok();
         if sealed("copy_meta", &meta) && sealed("copy_body", &body) {
             let needed = (meta.len() + body.len()) as u64 * 2;

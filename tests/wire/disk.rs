@@ -136,9 +136,15 @@ async fn a_read_only_data_directory_is_served_and_used_again_when_it_is_writable
     server.settled(&origin).await;
     server.process.kill();
 
+    // Nothing but the store, as on a volume made elsewhere.
+    for name in ["LOCK", "budget"] {
+        let _ = fs::remove_file(server.data_dir().join(name));
+    }
     start_read_only(&mut server, Setup::offline()).await;
     list_is_the_origins(&server, &origin, LIST).await;
     set_writable(&server.data_dir(), true);
+    let (code, said) = server.setup.spawn(&server.data_dir()).end().await;
+    assert_eq!(code, 1, "nobody writes beside it: {said}");
     healthy(&server).await;
     list_is_the_origins(&server, &origin, LIST).await;
 }

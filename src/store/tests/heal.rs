@@ -1,6 +1,7 @@
 //! What is damaged is lost, and nothing else; what is served is written anew.
 
 use super::*;
+use crate::store::heal::{aside_of, salvage};
 
 /// Flips a bit in every place of the store's file that holds the start of `needle`, or a later piece of it where a page
 /// ends within that, and opens it again.
@@ -59,7 +60,7 @@ fn a_damaged_detail_costs_its_page_and_nothing_else() {
     assert_eq!((store.damage(), store.trouble()), (None, None));
     assert_eq!(healed.versions, 1);
     assert!((280..300).contains(&healed.details), "{healed:?}");
-    assert!(healed.aside.exists() && !store.path().with_extension("new").exists());
+    assert!(healed.aside.unwrap().exists() && !store.path().with_extension("new").exists());
     assert_eq!(store.detail(ListingId(17)).unwrap(), None);
     assert_eq!(store.detail_metas().unwrap().len(), healed.details);
     assert_eq!(
@@ -134,4 +135,96 @@ fn a_file_that_is_no_store_is_replaced_by_what_is_served() {
     let names =
         std::fs::read_dir(store.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<HashSet<_>>();
     assert_eq!(names.len(), 3, "only one damaged file is kept: {names:?}");
+}
+
+#[test]
+fn the_first_damaged_file_of_a_run_is_the_one_that_is_kept() {
+    let store = Temp::new();
+    let (content, record) = fill(&store);
+    let aside = aside_of(store.path());
+    std::fs::write(&aside, "of an earlier process").unwrap();
+    for garbage in [[1; 5000], [2; 5000]] {
+        std::fs::write(store.path(), garbage).unwrap();
+        let healed = store.heal(Some((record.seq, &content, &meta(1)))).unwrap();
+        assert_eq!(healed.aside.is_some(), garbage[0] == 1);
+    }
+    assert_eq!(std::fs::read(aside).unwrap()[4999], 1);
+}
+
+#[test]
+fn a_heal_that_fails_leaves_the_damaged_file_and_the_one_set_aside_as_they_are() {
+    let mut store = Temp::new();
+    fill(&store);
+    damage(&mut store, b"needle 0017");
+    assert!(store.detail(ListingId(17)).is_err());
+    // The second name cannot be taken away from a directory that is not empty.
+    std::fs::create_dir_all(aside_of(store.path()).join("x")).unwrap();
+    assert!(store.heal(None).is_err());
+    assert!(store.path().is_file() && store.damage().is_some());
+    assert!(store.detail(ListingId(200)).unwrap().is_some());
+    let names = std::fs::read_dir(store.dir.path()).unwrap().count();
+    assert_eq!(names, 3, "nothing half made is left");
+}
+
+#[test]
+fn readers_go_on_while_a_file_is_copied_and_writers_wait() {
+    let store = Temp::new();
+    fill(&store);
+    let (started, copying) = std::sync::mpsc::channel();
+    let (go_on, told) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let store = &store;
+        let healing = scope.spawn(move || {
+            let make = || {
+                let before = std::fs::read(store.path()).unwrap();
+                started.send(()).unwrap();
+                told.recv().unwrap();
+                assert!(std::fs::read(store.path()).unwrap() == before, "the file changed under the copy");
+                Ok(())
+            };
+            store.handle.replacing(make, Ok).unwrap();
+        });
+        copying.recv().unwrap();
+        let writing = scope.spawn(|| store.put_state("t", b"new").unwrap());
+        for id in 0..50 {
+            assert!(store.detail(ListingId(id)).unwrap().is_some());
+        }
+        assert!(!writing.is_finished());
+        go_on.send(()).unwrap();
+        healing.join().unwrap();
+        writing.join().unwrap();
+    });
+    assert_eq!(store.state("t").unwrap().unwrap(), b"new");
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_gives_what_can_be_read_of_it() {
+    let mut store = Temp::new();
+    let (content, record) = fill(&store);
+    let change = |transaction: &redb::WriteTransaction| {
+        transaction.open_table(tables::META)?.insert(tables::META_FORMAT, b"no number".as_slice())?;
+        Ok(())
+    };
+    store.handle.write(0, change).unwrap();
+    drop(store.store.take());
+    let dir = DataDir::open(store.dir.path()).unwrap();
+    assert!(matches!(Store::open(&dir), Err(OpenError::Damaged { .. })));
+    let healed = salvage(&dir).unwrap();
+    assert_eq!((healed.versions, healed.details), (1, 300));
+    assert!(healed.aside.unwrap().is_file());
+    let store = Store::open(&dir).unwrap();
+    assert!(store.load(&record).unwrap() == content);
+}
+
+#[test]
+fn a_replacement_that_ended_between_two_renames_loses_nothing() {
+    let mut store = Temp::new();
+    let (content, record) = fill(&store);
+    let path = store.path().to_owned();
+    drop(store.store.take());
+    std::fs::rename(&path, aside_of(&path)).unwrap();
+    std::fs::write(path.with_extension("new"), "whole or not").unwrap();
+    let store = open(store.dir.path()).unwrap();
+    assert!(store.load(&record).unwrap() == content);
+    assert!(store.detail(ListingId(17)).unwrap().is_some());
 }
