@@ -246,8 +246,11 @@ fn copy_versions(source: &Handle, target: &Store) -> Result<usize, StoreError> {
     Ok(whole.len())
 }
 
+/// Blocks by key, as they are stored.
+type Packed = Vec<([u8; 16], Vec<u8>)>;
+
 /// The blocks of a version, compressed as they are; `None` when one is lost.
-fn whole_blocks(source: &Handle, record: &VersionRecord) -> Result<Option<Vec<([u8; 16], Vec<u8>)>>, StoreError> {
+fn whole_blocks(source: &Handle, record: &VersionRecord) -> Result<Option<Packed>, StoreError> {
     let Ok(mut unpacker) = Unpacker::new() else { return Ok(None) };
     let mut blocks = Vec::new();
     for key in record.block_keys() {

@@ -171,7 +171,7 @@ fn no_write_is_lost_in_the_view_that_readers_have_of_a_disk_that_fails_now_and_t
     let opener = move |path: &Path| {
         let n = thrown.fetch_add(1, Ordering::Relaxed);
         let file = File::options().read(true).write(true).open(path)?;
-        if n % 3 != 0 {
+        if !n.is_multiple_of(3) {
             return Err(io::Error::from(ErrorKind::PermissionDenied).into());
         }
         // Every handle fails soon, so that readers and writers open it again all the time.
