@@ -5,6 +5,7 @@
 //! wait for the origin's CDN waits in [`Work`], not in a sleep. Callers: [`crate::app`] runs it.
 
 mod confirm;
+mod error;
 mod follow;
 mod learn;
 mod publish;
@@ -20,7 +21,7 @@ use parking_lot::RwLock;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::clock::{Clock, Monotonic};
 use crate::snapshot::content::Content;
-use crate::snapshot::dataset::{Dataset, DatasetError};
+use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::VersionMeta;
@@ -30,12 +31,12 @@ use super::budget::CrawlWork;
 use super::commands::Commands;
 use super::copies::CopyError;
 use super::crawl::Crawler;
-use super::pass::Inconsistent;
 use super::plan::{self, Begun, Facts, Purpose, Step};
 use super::refresh::Shape;
-use super::status::{OriginState, OriginStatus};
+use super::status::OriginStatus;
 
 use confirm::Candidate;
+pub use error::MirrorError;
 use reading::Reading;
 
 /// How often something that does not settle is tried.
@@ -53,33 +54,6 @@ pub struct Rhythm {
     pub max_shrink: f64,
     /// Newest versions kept.
     pub keep: usize,
-}
-
-/// Why a step came to nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum MirrorError {
-    /// Something could not be fetched or kept.
-    #[error(transparent)]
-    Copy(#[from] CopyError),
-    /// The pages did not fit together in any try.
-    #[error("no consistent list in {TRIES} tries: {0}")]
-    Inconsistent(#[from] Inconsistent),
-    /// The content cannot be indexed.
-    #[error("the origin's data cannot be used: {0}")]
-    Dataset(#[from] DatasetError),
-    /// The data directory failed.
-    #[error("the data directory: {0}")]
-    Store(#[from] StoreError),
-}
-
-impl MirrorError {
-    const fn state(&self) -> OriginState {
-        match self {
-            Self::Copy(CopyError::Ask(error)) if error.is_nonsense() => OriginState::Nonsense,
-            Self::Inconsistent(_) | Self::Dataset(_) => OriginState::Nonsense,
-            Self::Copy(_) | Self::Store(_) => OriginState::CouldNotBeAsked,
-        }
-    }
 }
 
 /// A data set with what is known about it.

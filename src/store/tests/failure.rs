@@ -51,47 +51,6 @@ impl StorageBackend for Faulty {
     }
 }
 
-/// A file that can be written a few times.
-#[derive(Debug)]
-struct Tiring {
-    file: FileBackend,
-    left: std::sync::atomic::AtomicI64,
-}
-
-impl Tiring {
-    fn check(&self) -> io::Result<()> {
-        if self.left.fetch_sub(1, Ordering::Relaxed) > 0 { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
-    }
-}
-
-impl StorageBackend for Tiring {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.check()?;
-        self.file.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.check()?;
-        self.file.write(offset, data)
-    }
-
-    fn close(&self) -> io::Result<()> {
-        self.file.close()
-    }
-}
-
 fn failing(kind: ErrorKind) -> (tempfile::TempDir, Store, Arc<AtomicBool>) {
     let temp = tempfile::tempdir().unwrap();
     let fails = Arc::new(AtomicBool::new(false));
@@ -160,44 +119,6 @@ fn where_nothing_can_be_written_everything_can_still_be_read() {
     assert_eq!(store.trouble(), None);
     store.put_state("s", b"x").unwrap();
     assert!(store.load(&first).unwrap() == content(500));
-}
-
-#[test]
-fn no_write_is_lost_in_the_view_that_readers_have_of_a_disk_that_fails_now_and_then() {
-    let temp = tempfile::tempdir().unwrap();
-    drop(open(temp.path()).unwrap());
-    let dice = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let thrown = Arc::clone(&dice);
-    let opener = move |path: &Path| {
-        let n = thrown.fetch_add(1, Ordering::Relaxed);
-        let file = File::options().read(true).write(true).open(path)?;
-        if !n.is_multiple_of(3) {
-            return Err(io::Error::from(ErrorKind::PermissionDenied).into());
-        }
-        // Every handle fails soon, so that readers and writers open it again all the time.
-        opening::on(Tiring { file: FileBackend::new(file)?, left: 40.into() })
-    };
-    let dir = DataDir::open(temp.path()).unwrap();
-    let store = Store::open_with(&dir, Box::new(opener)).unwrap();
-    let over = AtomicBool::new(false);
-    let acknowledged = std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    let _ = store.state("0");
-                }
-            });
-        }
-        let written = (0..400).filter(|n| store.put_state(&n.to_string(), b"x").is_ok()).collect::<Vec<_>>();
-        over.store(true, Ordering::Relaxed);
-        written
-    });
-    drop(store);
-    let store = Store::open(&dir).unwrap();
-    assert!(!acknowledged.is_empty());
-    for n in acknowledged {
-        assert!(store.state(&n.to_string()).unwrap().is_some(), "{n} was acknowledged and is gone");
-    }
 }
 
 #[test]
