@@ -10,6 +10,7 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::version::Certificate;
 
 use super::super::pass::{self, Assembled};
+use super::super::plan::Purpose;
 use super::super::refresh::{Verdict, What};
 use super::super::status::OriginState;
 use super::follow::Base;
@@ -74,6 +75,12 @@ impl Mirror {
                 candidate.tries = 0;
                 self.probe_otherwise();
                 return Ok(Next::Again(Duration::ZERO));
+            }
+            Verdict::Changed(What::Unprobed) if self.unsettled + 1 < TRIES => {
+                // Without a probe only pages that are proven to be of one instant confirm a list.
+                self.unsettled += 1;
+                self.begin_reading(Purpose::Follow, Some(started_ms))?;
+                return Ok(Next::Done);
             }
             Verdict::Changed(What::Unprobed) => {
                 let open = vec!["the origin answers no probe".to_owned()];

@@ -292,6 +292,7 @@ impl Mirror {
     fn settled(&mut self, reading: &Reading) -> Result<Next, MirrorError> {
         let now = self.live.load().as_ref().map(|published| published.dataset.id.clone());
         self.status.set_state(if now == reading.before { OriginState::Unchanged } else { OriginState::Changed });
+        self.unsettled = 0;
         self.status.passed();
         self.store.remove_state(STARTED)?;
         self.looked();
