@@ -1,8 +1,8 @@
 //! The mirror's life: what [`plan`] decides is done here, and what comes of it is published.
 //!
 //! One task decides what is published; the details and the sweep have workers of their own. Nothing here takes long in
-//! one piece, so that a refresh is never late: reading every page goes batch by batch ([`reading`]), and whatever has to
-//! wait for the origin's CDN waits in [`Work`], not in a sleep. Callers: [`crate::app`] runs it.
+//! one piece, so that a refresh is never late: reading every page goes batch by batch (`reading`), and whatever has to
+//! wait for the origin's CDN waits in `Work`, not in a sleep. Callers: [`crate::app`] runs it.
 
 mod confirm;
 mod error;
