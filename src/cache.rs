@@ -2,19 +2,22 @@
 //!
 //! The only user of moka. It decides nothing about freshness. Callers: [`crate::serve`], [`crate::origin`].
 
-pub mod entry;
+pub mod coded;
 pub mod reply;
+pub mod stored;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use moka::ops::compute::Op;
 use moka::sync::Cache as Moka;
 
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 
-use entry::Entry;
 use reply::Reply;
+use stored::{Stored, Variants};
 
 /// What an answer is kept under: the canonical request, whatever the client's `Accept-Encoding`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,20 +28,34 @@ pub enum Key {
     Taxonomy(TaxonomyKind),
     /// A detail.
     Detail(ListingId),
-    /// A canonical path and query, read through.
-    Through(Box<str>),
+    /// An answer of the origin, by path and query as they are sent: canonical for known endpoints, as received for
+    /// others.
+    Origin(Box<[u8]>),
+}
+
+impl Key {
+    /// An answer of the origin.
+    pub fn origin(target: impl AsRef<[u8]>) -> Self {
+        Self::Origin(target.as_ref().into())
+    }
 }
 
 #[derive(Clone)]
 enum Kept {
     Reply(Arc<Reply>),
-    Entry(Arc<Entry>),
+    Stored(Arc<Variants>),
 }
+
+/// The state of the purges when a question was asked: what was purged since must not be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purges(u64);
 
 /// The cache; cheap to clone.
 #[derive(Clone)]
 pub struct Cache {
     kept: Moka<Key, Kept, foldhash::fast::RandomState>,
+    max_bytes: u64,
+    purges: Arc<AtomicU64>,
 }
 
 impl Cache {
@@ -47,11 +64,11 @@ impl Cache {
         let weigh = |key: &Key, kept: &Kept| {
             let body = match kept {
                 Kept::Reply(reply) => reply.weight(),
-                Kept::Entry(entry) => entry.reply.weight(),
+                Kept::Stored(variants) => variants.weight(),
             };
             let key = match key {
                 Key::List(query) => query.filters().map(|(_, value)| value.len()).sum::<usize>() + 96,
-                Key::Through(path) => path.len(),
+                Key::Origin(target) => target.len(),
                 Key::Taxonomy(_) | Key::Detail(_) => 16,
             };
             u32::try_from(body + key + 512).unwrap_or(u32::MAX)
@@ -60,14 +77,19 @@ impl Cache {
             .max_capacity(max_bytes)
             .weigher(weigh)
             .build_with_hasher(foldhash::fast::RandomState::default());
-        Self { kept }
+        Self { kept, max_bytes, purges: Arc::default() }
+    }
+
+    /// The largest body that is worth keeping, in bytes: one must not push out all others.
+    pub const fn largest(&self) -> u64 {
+        self.max_bytes / 8
     }
 
     /// A rendered reply.
     pub fn reply(&self, key: &Key) -> Option<Arc<Reply>> {
         match self.kept.get(key)? {
             Kept::Reply(reply) => Some(reply),
-            Kept::Entry(_) => None,
+            Kept::Stored(_) => None,
         }
     }
 
@@ -76,22 +98,68 @@ impl Cache {
         self.kept.insert(key, Kept::Reply(reply));
     }
 
-    /// Something read through.
-    pub fn entry(&self, key: &Key) -> Option<Arc<Entry>> {
+    /// The answers of the origin for one resource.
+    pub fn stored(&self, key: &Key) -> Option<Arc<Variants>> {
         match self.kept.get(key)? {
-            Kept::Entry(entry) => Some(entry),
+            Kept::Stored(variants) => Some(variants),
             Kept::Reply(_) => None,
         }
     }
 
-    /// Keeps something read through.
-    pub fn keep_entry(&self, key: Key, entry: Arc<Entry>) {
-        self.kept.insert(key, Kept::Entry(entry));
+    /// Keeps an answer of the origin to a question that was asked when the purges were at `asked`; `false` when it was
+    /// purged since, and is not kept.
+    pub fn keep_stored(&self, key: Key, stored: Arc<Stored>, asked: Purges) -> bool {
+        let mut keeps = false;
+        self.kept.entry(key).and_compute_with(|old| {
+            // A purge counts first and removes then: whatever is put in between is not put, or removed.
+            keeps = self.purges() == asked;
+            if !keeps {
+                return Op::Nop;
+            }
+            let old = old.map(moka::Entry::into_value);
+            let variants = match old {
+                Some(Kept::Stored(variants)) => variants.with(stored),
+                Some(Kept::Reply(_)) | None => Variants::default().with(stored),
+            };
+            Op::Put(Kept::Stored(Arc::new(variants)))
+        });
+        keeps
+    }
+
+    /// Forgets one of the answers for a resource.
+    pub fn forget_stored(&self, key: &Key, stored: &Arc<Stored>) {
+        self.kept.entry_by_ref(key).and_compute_with(|old| match old.map(moka::Entry::into_value) {
+            Some(Kept::Stored(variants)) => match variants.without(stored) {
+                Some(others) => Op::Put(Kept::Stored(Arc::new(others))),
+                None => Op::Remove,
+            },
+            Some(Kept::Reply(_)) | None => Op::Nop,
+        });
     }
 
     /// Forgets one answer.
     pub fn forget(&self, key: &Key) {
         self.kept.invalidate(key);
+    }
+
+    /// How many purges there were.
+    pub fn purges(&self) -> Purges {
+        Purges(self.purges.load(Ordering::SeqCst))
+    }
+
+    /// Forgets one resource for good: an answer that is on its way is not kept either. `true` if there was something.
+    pub fn purge(&self, key: &Key) -> bool {
+        self.purges.fetch_add(1, Ordering::SeqCst);
+        self.kept.remove(key).is_some()
+    }
+
+    /// [`purge`](Self::purge) of everything; says how much there was.
+    pub fn purge_all(&self) -> u64 {
+        self.purges.fetch_add(1, Ordering::SeqCst);
+        self.kept.run_pending_tasks();
+        let count = self.kept.entry_count();
+        self.kept.invalidate_all();
+        count
     }
 
     /// Bytes and entries held, as far as counted by now.

@@ -1,75 +1,107 @@
-//! One fetch per key at a time: whoever comes first fetches, the others wait for what it leaves.
+//! One fetch per key at a time: whoever comes first lets it take off, everybody waits for it to land.
 //!
-//! What it leaves may be an answer (in a cache that the caller looks into) or a failure, which is told to those who
-//! waited for it instead of being repeated by each in turn. A holder that is cancelled simply lets the next one in, so
-//! nobody hangs on a dead leader. Callers: [`super::read_through`], [`super::details`].
+//! The fetch is a task of its own, so that a client that leaves takes nobody with it. A flight that crashes lets the
+//! next one take off. Callers: [`super::details`], [`crate::proxy`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::watch;
 
-/// The last failure under a key, with the ticket that was drawn last when it happened.
-type Left<E> = Option<(u64, E)>;
-
-/// The fetches that are under way.
-#[derive(Debug)]
-pub struct Flights<K, E> {
-    locks: Mutex<HashMap<K, Arc<tokio::sync::Mutex<Left<E>>>>>,
-    tickets: AtomicU64,
+struct Flying<T> {
+    number: u64,
+    landed: watch::Receiver<Option<T>>,
 }
 
-impl<K, E> Default for Flights<K, E> {
+struct Board<K, T> {
+    flying: HashMap<K, Flying<T>>,
+    number: u64,
+}
+
+/// The fetches that are under way; cheap to clone.
+pub struct Flights<K, T>(Arc<Mutex<Board<K, T>>>);
+
+impl<K, T> Clone for Flights<K, T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K, T> Default for Flights<K, T> {
     fn default() -> Self {
-        Self { locks: Mutex::default(), tickets: AtomicU64::new(0) }
+        Self(Arc::new(Mutex::new(Board { flying: HashMap::new(), number: 0 })))
     }
 }
 
-/// The right to fetch; given up by being dropped.
-#[derive(Debug)]
-pub struct Turn<'a, E> {
-    /// Whether somebody else was fetching when this turn was asked for: look at what it left first.
-    pub waited: bool,
-    ticket: u64,
-    tickets: &'a AtomicU64,
-    guard: OwnedMutexGuard<Left<E>>,
+/// A place on a flight.
+pub enum Boarding<K: Eq + Hash, T> {
+    /// Nobody fetches it: fetch, and let the ticket land.
+    First(Ticket<K, T>, Passenger<T>),
+    /// Somebody does.
+    Joined(Passenger<T>),
 }
 
-impl<E: Clone> Turn<'_, E> {
-    /// The failure of the fetch that this turn waited for, if it failed.
-    pub fn failure(&self) -> Option<E> {
-        let (last, error) = self.guard.as_ref()?;
-        (self.waited && *last >= self.ticket).then(|| error.clone())
-    }
+/// The duty to fetch; the flight is over when it is dropped.
+pub struct Ticket<K: Eq + Hash, T> {
+    flights: Flights<K, T>,
+    key: K,
+    number: u64,
+    landing: watch::Sender<Option<T>>,
+}
 
-    /// Leaves a failure to everybody who is waiting now.
-    pub fn fail(&mut self, error: E) {
-        *self.guard = Some((self.tickets.load(Ordering::Acquire), error));
+/// Somebody who waits for what a flight brings.
+pub struct Passenger<T>(watch::Receiver<Option<T>>);
+
+impl<T: Clone> Passenger<T> {
+    /// What the flight brought; `None` when it was lost.
+    pub async fn landed(mut self) -> Option<T> {
+        let landed = self.0.wait_for(Option::is_some).await;
+        landed.ok().and_then(|landed| landed.clone())
     }
 }
 
-impl<K: Clone + Eq + Hash, E> Flights<K, E> {
-    /// Waits until nobody else fetches `key`.
-    pub async fn turn(&self, key: &K) -> Turn<'_, E> {
-        let (lock, waited, ticket) = {
-            const MOST: usize = 256;
-            let mut locks = self.locks.lock();
-            if locks.len() >= MOST {
-                locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-            }
-            let ticket = self.tickets.fetch_add(1, Ordering::AcqRel) + 1;
-            if let Some(lock) = locks.get(key) {
-                (lock.clone(), Arc::strong_count(lock) > 1, ticket)
-            } else {
-                let lock = Arc::<tokio::sync::Mutex<Left<E>>>::default();
-                locks.insert(key.clone(), lock.clone());
-                (lock, false, ticket)
-            }
-        };
-        Turn { waited, ticket, tickets: &self.tickets, guard: lock.lock_owned().await }
+impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
+    /// A place on the flight for `key`, which takes off if there is none.
+    pub fn board(&self, key: &K) -> Boarding<K, T> {
+        let mut board = self.0.lock();
+        if let Some(flying) = board.flying.get(key) {
+            return Boarding::Joined(Passenger(flying.landed.clone()));
+        }
+        board.number += 1;
+        let number = board.number;
+        let (landing, landed) = watch::channel(None);
+        board.flying.insert(key.clone(), Flying { number, landed: landed.clone() });
+        drop(board);
+        Boarding::First(Ticket { flights: self.clone(), key: key.clone(), number, landing }, Passenger(landed))
+    }
+
+    /// Whether somebody fetches `key`.
+    pub fn is_flying(&self, key: &K) -> bool {
+        self.0.lock().flying.contains_key(key)
+    }
+
+    /// Lets nobody join the flights that are under way: what they bring may be outdated.
+    pub fn close(&self) {
+        self.0.lock().flying.clear();
+    }
+}
+
+impl<K: Eq + Hash, T> Ticket<K, T> {
+    /// Hands out what was fetched. Others may join until the ticket is dropped.
+    pub fn land(&self, what: T) {
+        // Nobody may be waiting any more.
+        let _ = self.landing.send_replace(Some(what));
+    }
+}
+
+impl<K: Eq + Hash, T> Drop for Ticket<K, T> {
+    fn drop(&mut self) {
+        let mut board = self.flights.0.lock();
+        if board.flying.get(&self.key).is_some_and(|flying| flying.number == self.number) {
+            board.flying.remove(&self.key);
+        }
     }
 }
 
@@ -78,24 +110,37 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_turn_at_a_time_and_a_cancelled_holder_lets_the_next_in() {
-        let flights = Arc::new(Flights::<u8, &str>::default());
-        let mut first = flights.turn(&1).await;
-        assert!(!first.waited);
-        assert!(!flights.turn(&2).await.waited, "another key does not wait");
-        let next = tokio::spawn({
-            let flights = flights.clone();
-            async move {
-                let turn = flights.turn(&1).await;
-                (turn.waited, turn.failure())
-            }
-        });
-        while Arc::strong_count(&flights.locks.lock()[&1]) < 3 {
-            tokio::task::yield_now().await;
+    async fn one_takes_off_and_everybody_gets_what_it_brings() {
+        let flights = Flights::<u8, &str>::default();
+        let Boarding::First(ticket, first) = flights.board(&1) else { panic!("nobody flies yet") };
+        assert!(matches!(flights.board(&2), Boarding::First(..)), "another key has its own");
+        let Boarding::Joined(second) = flights.board(&1) else { panic!("it flies") };
+        ticket.land("done");
+        let Boarding::Joined(late) = flights.board(&1) else { panic!("it has not ended") };
+        drop(ticket);
+        for passenger in [first, second, late] {
+            assert_eq!(passenger.landed().await, Some("done"));
         }
-        first.fail("down");
-        drop(first);
-        assert_eq!(next.await.unwrap(), (true, Some("down")));
-        assert_eq!(flights.turn(&1).await.failure(), None, "a failure is told only to those who waited for it");
+        assert!(matches!(flights.board(&1), Boarding::First(..)), "it is over");
+    }
+
+    #[tokio::test]
+    async fn a_lost_flight_lets_the_next_one_take_off() {
+        let flights = Flights::<u8, &str>::default();
+        let Boarding::First(ticket, _) = flights.board(&1) else { panic!("nobody flies yet") };
+        let Boarding::Joined(waiting) = flights.board(&1) else { panic!("it flies") };
+        drop(ticket);
+        assert_eq!(waiting.landed().await, None);
+        assert!(!flights.is_flying(&1));
+    }
+
+    #[tokio::test]
+    async fn nobody_joins_a_closed_flight_and_its_end_is_not_the_end_of_the_next() {
+        let flights = Flights::<u8, &str>::default();
+        let Boarding::First(old, _) = flights.board(&1) else { panic!("nobody flies yet") };
+        flights.close();
+        let Boarding::First(_new, _) = flights.board(&1) else { panic!("the old one is closed") };
+        drop(old);
+        assert!(flights.is_flying(&1), "the new one still flies");
     }
 }

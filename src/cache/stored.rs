@@ -1,0 +1,103 @@
+//! An answer of the origin that is kept: what will be sent of it, and what decides how long it may be.
+//!
+//! It decides nothing: see [`crate::semantics::caching`]. Callers: [`crate::proxy`], [`crate::pipeline`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderValue};
+use http::StatusCode;
+
+use crate::clock::Monotonic;
+use crate::semantics::caching::selecting::Selecting;
+use crate::semantics::caching::terms::Terms;
+use crate::semantics::etag::EntityTag;
+
+use super::coded::Coded;
+
+/// An answer of the origin.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The status.
+    pub status: StatusCode,
+    /// The end-to-end fields as they are sent; without `Age`, which grows.
+    pub fields: HeaderMap,
+    /// The body.
+    pub body: Arc<Coded>,
+    /// The entity tag as it is sent, parsed for comparison.
+    pub tag: Option<EntityTag>,
+    /// The origin's own `ETag`, to revalidate with.
+    pub etag: Option<HeaderValue>,
+    /// The origin's `Last-Modified`, to revalidate with.
+    pub last_modified: Option<HeaderValue>,
+    /// How long it may be used, and how.
+    pub terms: Terms,
+    /// Which requests it is an answer to.
+    pub selecting: Selecting,
+    /// When it arrived or was last confirmed.
+    pub arrived: Monotonic,
+}
+
+impl Stored {
+    /// Its age now (RFC 9111 §4.2.3).
+    pub fn age(&self, now: Monotonic) -> Duration {
+        self.terms.initial_age.saturating_add(now.since(self.arrived))
+    }
+
+    /// Seconds of freshness left, rounded towards the past; negative when it is stale.
+    pub fn ttl(&self, now: Monotonic) -> i64 {
+        let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+        let (age, lifetime) = (self.age(now), self.terms.lifetime);
+        match lifetime.checked_sub(age) {
+            Some(left) => seconds(left),
+            None => -seconds(age.saturating_sub(lifetime) + Duration::from_nanos(999_999_999)),
+        }
+    }
+
+    /// Whether the origin can be asked if it is still right.
+    pub const fn has_validator(&self) -> bool {
+        self.etag.is_some() || self.last_modified.is_some()
+    }
+
+    /// What it weighs in a cache, in bytes.
+    pub fn weight(&self) -> usize {
+        const EACH: usize = 64;
+        let fields = self.fields.iter().map(|(name, value)| name.as_str().len() + value.len() + EACH).sum::<usize>();
+        self.body.weight() + fields + self.selecting.weight() + 256
+    }
+}
+
+/// The answers that are kept for one resource, which differ in what requests they are for; newest first.
+#[derive(Clone, Debug, Default)]
+pub struct Variants(Vec<Arc<Stored>>);
+
+impl Variants {
+    /// The newest that answers a request with these fields (RFC 9111 §4.1).
+    pub fn select(&self, request: &HeaderMap) -> Option<&Arc<Stored>> {
+        self.0.iter().find(|stored| stored.selecting.matches(request, &stored.fields))
+    }
+
+    /// All of them, newest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Stored>> {
+        self.0.iter()
+    }
+
+    /// The same with another one, which takes the place of what answers the same requests.
+    #[must_use]
+    pub fn with(&self, stored: Arc<Stored>) -> Self {
+        const MOST: usize = 16;
+        let others = self.0.iter().filter(|other| other.selecting != stored.selecting).take(MOST - 1).cloned();
+        Self(std::iter::once(stored.clone()).chain(others).collect())
+    }
+
+    /// The same without one; `None` when nothing is left.
+    pub fn without(&self, stored: &Arc<Stored>) -> Option<Self> {
+        let others: Vec<_> = self.0.iter().filter(|other| !Arc::ptr_eq(other, stored)).cloned().collect();
+        (!others.is_empty()).then_some(Self(others))
+    }
+
+    /// What they weigh in a cache, in bytes.
+    pub fn weight(&self) -> usize {
+        self.0.iter().map(|stored| stored.weight()).sum()
+    }
+}

@@ -1,0 +1,382 @@
+//! Reads of known endpoints that the snapshot does not cover: checked, kept, revalidated, served stale on failure.
+//!
+//! The request sent is built from the key alone, so nothing unkeyed can poison an entry; the answer is read whole and
+//! must be JSON before anybody sees it. Callers: [`crate::serve`].
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName,
+    HeaderValue, LAST_MODIFIED, VARY,
+};
+use http::{Method, StatusCode};
+
+use crate::api::json;
+use crate::api::rewrite::Rewrite;
+use crate::cache::coded::Coded;
+use crate::cache::stored::Stored;
+use crate::cache::{Cache, Key, Purges};
+use crate::clock::Clock;
+use crate::origin::budget::Spent;
+use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
+use crate::origin::flight::{Boarding, Flights, Passenger};
+use crate::origin::window::Class;
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::caching::directives::{RequestDirectives, ResponseDirectives};
+use crate::semantics::caching::fields;
+use crate::semantics::caching::freshen::freshen;
+use crate::semantics::caching::reuse::{Policy, Reuse, may_stand_in, reuse};
+use crate::semantics::caching::selecting::Selecting;
+use crate::semantics::caching::storing::may_store;
+use crate::semantics::caching::terms::{Exchange, Terms};
+use crate::semantics::etag::EntityTag;
+use crate::semantics::problem::{self, Problem};
+
+use super::failures::Failures;
+
+/// How long a 404 is kept at most.
+const MISSING: Duration = Duration::from_secs(60);
+
+/// What a fetch brings to everybody who waits for it.
+#[derive(Clone, Debug)]
+struct Landed {
+    stored: Arc<Stored>,
+    /// The origin's status: 304 for a revalidation.
+    fwd_status: u16,
+    /// Whether it is kept, and so everybody's.
+    kept: bool,
+}
+
+type Landing = Result<Landed, AskError>;
+
+/// The reader; cheap to clone.
+#[derive(Clone)]
+pub struct ReadThrough {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: OriginClient,
+    cache: Cache,
+    rewrite: Rewrite,
+    clock: Clock,
+    ttl: Duration,
+    policy: Policy,
+    wait: Duration,
+    flights: Flights<Key, Landing>,
+    failures: Failures,
+}
+
+/// How long answers live where the origin does not say.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadConfig {
+    /// Freshness where the origin gives none.
+    pub ttl: Duration,
+    /// How long a stale answer may be served while a new one is fetched.
+    pub stale_while_revalidate: Duration,
+    /// How long a stale answer may stand in for a failing origin.
+    pub stale_if_error: Duration,
+    /// How long a client waits for the budget.
+    pub wait: Duration,
+}
+
+/// One question.
+#[derive(Clone, Debug)]
+struct Question {
+    path: String,
+    rewrites: bool,
+    client: IpAddr,
+    key: Key,
+}
+
+impl ReadThrough {
+    /// A reader that keeps what it fetches in `cache`.
+    pub fn new(client: OriginClient, cache: Cache, rewrite: Rewrite, config: ReadConfig, clock: Clock) -> Self {
+        let ReadConfig { ttl, stale_while_revalidate, stale_if_error, wait } = config;
+        let policy = Policy { known: true, stale_while_revalidate, stale_if_error };
+        let (flights, failures) = (Flights::default(), Failures::default());
+        Self { inner: Arc::new(Inner { client, cache, rewrite, clock, ttl, policy, wait, flights, failures }) }
+    }
+
+    /// How patient a client's read is.
+    pub fn asker(&self, client: IpAddr) -> Asker {
+        Asker { class: Class::Client, client: Some(client), patience: Some(self.inner.wait) }
+    }
+
+    /// The client that asks the origin.
+    pub fn client(&self) -> &OriginClient {
+        &self.inner.client
+    }
+
+    /// Lets nobody join the fetches that are under way: something was purged.
+    pub fn purged(&self) {
+        self.inner.flights.close();
+    }
+
+    /// Reads a canonical path and query. `rewrites`: the document holds `api_url`s.
+    ///
+    /// # Errors
+    /// When the origin gives no answer and none is kept that may stand in for it.
+    pub async fn read(
+        &self,
+        path: &str,
+        rewrites: bool,
+        client: IpAddr,
+    ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
+        let inner = &*self.inner;
+        let question = Question { path: path.to_owned(), rewrites, client, key: Key::origin(path) };
+        let now = inner.clock.now_mono();
+        let kept = self.kept(&question.key);
+        let mut revalidates = false;
+        if let Some(stored) = &kept {
+            match reuse(&stored.terms, stored.age(now), &RequestDirectives::default(), &inner.policy) {
+                Reuse::Fresh { .. } => return Ok(hit(stored, stored.ttl(now))),
+                Reuse::WhileRevalidating { .. } => {
+                    self.refresh(question, stored);
+                    return Ok(hit(stored, stored.ttl(now)));
+                }
+                _ => revalidates = true,
+            }
+        }
+        if let Some(error) = inner.failures.resting(&question.key, now).or_else(|| self.paused(kept.as_ref())) {
+            return self.stale_or(kept, error);
+        }
+        let deadline = now.plus(inner.wait);
+        loop {
+            let (passenger, first) = self.take_off(&question, kept.as_ref());
+            // The fetch itself is bounded by the origin's timeout; what is waited for here is somebody else's turn.
+            let landed = match passenger.landed().await {
+                Some(landed) => landed,
+                None => Err(Spent::soon().into()),
+            };
+            let collapsed = !first;
+            return match landed {
+                Ok(Landed { stored, fwd_status, kept }) if kept || first => {
+                    let forwarded = Forwarded { fwd_status, stored: kept, collapsed };
+                    let how = if revalidates { CacheOutcome::Revalidated } else { CacheOutcome::Miss };
+                    Ok((stored, how(forwarded)))
+                }
+                // What must not be kept is for the one who asked.
+                Ok(_) => self.alone(&question, kept.as_ref()).await,
+                // It was the patience of somebody who came earlier that ended.
+                Err(AskError::Spent(_)) if collapsed && inner.clock.now_mono() < deadline => continue,
+                Err(error) => self.stale_or(kept, error),
+            };
+        }
+    }
+
+    fn kept(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.inner.cache.stored(key)?.iter().next().cloned()
+    }
+
+    /// Why there is no use in waiting: the origin is left alone, and something is kept that may stand in for it.
+    fn paused(&self, kept: Option<&Arc<Stored>>) -> Option<AskError> {
+        let paused = self.inner.client.budget().view().paused;
+        let stored = kept.filter(|_| !paused.is_zero())?;
+        self.stands_in(stored).then(|| Spent { retry_after: paused, paused: true }.into())
+    }
+
+    fn stands_in(&self, stored: &Stored) -> bool {
+        may_stand_in(&stored.terms, stored.age(self.inner.clock.now_mono()), &self.inner.policy)
+    }
+
+    /// What is kept, if it may stand in for an origin that fails.
+    fn stale_or(&self, kept: Option<Arc<Stored>>, error: AskError) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
+        let fwd_status = match error {
+            AskError::Status { status, .. } => Some(status),
+            _ => None,
+        };
+        match kept.filter(|stored| self.stands_in(stored)) {
+            Some(stored) => Ok((stored, CacheOutcome::StaleIfError { fwd_status })),
+            None => Err(error),
+        }
+    }
+
+    /// Fetches in the background what is served stale meanwhile, unless somebody does.
+    fn refresh(&self, question: Question, stored: &Arc<Stored>) {
+        let inner = &*self.inner;
+        let rests = inner.failures.resting(&question.key, inner.clock.now_mono()).is_some();
+        if !rests && !inner.flights.is_flying(&question.key) {
+            drop(self.take_off(&question, Some(stored)));
+        }
+    }
+
+    /// A place on the fetch, which takes off if nobody else's is under way; `true` if it did.
+    fn take_off(&self, question: &Question, kept: Option<&Arc<Stored>>) -> (Passenger<Landing>, bool) {
+        match self.inner.flights.board(&question.key) {
+            Boarding::Joined(passenger) => (passenger, false),
+            Boarding::First(ticket, passenger) => {
+                let (this, question, kept) = (self.clone(), question.clone(), kept.cloned());
+                tokio::spawn(async move { ticket.land(this.fetch(&question, kept).await) });
+                (passenger, true)
+            }
+        }
+    }
+
+    /// Asks for one client only.
+    async fn alone(
+        &self,
+        question: &Question,
+        kept: Option<&Arc<Stored>>,
+    ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
+        match self.fetch(question, kept.cloned()).await {
+            Ok(Landed { stored, fwd_status, kept }) => {
+                let forwarded = Forwarded { fwd_status, stored: kept, collapsed: false };
+                Ok((stored, CacheOutcome::Miss(forwarded)))
+            }
+            Err(error) => self.stale_or(kept.cloned(), error),
+        }
+    }
+
+    async fn fetch(&self, question: &Question, kept: Option<Arc<Stored>>) -> Landing {
+        let inner = &*self.inner;
+        // Another fetch may have ended between the look at the cache and the take-off.
+        let now_kept = self.kept(&question.key);
+        if let Some(newer) = now_kept.filter(|newer| !kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, newer))) {
+            let age = newer.age(inner.clock.now_mono());
+            if let Reuse::Fresh { .. } = reuse(&newer.terms, age, &RequestDirectives::default(), &inner.policy) {
+                return Ok(Landed { fwd_status: newer.status.as_u16(), stored: newer, kept: true });
+            }
+        }
+        let asked = inner.cache.purges();
+        let landed = self.ask(question, kept.as_deref(), asked).await;
+        match &landed {
+            Ok(_) => inner.failures.answered(&question.key),
+            Err(error) => inner.failures.failed(&question.key, error, inner.clock.now_mono()),
+        }
+        landed
+    }
+
+    async fn ask(&self, question: &Question, kept: Option<&Stored>, asked: Purges) -> Landing {
+        let inner = &*self.inner;
+        let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+        let validators = kept.map(|stored| Validators {
+            etag: stored.etag.as_ref().and_then(text),
+            last_modified: stored.last_modified.as_ref().and_then(text),
+        });
+        let asker = self.asker(question.client);
+        let answer = inner.client.ask(&question.path, validators.as_ref(), asker).await?;
+        let (stored, may_keep) = self.judge(question, &answer, kept)?;
+        let stored = Arc::new(stored);
+        let kept = may_keep && inner.cache.keep_stored(question.key.clone(), stored.clone(), asked);
+        Ok(Landed { stored, fwd_status: answer.status, kept })
+    }
+
+    /// What an answer comes to, and whether it may be kept.
+    fn judge(&self, question: &Question, answer: &Answer, kept: Option<&Stored>) -> Result<(Stored, bool), AskError> {
+        let inner = &*self.inner;
+        let mut stored = match (answer.status, kept) {
+            (304, Some(kept)) => {
+                let mut stored = kept.clone();
+                freshen(&mut stored.fields, &fields::end_to_end(&answer.headers, true));
+                stored
+            }
+            (200, _) => self.representation(question, answer)?,
+            (404 | 410, _) => missing(&question.path, answer),
+            (status, _) => return Err(AskError::nonsense(&question.path, format!("status {status}"))),
+        };
+        let directives = ResponseDirectives::of(&stored.fields);
+        let exchange = Exchange { asked: answer.asked, received: answer.received };
+        // `Age` belongs to this answer, not to what is kept of it.
+        let mut dated = stored.fields.clone();
+        if let Some(age) = answer.headers.get(http::header::AGE) {
+            dated.insert(http::header::AGE, age.clone());
+        }
+        stored.terms = Terms::of(stored.status, &dated, &directives, exchange, Some(inner.ttl));
+        stored.arrived = inner.clock.now_mono();
+        if stored.status == StatusCode::NOT_FOUND {
+            stored.terms.lifetime = stored.terms.lifetime.min(MISSING);
+        }
+        let nothing = HeaderMap::new();
+        let mut judged = dated;
+        // What we send never differs, so that only `*` has a meaning here.
+        if answer.headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*')) {
+            judged.insert(VARY, HeaderValue::from_static("*"));
+        }
+        let may_keep =
+            may_store(&Method::GET, &nothing, stored.status, &judged, &directives, Some(inner.ttl)).is_ok()
+                && stored.body.identity().body.len() as u64 <= inner.cache.largest();
+        let says = stored.fields.contains_key(CACHE_CONTROL) || stored.fields.contains_key(EXPIRES);
+        if !says && stored.status == StatusCode::NOT_FOUND {
+            stored.fields.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+        }
+        Ok((stored, may_keep))
+    }
+
+    /// A document of the API, with its links rewritten.
+    fn representation(&self, question: &Question, answer: &Answer) -> Result<Stored, AskError> {
+        let nonsense = |error: &dyn std::fmt::Display| AskError::nonsense(&question.path, error);
+        let text = std::str::from_utf8(&answer.body).map_err(|error| nonsense(&error))?;
+        json::check(text).map_err(|error| nonsense(&error))?;
+        let body = if question.rewrites {
+            let document = question.path.split('?').next().unwrap_or(&question.path);
+            self.inner.rewrite.apply(text, document).map_err(|error| nonsense(&error))?.into()
+        } else {
+            answer.body.clone()
+        };
+        let mut fields = fields::end_to_end(&answer.headers, true);
+        for name in ABOUT_THE_BODY {
+            fields.remove(name);
+        }
+        let Validators { etag, last_modified } = answer.validators();
+        // Weakened: the body may be rewritten and is recoded for clients (RFC 9110 §8.8.1).
+        let tag = etag.as_ref().and_then(|etag| EntityTag::parse(etag.as_bytes()).ok()).map(|tag| tag.weakened());
+        fields.remove(ETAG);
+        if let Some(tag) = &tag {
+            fields.insert(ETAG, tag.to_header_value());
+        }
+        let value = |text: Option<String>| text.and_then(|text| HeaderValue::from_str(&text).ok());
+        Ok(Stored {
+            status: StatusCode::OK,
+            fields,
+            body: Arc::new(Coded::new(body)),
+            tag,
+            etag: value(etag),
+            last_modified: value(last_modified),
+            terms: Terms::default(),
+            selecting: Selecting::default(),
+            arrived: self.inner.clock.now_mono(),
+        })
+    }
+}
+
+/// Fields about a body that is not sent as it came.
+const ABOUT_THE_BODY: [HeaderName; 8] = [
+    CONTENT_LENGTH,
+    CONTENT_ENCODING,
+    ACCEPT_RANGES,
+    VARY,
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+];
+
+/// What the origin does not have. The words are ours: it may have sent anything.
+fn missing(path: &str, answer: &Answer) -> Stored {
+    let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
+    let document = id.map_or_else(|| Problem::unknown_path(path), Problem::unknown_listing);
+    let mut fields = fields::end_to_end(&answer.headers, true);
+    for name in ABOUT_THE_BODY.iter().chain(&[ETAG, LAST_MODIFIED]) {
+        fields.remove(name);
+    }
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
+    Stored {
+        status: StatusCode::NOT_FOUND,
+        fields,
+        body: Arc::new(Coded::new(document.to_json())),
+        tag: None,
+        etag: None,
+        last_modified: None,
+        terms: Terms::default(),
+        selecting: Selecting::default(),
+        arrived: crate::clock::Monotonic::from_nanos(0),
+    }
+}
+
+/// Something kept, as it is.
+fn hit(stored: &Arc<Stored>, ttl: i64) -> (Arc<Stored>, CacheOutcome) {
+    (stored.clone(), CacheOutcome::Hit { ttl: Some(ttl) })
+}

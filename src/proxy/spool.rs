@@ -1,0 +1,266 @@
+//! A body that is read by several while it still arrives.
+//!
+//! What will be kept is held whole until its end; what will not is let go of behind the slowest reader, and the writer
+//! waits for that reader when it lags. Callers: [`super::passed`] writes, [`crate::serve`] reads.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// How far the slowest reader of a body that is not kept may lag, in bytes.
+const WINDOW: u64 = 256 * 1024;
+
+/// The body broke off: what was read is not all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the origin's answer broke off")]
+pub struct Broken;
+
+/// Nobody reads any more, and it is not kept either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abandoned;
+
+#[derive(Debug, Default)]
+struct State {
+    /// Pieces that are still held, the first of which is piece number `gone`.
+    pieces: VecDeque<Bytes>,
+    gone: u64,
+    /// Bytes of the pieces that are held.
+    held: u64,
+    end: Option<Result<(), Broken>>,
+    keeps: bool,
+    /// The next piece of each reader.
+    readers: HashMap<u64, u64>,
+    next_reader: u64,
+}
+
+impl State {
+    /// Lets go of what every reader has had.
+    fn trim(&mut self) {
+        if self.keeps {
+            return;
+        }
+        let slowest = self.readers.values().copied().min().unwrap_or(u64::MAX);
+        while self.gone < slowest
+            && let Some(piece) = self.pieces.pop_front()
+        {
+            self.gone += 1;
+            self.held -= piece.len() as u64;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// A piece has come, or the end.
+    came: Notify,
+    /// A reader went on, or left.
+    went: Notify,
+}
+
+/// The writing end; one that is dropped before [`finish`](Self::finish) leaves a broken body.
+#[derive(Debug)]
+pub struct Spool(Arc<Shared>);
+
+/// What new readers are made from; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Tap(Arc<Shared>);
+
+/// One reader.
+#[derive(Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Spool {
+    /// An empty body that is held whole if it `keeps`.
+    pub fn new(keeps: bool) -> Self {
+        let shared = Shared::default();
+        shared.state.lock().keeps = keeps;
+        Self(Arc::new(shared))
+    }
+
+    /// What readers are made from.
+    pub fn tap(&self) -> Tap {
+        Tap(self.0.clone())
+    }
+
+    /// Adds a piece, when the slowest reader is near enough.
+    ///
+    /// # Errors
+    /// When nobody wants the rest.
+    pub async fn push(&self, piece: Bytes) -> Result<(), Abandoned> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let went = self.0.went.notified();
+            let mut went = std::pin::pin!(went);
+            // Registered before the state is looked at, so that no change is missed.
+            went.as_mut().enable();
+            {
+                let mut state = self.0.state.lock();
+                if !state.keeps && state.readers.is_empty() {
+                    return Err(Abandoned);
+                }
+                if state.keeps || state.held < WINDOW {
+                    state.held += piece.len() as u64;
+                    state.pieces.push_back(piece);
+                    drop(state);
+                    self.0.came.notify_waiters();
+                    return Ok(());
+                }
+            }
+            went.await;
+        }
+    }
+
+    /// From here on the body is only passed on.
+    pub fn stop_keeping(&self) {
+        let mut state = self.0.state.lock();
+        state.keeps = false;
+        state.trim();
+    }
+
+    /// How many bytes are held.
+    pub fn held(&self) -> u64 {
+        self.0.state.lock().held
+    }
+
+    /// The end of the body; all of it, if it was kept.
+    pub fn finish(self) -> Option<Bytes> {
+        let mut state = self.0.state.lock();
+        state.end = Some(Ok(()));
+        let whole = state.keeps.then(|| {
+            if let (1, Some(only)) = (state.pieces.len(), state.pieces.front()) {
+                return only.clone();
+            }
+            let mut whole = BytesMut::with_capacity(usize::try_from(state.held).unwrap_or(0));
+            state.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+            whole.freeze()
+        });
+        drop(state);
+        self.0.came.notify_waiters();
+        whole
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        if state.end.is_none() {
+            state.end = Some(Err(Broken));
+            drop(state);
+            self.0.came.notify_waiters();
+        }
+    }
+}
+
+impl Tap {
+    /// A reader from the first byte; `None` when that has been let go of.
+    pub fn reader(&self) -> Option<Reader> {
+        let mut state = self.0.state.lock();
+        if state.gone > 0 {
+            return None;
+        }
+        let id = state.next_reader;
+        state.next_reader += 1;
+        state.readers.insert(id, 0);
+        Some(Reader { shared: self.0.clone(), id })
+    }
+}
+
+impl Reader {
+    /// The next piece; `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<Bytes, Broken>> {
+        loop {
+            let came = self.shared.came.notified();
+            let mut came = std::pin::pin!(came);
+            came.as_mut().enable();
+            {
+                let mut state = self.shared.state.lock();
+                let at = state.readers.get(&self.id).copied().unwrap_or(state.gone);
+                let index = usize::try_from(at.saturating_sub(state.gone)).unwrap_or(usize::MAX);
+                if let Some(piece) = state.pieces.get(index).cloned() {
+                    state.readers.insert(self.id, at + 1);
+                    state.trim();
+                    drop(state);
+                    self.shared.went.notify_waiters();
+                    return Some(Ok(piece));
+                }
+                match state.end {
+                    Some(Ok(())) => return None,
+                    Some(Err(broken)) => return Some(Err(broken)),
+                    None => {}
+                }
+            }
+            came.await;
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.readers.remove(&self.id);
+        state.trim();
+        drop(state);
+        self.shared.went.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn all(mut reader: Reader) -> Result<Vec<u8>, Broken> {
+        let mut out = Vec::new();
+        while let Some(piece) = reader.next().await {
+            out.extend_from_slice(&piece?);
+        }
+        Ok(out)
+    }
+
+    #[tokio::test]
+    async fn late_readers_of_what_is_kept_get_all_of_it() {
+        let spool = Spool::new(true);
+        let tap = spool.tap();
+        let early = tokio::spawn(all(tap.reader().unwrap()));
+        spool.push(Bytes::from_static(b"one ")).await.unwrap();
+        let late = tokio::spawn(all(tap.reader().unwrap()));
+        spool.push(Bytes::from_static(b"two")).await.unwrap();
+        assert_eq!(spool.finish().unwrap(), "one two");
+        assert_eq!(early.await.unwrap().unwrap(), b"one two");
+        assert_eq!(late.await.unwrap().unwrap(), b"one two");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_kept_waits_for_its_reader_and_ends_with_it() {
+        let spool = Spool::new(false);
+        let mut reader = spool.tap().reader().unwrap();
+        let piece = Bytes::from(vec![7; WINDOW as usize]);
+        spool.push(piece.clone()).await.unwrap();
+        let mut lagging = Box::pin(spool.push(piece.clone()));
+        assert!(futures_util::poll!(&mut lagging).is_pending(), "the reader lags");
+        assert_eq!(reader.next().await.unwrap().unwrap().len(), piece.len());
+        lagging.await.unwrap();
+        assert!(spool.tap().reader().is_none(), "the start is gone");
+        drop(reader);
+        assert_eq!(spool.push(piece).await, Err(Abandoned));
+        assert_eq!(spool.held(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_says_so() {
+        let spool = Spool::new(true);
+        let mut reader = spool.tap().reader().unwrap();
+        spool.push(Bytes::from_static(b"half")).await.unwrap();
+        drop(spool);
+        assert_eq!(reader.next().await.unwrap().unwrap(), "half");
+        assert_eq!(reader.next().await.unwrap(), Err(Broken));
+    }
+}

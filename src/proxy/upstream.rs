@@ -1,0 +1,265 @@
+//! The wire of what is passed through: one request as it is, one answer as it comes, body and interim answers included.
+//!
+//! It knows neither caches nor what an answer means, and follows nothing. Every request takes a slot of the origin's
+//! budget, and every wait has an end. Callers: [`super::passed`].
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{DATE, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error as HyperError};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::crypto::aws_lc_rs;
+use rustls_platform_verifier::Verifier;
+
+use crate::clock::{Clock, Monotonic, WallTime};
+use crate::origin::client::{AskError, ClientError, OriginClient, read_ca_file};
+use crate::origin::window::Class;
+use crate::semantics::freshness;
+
+/// How often the time for one step may pass before an answer must have ended.
+const MOST_STEPS: u32 = 60;
+
+/// An interim answer (RFC 9110 §15.2).
+pub type Interim = (StatusCode, HeaderMap);
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub struct Sending {
+    /// The method.
+    pub method: Method,
+    /// Path and raw query, byte for byte.
+    pub target: Bytes,
+    /// The end-to-end fields.
+    pub fields: HeaderMap,
+    /// The body; empty for none.
+    pub body: Bytes,
+    /// Who waits.
+    pub client: IpAddr,
+    /// How long to wait for the budget.
+    pub patience: Duration,
+}
+
+/// The head of an answer, and its body as it arrives.
+#[derive(Debug)]
+pub struct Arrived {
+    /// The status.
+    pub status: StatusCode,
+    /// The header as it came.
+    pub headers: HeaderMap,
+    /// What follows.
+    pub body: Pieces,
+    /// When the request was sent.
+    pub asked: WallTime,
+    /// When the head arrived.
+    pub received: WallTime,
+}
+
+/// The body of an answer as it arrives, bounded in time.
+#[derive(Debug)]
+pub struct Pieces {
+    incoming: Incoming,
+    step: Duration,
+    deadline: Monotonic,
+    clock: Clock,
+}
+
+impl Pieces {
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// When the body breaks off, or takes too long.
+    pub async fn next(&mut self) -> Option<Result<Bytes, AskError>> {
+        loop {
+            let left = self.deadline.since(self.clock.now_mono()).min(self.step);
+            let frame = match tokio::time::timeout(left, self.incoming.frame()).await {
+                Ok(frame) => frame?,
+                Err(_elapsed) => return Some(Err(AskError::Timeout { path: "a body".into(), after: left })),
+            };
+            match frame {
+                Ok(frame) => {
+                    // Trailers are hop-by-hop unless somebody knows better (RFC 9110 §6.5.1).
+                    if let Ok(data) = frame.into_data() {
+                        return Some(Ok(data));
+                    }
+                }
+                Err(error) => {
+                    return Some(Err(AskError::Connection { path: "a body".into(), reason: error.to_string() }));
+                }
+            }
+        }
+    }
+}
+
+/// The way to the origin for what is passed through; cheap to clone.
+#[derive(Clone)]
+pub struct Upstream {
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    origin: OriginClient,
+    clock: Clock,
+}
+
+impl Upstream {
+    /// To the origin that `origin` asks, with its budget, its timeouts and its certificates.
+    ///
+    /// # Errors
+    /// When the CA file or the TLS library is not usable.
+    pub fn new(origin: OriginClient, ca_file: Option<&std::path::Path>, clock: Clock) -> Result<Self, ClientError> {
+        let failed = |error: &dyn std::fmt::Display| ClientError::Tls(error.to_string());
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let more = ca_file.map(read_ca_file).transpose()?.unwrap_or_default();
+        let verifier = Verifier::new_with_extra_roots(more, provider.clone()).map_err(|error| failed(&error))?;
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| failed(&error))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        let mut tcp = HttpConnector::new();
+        tcp.set_connect_timeout(Some(origin.config().timeout));
+        tcp.set_nodelay(true);
+        tcp.enforce_http(false);
+        let https = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
+        let http = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(15))
+            .pool_max_idle_per_host(32)
+            .http1_max_buf_size(256 * 1024)
+            .http2_max_header_list_size(64 * 1024)
+            // Each request on the wire takes a slot of the budget: none is sent twice behind its back.
+            .retry_canceled_requests(false)
+            .build(https.wrap_connector(tcp));
+        Ok(Self { http, origin, clock })
+    }
+
+    /// The client whose origin, budget and health this shares.
+    pub fn origin(&self) -> &OriginClient {
+        &self.origin
+    }
+
+    /// Sends one request; `interim` is told of interim answers on the way.
+    ///
+    /// # Errors
+    /// When no head of an answer arrives. Any status is an answer.
+    pub async fn send(
+        &self,
+        sending: Sending,
+        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
+    ) -> Result<Arrived, AskError> {
+        let path = String::from_utf8_lossy(&sending.target).into_owned();
+        let outcome = match self.once(&sending, &path, interim.clone()).await {
+            // The connection was closed before anything was sent on it: that was no request yet.
+            Err((error, true)) if sending.method.is_safe() => {
+                tracing::debug!(%error, "an idle connection was closed under a request");
+                self.once(&sending, &path, interim).await
+            }
+            other => other,
+        };
+        match outcome {
+            Ok(arrived) => {
+                self.heed(&path, &arrived);
+                Ok(arrived)
+            }
+            Err((error, _)) => {
+                if !matches!(error, AskError::Spent(_)) {
+                    self.origin.failed(&error, Class::Client);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What an answer says about the origin's health, and about when it wants to be asked again.
+    fn heed(&self, path: &str, arrived: &Arrived) {
+        let status = arrived.status.as_u16();
+        if status != 429 && status < 500 {
+            self.origin.succeeded();
+            return;
+        }
+        let wait = arrived.headers.get(RETRY_AFTER);
+        let wait = wait.and_then(|value| freshness::parse_retry_after(value.as_bytes(), arrived.received));
+        let retry_after = wait.map(|seconds| Duration::from_secs(u64::from(seconds)));
+        self.origin.failed(&AskError::Status { status, path: path.to_owned(), retry_after }, Class::Client);
+    }
+
+    /// One request on the wire; with an error goes whether it was surely not sent.
+    async fn once(
+        &self,
+        sending: &Sending,
+        path: &str,
+        interim: impl Fn(Interim) + Send + Sync + 'static,
+    ) -> Result<Arrived, (AskError, bool)> {
+        let timeout = self.origin.config().timeout;
+        let mut request = self.request(sending).map_err(|reason| (AskError::nonsense(path, reason), false))?;
+        hyper::ext::on_informational(&mut request, move |answer| {
+            interim((answer.status(), answer.headers().clone()));
+        });
+        let budget = self.origin.budget();
+        let permit = budget.acquire(Class::Client, Some(sending.client), Some(sending.patience)).await;
+        let permit = permit.map_err(|spent| (AskError::from(spent), false))?;
+        self.origin.status().sent(Class::Client);
+        let asked = self.clock.now_wall();
+        let sent = tokio::time::timeout(timeout, self.http.request(request)).await;
+        let answer = match sent {
+            Err(_elapsed) => return Err((AskError::Timeout { path: path.to_owned(), after: timeout }, false)),
+            Ok(Err(error)) => {
+                let unsent = was_not_sent(&error);
+                return Err((AskError::Connection { path: path.to_owned(), reason: chain(&error) }, unsent));
+            }
+            Ok(Ok(answer)) => answer,
+        };
+        // The origin has counted the request by now.
+        permit.answered();
+        let received = self.clock.now_wall();
+        let (parts, incoming) = answer.into_parts();
+        let deadline = self.clock.now_mono().plus(timeout.saturating_mul(MOST_STEPS));
+        let body = Pieces { incoming, step: timeout, deadline, clock: self.clock.clone() };
+        let mut headers = parts.headers;
+        if !headers.contains_key(DATE) {
+            // RFC 9110 §6.6.1.
+            if let Ok(date) = HeaderValue::from_str(&received.http_date()) {
+                headers.insert(DATE, date);
+            }
+        }
+        Ok(Arrived { status: parts.status, headers, body, asked, received })
+    }
+
+    fn request(&self, sending: &Sending) -> Result<Request<Full<Bytes>>, String> {
+        let base = self.origin.base().as_str().trim_end_matches('/');
+        let uri = [base.as_bytes(), &sending.target].concat();
+        let uri = Uri::from_maybe_shared(uri).map_err(|error| error.to_string())?;
+        let mut request = Request::new(Full::new(sending.body.clone()));
+        *request.method_mut() = sending.method.clone();
+        *request.uri_mut() = uri;
+        *request.headers_mut() = sending.fields.clone();
+        if !request.headers().contains_key(USER_AGENT) {
+            let own = HeaderValue::from_str(&self.origin.config().user_agent).map_err(|error| error.to_string())?;
+            request.headers_mut().insert(USER_AGENT, own);
+        }
+        Ok(request)
+    }
+}
+
+/// Whether the connection was gone before the request left.
+fn was_not_sent(error: &HyperError) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<hyper::Error>());
+    source.is_some_and(hyper::Error::is_canceled)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
