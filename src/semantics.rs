@@ -5,6 +5,7 @@
 //! it: `pipeline`, `origin` and `limit`; nothing here calls up.
 
 pub mod cache_status;
+pub mod caching;
 pub mod client_address;
 pub mod coding;
 pub mod etag;

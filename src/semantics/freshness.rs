@@ -93,7 +93,7 @@ pub fn parse_retry_after(value: &[u8], now: WallTime) -> Option<u32> {
 }
 
 /// `delta-seconds` (RFC 9111 §1.2.2), at most `most`.
-fn parse_seconds(text: &[u8], most: u32) -> Option<u32> {
+pub(super) fn parse_seconds(text: &[u8], most: u32) -> Option<u32> {
     let digits = super::trim(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

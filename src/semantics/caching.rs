@@ -1,0 +1,33 @@
+//! HTTP caching (RFC 9111) as plain functions of values: what may be stored, for how long it is fresh, and whom it
+//! answers.
+//!
+//! What it is: every decision of a shared HTTP cache - RFC 9111, RFC 9110 §13 and §14, RFC 9213 (targeted fields) and
+//! RFC 5861 (stale content) - for two kinds of endpoint: the *known* ones of the mirrored API, where the operator's
+//! `ttl` stands in for a lifetime that the origin does not state, and *unknown* paths, which follow the RFCs to the
+//! letter. What it is not: a store, a clock or a connection; `now` is an argument. Who calls it: the cache and the
+//! pipeline.
+
+pub mod conditional;
+pub mod dates;
+pub mod directives;
+pub mod fields;
+pub mod freshen;
+pub mod invalidation;
+mod list;
+pub mod ranges;
+pub mod reuse;
+pub mod selecting;
+pub mod storing;
+mod targeted;
+pub mod terms;
+
+pub use conditional::evaluate;
+pub use directives::{RequestDirectives, ResponseDirectives};
+pub use fields::{Purpose, end_to_end, onward, reflects};
+pub use freshen::{freshen, head_agrees};
+pub use invalidation::{invalidated, stores_for_get};
+pub use ranges::{Ranged, select};
+pub use reuse::{Policy, Reuse, Why, may_stand_in, reuse};
+pub use selecting::{Selecting, Vary};
+pub use storing::{NotStored, may_store};
+pub use terms::{Exchange, Terms};

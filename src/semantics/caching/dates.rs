@@ -1,0 +1,112 @@
+//! HTTP-dates, read strictly (RFC 9110 §5.6.7): freshness hangs on them, and a date that is malformed means "expired".
+//!
+//! What it is: the reader of the three forms, and the fields that hold one date. What it is not: arithmetic with the
+//! instants. It differs from [`WallTime::parse_http_date`] in letter case, which senders get wrong and which changes no
+//! meaning, and in the century of a two-digit year, which depends on the present. Who calls it: the files beside it.
+
+use http::header::{AsHeaderName, DATE, HeaderMap, HeaderName, HeaderValue};
+
+use crate::clock::WallTime;
+
+/// The only value of a field that holds one HTTP-date; `None` when it is absent, repeated or malformed. `now` is the
+/// instant that decides the century of a two-digit year.
+pub fn single<K: AsHeaderName>(headers: &HeaderMap, name: K, now: WallTime) -> Option<WallTime> {
+    let mut lines = headers.get_all(name).into_iter();
+    let only = lines.next().filter(|_| lines.next().is_none())?;
+    parse(only.as_bytes(), now)
+}
+
+/// The instant in `Date`, where there is one.
+pub fn date_of(headers: &HeaderMap, now: WallTime) -> Option<WallTime> {
+    single(headers, DATE, now)
+}
+
+/// Gives an answer that came without a (valid) `Date` the instant at which it was received (RFC 9110 §6.6.1).
+pub fn ensure_date(headers: &mut HeaderMap, received: WallTime) {
+    if date_of(headers, received).is_none()
+        && let Ok(value) = HeaderValue::from_str(&received.http_date())
+    {
+        headers.insert(HeaderName::from_static("date"), value);
+    }
+}
+
+/// Reads one HTTP-date: IMF-fixdate, or the obsolete forms of RFC 850 and `asctime`. The name of the day is checked for
+/// being one, not for being the right one: it says nothing that the date does not.
+pub fn parse(text: &[u8], now: WallTime) -> Option<WallTime> {
+    let text = crate::semantics::trim(text);
+    imf_fixdate(text).or_else(|| rfc_850(text, now)).or_else(|| asctime(text))
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn imf_fixdate(text: &[u8]) -> Option<WallTime> {
+    let [d1, d2, d3, b',', b' ', a, b, b' ', m1, m2, m3, b' ', y1, y2, y3, y4, b' ', rest @ ..] = text else {
+        return None;
+    };
+    short_day(&[*d1, *d2, *d3])?;
+    let year = number(&[*y1, *y2, *y3, *y4])?;
+    instant(year, month(&[*m1, *m2, *m3])?, number(&[*a, *b])?, time(gmt(rest)?)?)
+}
+
+/// `Sunday, 06-Nov-94 08:49:37 GMT`.
+fn rfc_850(text: &[u8], now: WallTime) -> Option<WallTime> {
+    let comma = text.iter().position(|&byte| byte == b',')?;
+    let (day, rest) = text.split_at(comma);
+    DAYS.iter().find(|name| day.eq_ignore_ascii_case(name.as_bytes()))?;
+    let [b',', b' ', a, b, b'-', m1, m2, m3, b'-', y1, y2, b' ', rest @ ..] = rest else { return None };
+    let (month, day, time) = (month(&[*m1, *m2, *m3])?, number(&[*a, *b])?, time(gmt(rest)?)?);
+    // RFC 9110 §5.6.7: what seems to be more than 50 years ahead is the most recent year with these digits.
+    let (present, digits) = (year_of(now), number(&[*y1, *y2])?);
+    let year = present - present.rem_euclid(100) + digits;
+    let year = [year + 100, year, year - 100].into_iter().find(|year| *year <= present + 50)?;
+    instant(year, month, day, time)
+}
+
+/// `Sun Nov  6 08:49:37 1994`.
+fn asctime(text: &[u8]) -> Option<WallTime> {
+    let [d1, d2, d3, b' ', m1, m2, m3, b' ', a, b, b' ', rest @ ..] = text else { return None };
+    short_day(&[*d1, *d2, *d3])?;
+    let day = if *a == b' ' { number(&[*b])? } else { number(&[*a, *b])? };
+    let (clock, year) = rest.split_at_checked(8)?;
+    let [b' ', year @ ..] = year else { return None };
+    let year = if year.len() == 4 { number(year)? } else { return None };
+    instant(year, month(&[*m1, *m2, *m3])?, day, time(clock)?)
+}
+
+const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+
+fn short_day(text: &[u8; 3]) -> Option<()> {
+    DAYS.iter().any(|name| name.as_bytes()[..3].eq_ignore_ascii_case(text)).then_some(())
+}
+
+fn month(text: &[u8; 3]) -> Option<i64> {
+    (1..).zip(MONTHS.chunks_exact(3)).find(|(_, name)| name.eq_ignore_ascii_case(text)).map(|(month, _)| month)
+}
+
+/// What stands before ` GMT`.
+fn gmt(text: &[u8]) -> Option<&[u8]> {
+    let (time, zone) = text.split_at_checked(8)?;
+    zone.eq_ignore_ascii_case(b" GMT").then_some(time)
+}
+
+/// `08:49:37` in seconds; a leap second counts as the one before it.
+fn time(text: &[u8]) -> Option<i64> {
+    let [h1, h2, b':', m1, m2, b':', s1, s2] = text else { return None };
+    let (hour, minute, second) = (number(&[*h1, *h2])?, number(&[*m1, *m2])?, number(&[*s1, *s2])?);
+    (hour < 24 && minute < 60 && second <= 60).then(|| hour * 3600 + minute * 60 + second.min(59))
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i64::from(digit - b'0')))
+}
+
+fn instant(year: i64, month: i64, day: i64, seconds: i64) -> Option<WallTime> {
+    let date = jiff::civil::Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?);
+    let midnight = date.ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
+    Some(WallTime::from_seconds(midnight).plus_seconds(seconds))
+}
+
+fn year_of(now: WallTime) -> i64 {
+    jiff::Timestamp::from_second(now.as_seconds())
+        .map_or(1970, |now| i64::from(now.to_zoned(jiff::tz::TimeZone::UTC).year()))
+}

@@ -1,0 +1,188 @@
+//! `Cache-Control`, of answers and of requests (RFC 9111 §5.2), and what stands in its place: `CDN-Cache-Control`
+//! (RFC 9213) and `Pragma` (RFC 9111 §5.4).
+//!
+//! What it is: the directives that this cache acts on, as values. What it is not: a decision. Where a directive is
+//! malformed or contradicts itself, the stricter reading wins: a lifetime that is no number is 0, a qualified `private`
+//! or `no-cache` counts as the unqualified one (both allowed by §5.2.2.4 and §5.2.2.7). Who calls it: the cache, once
+//! per answer and request.
+
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, HeaderMap, PRAGMA};
+
+use super::{list, targeted};
+use crate::semantics::freshness::{MAX_AGE_SECONDS, parse_seconds};
+
+/// What an answer says about being cached. `Default` is an answer that says nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own, and they combine freely")]
+pub struct ResponseDirectives {
+    /// `no-store`.
+    pub no_store: bool,
+    /// `no-cache`, qualified or not.
+    pub no_cache: bool,
+    /// `private`, qualified or not.
+    pub private: bool,
+    /// `public`.
+    pub public: bool,
+    /// `must-revalidate`.
+    pub must_revalidate: bool,
+    /// `proxy-revalidate`.
+    pub proxy_revalidate: bool,
+    /// `must-understand`.
+    pub must_understand: bool,
+    /// `max-age`; zero when it is malformed. The first of several counts (RFC 9111 §4.2.1).
+    pub max_age: Option<Duration>,
+    /// `s-maxage`, as above.
+    pub s_maxage: Option<Duration>,
+    /// `stale-while-revalidate` (RFC 5861 §3), as above.
+    pub stale_while_revalidate: Option<Duration>,
+    /// `stale-if-error` (RFC 5861 §4), as above.
+    pub stale_if_error: Option<Duration>,
+    /// Whether they come from a valid `CDN-Cache-Control`; `Cache-Control` and `Expires` then say nothing to us
+    /// (RFC 9213 §2.1).
+    pub targeted: bool,
+}
+
+impl ResponseDirectives {
+    /// Reads them: from `CDN-Cache-Control` if there is a valid one, else from `Cache-Control`.
+    pub fn of(headers: &HeaderMap) -> Self {
+        if let Some(targeted) = targeted::directives(headers) {
+            return targeted;
+        }
+        let mut these = Self::default();
+        for directive in list::members(headers, CACHE_CONTROL).map(Directive::of) {
+            these.add(directive.name, || directive.seconds());
+        }
+        these
+    }
+
+    /// Takes one directive up; the first value of several counts.
+    pub(super) fn add(&mut self, name: &[u8], seconds: impl Fn() -> Duration) {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let flags = [
+            ("no-store", &mut self.no_store),
+            ("no-cache", &mut self.no_cache),
+            ("private", &mut self.private),
+            ("public", &mut self.public),
+            ("must-revalidate", &mut self.must_revalidate),
+            ("proxy-revalidate", &mut self.proxy_revalidate),
+            ("must-understand", &mut self.must_understand),
+        ];
+        for (_, flag) in flags.into_iter().filter(|(known, _)| is(known)) {
+            *flag = true;
+        }
+        let values = [
+            ("max-age", &mut self.max_age),
+            ("s-maxage", &mut self.s_maxage),
+            ("stale-while-revalidate", &mut self.stale_while_revalidate),
+            ("stale-if-error", &mut self.stale_if_error),
+        ];
+        for (_, value) in values.into_iter().filter(|(known, _)| is(known)) {
+            value.get_or_insert_with(&seconds);
+        }
+    }
+
+    /// The lifetime that they state to a shared cache, if any.
+    pub fn lifetime(&self) -> Option<Duration> {
+        self.s_maxage.or(self.max_age)
+    }
+}
+
+/// What a request says about cached answers. `Default` is a request that says nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RequestDirectives {
+    /// `no-cache`, or `Pragma: no-cache` in a request without `Cache-Control`.
+    pub no_cache: bool,
+    /// `no-store`.
+    pub no_store: bool,
+    /// `only-if-cached`.
+    pub only_if_cached: bool,
+    /// `max-age`; zero when it is malformed.
+    pub max_age: Option<Duration>,
+    /// `min-fresh`, as above.
+    pub min_fresh: Option<Duration>,
+    /// `max-stale`: `Some(None)` without a bound, `Some(Some(_))` with one; zero when it is malformed.
+    pub max_stale: Option<Option<Duration>>,
+}
+
+impl RequestDirectives {
+    /// Reads them.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let mut these = Self::default();
+        for directive in list::members(headers, CACHE_CONTROL).map(Directive::of) {
+            if directive.is("no-cache") {
+                these.no_cache = true;
+            } else if directive.is("no-store") {
+                these.no_store = true;
+            } else if directive.is("only-if-cached") {
+                these.only_if_cached = true;
+            } else if directive.is("max-age") {
+                these.max_age.get_or_insert_with(|| directive.seconds());
+            } else if directive.is("min-fresh") {
+                these.min_fresh.get_or_insert_with(|| directive.seconds());
+            } else if directive.is("max-stale") {
+                these.max_stale.get_or_insert_with(|| directive.argument.is_given().then(|| directive.seconds()));
+            }
+        }
+        // RFC 9111 §5.4: for clients that know no Cache-Control.
+        if !headers.contains_key(CACHE_CONTROL) {
+            these.no_cache = list::members(headers, PRAGMA).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
+        }
+        these
+    }
+}
+
+/// One member of the list.
+#[derive(Clone, Copy)]
+struct Directive<'a> {
+    name: &'a [u8],
+    argument: Argument<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Argument<'a> {
+    None,
+    Given(&'a [u8]),
+    /// With whitespace around the equals sign: no directive of the grammar, but we know what was meant.
+    Malformed,
+}
+
+impl Argument<'_> {
+    const fn is_given(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+}
+
+impl<'a> Directive<'a> {
+    fn of(member: &'a [u8]) -> Self {
+        let Some(equals) = member.iter().position(|&byte| byte == b'=') else {
+            return Self { name: member, argument: Argument::None };
+        };
+        let (raw, value) = (&member[..equals], &member[equals + 1..]);
+        let name = crate::semantics::trim(raw);
+        let spaced = name.len() != raw.len() || value.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
+        Self { name, argument: if spaced { Argument::Malformed } else { Argument::Given(unquoted(value)) } }
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name.as_bytes())
+    }
+
+    /// The argument as seconds; zero for what is none: such an answer counts as stale (RFC 9111 §4.2.1).
+    fn seconds(&self) -> Duration {
+        let seconds = match self.argument {
+            Argument::Given(value) => parse_seconds(value, MAX_AGE_SECONDS),
+            Argument::None | Argument::Malformed => None,
+        };
+        Duration::from_secs(seconds.unwrap_or(0).into())
+    }
+}
+
+/// RFC 9111 §5.2: both forms of an argument are to be accepted.
+fn unquoted(value: &[u8]) -> &[u8] {
+    match value {
+        [b'"', inside @ .., b'"'] => inside,
+        _ => value,
+    }
+}

@@ -1,0 +1,44 @@
+//! What a confirmation changes in a stored header (RFC 9111 §3.2, §4.3.4, §4.3.5).
+//!
+//! What it is: the update by a 304, and by an answer to HEAD. What it is not: the choice of the stored answer that is
+//! confirmed. Who calls it: the cache.
+
+use http::header::{
+    AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HeaderMap, HeaderName,
+    LAST_MODIFIED, VARY,
+};
+
+use super::fields::is_hop_by_hop;
+
+/// The fields that describe the stored bytes: a 304 speaks of none of them, whatever it says (RFC 9111 §3.2).
+const OF_THE_BYTES: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE];
+/// The fields that belong to one message: without them in the confirmation, the stored ones must go.
+const OF_THE_MESSAGE: [HeaderName; 2] = [AGE, DATE];
+
+/// Updates a stored header by that of a 304, or of an answer to HEAD that [`head_agrees`] with it. Each field that the
+/// newer one has replaces all lines of the stored one; others stay, but for `Age` and `Date`, which tell of the message
+/// (give the newer one a `Date` with [`super::dates::ensure_date`] first).
+///
+/// `Vary` stays as it was stored: the values of the fields that it named are what was kept.
+pub fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
+    for name in OF_THE_MESSAGE {
+        stored.remove(name);
+    }
+    for name in validated.keys() {
+        if OF_THE_BYTES.contains(name) || *name == VARY || is_hop_by_hop(validated, name) {
+            continue;
+        }
+        stored.remove(name);
+        for value in validated.get_all(name) {
+            stored.append(name.clone(), value.clone());
+        }
+    }
+}
+
+/// Whether an answer to HEAD may speak of the stored answer to GET (RFC 9111 §4.3.5): what it says of validators and
+/// length is what is stored. Where it does not, the stored answer is stale.
+pub fn head_agrees(stored: &HeaderMap, head: &HeaderMap) -> bool {
+    [ETAG, LAST_MODIFIED, CONTENT_LENGTH]
+        .iter()
+        .all(|name| head.get(name).is_none_or(|value| stored.get(name).is_none_or(|other| value == other)))
+}

@@ -1,0 +1,117 @@
+//! Ranges of a stored answer (RFC 9110 §14, RFC 9111 §3.3).
+//!
+//! What it is: which bytes of a complete stored answer a request asks for. What it is not: the storing of parts, which
+//! this cache does not do. Who calls it: the pipeline, for a stored answer of an unknown path.
+
+use http::StatusCode;
+use http::header::{DATE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE};
+
+use super::dates;
+use crate::clock::WallTime;
+use crate::semantics::etag::EntityTag;
+use crate::semantics::trim;
+
+/// What of the stored body is sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ranged {
+    /// All of it, with the stored status.
+    Whole,
+    /// A part, with 206.
+    Part {
+        /// The first byte.
+        first: u64,
+        /// The last byte, inclusive.
+        last: u64,
+        /// `Content-Range`.
+        content_range: HeaderValue,
+    },
+    /// Nothing: 416.
+    Unsatisfiable {
+        /// `Content-Range`.
+        content_range: HeaderValue,
+    },
+}
+
+/// Selects the bytes of a stored answer of `length` bytes. Only a GET may be asked about.
+///
+/// One byte range is served; several, other units and malformed fields get the whole answer, which RFC 9110 §14.2
+/// allows.
+pub fn select(request: &HeaderMap, stored_status: StatusCode, stored: &HeaderMap, length: u64) -> Ranged {
+    let mut lines = request.get_all(RANGE).iter();
+    let only = lines.next().filter(|_| lines.next().is_none());
+    let Some(range) = only.filter(|_| stored_status == StatusCode::OK).and_then(|line| Spec::parse(line.as_bytes()))
+    else {
+        return Ranged::Whole;
+    };
+    if !if_range_holds(request, stored) {
+        return Ranged::Whole;
+    }
+    let (first, last) = match range {
+        Spec::From(first, last) => (first, last.min(length.saturating_sub(1))),
+        Spec::Suffix(count) => (length.saturating_sub(count), length.saturating_sub(1)),
+    };
+    let suffix_of_nothing = matches!(range, Spec::Suffix(0));
+    if first >= length || suffix_of_nothing {
+        return value(&format!("bytes */{length}"))
+            .map_or(Ranged::Whole, |content_range| Ranged::Unsatisfiable { content_range });
+    }
+    value(&format!("bytes {first}-{last}/{length}")).map_or(Ranged::Whole, |content_range| Ranged::Part {
+        first,
+        last,
+        content_range,
+    })
+}
+
+fn value(text: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(text).ok()
+}
+
+/// One range of bytes.
+#[derive(Clone, Copy)]
+enum Spec {
+    From(u64, u64),
+    Suffix(u64),
+}
+
+impl Spec {
+    /// `bytes=0-1`, `bytes=1-` or `bytes=-1`; `None` for anything else.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let (unit, range) = std::str::from_utf8(trim(text)).ok()?.split_once('=')?;
+        if !unit.eq_ignore_ascii_case("bytes") {
+            return None;
+        }
+        let (first, last) = range.trim_matches([' ', '\t']).split_once('-')?;
+        match (first, last) {
+            ("", last) => Some(Self::Suffix(number(last)?)),
+            (first, "") => Some(Self::From(number(first)?, u64::MAX)),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Self::From(first, last))
+            }
+        }
+    }
+}
+
+/// Digits; a number beyond 64 bits is the largest.
+fn number(text: &str) -> Option<u64> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(text.parse().unwrap_or(u64::MAX))
+}
+
+/// RFC 9110 §13.1.5: a tag compares strongly; a date exactly, and only where it is a strong validator, a second before
+/// `Date` (§8.8.2.2).
+fn if_range_holds(request: &HeaderMap, stored: &HeaderMap) -> bool {
+    let Some(condition) = request.get(IF_RANGE) else { return true };
+    if let Ok(tag) = EntityTag::parse(trim(condition.as_bytes())) {
+        let current = stored.get(ETAG).and_then(|current| EntityTag::parse(trim(current.as_bytes())).ok());
+        return current.is_some_and(|current| tag.matches_strongly(&current));
+    }
+    let epoch = WallTime::from_seconds(0);
+    let Some(date) = dates::single(stored, DATE, epoch) else { return false };
+    let asked = dates::parse(condition.as_bytes(), date);
+    asked.is_some_and(|asked| {
+        dates::single(stored, LAST_MODIFIED, date) == Some(asked) && date.seconds_since(asked) >= 1
+    })
+}

@@ -1,0 +1,166 @@
+//! Content negotiation through a cache: `Vary`, and whether a stored answer was selected by the same fields
+//! (RFC 9111 §4.1).
+//!
+//! What it is: the fields that an answer names, their values in the request that it answered, and the comparison. What
+//! it is not: the part of the cache key that the target gives. Who calls it: the cache.
+//!
+//! `Accept-Encoding` is never compared: [`super::onward`] never sends the client's, so all clients share the answer.
+
+use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_LANGUAGE, HeaderMap, HeaderName, HeaderValue, VARY};
+
+use super::list;
+use crate::semantics::trim;
+
+/// More fields than that are as good as `*`.
+const MAX_FIELDS: usize = 32;
+/// A longer value is kept as its hash.
+const MAX_VALUE: usize = 256;
+
+/// The fields of a request that an answer depends on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Vary {
+    /// On none.
+    Nothing,
+    /// On these; sorted, each once.
+    Fields(Vec<HeaderName>),
+    /// On something that a request does not show: the answer serves no other request.
+    Star,
+}
+
+impl Vary {
+    /// Reads `Vary`. A member that can be no field's name counts as `*`, and so do more than 32.
+    pub fn of(response: &HeaderMap) -> Self {
+        let mut names = Vec::new();
+        for member in list::members(response, VARY) {
+            match HeaderName::from_bytes(member) {
+                Ok(name) if member != b"*" => names.push(name),
+                _ => return Self::Star,
+            }
+        }
+        names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        names.dedup();
+        match names.len() {
+            0 => Self::Nothing,
+            1..=MAX_FIELDS => Self::Fields(names),
+            _ => Self::Star,
+        }
+    }
+
+    /// Whether the answer depends on this field.
+    pub fn names(&self, name: &HeaderName) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Fields(names) => names.contains(name),
+            Self::Star => true,
+        }
+    }
+}
+
+/// The values that selected an answer, normalised; `None` inside when nothing can match (`Vary: *`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Selecting(Option<Vec<(HeaderName, Value)>>);
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Value {
+    Absent,
+    Short(Box<[u8]>),
+    Long([u8; 32]),
+}
+
+impl Selecting {
+    /// What the request has in the fields that `vary` names.
+    pub fn of(vary: &Vary, request: &HeaderMap) -> Self {
+        let names: &[HeaderName] = match vary {
+            Vary::Nothing => &[],
+            Vary::Fields(names) => names,
+            Vary::Star => return Self(None),
+        };
+        let counted = names.iter().filter(|name| **name != ACCEPT_ENCODING);
+        Self(Some(counted.map(|name| (name.clone(), Value::of(name, request))).collect()))
+    }
+
+    /// Whether the answer (whose header is `response`) may serve this request.
+    ///
+    /// Beyond equal values, an answer that varies by `Accept-Language` serves a request that wants its
+    /// `Content-Language` more than any other.
+    pub fn matches(&self, request: &HeaderMap, response: &HeaderMap) -> bool {
+        self.0.as_ref().is_some_and(|fields| {
+            fields.iter().all(|(name, value)| {
+                Value::of(name, request) == *value || (*name == ACCEPT_LANGUAGE && is_favourite(request, response))
+            })
+        })
+    }
+
+    /// The fields that are compared.
+    pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.0.iter().flatten().map(|(name, _)| name)
+    }
+
+    /// How many bytes it holds, roughly.
+    pub fn weight(&self) -> usize {
+        let fields = self.0.iter().flatten();
+        fields.map(|(name, value)| size_of::<(HeaderName, Value)>() + name.as_str().len() + value.len()).sum()
+    }
+}
+
+impl Value {
+    fn of(name: &HeaderName, request: &HeaderMap) -> Self {
+        if !request.contains_key(name) {
+            return Self::Absent;
+        }
+        let text = if *name == ACCEPT_LANGUAGE { languages(request) } else { combined(request, name) };
+        if text.len() > MAX_VALUE { Self::Long(*blake3::hash(&text).as_bytes()) } else { Self::Short(text.into()) }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Absent => 0,
+            Self::Short(text) => text.len(),
+            Self::Long(hash) => hash.len(),
+        }
+    }
+}
+
+/// All lines of a field as one list without whitespace around its members (RFC 9111 §4.1).
+fn combined(request: &HeaderMap, name: &HeaderName) -> Vec<u8> {
+    list::members(request, name).collect::<Vec<_>>().join(&b","[..])
+}
+
+/// One member of `Accept-Language`: a range in lower case with its weight in thousandths.
+type Language = (std::cmp::Reverse<u16>, Vec<u8>);
+
+/// `Accept-Language` in order of preference; equal weights by name. Malformed members weigh as much as absent ones.
+fn preferences(request: &HeaderMap) -> Vec<Language> {
+    let mut ranges: Vec<Language> = list::members(request, ACCEPT_LANGUAGE)
+        .map(|member| {
+            let mut parts = member.split(|&byte| byte == b';').map(trim);
+            let range = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")));
+            (std::cmp::Reverse(weight.map_or(1000, thousandths)), range)
+        })
+        .collect();
+    ranges.sort_unstable();
+    ranges.dedup();
+    ranges
+}
+
+fn languages(request: &HeaderMap) -> Vec<u8> {
+    let ranges = preferences(request);
+    let members = ranges.iter().map(|(weight, range)| [range.as_slice(), format!(";{}", weight.0).as_bytes()].concat());
+    members.collect::<Vec<_>>().join(&b","[..])
+}
+
+/// `qvalue` (RFC 9110 §12.4.2) in thousandths; what is none is 0.
+fn thousandths(text: &[u8]) -> u16 {
+    let value: f32 = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    if (0.0..=1.0).contains(&value) { (value * 1000.0).round() as u16 } else { 0 }
+}
+
+/// Whether the answer is in the one language that the request wants more than any other.
+fn is_favourite(request: &HeaderMap, response: &HeaderMap) -> bool {
+    let mut lines = response.get_all(CONTENT_LANGUAGE).iter();
+    let Some(only) = lines.next().filter(|_| lines.next().is_none()).map(HeaderValue::as_bytes) else { return false };
+    let ranges = preferences(request);
+    let second = ranges.get(1).map_or(0, |(weight, _)| weight.0);
+    ranges.first().is_some_and(|(weight, range)| weight.0 > second && range.eq_ignore_ascii_case(trim(only)))
+}
