@@ -7,13 +7,10 @@ pub mod keeper;
 pub mod shutdown;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use pingora::apps::HttpServerOptions;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
-use pingora::proxy::http_proxy;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownWatch};
 use pingora::services::background::{BackgroundService, background_service};
@@ -35,7 +32,8 @@ use crate::semantics::path::BasePath;
 use crate::serve::find::Finder;
 use crate::serve::gate::Gate;
 use crate::serve::listener::{self, Bound, Prebound};
-use crate::serve::public::{InFlight, Public, Upstream};
+use crate::serve::in_flight::InFlight;
+use crate::serve::public::Public;
 use crate::telemetry::Telemetry;
 
 use self::core::{AppError, Core};
@@ -101,15 +99,11 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         None,
         ServerConf {
             threads,
-            max_retries: 1,
-            ca_file: config.origin.ca_file.as_ref().map(|path| path.display().to_string()),
             grace_period_seconds: Some(config.drain.as_secs() + 5),
             graceful_shutdown_timeout_seconds: Some(1),
             ..ServerConf::default()
         },
     );
-    // What the server holds, so that proxy and server agree.
-    let conf = server.configuration.clone();
     let in_flight = InFlight::default();
     let limiter = Arc::new(limiter(config));
     let status = Status {
@@ -145,12 +139,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     }
     tracing::info!(address = %sockets.admin(), "the operator's listener");
 
-    let mut proxy = http_proxy(&conf, public);
-    // So that CONNECT gets an answer of ours like every other method.
-    let mut options = HttpServerOptions::default();
-    options.allow_connect_method_proxying = true;
-    proxy.server_options = Some(options);
-    let mut service = Service::new("public".to_owned(), Gate::new(proxy));
+    let mut service = Service::new("public".to_owned(), Gate::new(public));
     for address in sockets.public() {
         // Header and body of a page in one send: the default of 1,460 bytes makes two.
         let buffers = L4BufferSettings::new(16 * 1024, 32 * 1024);
@@ -214,27 +203,19 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         read: core.origin.as_ref().map(|origin| origin.read.clone()),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
-        clock: core.clock.clone(),
     };
     let cache_control = CacheControl {
         ttl: config.ttl,
         stale_while_revalidate: config.cache.stale_while_revalidate,
         stale_if_error: config.cache.stale_if_error,
     };
-    let upstream = core.origin.as_ref().map(|origin| Upstream {
-        base: origin.client.base().clone(),
-        budget: origin.client.budget().clone(),
-        status: origin.client.status().clone(),
-        timeout: config.origin.timeout.max(Duration::from_millis(1)),
-        wait: config.origin.wait,
-    });
     Public {
         rules,
         finder,
         standing: Standing::new(cache_control, !offline, &config.passthrough.methods),
         telemetry,
         in_flight,
-        upstream,
+        pass: core.origin.as_ref().map(|origin| origin.pass.clone()),
         clock: core.clock.clone(),
     }
 }

@@ -103,6 +103,7 @@ pub mod config;
 pub mod limit;
 pub mod origin;
 pub mod pipeline;
+pub mod proxy;
 pub mod sample;
 pub mod semantics;
 pub mod serve;

@@ -20,7 +20,6 @@ pub mod mirror;
 pub mod order;
 pub mod pass;
 pub mod plan;
-pub mod read_through;
 pub mod refresh;
 pub mod status;
 pub mod sweep;

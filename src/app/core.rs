@@ -25,10 +25,12 @@ use crate::origin::crawl::Crawler;
 use crate::origin::details::Details;
 use crate::origin::details::worker::DetailWorker;
 use crate::origin::mirror::{Mirror, Rhythm};
-use crate::origin::read_through::{ReadConfig, ReadThrough};
 use crate::origin::status::OriginStatus;
 use crate::origin::sweep::Sweeper;
 use crate::origin::terms;
+use crate::proxy::pass_through::{PassConfig, PassThrough};
+use crate::proxy::read_through::{ReadConfig, ReadThrough};
+use crate::proxy::upstream::Upstream;
 use crate::semantics::freshness;
 use crate::serve::listener::BindError;
 use crate::snapshot::dataset::{Dataset, DatasetError};
@@ -90,8 +92,10 @@ pub enum AppError {
 pub struct Origin {
     /// The polite client.
     pub client: OriginClient,
-    /// Reads that clients wait for.
+    /// Reads of known endpoints that clients wait for.
     pub read: ReadThrough,
+    /// Everything else that clients ask the origin for.
+    pub pass: PassThrough,
 }
 
 /// The state behind the listeners.
@@ -142,7 +146,7 @@ impl Core {
         let aliases = aliases.collect::<Result<Vec<_>, _>>()?;
         let rewrite = Rewrite::new(base.as_ref(), &aliases, config.public_url.as_str());
         let origin =
-            base.map(|base| origin(config, base, &data_dir, status.clone(), &cache, &rewrite, &clock)).transpose()?;
+            base.map(|base| origin(config, base, &data_dir, status.clone(), &cache, &rewrite, &aliases, &clock)).transpose()?;
         let mut core = Self {
             data_dir,
             store: None,
@@ -313,6 +317,7 @@ fn origin(
     status: OriginStatus,
     cache: &Cache,
     rewrite: &Rewrite,
+    aliases: &[Url],
     clock: &Clock,
 ) -> Result<Origin, AppError> {
     let path = data_dir.path().join("budget");
@@ -326,9 +331,16 @@ fn origin(
         user_agent: config.origin.user_agent.clone(),
     };
     let client = OriginClient::new(client, config.origin.ca_file.as_deref(), budget, status, clock.clone())?;
-    let times = ReadConfig { ttl: config.ttl, stale_if_error: config.cache.stale_if_error, wait: config.origin.wait };
+    let (stale_if_error, wait) = (config.cache.stale_if_error, config.origin.wait);
+    let stale_while_revalidate = config.cache.stale_while_revalidate;
+    let times = ReadConfig { ttl: config.ttl, stale_while_revalidate, stale_if_error, wait };
     let read = ReadThrough::new(client.clone(), cache.clone(), rewrite.clone(), times, clock.clone());
-    Ok(Origin { client, read })
+    let upstream = Upstream::new(client.clone(), config.origin.ca_file.as_deref(), clock.clone())?;
+    let public = address("public_url", config.public_url.as_str())?;
+    let bases = [client.base().clone(), public].into_iter().chain(aliases.iter().cloned()).collect();
+    let bounds = PassConfig { stale_if_error, wait, max_body: config.origin.max_body, bases };
+    let pass = PassThrough::new(upstream, cache.clone(), bounds, clock.clone());
+    Ok(Origin { client, read, pass })
 }
 
 /// Opens the store; one that is damaged beyond opening is replaced by what can be read of it when there is an origin to

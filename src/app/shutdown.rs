@@ -10,7 +10,7 @@ use pingora::server::{ExecutionPhase, Server, ShutdownSignal, ShutdownSignalWatc
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::origin::details::Details;
-use crate::serve::public::InFlight;
+use crate::serve::in_flight::InFlight;
 
 /// SIGTERM and SIGINT drain; SIGHUP is ignored.
 pub struct Signals;

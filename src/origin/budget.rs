@@ -102,10 +102,19 @@ pub fn choose(view: &View<'_>) -> Option<u64> {
 
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the origin's budget is spent; try again in {} s", retry_after.as_secs())]
+#[error("{}; try again in {} s", if *paused { "the origin is left alone" } else { "the origin's budget is spent" }, retry_after.as_secs())]
 pub struct Spent {
     /// After how long another try makes sense.
     pub retry_after: Duration,
+    /// Whether nothing is sent because the origin asked for that, or fails.
+    pub paused: bool,
+}
+
+impl Spent {
+    /// Another try makes sense soon.
+    pub const fn soon() -> Self {
+        Self { retry_after: Duration::from_secs(1), paused: false }
+    }
 }
 
 /// A numeric picture for `/status` and metrics.
@@ -140,6 +149,10 @@ struct State {
     turns: u64,
     served: HashMap<IpAddr, u64>,
     paused_until: Monotonic,
+    /// Requests that are on the wire.
+    on_wire: usize,
+    /// Whether the origin has failed so often that one request at a time tries it.
+    gentle: bool,
     last_detail: Option<Monotonic>,
     crawl_work: usize,
 }
@@ -155,7 +168,7 @@ impl State {
     }
 
     fn chosen(&self, now: Monotonic) -> Option<u64> {
-        if now < self.paused_until {
+        if now < self.paused_until || (self.gentle && self.on_wire > 0) {
             return None;
         }
         let Some(window) = &self.window else {
@@ -217,6 +230,8 @@ impl Budget {
             turns: 0,
             served: HashMap::new(),
             paused_until: now.plus(pause.unwrap_or_default()),
+            on_wire: 0,
+            gentle: false,
             last_detail: None,
             crawl_work: 0,
         };
@@ -238,7 +253,7 @@ impl Budget {
         let mut place = {
             let mut state = self.0.state.lock();
             if state.waiting.len() >= MOST_WAITING {
-                return Err(Spent { retry_after: Duration::from_secs(60) });
+                return Err(Spent { retry_after: Duration::from_secs(60), paused: false });
             }
             let ticket = state.next_ticket;
             state.next_ticket += 1;
@@ -251,7 +266,7 @@ impl Budget {
             // Registered before the state is looked at, so that no change is missed.
             changed.as_mut().enable();
             let now = self.0.clock.now_mono();
-            let wake = {
+            let (wake, paused_until) = {
                 let mut state = self.0.state.lock();
                 if state.chosen(now) == Some(place.ticket) {
                     let permit = self.grant(&mut state, place.ticket, class, client, now);
@@ -260,11 +275,12 @@ impl Budget {
                     self.0.changed.notify_waiters();
                     return Ok(permit);
                 }
-                state.wake_at(now)
+                (state.wake_at(now), state.paused_until)
             };
-            if let Some(deadline) = deadline.filter(|deadline| now >= *deadline) {
+            // There is no use in waiting for the end of a pause that comes too late.
+            if let Some(deadline) = deadline.filter(|deadline| now >= *deadline || paused_until > *deadline) {
                 let wait = wake.unwrap_or(deadline).since(now);
-                return Err(Spent { retry_after: wait.max(Duration::from_secs(1)) });
+                return Err(Spent { retry_after: wait.max(Duration::from_secs(1)), paused: now < paused_until });
             }
             let until = [wake, deadline].into_iter().flatten().min();
             match until {
@@ -279,6 +295,7 @@ impl Budget {
 
     fn grant(&self, state: &mut State, ticket: u64, class: Class, client: Option<IpAddr>, now: Monotonic) -> Permit {
         let slot = state.give(ticket, class, client, now);
+        state.on_wire += 1;
         if let (Some(slot), Some(ledger)) = (slot, &mut state.ledger) {
             ledger.sent(slot);
         }
@@ -301,6 +318,17 @@ impl Budget {
             // A slow disk must hold up neither who waits for the budget nor the task that was told of the pause.
             let sync = move || drop(file.sync_data());
             let _ = std::thread::Builder::new().name("ledger".into()).spawn(sync);
+        }
+    }
+
+    /// Whether one request at a time is enough for an origin that fails again and again: its return shows all the same.
+    pub fn try_gently(&self, gentle: bool) {
+        let mut state = self.0.state.lock();
+        let changed = state.gentle != gentle;
+        state.gentle = gentle;
+        drop(state);
+        if changed {
+            self.0.changed.notify_waiters();
         }
     }
 
@@ -368,11 +396,13 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(slot) = self.slot else { return };
         let inner = &self.budget.0;
         let (now, wall) = (inner.clock.now_mono(), inner.clock.now_wall());
         let mut state = inner.state.lock();
-        if let Some(window) = &mut state.window {
+        state.on_wire = state.on_wire.saturating_sub(1);
+        if let Some(slot) = self.slot
+            && let Some(window) = &mut state.window
+        {
             let until = window.answered(slot, now, self.answered);
             if let Some(ledger) = &mut state.ledger {
                 ledger.answered(slot, wall.plus(until.since(now)));

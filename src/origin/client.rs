@@ -27,6 +27,7 @@ use super::status::OriginStatus;
 use super::transport::{Arrival, Http, Transport, TransportError};
 use super::window::Class;
 
+pub use super::transport::read_ca_file;
 pub use error::AskError;
 
 /// The validators of a stored answer.
@@ -67,6 +68,8 @@ pub struct Answer {
     pub body: Bytes,
     /// The instant that the header speaks for.
     pub stamps: Stamps,
+    /// When it was asked for.
+    pub asked: WallTime,
     /// When it arrived.
     pub received: WallTime,
 }
@@ -112,6 +115,9 @@ pub enum ClientError {
     /// The TLS library refuses.
     #[error("the HTTP client cannot be set up: {0}")]
     Setup(#[from] reqwest::Error),
+    /// The TLS library refuses what it is given.
+    #[error("TLS to the origin cannot be set up: {0}")]
+    Tls(String),
 }
 
 /// The polite client; cheap to clone.
@@ -179,6 +185,11 @@ impl OriginClient {
         self.clock.now_wall().as_millis()
     }
 
+    /// How the origin is reached.
+    pub fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
     /// The base address.
     pub fn base(&self) -> &Url {
         &self.config.base
@@ -191,11 +202,17 @@ impl OriginClient {
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
         let outcome = self.follow(path, validators, asker).await;
         match &outcome {
-            Ok(_) => self.status.succeeded(),
+            Ok(_) => self.succeeded(),
             Err(AskError::Spent(_)) => {}
-            Err(error) => self.back_off(error, asker.class),
+            Err(error) => self.failed(error, asker.class),
         }
         outcome
+    }
+
+    /// The origin gave an answer.
+    pub fn succeeded(&self) {
+        self.status.succeeded();
+        self.budget.try_gently(false);
     }
 
     async fn follow(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
@@ -234,6 +251,7 @@ impl OriginClient {
         let fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
         let permit = self.budget.acquire(asker.class, asker.client, asker.patience).await?;
         self.status.sent(asker.class);
+        let asked = self.clock.now_wall();
         let Arrival { status, headers, body: mut pieces } = self.transport.get(url, fields).await.map_err(failed)?;
         // The answer's head is the answer: the origin has counted the request by now.
         permit.answered();
@@ -251,7 +269,7 @@ impl OriginClient {
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         let stamps = Stamps { date, age, generated_at: None };
-        Ok((status, Answer { status, headers, body: body.freeze(), stamps, received }))
+        Ok((status, Answer { status, headers, body: body.freeze(), stamps, asked, received }))
     }
 
     /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
@@ -259,7 +277,7 @@ impl OriginClient {
     /// What only one resource or one odd question brings about never stops the rest: refusals of a question, and bad
     /// answers to a client or to a single detail, pause nothing. Failures of requests that were on the wire together
     /// count once.
-    fn back_off(&self, error: &AskError, class: Class) {
+    pub fn failed(&self, error: &AskError, class: Class) {
         const FEW: u32 = 3;
         let asked = match error {
             AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(self.config.longest_pause)),
@@ -274,6 +292,9 @@ impl OriginClient {
         };
         let paused = !self.budget.view().paused.is_zero();
         let failures = self.status.failed(error, counts && !paused, self.clock.now_wall());
+        if counts && failures >= FEW {
+            self.budget.try_gently(true);
+        }
         let own = (counts && !paused && failures >= FEW).then(|| {
             let doubled = Duration::from_millis(500) * 2_u32.saturating_pow((failures - FEW).min(10));
             self.jittered(doubled.min(self.config.longest_pause))

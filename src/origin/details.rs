@@ -28,7 +28,7 @@ use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
 use super::budget::Spent;
 use super::client::{AskError, Asker, OriginClient, Validators};
 use super::copies::{CopyError, DATE_GRAIN_MS, generated_at};
-use super::flight::Flights;
+use super::flight::{Boarding, Flights};
 
 /// What the index knows of a stored detail.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ struct Inner {
     cache: Cache,
     /// Listings whose detail is here but was answered 404 the last time.
     missing: Mutex<HashSet<ListingId>>,
-    flights: Flights<ListingId, AskError>,
+    flights: Flights<ListingId, Result<DetailRecord, Arc<CopyError>>>,
     live: Live,
     /// Held while an answer is compared with what is kept and takes its place; never across a wait.
     judging: Mutex<()>,
@@ -219,6 +219,7 @@ impl Details {
     }
 
     /// The detail that a client waits for, fetched once however many wait; `true` when another one's request fetched it.
+    /// A client that leaves does not end the fetch.
     ///
     /// # Errors
     /// When there is no usable answer.
@@ -228,24 +229,26 @@ impl Details {
         volatile: &VolatileKeys,
         summary: &Summary,
         asker: Asker,
-    ) -> Result<(DetailRecord, bool), CopyError> {
-        let patience = asker.patience.unwrap_or(Duration::MAX);
-        let Ok(mut turn) = tokio::time::timeout(patience, self.0.flights.turn(&summary.id)).await else {
-            return Err(AskError::from(Spent { retry_after: Duration::from_secs(1) }).into());
+    ) -> Result<(DetailRecord, bool), Arc<CopyError>> {
+        let (passenger, joined) = match self.0.flights.board(&summary.id) {
+            Boarding::Joined(passenger) => (passenger, true),
+            Boarding::First(ticket, passenger) => {
+                let (this, client) = (self.clone(), client.clone());
+                let (volatile, summary) = (volatile.clone(), summary.clone());
+                tokio::spawn(async move {
+                    // An earlier flight may have landed between the look at what is here and this one.
+                    let here = this.get(summary.id).ok().flatten();
+                    let fetched = match here {
+                        Some(record) => Ok(record),
+                        None => this.fetch(&client, &volatile, &summary, asker).await.map_err(Arc::new),
+                    };
+                    ticket.land(fetched);
+                });
+                (passenger, false)
+            }
         };
-        if turn.waited {
-            if let Some(record) = self.get(summary.id)? {
-                return Ok((record, true));
-            }
-            if let Some(error) = turn.failure() {
-                return Err(error.into());
-            }
-        }
-        let fetched = self.fetch(client, volatile, summary, asker).await;
-        if let Err(CopyError::Ask(error)) = &fetched {
-            turn.fail(error.clone());
-        }
-        Ok((fetched?, false))
+        let lost = || Arc::new(CopyError::from(AskError::from(Spent::soon())));
+        passenger.landed().await.unwrap_or_else(|| Err(lost())).map(|record| (record, joined))
     }
 
     /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.

@@ -12,6 +12,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http::HeaderMap;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use url::Url;
 
 use super::client::ClientError;
@@ -72,11 +74,9 @@ impl Http {
             .pool_idle_timeout(Duration::from_secs(30))
             .user_agent(user_agent);
         if let Some(path) = ca_file {
-            let bytes =
-                std::fs::read(path).map_err(|error| ClientError::CaFile(format!("{}: {error}", path.display())))?;
-            let certificates = reqwest::Certificate::from_pem_bundle(&bytes)
-                .map_err(|error| ClientError::CaFile(format!("{}: {error}", path.display())))?;
-            builder = builder.tls_certs_merge(certificates);
+            let certificates = read_ca_file(path)?;
+            let certificates = certificates.iter().map(|certificate| reqwest::Certificate::from_der(certificate));
+            builder = builder.tls_certs_merge(certificates.collect::<Result<Vec<_>, _>>()?);
         }
         Ok(Self(builder.build()?))
     }
@@ -89,6 +89,17 @@ impl Transport for Http {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         Ok(Arrival { status, headers, body: response.bytes_stream().map(|piece| piece.map_err(failure)).boxed() })
     }
+}
+
+/// The certificates of a CA file (PEM).
+///
+/// # Errors
+/// When it cannot be read, or holds none.
+pub fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+    let bad = |error: &dyn std::fmt::Display| ClientError::CaFile(format!("{}: {error}", path.display()));
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))?;
+    let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(|error| bad(&error))?;
+    if certificates.is_empty() { Err(bad(&"it holds no certificate")) } else { Ok(certificates) }
 }
 
 fn failure(error: reqwest::Error) -> TransportError {

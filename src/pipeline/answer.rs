@@ -2,19 +2,23 @@
 //!
 //! Bodies are only chosen here, never made. Callers: [`crate::serve`].
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, LINK, RETRY_AFTER, VARY,
+    CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, LINK, RETRY_AFTER, VARY,
 };
 use http::{Method, StatusCode};
 
-use crate::cache::entry::Entry;
+use crate::cache::coded::Coded;
 use crate::cache::reply::Reply;
+use crate::cache::stored::Stored;
 use crate::clock::{Monotonic, WallTime};
 use crate::limit::Decision;
 use crate::semantics::cache_status::CacheOutcome;
+use crate::semantics::caching::{self, Ranged};
 use crate::semantics::coding::Coding;
 use crate::semantics::freshness::{self, CacheControl};
 use crate::semantics::precondition::{self, Precondition};
@@ -100,7 +104,12 @@ impl Standing {
         let (status, mut head, body) = match state {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
             Precondition::NotModified => (StatusCode::NOT_MODIFIED, HeaderMap::with_capacity(ROOM), None),
-            Precondition::Proceed => representation(asked, reply),
+            Precondition::Proceed => {
+                let mut head = HeaderMap::with_capacity(ROOM);
+                head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                let body = represent(&mut head, asked, &reply.body);
+                (StatusCode::OK, head, body)
+            }
         };
         head.insert(CACHE_CONTROL, self.cache_control.clone());
         if ages {
@@ -128,39 +137,70 @@ impl Standing {
         if freshness::is_from_the_future(confirmed, now) { least } else { freshness::age_seconds(now, confirmed) }
     }
 
-    /// An answer read through from the origin.
-    pub fn through(&self, asked: Asked<'_>, entry: &Entry, outcome: CacheOutcome, now: Monotonic) -> Answer {
-        let reply = &entry.reply;
-        let state = if reply.status == StatusCode::OK {
-            precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref())
+    /// An answer of a known endpoint, read through from the origin.
+    pub fn through(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
+        let state = if stored.status == StatusCode::OK {
+            precondition::evaluate(asked.method, asked.headers, stored.tag.as_ref())
         } else {
             Precondition::Proceed
         };
-        let (status, mut head, body) = match state {
+        let mut head = stored.fields.clone();
+        let (status, body) = match state {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
-            Precondition::NotModified => (StatusCode::NOT_MODIFIED, HeaderMap::with_capacity(ROOM), None),
-            Precondition::Proceed => representation(asked, reply),
+            Precondition::NotModified => (not_modified(&mut head), None),
+            Precondition::Proceed => (stored.status, represent(&mut head, asked, &stored.body)),
         };
-        // Ours where the origin sends neither `Cache-Control` nor `Expires`.
-        let ours = || entry.expires.is_none().then(|| self.cache_control.clone());
-        if let Some(value) = entry.cache_control.clone().or_else(ours) {
-            head.insert(CACHE_CONTROL, value);
-        }
-        if let Some(expires) = &entry.expires {
-            head.insert(EXPIRES, expires.clone());
-        }
-        head.insert(AGE, HeaderValue::from(entry.age(now).as_secs()));
-        if let Some(link) = &entry.link {
-            head.insert(LINK, link.clone());
-        }
-        if let Some(modified) = entry.last_modified.as_ref().and_then(|text| HeaderValue::from_str(text).ok()) {
-            head.insert(LAST_MODIFIED, modified);
-        }
-        if let Some(etag) = &reply.etag {
-            head.insert(ETAG, etag.clone());
+        // Ours where the origin sends neither.
+        if !head.contains_key(CACHE_CONTROL) && !head.contains_key(EXPIRES) {
+            head.insert(CACHE_CONTROL, self.cache_control.clone());
         }
         head.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        head.insert(CACHE_STATUS, outcome.to_header_value());
+        head.insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
+        self.of_the_origin(head, status, body, asked, stored.age(now), outcome)
+    }
+
+    /// An answer of an unknown path that is kept.
+    pub fn stored(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
+        let mut head = stored.fields.clone();
+        let state = conditions(asked, stored.status, &head);
+        let (status, body) = match state {
+            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::NotModified => (not_modified(&mut head), None),
+            Precondition::Proceed => part(&mut head, asked, stored),
+        };
+        self.of_the_origin(head, status, body, asked, stored.age(now), outcome)
+    }
+
+    /// The head of an answer of an unknown path whose body is on its way; `None` for the body means that none is sent,
+    /// `Some` of nothing that it follows.
+    pub fn streamed(&self, asked: Asked<'_>, status: StatusCode, fields: &HeaderMap, outcome: CacheOutcome) -> Answer {
+        let mut head = fields.clone();
+        let (status, body) = match conditions(asked, status, &head) {
+            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::NotModified => (not_modified(&mut head), None),
+            Precondition::Proceed => {
+                let none = *asked.method == Method::HEAD
+                    || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED | StatusCode::RESET_CONTENT);
+                (status, (!none).then(Bytes::new))
+            }
+        };
+        head.append(CACHE_STATUS, outcome.to_header_value());
+        common(&mut head, asked.limit);
+        Answer { status, headers: head, body, outcome: outcome.as_str() }
+    }
+
+    /// Completes the head of what the origin answered some time ago.
+    fn of_the_origin(
+        &self,
+        mut head: HeaderMap,
+        status: StatusCode,
+        body: Option<Bytes>,
+        asked: Asked<'_>,
+        age: Duration,
+        outcome: CacheOutcome,
+    ) -> Answer {
+        head.insert(AGE, HeaderValue::from(age.as_secs()));
+        head.append(CACHE_STATUS, outcome.to_header_value());
         common(&mut head, asked.limit);
         Answer { status, headers: head, body, outcome: outcome.as_str() }
     }
@@ -201,17 +241,59 @@ impl Standing {
     }
 }
 
-/// Status, type, coding and length of a representation, and its body unless only the head was asked for.
-fn representation(asked: Asked<'_>, reply: &Reply) -> (StatusCode, HeaderMap, Option<Bytes>) {
-    let (coding, variant) = reply.variant(asked.coding);
-    let mut head = HeaderMap::with_capacity(ROOM);
-    head.insert(CONTENT_TYPE, reply.content_type.clone());
+/// The body in the coding that the client likes best, unless only the head was asked for; its length and coding go into
+/// the head.
+fn represent(head: &mut HeaderMap, asked: Asked<'_>, body: &Coded) -> Option<Bytes> {
+    let (coding, variant) = body.variant(asked.coding);
     head.insert(CONTENT_LENGTH, variant.length.clone());
     if coding != Coding::Identity {
         head.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
     }
-    let body = (*asked.method != Method::HEAD).then(|| variant.body.clone());
-    (reply.status, head, body)
+    (*asked.method != Method::HEAD).then(|| variant.body.clone())
+}
+
+/// Leaves in a head what a 304 may say.
+fn not_modified(head: &mut HeaderMap) -> StatusCode {
+    for name in [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE] {
+        head.remove(name);
+    }
+    StatusCode::NOT_MODIFIED
+}
+
+/// A client's conditions on an answer of an unknown path, whose validators are the origin's.
+fn conditions(asked: Asked<'_>, status: StatusCode, fields: &HeaderMap) -> Precondition {
+    let evaluated = status == StatusCode::OK && matches!(*asked.method, Method::GET | Method::HEAD);
+    if evaluated { caching::evaluate(asked.method, asked.headers, fields) } else { Precondition::Proceed }
+}
+
+/// What of a kept body is sent.
+fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode, Option<Bytes>) {
+    let whole = stored.body.identity();
+    if *asked.method != Method::GET {
+        head.insert(CONTENT_LENGTH, whole.length.clone());
+        return (stored.status, None);
+    }
+    match caching::select(asked.headers, stored.status, head, whole.body.len() as u64) {
+        Ranged::Whole => {
+            if stored.status == StatusCode::NO_CONTENT {
+                return (stored.status, None);
+            }
+            head.insert(CONTENT_LENGTH, whole.length.clone());
+            (stored.status, Some(whole.body.clone()))
+        }
+        Ranged::Part { first, last, content_range } => {
+            let (first, last) = (first as usize, last as usize);
+            let body = whole.body.get(first..=last).map_or_else(Bytes::new, |part| whole.body.slice_ref(part));
+            head.insert(CONTENT_RANGE, content_range);
+            head.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+            (StatusCode::PARTIAL_CONTENT, Some(body))
+        }
+        Ranged::Unsatisfiable { content_range } => {
+            head.insert(CONTENT_RANGE, content_range);
+            head.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            (StatusCode::RANGE_NOT_SATISFIABLE, Some(Bytes::new()))
+        }
+    }
 }
 
 /// CORS and the limit, which go with every answer.

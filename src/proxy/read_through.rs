@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName,
+    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName,
     HeaderValue, LAST_MODIFIED, VARY,
 };
 use http::{Method, StatusCode};
@@ -28,7 +28,7 @@ use crate::semantics::caching::directives::{RequestDirectives, ResponseDirective
 use crate::semantics::caching::fields;
 use crate::semantics::caching::freshen::freshen;
 use crate::semantics::caching::reuse::{Policy, Reuse, may_stand_in, reuse};
-use crate::semantics::caching::selecting::Selecting;
+use crate::semantics::caching::selecting::{Selecting, Vary};
 use crate::semantics::caching::storing::may_store;
 use crate::semantics::caching::terms::{Exchange, Terms};
 use crate::semantics::etag::EntityTag;
@@ -153,8 +153,8 @@ impl ReadThrough {
             };
             let collapsed = !first;
             return match landed {
-                Ok(Landed { stored, fwd_status, kept }) if kept || first => {
-                    let forwarded = Forwarded { fwd_status, stored: kept, collapsed };
+                Ok(Landed { stored, fwd_status, kept: is_kept }) if is_kept || first => {
+                    let forwarded = Forwarded { fwd_status, stored: is_kept, collapsed };
                     let how = if revalidates { CacheOutcome::Revalidated } else { CacheOutcome::Miss };
                     Ok((stored, how(forwarded)))
                 }
@@ -267,46 +267,41 @@ impl ReadThrough {
     /// What an answer comes to, and whether it may be kept.
     fn judge(&self, question: &Question, answer: &Answer, kept: Option<&Stored>) -> Result<(Stored, bool), AskError> {
         let inner = &*self.inner;
-        let mut stored = match (answer.status, kept) {
-            (304, Some(kept)) => {
-                let mut stored = kept.clone();
-                freshen(&mut stored.fields, &fields::end_to_end(&answer.headers, true));
-                stored
-            }
+        let mut shown = match (answer.status, kept) {
+            (304, Some(kept)) => Representation::confirmed(kept, &answer.headers),
             (200, _) => self.representation(question, answer)?,
-            (404 | 410, _) => missing(&question.path, answer),
+            (404 | 410, _) => Representation::missing(&question.path, &answer.headers),
             (status, _) => return Err(AskError::nonsense(&question.path, format!("status {status}"))),
         };
-        let directives = ResponseDirectives::of(&stored.fields);
+        // `Age` is about this answer and not kept. What we send never differs, so that of `Vary` only `*` has a meaning.
+        let mut judged = shown.fields.clone();
+        let star = answer.headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*'));
+        let vary = star.then(|| HeaderValue::from_static("*"));
+        for (name, value) in [(AGE, answer.headers.get(AGE).cloned()), (VARY, vary)] {
+            match value {
+                Some(value) => drop(judged.insert(name, value)),
+                None => drop(judged.remove(name)),
+            }
+        }
+        let directives = ResponseDirectives::of(&judged);
+        let (ttl, sent) = (Some(inner.ttl), HeaderMap::new());
         let exchange = Exchange { asked: answer.asked, received: answer.received };
-        // `Age` belongs to this answer, not to what is kept of it.
-        let mut dated = stored.fields.clone();
-        if let Some(age) = answer.headers.get(http::header::AGE) {
-            dated.insert(http::header::AGE, age.clone());
+        let mut terms = Terms::of(shown.status, &judged, &directives, exchange, ttl);
+        let allowed = may_store(&Method::GET, &sent, shown.status, &judged, &directives, ttl).is_ok();
+        let may_keep = allowed && shown.body.identity().body.len() as u64 <= inner.cache.largest();
+        if shown.status == StatusCode::NOT_FOUND {
+            terms.lifetime = terms.lifetime.min(MISSING);
+            if !judged.contains_key(CACHE_CONTROL) && !judged.contains_key(EXPIRES) {
+                shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+            }
         }
-        stored.terms = Terms::of(stored.status, &dated, &directives, exchange, Some(inner.ttl));
-        stored.arrived = inner.clock.now_mono();
-        if stored.status == StatusCode::NOT_FOUND {
-            stored.terms.lifetime = stored.terms.lifetime.min(MISSING);
-        }
-        let nothing = HeaderMap::new();
-        let mut judged = dated;
-        // What we send never differs, so that only `*` has a meaning here.
-        if answer.headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*')) {
-            judged.insert(VARY, HeaderValue::from_static("*"));
-        }
-        let may_keep =
-            may_store(&Method::GET, &nothing, stored.status, &judged, &directives, Some(inner.ttl)).is_ok()
-                && stored.body.identity().body.len() as u64 <= inner.cache.largest();
-        let says = stored.fields.contains_key(CACHE_CONTROL) || stored.fields.contains_key(EXPIRES);
-        if !says && stored.status == StatusCode::NOT_FOUND {
-            stored.fields.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
-        }
-        Ok((stored, may_keep))
+        let Representation { status, fields, body, tag, etag, last_modified } = shown;
+        let (selecting, arrived) = (Selecting::of(&Vary::Nothing, &sent), inner.clock.now_mono());
+        Ok((Stored { status, fields, body, tag, etag, last_modified, terms, selecting, arrived }, may_keep))
     }
 
     /// A document of the API, with its links rewritten.
-    fn representation(&self, question: &Question, answer: &Answer) -> Result<Stored, AskError> {
+    fn representation(&self, question: &Question, answer: &Answer) -> Result<Representation, AskError> {
         let nonsense = |error: &dyn std::fmt::Display| AskError::nonsense(&question.path, error);
         let text = std::str::from_utf8(&answer.body).map_err(|error| nonsense(&error))?;
         json::check(text).map_err(|error| nonsense(&error))?;
@@ -317,28 +312,67 @@ impl ReadThrough {
             answer.body.clone()
         };
         let mut fields = fields::end_to_end(&answer.headers, true);
-        for name in ABOUT_THE_BODY {
+        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
             fields.remove(name);
         }
         let Validators { etag, last_modified } = answer.validators();
         // Weakened: the body may be rewritten and is recoded for clients (RFC 9110 §8.8.1).
         let tag = etag.as_ref().and_then(|etag| EntityTag::parse(etag.as_bytes()).ok()).map(|tag| tag.weakened());
-        fields.remove(ETAG);
         if let Some(tag) = &tag {
             fields.insert(ETAG, tag.to_header_value());
         }
         let value = |text: Option<String>| text.and_then(|text| HeaderValue::from_str(&text).ok());
-        Ok(Stored {
+        Ok(Representation {
             status: StatusCode::OK,
             fields,
             body: Arc::new(Coded::new(body)),
             tag,
             etag: value(etag),
             last_modified: value(last_modified),
-            terms: Terms::default(),
-            selecting: Selecting::default(),
-            arrived: self.inner.clock.now_mono(),
         })
+    }
+}
+
+/// What is shown of an answer.
+struct Representation {
+    status: StatusCode,
+    fields: HeaderMap,
+    body: Arc<Coded>,
+    tag: Option<EntityTag>,
+    etag: Option<HeaderValue>,
+    last_modified: Option<HeaderValue>,
+}
+
+impl Representation {
+    /// What is kept, as a 304 confirms it.
+    fn confirmed(kept: &Stored, headers: &HeaderMap) -> Self {
+        let mut fields = kept.fields.clone();
+        let mut news = fields::end_to_end(headers, true);
+        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
+            news.remove(name);
+        }
+        freshen(&mut fields, &news);
+        Self {
+            status: kept.status,
+            fields,
+            body: kept.body.clone(),
+            tag: kept.tag.clone(),
+            etag: kept.etag.clone(),
+            last_modified: headers.get(LAST_MODIFIED).cloned().or_else(|| kept.last_modified.clone()),
+        }
+    }
+
+    /// What the origin does not have. The words are ours: it may have sent anything.
+    fn missing(path: &str, headers: &HeaderMap) -> Self {
+        let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
+        let document = id.map_or_else(|| Problem::unknown_path(path), Problem::unknown_listing);
+        let mut fields = fields::end_to_end(headers, true);
+        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG, LAST_MODIFIED]) {
+            fields.remove(name);
+        }
+        fields.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
+        let body = Arc::new(Coded::new(document.to_json()));
+        Self { status: StatusCode::NOT_FOUND, fields, body, tag: None, etag: None, last_modified: None }
     }
 }
 
@@ -353,28 +387,6 @@ const ABOUT_THE_BODY: [HeaderName; 8] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
 ];
-
-/// What the origin does not have. The words are ours: it may have sent anything.
-fn missing(path: &str, answer: &Answer) -> Stored {
-    let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
-    let document = id.map_or_else(|| Problem::unknown_path(path), Problem::unknown_listing);
-    let mut fields = fields::end_to_end(&answer.headers, true);
-    for name in ABOUT_THE_BODY.iter().chain(&[ETAG, LAST_MODIFIED]) {
-        fields.remove(name);
-    }
-    fields.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
-    Stored {
-        status: StatusCode::NOT_FOUND,
-        fields,
-        body: Arc::new(Coded::new(document.to_json())),
-        tag: None,
-        etag: None,
-        last_modified: None,
-        terms: Terms::default(),
-        selecting: Selecting::default(),
-        arrived: crate::clock::Monotonic::from_nanos(0),
-    }
-}
 
 /// Something kept, as it is.
 fn hit(stored: &Arc<Stored>, ttl: i64) -> (Arc<Stored>, CacheOutcome) {

@@ -19,6 +19,8 @@ pub enum CacheOutcome {
     VaryMiss(Forwarded),
     /// What was kept was stale, and the origin was asked; status 304 when it was still right.
     Revalidated(Forwarded),
+    /// What was kept was fresh, but the client wanted the origin to be asked.
+    Requested(Forwarded),
     /// What was kept was stale, the origin failed, and so it was served (RFC 5861 §4).
     StaleIfError {
         /// `None` when the origin gave no answer at all, or was not asked for want of budget.
@@ -30,10 +32,7 @@ pub enum CacheOutcome {
         fwd_status: u16,
     },
     /// The method asks for the origin.
-    Method {
-        /// The status of the origin's answer.
-        fwd_status: u16,
-    },
+    Method(Forwarded),
 }
 
 /// What came of asking the origin.
@@ -53,12 +52,13 @@ impl CacheOutcome {
         match self {
             Self::Hit { ttl: Some(i64::MIN..0) } => "hit-stale",
             Self::Hit { .. } => "hit",
-            Self::Miss(_) => "miss",
+            Self::Miss(_) => "uri-miss",
             Self::VaryMiss(_) => "vary-miss",
-            Self::Revalidated(_) => "revalidated",
+            Self::Revalidated(_) => "stale",
+            Self::Requested(_) => "request",
             Self::StaleIfError { .. } => "stale-if-error",
             Self::Bypass { .. } => "bypass",
-            Self::Method { .. } => "method",
+            Self::Method(_) => "method",
         }
     }
 
@@ -75,6 +75,7 @@ impl CacheOutcome {
             Self::Miss(forwarded) => forwarded.write_to(b"; fwd=uri-miss", out),
             Self::VaryMiss(forwarded) => forwarded.write_to(b"; fwd=vary-miss", out),
             Self::Revalidated(forwarded) => forwarded.write_to(b"; fwd=stale", out),
+            Self::Requested(forwarded) => forwarded.write_to(b"; fwd=request", out),
             Self::StaleIfError { fwd_status } => {
                 out.extend_from_slice(b"; fwd=stale");
                 if let Some(status) = fwd_status {
@@ -86,10 +87,7 @@ impl CacheOutcome {
                 out.extend_from_slice(b"; fwd=bypass");
                 parameter(out, b"; fwd-status=", fwd_status);
             }
-            Self::Method { fwd_status } => {
-                out.extend_from_slice(b"; fwd=method");
-                parameter(out, b"; fwd-status=", fwd_status);
-            }
+            Self::Method(forwarded) => forwarded.write_to(b"; fwd=method", out),
         }
     }
 
@@ -134,18 +132,23 @@ mod tests {
             (CacheOutcome::Hit { ttl: None }, "hit", "grandstand; hit"),
             (
                 CacheOutcome::Miss(asked(200, true, true)),
-                "miss",
+                "uri-miss",
                 "grandstand; fwd=uri-miss; fwd-status=200; stored; collapsed",
             ),
-            (CacheOutcome::Miss(asked(404, false, false)), "miss", "grandstand; fwd=uri-miss; fwd-status=404"),
+            (CacheOutcome::Miss(asked(404, false, false)), "uri-miss", "grandstand; fwd=uri-miss; fwd-status=404"),
             (
                 CacheOutcome::VaryMiss(asked(200, true, false)),
                 "vary-miss",
                 "grandstand; fwd=vary-miss; fwd-status=200; stored",
             ),
             (
+                CacheOutcome::Requested(asked(304, true, false)),
+                "request",
+                "grandstand; fwd=request; fwd-status=304; stored",
+            ),
+            (
                 CacheOutcome::Revalidated(asked(304, true, false)),
-                "revalidated",
+                "stale",
                 "grandstand; fwd=stale; fwd-status=304; stored",
             ),
             (
@@ -159,7 +162,7 @@ mod tests {
                 "grandstand; fwd=stale; detail=stale-if-error",
             ),
             (CacheOutcome::Bypass { fwd_status: 200 }, "bypass", "grandstand; fwd=bypass; fwd-status=200"),
-            (CacheOutcome::Method { fwd_status: 201 }, "method", "grandstand; fwd=method; fwd-status=201"),
+            (CacheOutcome::Method(asked(201, false, false)), "method", "grandstand; fwd=method; fwd-status=201"),
         ] {
             assert_eq!((outcome.as_str(), outcome.to_header_value().as_bytes()), (label, value.as_bytes()));
         }

@@ -16,6 +16,8 @@ const MAX_VALUE: usize = 200;
 /// What went wrong. Each kind has one status, one title and one URI.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ProblemKind {
+    /// 400: a request that cannot be read.
+    BadRequest,
     /// 400: a query parameter that can't be obeyed.
     BadParameter,
     /// 400: a path without a single reading.
@@ -44,12 +46,15 @@ pub enum ProblemKind {
     BadOriginAnswer,
     /// 503: the origin can't be asked, or does not answer, and nothing stale may be served.
     Unavailable,
+    /// 504: the client wants what is kept or nothing, and that is nothing.
+    OnlyIfCached,
 }
 
 impl ProblemKind {
     /// The last part of the `type` URI, also the label for logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::BadRequest => "bad-request",
             Self::BadParameter => "bad-parameter",
             Self::BadPath => "bad-path",
             Self::UnexpectedBody => "unexpected-body",
@@ -64,13 +69,14 @@ impl ProblemKind {
             Self::Internal => "internal",
             Self::BadOriginAnswer => "bad-origin-answer",
             Self::Unavailable => "unavailable",
+            Self::OnlyIfCached => "only-if-cached",
         }
     }
 
     /// The status code that goes with it.
     pub const fn status(self) -> StatusCode {
         match self {
-            Self::BadParameter | Self::BadPath | Self::UnexpectedBody => StatusCode::BAD_REQUEST,
+            Self::BadRequest | Self::BadParameter | Self::BadPath | Self::UnexpectedBody => StatusCode::BAD_REQUEST,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::SnapshotGone => StatusCode::GONE,
@@ -82,12 +88,14 @@ impl ProblemKind {
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::BadOriginAnswer => StatusCode::BAD_GATEWAY,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
     /// The title: the same for every problem of the kind (RFC 9457 §3.1.3).
     pub const fn title(self) -> &'static str {
         match self {
+            Self::BadRequest => "Bad request",
             Self::BadParameter => "Bad query parameter",
             Self::BadPath => "Bad path",
             Self::UnexpectedBody => "Unexpected request body",
@@ -102,6 +110,7 @@ impl ProblemKind {
             Self::Internal => "Internal error",
             Self::BadOriginAnswer => "Unusable answer from the origin",
             Self::Unavailable => "Origin unavailable",
+            Self::OnlyIfCached => "Not in the cache",
         }
     }
 }
@@ -117,6 +126,11 @@ impl Problem {
     /// A problem with a detail that says what, for whom there is no constructor below.
     pub const fn new(kind: ProblemKind, detail: String) -> Self {
         Self { kind, detail }
+    }
+
+    /// 400: the request is not HTTP as it should be.
+    pub fn unreadable() -> Self {
+        Self::new(ProblemKind::BadRequest, "The request cannot be read as HTTP.".to_owned())
     }
 
     /// 400: the parameter's value can't be obeyed; `why` completes "...: it ". The value may be any bytes.
@@ -211,6 +225,12 @@ impl Problem {
         Self::new(ProblemKind::Unavailable, format!("{}.", bounded(why)))
     }
 
+    /// 504: nothing is kept that could be served (RFC 9111 §5.2.1.7).
+    pub fn only_if_cached() -> Self {
+        let detail = "Nothing usable is kept, and only-if-cached forbids asking the origin.".to_owned();
+        Self::new(ProblemKind::OnlyIfCached, detail)
+    }
+
     /// 503: the listing is known but its detail can't be had now.
     pub fn detail_not_mirrored(id: u64, why: &str) -> Self {
         let detail = format!("The detail of listing {id} is not mirrored yet: {}.", bounded(why));
@@ -292,6 +312,8 @@ mod tests {
     #[test]
     fn every_constructor_has_its_status_and_says_the_same_in_the_document() {
         for (problem, status) in [
+            (Problem::unreadable(), 400),
+            (Problem::only_if_cached(), 504),
             (Problem::repeated_parameter("page", "1", "2"), 400),
             (Problem::bad_path(b"/a//b", PathError::EmptySegment), 400),
             (Problem::unexpected_body(), 400),

@@ -9,16 +9,15 @@ use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::cache::entry::Entry;
 use crate::cache::reply::Reply;
+use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key};
-use crate::clock::Clock;
 use crate::origin::client::AskError;
 use crate::origin::copies::CopyError;
 use crate::origin::details::Details;
-use crate::origin::read_through::{ReadThrough, Through};
 use crate::pipeline::admit::Target;
 use crate::pipeline::coverage::relies_on_disproved;
+use crate::proxy::read_through::ReadThrough;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::problem::Problem;
 use crate::snapshot::live::{Live, Published};
@@ -42,7 +41,7 @@ pub enum Found {
     /// An answer of the origin.
     Through {
         /// The answer.
-        entry: Arc<Entry>,
+        stored: Arc<Stored>,
         /// How it came about.
         outcome: CacheOutcome,
     },
@@ -75,8 +74,6 @@ pub struct Finder {
     pub rewrite: Rewrite,
     /// What links start with.
     pub public_url: String,
-    /// The clock.
-    pub clock: Clock,
 }
 
 impl Finder {
@@ -172,11 +169,13 @@ impl Finder {
                         let fwd_status = if record.meta.state == DetailState::Gone { 404 } else { 200 };
                         (record, Some(CacheOutcome::Miss(Forwarded { fwd_status, stored: true, collapsed })))
                     }
-                    Err(CopyError::Ask(error)) => return failed(&error),
-                    Err(CopyError::Store(error)) => {
-                        tracing::error!(%error, %id, "a detail cannot be kept");
-                        return Found::Problem { problem: Problem::internal(), retry_after: Some(30) };
-                    }
+                    Err(error) => match &*error {
+                        CopyError::Ask(error) => return failed(error),
+                        CopyError::Store(error) => {
+                            tracing::error!(%error, %id, "a detail cannot be kept");
+                            return Found::Problem { problem: Problem::internal(), retry_after: Some(30) };
+                        }
+                    },
                 }
             }
         };
@@ -230,26 +229,7 @@ impl Finder {
             return Found::Problem { problem, retry_after: Some(30) };
         };
         match read.read(path, rewrites, client).await {
-            Ok(Through::Hit(entry)) => {
-                let ttl = entry.fresh_for(self.clock.now_mono()).map(|left| left.as_secs().cast_signed());
-                Found::Through { entry, outcome: CacheOutcome::Hit { ttl: Some(ttl.unwrap_or(0)) } }
-            }
-            Ok(Through::Fetched { entry, fwd_status, collapsed, stored }) => {
-                let forwarded = Forwarded { fwd_status, stored, collapsed };
-                let outcome = if fwd_status == 304 {
-                    CacheOutcome::Revalidated(forwarded)
-                } else {
-                    CacheOutcome::Miss(forwarded)
-                };
-                Found::Through { entry, outcome }
-            }
-            Ok(Through::Stale { entry, error }) => {
-                let fwd_status = match error {
-                    AskError::Status { status, .. } => Some(status),
-                    _ => None,
-                };
-                Found::Through { entry, outcome: CacheOutcome::StaleIfError { fwd_status } }
-            }
+            Ok((stored, outcome)) => Found::Through { stored, outcome },
             Err(error) => failed(&error),
         }
     }
@@ -266,20 +246,24 @@ fn pinned(published: &Published, pin: Option<&str>) -> Result<bool, Problem> {
 }
 
 /// What a client is told when the origin gives no answer.
-fn failed(error: &AskError) -> Found {
+pub(super) fn failed(error: &AskError) -> Found {
     // The log and `/status` have the whole story; addresses of the origin are nobody's business here.
+    if error.is_nonsense() {
+        let what = match error {
+            AskError::TooLarge { .. } => "is too large".to_owned(),
+            AskError::Redirect { .. } => "is a redirect, which is not followed".to_owned(),
+            AskError::Status { status, .. } => format!("has the status {status}"),
+            _ => "is not what was asked for".to_owned(),
+        };
+        return Problem::bad_origin_answer(&what).into();
+    }
     let why = match error {
+        AskError::Spent(spent) if spent.paused => "the origin fails or wants to be left alone".to_owned(),
         AskError::Spent(_) => "the budget of requests to the origin is spent".to_owned(),
         AskError::Status { status, .. } => format!("the origin answered {status}"),
         AskError::Timeout { .. } => "the origin did not answer in time".to_owned(),
-        AskError::Connection { .. } => "the origin cannot be reached".to_owned(),
-        AskError::TooLarge { .. } => "the origin's answer is too large".to_owned(),
-        AskError::Redirect { .. } => "the origin redirects elsewhere".to_owned(),
-        AskError::Nonsense { .. } => "the origin's answer is not what was asked for".to_owned(),
+        _ => "the origin cannot be reached".to_owned(),
     };
-    if error.is_nonsense() {
-        return Problem::bad_origin_answer(&why).into();
-    }
     let retry_after = error.retry_after();
     let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
     Found::Problem { problem: Problem::unavailable(&why), retry_after: Some(seconds.max(1)) }

@@ -3,16 +3,16 @@
 //! It answers nothing. Callers: [`crate::app`] hands it to pingora, in front of [`super::public`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
+use pingora::ErrorType;
+use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
-use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
+use tokio::sync::Notify;
 
 use super::public::Public;
 
@@ -25,31 +25,46 @@ const KEEPALIVE: Duration = Duration::from_secs(KEEPALIVE_SECONDS);
 /// How long the head of a request may take in all.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Set when the head of a request has been read.
-pub(super) struct HeadRead(Arc<AtomicBool>);
-
-impl HeadRead {
-    /// The head has been read: its deadline is met.
-    pub(super) fn set(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 /// Left with a connection that has had a request: the next one may be long in coming.
-pub(super) struct Reused;
+struct Reused;
 
-/// Pingora's proxy behind deadlines: its own are per read, so that a client that drips bytes could stay for ever.
+/// Connections of one kind: reads heads within deadlines, and lets [`Public`] answer.
+///
+/// Pingora's own deadlines are per read, so that a client that drips bytes could stay for ever.
 pub struct Front {
-    proxy: Arc<HttpProxy<Public>>,
+    public: Arc<Public>,
     options: HttpServerOptions,
+    closing: Arc<Notify>,
 }
 
 impl Front {
-    fn new(proxy: Arc<HttpProxy<Public>>, h2c: bool) -> Self {
+    fn new(public: Arc<Public>, closing: Arc<Notify>, h2c: bool) -> Self {
         let mut options = HttpServerOptions::default();
         options.h2c = h2c;
         options.h2_idle_timeout = Some(KEEPALIVE);
-        Self { proxy, options }
+        Self { public, options, closing }
+    }
+
+    /// Reads the head of the next request; `false` when the connection is to be given up.
+    async fn read_head(&self, session: &mut ServerSession, deadline: Duration) -> bool {
+        let read = tokio::select! {
+            // A request that is there is answered, even when the server is about to end.
+            biased;
+            read = pingora_timeout::timeout(deadline, session.read_request()) => read,
+            () = self.closing.notified() => return false,
+        };
+        match read {
+            Ok(Ok(read)) => read,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a request cannot be read");
+                if matches!(error.etype(), ErrorType::InvalidHTTPHeader) {
+                    self.public.unreadable(session).await;
+                }
+                session.shutdown().await;
+                false
+            }
+            Err(_elapsed) => false,
+        }
     }
 }
 
@@ -63,26 +78,27 @@ impl HttpServerApp for Front {
         session.set_read_timeout(Some(READ_TIMEOUT));
         session.set_write_timeout(Some(WRITE_TIMEOUT));
         session.set_total_drain_timeout(Some(READ_TIMEOUT));
-        if session.is_http2() {
-            return self.proxy.process_new_http(session, shutdown).await;
-        }
         session.set_pipelining_enabled(true);
         let reused = session.take_connection_user_context().is_some();
         let deadline = if reused { KEEPALIVE + HEAD_DEADLINE } else { HEAD_DEADLINE };
-        let read = Arc::new(AtomicBool::new(false));
-        session.set_connection_user_context(Some(Box::new(HeadRead(read.clone()))));
-        let process = self.proxy.process_new_http(session, shutdown);
-        let mut process = std::pin::pin!(process);
-        tokio::select! {
-            biased;
-            done = &mut process => return done,
-            () = pingora_timeout::sleep(deadline) => {}
-        }
-        if !read.load(Ordering::Acquire) {
-            // Dropping the session closes the connection.
+        if !self.read_head(&mut session, deadline).await {
             return None;
         }
-        process.await
+        if *shutdown.borrow() {
+            // The client goes elsewhere with its next request.
+            session.set_keepalive(None);
+        }
+        // Dropping the session closes the connection.
+        self.public.exchange(&mut session).await.ok()?;
+        let mut settings = HttpPersistentSettings::for_session(&session);
+        settings.set_user_context(Box::new(Reused));
+        match session.finish().await {
+            Ok(stream) => stream.map(|stream| ReusedHttpStream::from_reusable_stream(stream, settings)),
+            Err(error) => {
+                tracing::debug!(%error, "a connection broke");
+                None
+            }
+        }
     }
 
     fn h2_options(&self) -> Option<H2Options> {
@@ -97,7 +113,8 @@ impl HttpServerApp for Front {
     }
 
     async fn http_cleanup(&self) {
-        self.proxy.http_cleanup().await;
+        // Idle connections wait for a request that would not be answered any more.
+        self.closing.notify_waiters();
     }
 }
 
@@ -109,10 +126,11 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate before a proxy.
-    pub fn new(proxy: HttpProxy<Public>) -> Self {
-        let proxy = Arc::new(proxy);
-        Self { http1: Arc::new(Front::new(proxy.clone(), false)), http2: Arc::new(Front::new(proxy, true)) }
+    /// A gate before the public listener's state.
+    pub fn new(public: Public) -> Self {
+        let (public, closing) = (Arc::new(public), Arc::new(Notify::new()));
+        let front = |h2c| Arc::new(Front::new(public.clone(), closing.clone(), h2c));
+        Self { http1: front(false), http2: front(true) }
     }
 }
 

@@ -126,6 +126,13 @@ const ORDINARY: [HeaderName; 10] = [
     header::DNT,
 ];
 
+/// Whether a request has nothing but ordinary fields, conditions and what `Vary` names: then its answer cannot show
+/// anything of it that other requests have not.
+pub fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
+    let conditions = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
+    request.keys().all(|name| ORDINARY.contains(name) || conditions.contains(name) || vary.names(name))
+}
+
 /// Whether an answer shows a field of the request that `Vary` does not name: it must not be stored for others.
 /// `request` is what was sent to the origin. Values shorter than 3 bytes are overlooked: they are everywhere.
 pub fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {

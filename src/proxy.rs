@@ -1,0 +1,13 @@
+//! The caching reverse proxy: what the snapshot does not cover is asked for once, kept, and served on when the origin
+//! fails.
+//!
+//! Layer 3. An HTTP cache by RFC 9111, whose decisions are in [`crate::semantics::caching`] and whose storage is
+//! [`crate::cache`]. [`read_through`] serves the endpoints that it knows, [`pass_through`] all others, over
+//! [`upstream`]. Callers: [`crate::serve`].
+
+pub mod failures;
+pub mod pass_through;
+pub mod read_through;
+pub mod recent;
+pub mod spool;
+pub mod upstream;

@@ -1,0 +1,336 @@
+//! One request of an unknown path on its way to the origin and back, and what of the answer is kept.
+//!
+//! It does not decide whether to ask. The body runs in a task of its own, so that what is kept does not depend on the
+//! client that asked for it. Callers: [`super`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::header::{AGE, CONTENT_LENGTH, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+
+use crate::cache::coded::Coded;
+use crate::cache::stored::Stored;
+use crate::cache::{Key, Purges};
+use crate::origin::client::AskError;
+use crate::origin::flight::Ticket;
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::caching::{
+    Exchange, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, end_to_end, freshen, head_agrees,
+    invalidated, is_plain, may_store, onward, reflects, stores_for_get,
+};
+
+use super::{Head, Landing, PassThrough, Passed, Question, is_failure};
+use crate::proxy::spool::{Reader, Spool};
+use crate::proxy::upstream::{Arrived, Interim, Pieces, Sending};
+
+/// What a fetch brings to the one who started it.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// What was kept is still right.
+    Confirmed { stored: Arc<Stored>, fwd_status: u16, is_kept: bool },
+    /// An answer, while it arrives.
+    Arriving { head: Arc<Head>, body: Option<Reader>, keeps: bool },
+}
+
+/// What will be kept when the body is complete.
+struct Keeping {
+    key: Key,
+    stored: Stored,
+    asked: Purges,
+    sent: HeaderMap,
+    vary: Vary,
+}
+
+impl PassThrough {
+    /// Asks the origin; the fetch goes on when the caller is dropped.
+    pub(super) async fn start(
+        &self,
+        question: &Question,
+        key: &Key,
+        kept: Option<Arc<Stored>>,
+        ticket: Option<Ticket<Key, Landing>>,
+        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
+    ) -> Result<Fetched, AskError> {
+        let (this, question, key) = (self.clone(), question.clone(), key.clone());
+        let task = tokio::spawn(async move { this.fetch(&question, &key, kept, ticket, interim).await });
+        task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
+    }
+
+    async fn fetch(
+        &self,
+        question: &Question,
+        key: &Key,
+        kept: Option<Arc<Stored>>,
+        ticket: Option<Ticket<Key, Landing>>,
+        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
+    ) -> Result<Fetched, AskError> {
+        let inner = &*self.0;
+        let asked = inner.cache.purges();
+        let fields = self.fields(question, key, kept.as_deref());
+        let sending = Sending {
+            method: question.method.clone(),
+            target: question.target.clone(),
+            fields,
+            body: Bytes::new(),
+            client: question.client,
+            patience: inner.wait,
+        };
+        let sent = sending.fields.clone();
+        let arrived = match inner.upstream.send(sending, interim).await {
+            Ok(arrived) => arrived,
+            Err(error) => {
+                inner.failures.failed(key, &error, inner.clock.now_mono());
+                if let Some(ticket) = ticket {
+                    ticket.land(Landing::Failed(error.clone()));
+                }
+                return Err(error);
+            }
+        };
+        if is_failure(arrived.status) {
+            let (status, path) = (arrived.status.as_u16(), String::from_utf8_lossy(&question.target).into_owned());
+            let error = AskError::Status { status, path, retry_after: None };
+            inner.failures.failed(key, &error, inner.clock.now_mono());
+        } else {
+            inner.failures.answered(key);
+        }
+        if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD) {
+            self.learn_from_head(key, kept, &arrived, asked);
+        }
+        if let Some(kept) = kept.as_ref().filter(|_| arrived.status == StatusCode::NOT_MODIFIED) {
+            let stored = Arc::new(self.confirmed(kept, &arrived));
+            let is_kept = self.keeps(question, key, &sent, &stored, &arrived) && {
+                inner.cache.keep_stored(key.clone(), stored.clone(), asked)
+            };
+            if !is_kept {
+                inner.cache.forget_stored(key, kept);
+            }
+            if let Some(ticket) = ticket {
+                ticket.land(if is_kept { Landing::Kept(stored.clone(), 304) } else { Landing::Private });
+            }
+            return Ok(Fetched::Confirmed { stored, fwd_status: 304, is_kept });
+        }
+        Ok(self.arriving(question, key, kept, ticket, sent, arrived, asked))
+    }
+
+    /// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of
+    /// everybody whom it answers.
+    fn fields(&self, question: &Question, key: &Key, kept: Option<&Stored>) -> HeaderMap {
+        let keyed: Vec<HeaderName> = self.0.cache.stored(key).map_or_else(Vec::new, |variants| {
+            variants.iter().flat_map(|stored| stored.selecting.names().cloned().collect::<Vec<_>>()).collect()
+        });
+        let alone = RequestDirectives::of(&question.fields).no_store
+            || (kept.is_none() && question.method == Method::GET && question.fields.contains_key(RANGE));
+        let purpose = if alone { Purpose::Pass } else { Purpose::Store };
+        let mut fields = onward(&question.fields, purpose, |name| keyed.contains(name));
+        if let Some(stored) = kept.filter(|_| question.method == Method::GET) {
+            for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
+                if let Some(value) = value {
+                    fields.insert(name, value.clone());
+                }
+            }
+        }
+        fields
+    }
+
+    /// Whether an answer may be kept for others.
+    fn keeps(&self, question: &Question, key: &Key, sent: &HeaderMap, stored: &Stored, arrived: &Arrived) -> bool {
+        let directives = ResponseDirectives::of(&stored.fields);
+        let allowed = may_store(&question.method, sent, stored.status, &stored.fields, &directives, None);
+        let (private, now) = (&self.0.private, self.0.clock.now_mono());
+        if allowed.is_err() && question.method == Method::GET && !is_failure(arrived.status) {
+            private.mark(key, now);
+        } else if allowed.is_ok() {
+            private.forget(key);
+        }
+        // Our own validators were sent, which is no secret of one client.
+        allowed.is_ok() && !reflects(sent, &Vary::of(&stored.fields), &stored.fields, &[])
+    }
+
+    /// What is kept, as a 304 confirms it (RFC 9111 §4.3.4).
+    fn confirmed(&self, kept: &Stored, arrived: &Arrived) -> Stored {
+        let mut fields = kept.fields.clone();
+        freshen(&mut fields, &end_to_end(&arrived.headers, false));
+        self.stored(kept.status, fields, kept.body.clone(), kept.selecting.clone(), arrived)
+    }
+
+    /// An answer with the terms on which it is kept.
+    fn stored(
+        &self,
+        status: StatusCode,
+        mut fields: HeaderMap,
+        body: Arc<Coded>,
+        selecting: Selecting,
+        arrived: &Arrived,
+    ) -> Stored {
+        let exchange = Exchange { asked: arrived.asked, received: arrived.received };
+        let terms = Terms::of(status, &fields, &ResponseDirectives::of(&fields), exchange, None);
+        // It grows: what is sent is counted anew each time.
+        fields.remove(AGE);
+        Stored {
+            status,
+            tag: None,
+            etag: fields.get(ETAG).cloned(),
+            last_modified: fields.get(LAST_MODIFIED).cloned(),
+            fields,
+            body,
+            terms,
+            selecting,
+            arrived: self.0.clock.now_mono(),
+        }
+    }
+
+    /// What an answer to HEAD says about what is kept (RFC 9111 §4.3.5).
+    fn learn_from_head(&self, key: &Key, kept: &Arc<Stored>, arrived: &Arrived, asked: Purges) {
+        if arrived.status != StatusCode::OK || kept.status != StatusCode::OK {
+            return;
+        }
+        let head = end_to_end(&arrived.headers, false);
+        if head_agrees(&kept.fields, &head) {
+            let stored = Arc::new(self.confirmed(kept, arrived));
+            self.0.cache.keep_stored(key.clone(), stored, asked);
+        } else {
+            self.0.cache.forget_stored(key, kept);
+        }
+    }
+
+    /// Lets the body run, for the client and for the cache.
+    #[expect(clippy::too_many_arguments, reason = "it is the second half of `fetch`, with all that came before")]
+    fn arriving(
+        &self,
+        question: &Question,
+        key: &Key,
+        kept: Option<Arc<Stored>>,
+        ticket: Option<Ticket<Key, Landing>>,
+        sent: HeaderMap,
+        arrived: Arrived,
+        asked: Purges,
+    ) -> Fetched {
+        let fields = end_to_end(&arrived.headers, false);
+        let vary = Vary::of(&fields);
+        let selecting = Selecting::of(&vary, &question.fields);
+        let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
+        let stored =
+            self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting.clone(), &arrived);
+        let length = arrived.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let fits = length.is_none_or(|length| length <= self.0.max_body);
+        // A good answer is never replaced by a bad one.
+        let worse = is_failure(arrived.status) && kept.as_ref().is_some_and(|kept| self.stands_in(kept));
+        let keeps = self.keeps(question, key, &sent, &stored, &arrived) && fits && !worse;
+        if !keeps && !worse && let Some(kept) = kept.filter(|_| question.method == Method::GET && !is_failure(arrived.status)) {
+            // What the origin now answers with something that must not be kept is no longer what is kept.
+            self.0.cache.forget_stored(key, &kept);
+        }
+        if question.method == Method::HEAD {
+            return Fetched::Arriving { head, body: None, keeps: false };
+        }
+        let spool = Spool::new(keeps);
+        let tap = spool.tap();
+        let body = tap.reader();
+        let plain = is_plain(&sent, &vary);
+        let mut ticket = ticket;
+        if !keeps {
+            if let Some(ticket) = ticket.take() {
+                ticket.land(Landing::Private);
+            }
+        } else if let Some(ticket) = ticket.as_ref().filter(|_| plain) {
+            ticket.land(Landing::Arriving { head: head.clone(), selecting, tap });
+        }
+        let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asked, sent, vary });
+        let this = self.clone();
+        tokio::spawn(async move {
+            let kept = this.pump(spool, arrived.body, keeping).await;
+            if let Some(ticket) = ticket.filter(|_| !plain) {
+                // Whether it shows something of the request is known only now.
+                ticket.land(kept.map_or(Landing::Private, |kept| {
+                    let status = kept.status.as_u16();
+                    Landing::Kept(kept, status)
+                }));
+            }
+        });
+        Fetched::Arriving { head, body, keeps }
+    }
+
+    /// Moves a body to its readers, and into the cache if it is to be kept.
+    async fn pump(&self, spool: Spool, mut pieces: Pieces, keeping: Option<Keeping>) -> Option<Arc<Stored>> {
+        let inner = &*self.0;
+        let mut held = 0;
+        let mut keeping = keeping;
+        let whole = loop {
+            match pieces.next().await {
+                None => break spool.finish(),
+                // Its end tells the readers that something is missing.
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "an answer broke off");
+                    break None;
+                }
+                Some(Ok(piece)) => {
+                    if keeping.is_some() {
+                        let size = piece.len() as u64;
+                        held += size;
+                        let all = inner.arriving.fetch_add(size, Ordering::Relaxed) + size;
+                        if held > inner.max_body || all > 2 * inner.cache.largest() {
+                            keeping = None;
+                            spool.stop_keeping();
+                        }
+                    }
+                    if spool.push(piece).await.is_err() {
+                        break None;
+                    }
+                }
+            }
+        };
+        inner.arriving.fetch_sub(held, Ordering::Relaxed);
+        let (Some(Keeping { key, mut stored, asked, sent, vary }), Some(whole)) = (keeping, whole) else { return None };
+        if reflects(&sent, &vary, &stored.fields, &whole) {
+            inner.private.mark(&key, inner.clock.now_mono());
+            return None;
+        }
+        stored.body = Arc::new(Coded::new(whole));
+        let stored = Arc::new(stored);
+        inner.cache.keep_stored(key, stored.clone(), asked).then_some(stored)
+    }
+
+    /// A method that is not for caches: it passes as it is, and what it changes is forgotten (RFC 9111 §4.4).
+    pub(super) async fn forward(
+        &self,
+        question: &Question,
+        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
+    ) -> Result<Passed, AskError> {
+        let inner = &*self.0;
+        let asked = inner.cache.purges();
+        let sent = onward(&question.fields, Purpose::Pass, |_| true);
+        let sending = Sending {
+            method: question.method.clone(),
+            target: question.target.clone(),
+            fields: sent.clone(),
+            body: question.body.clone(),
+            client: question.client,
+            patience: inner.wait,
+        };
+        let arrived = inner.upstream.send(sending, interim).await?;
+        let fields = end_to_end(&arrived.headers, false);
+        let target = String::from_utf8_lossy(&question.target);
+        for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.bases) {
+            inner.cache.forget(&Key::origin(&target));
+        }
+        let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
+        let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
+        let keeping = stores_for_get(&question.method, &target, arrived.status, &fields, &inner.bases).then(|| {
+            let vary = Vary::of(&fields);
+            let selecting = Selecting::of(&vary, &question.fields);
+            let stored = self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
+            Keeping { key: Key::origin(&question.target), stored, asked, sent: sent.clone(), vary }
+        });
+        let keeping = keeping.filter(|keeping| {
+            let directives = ResponseDirectives::of(&keeping.stored.fields);
+            may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
+        });
+        let spool = Spool::new(keeping.is_some());
+        let body = spool.tap().reader();
+        let this = self.clone();
+        tokio::spawn(async move { drop(this.pump(spool, arrived.body, keeping).await) });
+        Ok(Passed::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
+    }
+}

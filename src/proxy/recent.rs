@@ -1,0 +1,74 @@
+//! Which resources something happened to of late: a bounded memory that forgets after a while.
+//!
+//! Time is an argument. Callers: [`super::pass_through`].
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::cache::Key;
+use crate::clock::Monotonic;
+
+/// How many resources are remembered; more make it forget all, which costs a request each.
+const MOST: usize = 4096;
+
+/// The memory.
+#[derive(Debug)]
+pub struct Recent {
+    span: Duration,
+    marked: Mutex<HashMap<Key, Monotonic>>,
+}
+
+impl Recent {
+    /// One that forgets after `span`.
+    pub fn new(span: Duration) -> Self {
+        Self { span, marked: Mutex::default() }
+    }
+
+    /// Whether it happened lately.
+    pub fn holds(&self, key: &Key, now: Monotonic) -> bool {
+        self.marked.lock().get(key).is_some_and(|at| now.since(*at) < self.span)
+    }
+
+    /// It happens now; `false` when it happened lately, and then nothing is changed.
+    pub fn mark(&self, key: &Key, now: Monotonic) -> bool {
+        let mut marked = self.marked.lock();
+        if marked.get(key).is_some_and(|at| now.since(*at) < self.span) {
+            return false;
+        }
+        if marked.len() >= MOST {
+            marked.retain(|_, at| now.since(*at) < self.span);
+            if marked.len() >= MOST {
+                marked.clear();
+            }
+        }
+        marked.insert(key.clone(), now);
+        true
+    }
+
+    /// It is no longer so.
+    pub fn forget(&self, key: &Key) {
+        self.marked.lock().remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_forgets_after_a_while_and_is_bounded() {
+        let recent = Recent::new(Duration::from_secs(10));
+        let (key, start) = (Key::origin("/a"), Monotonic::from_seconds(50));
+        assert!(recent.mark(&key, start) && !recent.mark(&key, start.plus(Duration::from_secs(9))));
+        assert!(recent.holds(&key, start.plus(Duration::from_secs(9))));
+        assert!(recent.mark(&key, start.plus(Duration::from_secs(10))));
+        recent.forget(&key);
+        assert!(!recent.holds(&key, start.plus(Duration::from_secs(10))));
+        for number in 0..10_000 {
+            recent.mark(&Key::origin(format!("/{number}")), start);
+        }
+        assert!(recent.marked.lock().len() <= MOST);
+    }
+}

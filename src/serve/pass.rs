@@ -1,0 +1,107 @@
+//! A request of an unknown path: its body goes out, interim answers and the answer come back as they arrive.
+//!
+//! Whether the origin is asked at all is the business of [`crate::proxy::pass_through`]. Callers: [`super::public`].
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::Version;
+use http::header::EXPECT;
+use pingora::protocols::http::ServerSession;
+use tokio::sync::mpsc;
+
+use crate::api::route::Route;
+use crate::limit::Decision;
+use crate::pipeline::admit::MAX_REQUEST_BODY;
+use crate::pipeline::answer::Asked;
+use crate::proxy::pass_through::{PassError, PassThrough, Passed, Question};
+use crate::proxy::upstream::Interim;
+use crate::semantics::caching::end_to_end;
+use crate::semantics::coding::Coding;
+use crate::semantics::problem::Problem;
+
+use super::find::{Found, failed};
+use super::public::{Broken, Public, head};
+
+/// How long the body of a request may take in all.
+const BODY_DEADLINE: Duration = Duration::from_secs(30);
+/// How many interim answers are passed on before the final one; more are dropped.
+const MOST_INTERIM: usize = 16;
+
+impl Public {
+    pub(super) async fn pass_through(
+        &self,
+        pass: &PassThrough,
+        session: &mut ServerSession,
+        target: Bytes,
+        client: IpAddr,
+        limit: Decision,
+    ) -> Result<(), Broken> {
+        let request = session.req_header();
+        let (method, fields, version) = (request.method.clone(), request.headers.clone(), request.version);
+        let asked = Asked { method: &method, headers: &fields, limit, coding: Coding::Identity, passes: true };
+        let route = Route::Unknown.as_str();
+        let body = if session.is_body_empty() {
+            Bytes::new()
+        } else {
+            match tokio::time::timeout(BODY_DEADLINE, body(session)).await {
+                Ok(body) => body?,
+                Err(_elapsed) => return Err(Broken),
+            }
+        };
+        let question = Question { method: method.clone(), target, fields: fields.clone(), body, client };
+        let (tell, mut told) = mpsc::channel::<Interim>(MOST_INTERIM);
+        let asking = pass.ask(question, move |interim| drop(tell.try_send(interim)));
+        let mut asking = std::pin::pin!(asking);
+        let passed = loop {
+            tokio::select! {
+                biased;
+                Some(interim) = told.recv() => interim_answer(session, version, interim).await?,
+                passed = &mut asking => break passed,
+            }
+        };
+        // The last of them may have come together with the answer.
+        while let Ok(interim) = told.try_recv() {
+            interim_answer(session, version, interim).await?;
+        }
+        let (answer, rest) = match passed {
+            Ok(Passed::Stored { stored, outcome }) => {
+                (self.standing.stored(asked, &stored, outcome, self.clock.now_mono()), None)
+            }
+            Ok(Passed::Streamed { head, body, outcome }) => {
+                (self.standing.streamed(asked, head.status, &head.fields, outcome), body)
+            }
+            Err(PassError::OnlyIfCached) => (self.standing.problem(asked, &Problem::only_if_cached(), None), None),
+            Err(PassError::Ask(error)) => match failed(&error) {
+                Found::Problem { problem, retry_after } => (self.standing.problem(asked, &problem, retry_after), None),
+                _ => (self.standing.problem(asked, &Problem::internal(), None), None),
+            },
+        };
+        self.send(session, route, client, answer, rest).await
+    }
+}
+
+/// An interim answer, for those who understand it: HTTP/1.1 clients (pingora sends none over HTTP/2).
+async fn interim_answer(session: &mut ServerSession, version: Version, (status, fields): Interim) -> Result<(), Broken> {
+    if version == Version::HTTP_11 && status != http::StatusCode::CONTINUE {
+        let fields = end_to_end(&fields, false);
+        session.write_response_header(Box::new(head(status, fields))).await?;
+    }
+    Ok(())
+}
+
+/// The whole of a request's body, whose announced length is within bounds.
+async fn body(session: &mut ServerSession) -> Result<Bytes, Broken> {
+    if session.req_header().headers.contains_key(EXPECT) {
+        session.write_continue_response().await?;
+    }
+    let mut body = BytesMut::new();
+    while let Some(piece) = session.read_request_body().await? {
+        if (body.len() + piece.len()) as u64 > MAX_REQUEST_BODY {
+            return Err(Broken);
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body.freeze())
+}
