@@ -7,11 +7,12 @@
     tests/cache_suite/run.py --id freshness-max-age   # one case, with everything that was sent
     tests/cache_suite/run.py --proxy http://127.0.0.1:8002 --origin-port 8000    # another cache, already running
 
-Two scores, each with its floor in floor.json. "Shown" is what the suite's site (cache-tests.fyi) shows as passed: a case
-whose dependencies failed is failed. "Alone" counts each case by its own result, whatever became of its dependencies;
+Two scores, each with its floor in floor.json. "Shown" is what the suite's site (cache-tests.fyi) shows as passed: a
+case whose dependencies failed is failed. "Alone" counts each case by its own result, whatever became of its dependencies;
 never less. In both, a case whose setup failed or that did not end is failed, and those for browsers only are left out.
-Exit codes: 0 at or above the floors, 1 below one (or an error), 64 wrong usage, 69 the suite cannot be installed. Needs node and npm; everything runs on
-127.0.0.1, in a temporary directory, and is stopped at the end.
+
+Exit codes: 0 at or above the floors, 1 below one (or an error), 64 wrong usage, 69 the suite cannot be installed. Needs
+node and npm; everything runs on 127.0.0.1, in a temporary directory, and is stopped at the end.
 """
 
 import argparse
@@ -291,12 +292,12 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.error = lambda message: fail(message, 64)
     parser.add_argument("--suite", type=Path, metavar="DIR", help="a checkout; default: the npm release")
-    parser.add_argument("--grandstand", type=Path, metavar="PATH", help="the binary; default: the newer build of target/")
+    parser.add_argument("--grandstand", type=Path, metavar="PATH", help="default: the newer build in target/")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="more settings for it")
     parser.add_argument("--proxy", metavar="URL", help="measure this cache instead of starting grandstand")
     parser.add_argument("--origin-port", type=int, metavar="PORT", help="for the suite's server; default: a free one")
     parser.add_argument("--id", metavar="TEST_ID", help="one case, verbosely; no floor")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go: outcomes, and as the suite has them")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where all results go")
     parser.add_argument("--seconds", type=int, default=300, help="for the whole suite (%(default)s)")
     parser.add_argument("--home", type=Path, default=ROOT / "target" / "cache-suite", help="where it is installed")
     return parser.parse_args()
