@@ -5,12 +5,9 @@
 //! conditions that the cache itself sends. Who calls it: the pipeline, for a stored answer that would be sent with 200.
 
 use http::Method;
-use http::header::{
-    DATE, ETAG, HeaderMap, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
-};
+use http::header::{ETAG, HeaderMap, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LAST_MODIFIED};
 
 use super::dates;
-use crate::clock::WallTime;
 use crate::semantics::etag::EntityTag;
 use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::trim;
@@ -23,9 +20,8 @@ pub fn evaluate(method: &Method, request: &HeaderMap, stored: &HeaderMap) -> Pre
     if by_tag == Precondition::Failed {
         return by_tag;
     }
-    let epoch = WallTime::from_seconds(0);
-    let date = dates::single(stored, DATE, epoch);
-    let now = date.unwrap_or(epoch);
+    let date = dates::date_of(stored, dates::PRESENT);
+    let now = date.unwrap_or(dates::PRESENT);
     let modified = dates::single(stored, LAST_MODIFIED, now);
     if !request.contains_key(IF_MATCH)
         && let (Some(bound), Some(modified)) = (dates::single(request, IF_UNMODIFIED_SINCE, now), modified)

@@ -4,8 +4,8 @@
 //! this proxy adds. Who calls it: the cache and the client of the origin.
 
 use http::header::{
-    self, ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH,
-    CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, PRAGMA, SET_COOKIE,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE,
+    HeaderMap, HeaderName, PRAGMA, SET_COOKIE,
 };
 
 use super::list;
@@ -26,39 +26,52 @@ const HOP_BY_HOP: [&str; 11] = [
     "http2-settings",
 ];
 /// Fields that speak of the origin's listener, or of its limits, and not of the answer.
-const OF_THE_ORIGIN: [&str; 7] =
-    ["alt-svc", "strict-transport-security", "nel", "report-to", "ratelimit", "ratelimit-policy", "ratelimit-limit"];
+const OF_THE_ORIGIN: [&str; 5] = ["alt-svc", "nel", "ratelimit", "report-to", "strict-transport-security"];
 /// Fields of a request that are of this hop or that a client must not choose: no purpose lets them through.
 const NEVER_ONWARD: [&str; 5] = ["host", "expect", "forwarded", "x-real-ip", "via"];
 /// Fields that can change an answer without `Vary` saying so: attacks on caches use them.
-const POISONOUS: [&str; 27] = [
-    "accept-encoding",
-    "base-url",
+const POISONOUS: [&str; 24] = [
+    "cf-connecting-ip",
     "client-ip",
+    "early-data",
     "fastly-client-ip",
     "front-end-https",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
     "origin",
-    "profile",
     "proxy",
-    "range",
     "referer",
     "true-client-ip",
     "user-agent",
+    "x-backend-host",
     "x-client-ip",
     "x-cluster-client-ip",
-    "x-arbitrary",
     "x-host",
     "x-http-host-override",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    "x-override-url",
     "x-requested-with",
+    "x-scheme",
+    "x-server-name",
+    "x-url-scheme",
     "x-wap-profile",
+];
+/// Families of such fields.
+const POISONOUS_FAMILIES: [&str; 4] = ["sec-", "x-middleware-", "x-original-", "x-rewrite-"];
+/// What the cache asks for itself: a complete answer, or a confirmation of its own.
+const OF_THE_CACHE: [&str; 6] =
+    ["if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"];
+/// Names of one request in its sender's log: an answer for others must not carry them.
+const TRACES: [&str; 9] = [
+    "b3",
+    "baggage",
+    "traceparent",
+    "tracestate",
+    "uber-trace-id",
+    "x-amzn-trace-id",
+    "x-cloud-trace-context",
+    "x-correlation-id",
+    "x-request-id",
 ];
 
 /// What a request is sent on for.
@@ -89,7 +102,8 @@ pub fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
 }
 
 /// What of a client's request goes to the origin on an unknown path. `keyed` says which fields the stored `Vary` names:
-/// these go, whatever they are, but for the ones of this hop and `Accept-Encoding`, which is ours.
+/// these go, whatever they are, but for those of this hop and those that are the cache's own: `Accept-Encoding`, `Range`
+/// and conditions.
 pub fn onward(client: &HeaderMap, purpose: Purpose, keyed: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     filtered(client, |name| {
         let text = name.as_str();
@@ -99,12 +113,15 @@ pub fn onward(client: &HeaderMap, purpose: Purpose, keyed: impl Fn(&HeaderName) 
         if purpose == Purpose::Pass {
             return true;
         }
-        *name != ACCEPT_ENCODING && (keyed(name) || !is_poisonous(text))
+        *name != ACCEPT_ENCODING && !OF_THE_CACHE.contains(&text) && (keyed(name) || !is_unkeyed(text))
     })
 }
 
-fn is_poisonous(name: &str) -> bool {
-    POISONOUS.contains(&name) || ["sec-", "x-original-", "x-rewrite-"].iter().any(|prefix| name.starts_with(prefix))
+fn is_unkeyed(name: &str) -> bool {
+    POISONOUS.contains(&name)
+        || POISONOUS_FAMILIES.iter().any(|family| name.starts_with(family))
+        || TRACES.contains(&name)
+        || name.starts_with("x-b3-")
 }
 
 fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
@@ -113,21 +130,12 @@ fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> Header
 }
 
 /// Fields whose values are ordinary, or whose answers are guarded otherwise.
-const ORDINARY: [HeaderName; 10] = [
-    ACCEPT,
-    ACCEPT_ENCODING,
-    ACCEPT_LANGUAGE,
-    AUTHORIZATION,
-    CACHE_CONTROL,
-    CONTENT_LENGTH,
-    CONTENT_TYPE,
-    COOKIE,
-    PRAGMA,
-    header::DNT,
-];
+const ORDINARY: [HeaderName; 8] =
+    [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, PRAGMA];
 
 /// Whether an answer shows a field of the request that `Vary` does not name: it must not be stored for others.
-/// `request` is what was sent to the origin. Values shorter than 3 bytes are overlooked: they are everywhere.
+/// `request` is what was sent to the origin. Values shorter than 3 bytes are overlooked: they are everywhere. So are values that
+/// the origin shows in another form, escaped for example.
 pub fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
     let unkeyed = request.iter().filter(|(name, _)| !ORDINARY.contains(name) && !vary.names(name));
     unkeyed.map(|(_, value)| value.as_bytes()).filter(|value| value.len() >= 3).any(|value| {

@@ -38,7 +38,9 @@ pub fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
 /// Whether an answer to HEAD may speak of the stored answer to GET (RFC 9111 §4.3.5): what it says of validators and
 /// length is what is stored. Where it does not, the stored answer is stale.
 pub fn head_agrees(stored: &HeaderMap, head: &HeaderMap) -> bool {
-    [ETAG, LAST_MODIFIED, CONTENT_LENGTH]
-        .iter()
-        .all(|name| head.get(name).is_none_or(|value| stored.get(name).is_none_or(|other| value == other)))
+    let validators =
+        [ETAG, LAST_MODIFIED].iter().all(|name| head.get(name).is_none_or(|_| head.get(name) == stored.get(name)));
+    // The stored one may have come in chunks.
+    let lengths = [head, stored].map(|headers| headers.get(CONTENT_LENGTH));
+    validators && !matches!(lengths, [Some(one), Some(other)] if one != other)
 }

@@ -27,8 +27,11 @@ pub fn invalidated(
     }
     let mut targets = vec![target.to_owned()];
     for name in [LOCATION, CONTENT_LOCATION] {
-        let named = named(response, &name, target, bases);
-        targets.extend(named.filter(|named| !targets.contains(named)).into_iter().collect::<Vec<_>>());
+        if let Some(named) = named(response, &name, target, bases)
+            && !targets.contains(&named)
+        {
+            targets.push(named);
+        }
     }
     targets
 }
@@ -40,7 +43,11 @@ pub fn stores_for_get(method: &Method, target: &str, status: StatusCode, respons
     *method == Method::POST
         && status == StatusCode::OK
         && is_explicit(response)
-        && named(response, &CONTENT_LOCATION, target, bases).as_deref() == Some(target)
+        && bases.first().is_some_and(|own| {
+            let named = named(response, &CONTENT_LOCATION, target, bases);
+            // The reference has gone through a parser: so must the target, or an escape could tell them apart.
+            named.is_some() && (named.as_deref() == Some(target) || named == below(own, &absolute(own, target)))
+        })
 }
 
 fn is_explicit(response: &HeaderMap) -> bool {
@@ -51,11 +58,18 @@ fn is_explicit(response: &HeaderMap) -> bool {
 /// The target that a field names, as clients ask for it.
 fn named(response: &HeaderMap, name: &HeaderName, target: &str, bases: &[Url]) -> Option<String> {
     let reference = response.get(name)?.to_str().ok()?;
-    let own = bases.first()?;
-    let prefix = own.path().trim_end_matches('/');
-    let request = own.join(&format!("{prefix}{target}")).ok()?;
-    let url = request.join(reference).ok()?;
+    let url = absolute(bases.first()?, target).join(reference).ok()?;
     bases.iter().find_map(|base| below(base, &url))
+}
+
+/// The request's own URL.
+fn absolute(base: &Url, target: &str) -> Url {
+    let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    url.set_query(query);
+    url.set_fragment(None);
+    url
 }
 
 /// What is left of a URL below a base, path and query; `None` where it is not below it.

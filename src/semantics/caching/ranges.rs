@@ -7,7 +7,6 @@ use http::StatusCode;
 use http::header::{DATE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE};
 
 use super::dates;
-use crate::clock::WallTime;
 use crate::semantics::etag::EntityTag;
 use crate::semantics::trim;
 
@@ -108,8 +107,7 @@ fn if_range_holds(request: &HeaderMap, stored: &HeaderMap) -> bool {
         let current = stored.get(ETAG).and_then(|current| EntityTag::parse(trim(current.as_bytes())).ok());
         return current.is_some_and(|current| tag.matches_strongly(&current));
     }
-    let epoch = WallTime::from_seconds(0);
-    let Some(date) = dates::single(stored, DATE, epoch) else { return false };
+    let Some(date) = dates::single(stored, DATE, dates::PRESENT) else { return false };
     let asked = dates::parse(condition.as_bytes(), date);
     asked.is_some_and(|asked| {
         dates::single(stored, LAST_MODIFIED, date) == Some(asked) && date.seconds_since(asked) >= 1
