@@ -143,3 +143,110 @@ pub fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[
         response.values().any(|line| finder.find(line.as_bytes()).is_some()) || finder.find(body).is_some()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{any_headers, headers};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn fields_of_the_connection_and_of_the_origins_listener_are_dropped_from_answers() {
+        let dropped: Vec<_> = HOP_BY_HOP
+            .iter()
+            .chain(&OF_THE_ORIGIN)
+            .chain(&["ratelimit-policy", "access-control-allow-origin", "a", "b"])
+            .map(|name| (*name, if *name == "connection" { "a, B" } else { "x" }))
+            .chain([("c", "1"), ("c", "2"), ("clear-site-data", "x"), ("public-key-pins", "x"), ("set-cookie", "a=b")])
+            .collect();
+        let answer = headers(&dropped);
+        let passed = end_to_end(&answer, false);
+        assert_eq!(names(&passed), ["c", "clear-site-data", "public-key-pins", "set-cookie"]);
+        assert_eq!(passed.get_all("c").iter().collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(names(&end_to_end(&answer, true)), ["c", "clear-site-data", "public-key-pins"]);
+    }
+
+    #[test]
+    fn a_request_goes_on_without_what_could_poison_an_answer_for_others() {
+        let client = headers(&[
+            ("host", "x"),
+            ("connection", "nominated"),
+            ("nominated", "x"),
+            ("te", "trailers"),
+            ("forwarded", "for=x"),
+            ("x-forwarded-host", "evil"),
+            ("x-original-url", "/admin"),
+            ("sec-fetch-mode", "cors"),
+            ("user-agent", "x"),
+            ("origin", "x"),
+            ("x-request-id", "x"),
+            ("x-b3-traceid", "x"),
+            ("if-none-match", "x"),
+            ("range", "bytes=0-1"),
+            ("accept-encoding", "gzip"),
+            ("accept", "x"),
+            ("authorization", "x"),
+            ("cookie", "x"),
+            ("custom", "x"),
+        ]);
+        let none = onward(&client, Purpose::Store, |_| false);
+        assert_eq!(names(&none), ["accept", "authorization", "cookie", "custom"]);
+        let all = onward(&client, Purpose::Store, |_| true);
+        let keyed = [
+            "accept",
+            "authorization",
+            "cookie",
+            "custom",
+            "origin",
+            "sec-fetch-mode",
+            "user-agent",
+            "x-b3-traceid",
+            "x-original-url",
+            "x-request-id",
+        ];
+        assert_eq!(names(&all), keyed);
+        let passed = onward(&client, Purpose::Pass, |_| false);
+        assert!(
+            ["if-none-match", "range", "accept-encoding", "user-agent"].iter().all(|name| passed.contains_key(*name))
+        );
+        let never = ["host", "connection", "nominated", "te", "forwarded", "x-forwarded-host"];
+        assert!(never.iter().all(|name| !passed.contains_key(*name)));
+    }
+
+    #[test]
+    fn an_answer_that_shows_an_unkeyed_field_is_noticed() {
+        let request = headers(&[("custom", "evil.example"), ("short", "ab"), ("accept", "text/html")]);
+        let nothing = HeaderMap::new();
+        let shown = headers(&[("location", "https://evil.example/x")]);
+        assert!(reflects(&request, &Vary::Nothing, &shown, b""));
+        assert!(reflects(&request, &Vary::Nothing, &nothing, b"<a href=//evil.example>"));
+        assert!(!reflects(&request, &Vary::Nothing, &nothing, b"ab text/html example"));
+        let vary = Vary::of(&headers(&[("vary", "custom")]));
+        assert!(!reflects(&request, &vary, &shown, b"evil.example"));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_of_one_hop_passes_either_way(headers in any_headers(), keyed: bool, known: bool) {
+            for passed in [
+                end_to_end(&headers, known),
+                onward(&headers, Purpose::Pass, |_| keyed),
+                onward(&headers, Purpose::Store, |_| keyed),
+            ] {
+                prop_assert!(passed.keys().all(|name| !is_hop_by_hop(&headers, name)));
+                prop_assert!(passed.keys().all(|name| passed.get_all(name).iter().eq(headers.get_all(name).iter())));
+            }
+        }
+
+        #[test]
+        fn looking_for_reflections_is_total(request in any_headers(), response in any_headers(), body: Vec<u8>) {
+            let _ = reflects(&request, &Vary::of(&response), &response, &body);
+        }
+    }
+}

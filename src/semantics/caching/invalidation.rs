@@ -86,3 +86,94 @@ fn below(base: &Url, url: &Url) -> Option<String> {
 fn port(url: &Url) -> Option<u16> {
     url.port()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{any_headers, headers};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bases() -> Vec<Url> {
+        ["https://api.example.org/v1", "http://mirror.example"].map(|base| Url::parse(base).unwrap()).to_vec()
+    }
+
+    fn after(method: &str, status: u16, pairs: &[(&str, &str)]) -> Vec<String> {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        invalidated(&method, StatusCode::from_u16(status).unwrap(), "/api/a?b=c", &headers(pairs), &bases())
+    }
+
+    #[test]
+    fn an_unsafe_request_that_succeeds_voids_its_target() {
+        for method in ["POST", "PUT", "DELETE", "PATCH", "M-SEARCH"] {
+            assert_eq!(after(method, 200, &[]), ["/api/a?b=c"], "{method}");
+            assert_eq!(after(method, 303, &[]), ["/api/a?b=c"], "{method}");
+            for status in [100, 404, 500] {
+                assert!(after(method, status, &[]).is_empty(), "{method} {status}");
+            }
+        }
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
+            assert!(after(method, 200, &[("location", "/v1/x")]).is_empty(), "{method}");
+        }
+    }
+
+    #[test]
+    fn what_the_answer_names_is_void_too_on_the_same_origin() {
+        for (location, expected) in [
+            ("/v1/api/x?y#z", Some("/api/x?y")),
+            ("x", Some("/api/x")),
+            ("", None),
+            ("https://api.example.org/v1/x", Some("/x")),
+            ("http://api.example.org/v1/x", Some("/x")),
+            ("https://api.example.org:443/v1/x", Some("/x")),
+            ("http://mirror.example/api/x", Some("/api/x")),
+            ("https://api.example.org:8443/v1/x", None),
+            ("https://api.example.org/v2/x", None),
+            ("https://api.example.org/v10/x", None),
+            ("https://evil.example/v1/x", None),
+            ("//evil.example/v1/x", None),
+            ("ftp://api.example.org/v1/x", None),
+            ("http://[", None),
+        ] {
+            for field in ["location", "content-location"] {
+                let mut targets = vec!["/api/a?b=c"];
+                targets.extend(expected);
+                assert_eq!(after("POST", 201, &[(field, location)]), targets, "{field} {location:?}");
+            }
+        }
+        let both = [("location", "x"), ("content-location", "x")];
+        assert_eq!(after("POST", 201, &both), ["/api/a?b=c", "/api/x"]);
+        assert_eq!(invalidated(&Method::PUT, StatusCode::OK, "/a", &headers(&both), &[]), ["/a"]);
+    }
+
+    #[test]
+    fn an_answer_to_post_is_one_to_get_only_if_it_says_so() {
+        let fresh = ("cache-control", "max-age=3600");
+        for (method, status, pairs, expected) in [
+            (Method::POST, 200, &[fresh, ("content-location", "/v1/api/a?b=c")][..], true),
+            (Method::POST, 200, &[fresh, ("content-location", "")], true),
+            (Method::POST, 200, &[("expires", "x"), ("content-location", "a?b=c")], true),
+            (Method::POST, 200, &[fresh, ("content-location", "/v1/api/other")], false),
+            (Method::POST, 200, &[fresh, ("content-location", "https://evil.example/v1/api/a?b=c")], false),
+            (Method::POST, 200, &[fresh], false),
+            (Method::POST, 200, &[("content-location", "")], false),
+            (Method::POST, 201, &[fresh, ("content-location", "")], false),
+            (Method::PUT, 200, &[fresh, ("content-location", "")], false),
+            (Method::GET, 200, &[fresh, ("content-location", "")], false),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let answer = stores_for_get(&method, "/api/a?b=c", status, &headers(pairs), &bases());
+            assert_eq!(answer, expected, "{method} {status} {pairs:?}");
+        }
+        let escaped = headers(&[fresh, ("content-location", "")]);
+        assert!(stores_for_get(&Method::POST, "/a|b?c d", StatusCode::OK, &escaped, &bases()));
+    }
+
+    proptest! {
+        #[test]
+        fn targets_are_paths_of_ours_and_the_requests_own_is_first(response in any_headers(), path in "/[a-z/%.?]{0,9}") {
+            let targets = invalidated(&Method::POST, StatusCode::OK, &path, &response, &bases());
+            prop_assert_eq!(&targets[0], &path);
+            prop_assert!(targets.len() <= 3 && targets.iter().all(|target| target.starts_with('/')));
+        }
+    }
+}
