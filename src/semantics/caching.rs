@@ -20,6 +20,8 @@ pub mod selecting;
 pub mod storing;
 mod targeted;
 pub mod terms;
+#[cfg(test)]
+mod testing;
 
 pub use conditional::evaluate;
 pub use directives::{RequestDirectives, ResponseDirectives};

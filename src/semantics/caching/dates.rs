@@ -4,9 +4,12 @@
 //! instants. It differs from [`WallTime::parse_http_date`] in letter case, which senders get wrong and which changes no
 //! meaning, and in the century of a two-digit year, which depends on the present. Who calls it: the files beside it.
 
-use http::header::{AsHeaderName, DATE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{AsHeaderName, DATE, HeaderMap, HeaderValue};
 
 use crate::clock::WallTime;
+
+/// The present to those who have no clock (1 January 2027): all that hangs on it is the century of a two-digit year.
+pub(super) const PRESENT: WallTime = WallTime::from_seconds(1_798_761_600);
 
 /// The only value of a field that holds one HTTP-date; `None` when it is absent, repeated or malformed. `now` is the
 /// instant that decides the century of a two-digit year.
@@ -26,7 +29,7 @@ pub fn ensure_date(headers: &mut HeaderMap, received: WallTime) {
     if date_of(headers, received).is_none()
         && let Ok(value) = HeaderValue::from_str(&received.http_date())
     {
-        headers.insert(HeaderName::from_static("date"), value);
+        headers.insert(DATE, value);
     }
 }
 
@@ -42,9 +45,9 @@ fn imf_fixdate(text: &[u8]) -> Option<WallTime> {
     let [d1, d2, d3, b',', b' ', a, b, b' ', m1, m2, m3, b' ', y1, y2, y3, y4, b' ', rest @ ..] = text else {
         return None;
     };
-    short_day(&[*d1, *d2, *d3])?;
+    short_day([*d1, *d2, *d3])?;
     let year = number(&[*y1, *y2, *y3, *y4])?;
-    instant(year, month(&[*m1, *m2, *m3])?, number(&[*a, *b])?, time(gmt(rest)?)?)
+    instant(year, month([*m1, *m2, *m3])?, number(&[*a, *b])?, time(gmt(rest)?)?)
 }
 
 /// `Sunday, 06-Nov-94 08:49:37 GMT`.
@@ -53,7 +56,7 @@ fn rfc_850(text: &[u8], now: WallTime) -> Option<WallTime> {
     let (day, rest) = text.split_at(comma);
     DAYS.iter().find(|name| day.eq_ignore_ascii_case(name.as_bytes()))?;
     let [b',', b' ', a, b, b'-', m1, m2, m3, b'-', y1, y2, b' ', rest @ ..] = rest else { return None };
-    let (month, day, time) = (month(&[*m1, *m2, *m3])?, number(&[*a, *b])?, time(gmt(rest)?)?);
+    let (month, day, time) = (month([*m1, *m2, *m3])?, number(&[*a, *b])?, time(gmt(rest)?)?);
     // RFC 9110 §5.6.7: what seems to be more than 50 years ahead is the most recent year with these digits.
     let (present, digits) = (year_of(now), number(&[*y1, *y2])?);
     let year = present - present.rem_euclid(100) + digits;
@@ -64,23 +67,23 @@ fn rfc_850(text: &[u8], now: WallTime) -> Option<WallTime> {
 /// `Sun Nov  6 08:49:37 1994`.
 fn asctime(text: &[u8]) -> Option<WallTime> {
     let [d1, d2, d3, b' ', m1, m2, m3, b' ', a, b, b' ', rest @ ..] = text else { return None };
-    short_day(&[*d1, *d2, *d3])?;
+    short_day([*d1, *d2, *d3])?;
     let day = if *a == b' ' { number(&[*b])? } else { number(&[*a, *b])? };
     let (clock, year) = rest.split_at_checked(8)?;
     let [b' ', year @ ..] = year else { return None };
     let year = if year.len() == 4 { number(year)? } else { return None };
-    instant(year, month(&[*m1, *m2, *m3])?, day, time(clock)?)
+    instant(year, month([*m1, *m2, *m3])?, day, time(clock)?)
 }
 
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 
-fn short_day(text: &[u8; 3]) -> Option<()> {
-    DAYS.iter().any(|name| name.as_bytes()[..3].eq_ignore_ascii_case(text)).then_some(())
+fn short_day(text: [u8; 3]) -> Option<()> {
+    DAYS.iter().any(|name| name.as_bytes()[..3].eq_ignore_ascii_case(&text)).then_some(())
 }
 
-fn month(text: &[u8; 3]) -> Option<i64> {
-    (1..).zip(MONTHS.chunks_exact(3)).find(|(_, name)| name.eq_ignore_ascii_case(text)).map(|(month, _)| month)
+fn month(text: [u8; 3]) -> Option<i64> {
+    (1..).zip(MONTHS.chunks_exact(3)).find(|(_, name)| name.eq_ignore_ascii_case(&text)).map(|(month, _)| month)
 }
 
 /// What stands before ` GMT`.
@@ -109,4 +112,94 @@ fn instant(year: i64, month: i64, day: i64, seconds: i64) -> Option<WallTime> {
 fn year_of(now: WallTime) -> i64 {
     jiff::Timestamp::from_second(now.as_seconds())
         .map_or(1970, |now| i64::from(now.to_zoned(jiff::tz::TimeZone::UTC).year()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{NOW, headers};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Option<String> {
+        parse(text.as_bytes(), NOW).map(WallTime::rfc3339)
+    }
+
+    #[test]
+    fn the_three_forms_are_read_whatever_their_letter_case() {
+        for (text, expected) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", "1994-11-06T08:49:37Z"),
+            (" Sun, 06 Nov 1994 08:49:37 GMT\t", "1994-11-06T08:49:37Z"),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", "1994-11-06T08:49:37Z"),
+            ("Sun Nov  6 08:49:37 1994", "1994-11-06T08:49:37Z"),
+            ("Thursday, 18-Aug-50 02:01:18 GMT", "2050-08-18T02:01:18Z"),
+            ("Thu Aug  8 02:01:18 2050", "2050-08-08T02:01:18Z"),
+            ("THU, 18 Aug 2050 02:01:18 GMT", "2050-08-18T02:01:18Z"),
+            ("Thu, 18 AUG 2050 02:01:18 GMT", "2050-08-18T02:01:18Z"),
+            ("Thu, 18 Aug 2050 02:01:18 gMT", "2050-08-18T02:01:18Z"),
+            ("Sun, 21 Nov 2286 04:46:39 GMT", "2286-11-21T04:46:39Z"),
+            ("Sat, 31 Dec 2016 23:59:60 GMT", "2016-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(read(text).as_deref(), Some(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_exactly_one_of_them_is_no_date() {
+        for text in [
+            "",
+            "0",
+            "-1",
+            "now",
+            "Thu, 18 Aug 2050 02:01:18 UTC",
+            "Thu, 18 Aug 2050 02:01:18 AEST",
+            "Thu, 18 Aug 50 02:01:18 GMT",
+            "Thu 18 Aug 2050 02:01:18 GMT",
+            "Thu, 18  Aug  2050 02:01:18 GMT",
+            "Thu, 18-Aug-2050 02:01:18 GMT",
+            "Thu, 18 Aug 2050 02.01.18 GMT",
+            "Thu, 18 Aug 2050 2:01:18 GMT",
+            "Thu, 18 Aug 2050 02:01:18",
+            "Thu, 18 Aug 2050 02:01:18 GMT, x",
+            "Thu, 31 Jun 2050 02:01:18 GMT",
+            "Thu, 18 Aug 2050 24:01:18 GMT",
+            "Thu, 18 Aug 2050 +2:01:18 GMT",
+            "Day, 18 Aug 2050 02:01:18 GMT",
+            "Thu, 18-Aug-50 02:01:18 GMT",
+            "Thu Aug 8 02:01:18 2050",
+        ] {
+            assert_eq!(read(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn two_digits_of_a_year_are_never_more_than_50_years_ahead() {
+        for (digits, year) in [("26", 2026), ("76", 2076), ("77", 1977), ("99", 1999), ("00", 2000)] {
+            let read = read(&format!("Sunday, 06-Nov-{digits} 08:49:37 GMT")).unwrap();
+            assert!(read.starts_with(&year.to_string()), "{digits}: {read}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_date_gets_that_of_its_arrival_and_keeps_a_valid_one() {
+        for (sent, expected) in [
+            (None, "Fri, 20 Nov 2026 12:00:00 GMT"),
+            (Some("foo"), "Fri, 20 Nov 2026 12:00:00 GMT"),
+            (Some("Sun, 06 Nov 1994 08:49:37 GMT"), "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ] {
+            let mut answer = sent.map_or_else(HeaderMap::new, |sent| headers(&[("date", sent)]));
+            ensure_date(&mut answer, NOW);
+            assert_eq!(answer.get_all(DATE).iter().collect::<Vec<_>>(), [expected]);
+        }
+        let twice = headers(&[("date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("date", "Sun, 06 Nov 1994 08:49:38 GMT")]);
+        assert_eq!(date_of(&twice, NOW), None);
+    }
+
+    proptest! {
+        #[test]
+        fn reading_is_total_and_what_we_write_is_read_back(bytes: Vec<u8>, now: i64, seconds in 0..253_402_300_800_i64) {
+            let _ = parse(&bytes, WallTime::from_millis(now));
+            let time = WallTime::from_seconds(seconds);
+            prop_assert_eq!(parse(time.http_date().as_bytes(), NOW), Some(time));
+        }
+    }
 }

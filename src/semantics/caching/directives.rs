@@ -186,3 +186,138 @@ fn unquoted(value: &[u8]) -> &[u8] {
         _ => value,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{any_headers, headers};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(value: &str) -> ResponseDirectives {
+        ResponseDirectives::of(&headers(&[("cache-control", value)]))
+    }
+
+    #[test]
+    fn lifetimes_are_read_and_what_is_malformed_is_zero() {
+        for (value, expected) in [
+            ("max-age=3600", Some(3600)),
+            ("MaX-aGe=3600", Some(3600)),
+            ("foobar, max-age=3600", Some(3600)),
+            ("max-age=003600", Some(3600)),
+            ("max-age=\"3600\"", Some(3600)),
+            ("max-age=2147483647", Some(2_147_483_647)),
+            ("max-age=2147483649", Some(1 << 31)),
+            ("max-age=99999999999", Some(1 << 31)),
+            ("max-age=1, max-age=1800", Some(1)),
+            ("max-age=1800, max-age=1", Some(1800)),
+            ("max-age=1, s-maxage=3600", Some(3600)),
+            ("s-maxage=1, max-age=3600", Some(1)),
+            ("extension=\"max-age=3600\", max-age=1", Some(1)),
+            ("max-age=1, extension=\"max-age=3600\"", Some(1)),
+            ("max-age=-3600", Some(0)),
+            ("max-age='3600'", Some(0)),
+            ("max-age =3600", Some(0)),
+            ("max-age= 3600", Some(0)),
+            ("max-age=3600.5", Some(0)),
+            ("max-age=a3600", Some(0)),
+            ("max-age=3600a", Some(0)),
+            ("max-age", Some(0)),
+            ("max-age=", Some(0)),
+            ("max-ages=5", None),
+            ("extension=\"max-age=3600\"", None),
+            ("public", None),
+            ("", None),
+        ] {
+            assert_eq!(of(value).lifetime(), expected.map(Duration::from_secs), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn flags_are_read_in_any_case_and_qualified_ones_count_as_unqualified() {
+        let all = of("No-StOrE, no-cache=\"a, b\", private=\"x\", PUBLIC, must-revalidate, proxy-revalidate, \
+                      must-understand, stale-while-revalidate=60, stale-if-error=x");
+        let expected = ResponseDirectives {
+            no_store: true,
+            no_cache: true,
+            private: true,
+            public: true,
+            must_revalidate: true,
+            proxy_revalidate: true,
+            must_understand: true,
+            stale_while_revalidate: Some(Duration::from_secs(60)),
+            stale_if_error: Some(Duration::ZERO),
+            ..ResponseDirectives::default()
+        };
+        assert_eq!(all, expected);
+        assert!(of("private =\"x\"").private && of("no-cache = x").no_cache);
+        assert_eq!(of("x-private, no-stored, extension=\"no-store, private\""), ResponseDirectives::default());
+        let lines = headers(&[("cache-control", "max-age=5"), ("cache-control", "no-cache=\"a\"")]);
+        assert!(ResponseDirectives::of(&lines).no_cache);
+    }
+
+    #[test]
+    fn a_valid_targeted_field_wins_and_an_invalid_one_is_as_if_absent() {
+        for (targeted, expected) in [
+            ("max-age=3600", Some(3600)),
+            ("max-age=99999999999", Some(1 << 31)),
+            ("foobar, max-age=3600", Some(3600)),
+            ("max-age=1, max-age=7", Some(7)),
+            ("max-age=0", Some(0)),
+            ("foo", None),
+        ] {
+            let read = ResponseDirectives::of(&headers(&[
+                ("cache-control", "no-store, max-age=5"),
+                ("cdn-cache-control", targeted),
+            ]));
+            assert!(read.targeted && !read.no_store, "{targeted:?}");
+            assert_eq!(read.lifetime(), expected.map(Duration::from_secs), "{targeted:?}");
+        }
+        for targeted in
+            ["", "max-age=10000, &&&&&", "max-age=\"10000\"", "max-age =100", "max-age= 100", "MaX-aGe=3600"]
+        {
+            let read = ResponseDirectives::of(&headers(&[
+                ("cache-control", "no-store, max-age=5"),
+                ("cdn-cache-control", targeted),
+            ]));
+            assert!(!read.targeted && read.no_store && read.max_age == Some(Duration::from_secs(5)), "{targeted:?}");
+        }
+    }
+
+    #[test]
+    fn requests_say_what_they_want_and_pragma_counts_only_alone() {
+        let seconds = Duration::from_secs;
+        for (value, expected) in [
+            ("no-cache", RequestDirectives { no_cache: true, ..Default::default() }),
+            ("no-store", RequestDirectives { no_store: true, ..Default::default() }),
+            ("only-if-cached", RequestDirectives { only_if_cached: true, ..Default::default() }),
+            ("max-age=0", RequestDirectives { max_age: Some(Duration::ZERO), ..Default::default() }),
+            ("max-age=x", RequestDirectives { max_age: Some(Duration::ZERO), ..Default::default() }),
+            ("min-fresh=20", RequestDirectives { min_fresh: Some(seconds(20)), ..Default::default() }),
+            ("max-stale", RequestDirectives { max_stale: Some(None), ..Default::default() }),
+            ("max-stale=9", RequestDirectives { max_stale: Some(Some(seconds(9))), ..Default::default() }),
+            ("max-stale=x", RequestDirectives { max_stale: Some(Some(Duration::ZERO)), ..Default::default() }),
+            ("nothing-to-see-here", RequestDirectives::default()),
+        ] {
+            assert_eq!(RequestDirectives::of(&headers(&[("cache-control", value)])), expected, "{value:?}");
+        }
+        assert!(RequestDirectives::of(&headers(&[("pragma", "foo, No-Cache")])).no_cache);
+        assert!(!RequestDirectives::of(&headers(&[("pragma", "foo")])).no_cache);
+        assert!(!RequestDirectives::of(&headers(&[("pragma", "no-cache"), ("cache-control", "x")])).no_cache);
+    }
+
+    proptest! {
+        #[test]
+        fn reading_is_total(headers in any_headers()) {
+            let _ = RequestDirectives::of(&headers);
+            let read = ResponseDirectives::of(&headers);
+            prop_assert!(read.lifetime().is_none_or(|lifetime| lifetime <= Duration::from_secs(1 << 31)));
+        }
+
+        #[test]
+        fn no_store_is_found_wherever_it_stands(before in "[a-z=, \"\\\\]{0,12}", after in "[a-z=, \"\\\\]{0,12}") {
+            prop_assume!(!before.contains('"'));
+            let read = of(&format!("{before},no-store,{after}"));
+            prop_assert!(read.no_store);
+        }
+    }
+}

@@ -4,8 +4,8 @@
 //! this proxy adds. Who calls it: the cache and the client of the origin.
 
 use http::header::{
-    self, ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH,
-    CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, PRAGMA, SET_COOKIE,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE,
+    HeaderMap, HeaderName, PRAGMA, SET_COOKIE,
 };
 
 use super::list;
@@ -26,39 +26,52 @@ const HOP_BY_HOP: [&str; 11] = [
     "http2-settings",
 ];
 /// Fields that speak of the origin's listener, or of its limits, and not of the answer.
-const OF_THE_ORIGIN: [&str; 7] =
-    ["alt-svc", "strict-transport-security", "nel", "report-to", "ratelimit", "ratelimit-policy", "ratelimit-limit"];
+const OF_THE_ORIGIN: [&str; 5] = ["alt-svc", "nel", "ratelimit", "report-to", "strict-transport-security"];
 /// Fields of a request that are of this hop or that a client must not choose: no purpose lets them through.
 const NEVER_ONWARD: [&str; 5] = ["host", "expect", "forwarded", "x-real-ip", "via"];
 /// Fields that can change an answer without `Vary` saying so: attacks on caches use them.
-const POISONOUS: [&str; 27] = [
-    "accept-encoding",
-    "base-url",
+const POISONOUS: [&str; 24] = [
+    "cf-connecting-ip",
     "client-ip",
+    "early-data",
     "fastly-client-ip",
     "front-end-https",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
     "origin",
-    "profile",
     "proxy",
-    "range",
     "referer",
     "true-client-ip",
     "user-agent",
+    "x-backend-host",
     "x-client-ip",
     "x-cluster-client-ip",
-    "x-arbitrary",
     "x-host",
     "x-http-host-override",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    "x-override-url",
     "x-requested-with",
+    "x-scheme",
+    "x-server-name",
+    "x-url-scheme",
     "x-wap-profile",
+];
+/// Families of such fields.
+const POISONOUS_FAMILIES: [&str; 4] = ["sec-", "x-middleware-", "x-original-", "x-rewrite-"];
+/// What the cache asks for itself: a complete answer, or a confirmation of its own.
+const OF_THE_CACHE: [&str; 6] =
+    ["if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"];
+/// Names of one request in its sender's log: an answer for others must not carry them.
+const TRACES: [&str; 9] = [
+    "b3",
+    "baggage",
+    "traceparent",
+    "tracestate",
+    "uber-trace-id",
+    "x-amzn-trace-id",
+    "x-cloud-trace-context",
+    "x-correlation-id",
+    "x-request-id",
 ];
 
 /// What a request is sent on for.
@@ -89,7 +102,8 @@ pub fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
 }
 
 /// What of a client's request goes to the origin on an unknown path. `keyed` says which fields the stored `Vary` names:
-/// these go, whatever they are, but for the ones of this hop and `Accept-Encoding`, which is ours.
+/// these go, whatever they are, but for those of this hop and those that are the cache's own: `Accept-Encoding`, `Range`
+/// and conditions.
 pub fn onward(client: &HeaderMap, purpose: Purpose, keyed: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     filtered(client, |name| {
         let text = name.as_str();
@@ -99,12 +113,15 @@ pub fn onward(client: &HeaderMap, purpose: Purpose, keyed: impl Fn(&HeaderName) 
         if purpose == Purpose::Pass {
             return true;
         }
-        *name != ACCEPT_ENCODING && (keyed(name) || !is_poisonous(text))
+        *name != ACCEPT_ENCODING && !OF_THE_CACHE.contains(&text) && (keyed(name) || !is_unkeyed(text))
     })
 }
 
-fn is_poisonous(name: &str) -> bool {
-    POISONOUS.contains(&name) || ["sec-", "x-original-", "x-rewrite-"].iter().any(|prefix| name.starts_with(prefix))
+fn is_unkeyed(name: &str) -> bool {
+    POISONOUS.contains(&name)
+        || POISONOUS_FAMILIES.iter().any(|family| name.starts_with(family))
+        || TRACES.contains(&name)
+        || name.starts_with("x-b3-")
 }
 
 fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
@@ -113,18 +130,8 @@ fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> Header
 }
 
 /// Fields whose values are ordinary, or whose answers are guarded otherwise.
-const ORDINARY: [HeaderName; 10] = [
-    ACCEPT,
-    ACCEPT_ENCODING,
-    ACCEPT_LANGUAGE,
-    AUTHORIZATION,
-    CACHE_CONTROL,
-    CONTENT_LENGTH,
-    CONTENT_TYPE,
-    COOKIE,
-    PRAGMA,
-    header::DNT,
-];
+const ORDINARY: [HeaderName; 8] =
+    [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, PRAGMA];
 
 /// Whether a request has nothing but ordinary fields, conditions and what `Vary` names: then its answer cannot show
 /// anything of it that other requests have not.
@@ -134,11 +141,119 @@ pub fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
 }
 
 /// Whether an answer shows a field of the request that `Vary` does not name: it must not be stored for others.
-/// `request` is what was sent to the origin. Values shorter than 3 bytes are overlooked: they are everywhere.
+/// `request` is what was sent to the origin. Values shorter than 3 bytes are overlooked: they are everywhere. So are values that
+/// the origin shows in another form, escaped for example.
 pub fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
     let unkeyed = request.iter().filter(|(name, _)| !ORDINARY.contains(name) && !vary.names(name));
     unkeyed.map(|(_, value)| value.as_bytes()).filter(|value| value.len() >= 3).any(|value| {
         let finder = memchr::memmem::Finder::new(value);
         response.values().any(|line| finder.find(line.as_bytes()).is_some()) || finder.find(body).is_some()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{any_headers, headers};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn fields_of_the_connection_and_of_the_origins_listener_are_dropped_from_answers() {
+        let dropped: Vec<_> = HOP_BY_HOP
+            .iter()
+            .chain(&OF_THE_ORIGIN)
+            .chain(&["ratelimit-policy", "access-control-allow-origin", "a", "b"])
+            .map(|name| (*name, if *name == "connection" { "a, B" } else { "x" }))
+            .chain([("c", "1"), ("c", "2"), ("clear-site-data", "x"), ("public-key-pins", "x"), ("set-cookie", "a=b")])
+            .collect();
+        let answer = headers(&dropped);
+        let passed = end_to_end(&answer, false);
+        assert_eq!(names(&passed), ["c", "clear-site-data", "public-key-pins", "set-cookie"]);
+        assert_eq!(passed.get_all("c").iter().collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(names(&end_to_end(&answer, true)), ["c", "clear-site-data", "public-key-pins"]);
+    }
+
+    #[test]
+    fn a_request_goes_on_without_what_could_poison_an_answer_for_others() {
+        let client = headers(&[
+            ("host", "x"),
+            ("connection", "nominated"),
+            ("nominated", "x"),
+            ("te", "trailers"),
+            ("forwarded", "for=x"),
+            ("x-forwarded-host", "evil"),
+            ("x-original-url", "/admin"),
+            ("sec-fetch-mode", "cors"),
+            ("user-agent", "x"),
+            ("origin", "x"),
+            ("x-request-id", "x"),
+            ("x-b3-traceid", "x"),
+            ("if-none-match", "x"),
+            ("range", "bytes=0-1"),
+            ("accept-encoding", "gzip"),
+            ("accept", "x"),
+            ("authorization", "x"),
+            ("cookie", "x"),
+            ("custom", "x"),
+        ]);
+        let none = onward(&client, Purpose::Store, |_| false);
+        assert_eq!(names(&none), ["accept", "authorization", "cookie", "custom"]);
+        let all = onward(&client, Purpose::Store, |_| true);
+        let keyed = [
+            "accept",
+            "authorization",
+            "cookie",
+            "custom",
+            "origin",
+            "sec-fetch-mode",
+            "user-agent",
+            "x-b3-traceid",
+            "x-original-url",
+            "x-request-id",
+        ];
+        assert_eq!(names(&all), keyed);
+        let passed = onward(&client, Purpose::Pass, |_| false);
+        assert!(
+            ["if-none-match", "range", "accept-encoding", "user-agent"].iter().all(|name| passed.contains_key(*name))
+        );
+        let never = ["host", "connection", "nominated", "te", "forwarded", "x-forwarded-host"];
+        assert!(never.iter().all(|name| !passed.contains_key(*name)));
+    }
+
+    #[test]
+    fn an_answer_that_shows_an_unkeyed_field_is_noticed() {
+        let request = headers(&[("custom", "evil.example"), ("short", "ab"), ("accept", "text/html")]);
+        let nothing = HeaderMap::new();
+        let shown = headers(&[("location", "https://evil.example/x")]);
+        assert!(reflects(&request, &Vary::Nothing, &shown, b""));
+        assert!(reflects(&request, &Vary::Nothing, &nothing, b"<a href=//evil.example>"));
+        assert!(!reflects(&request, &Vary::Nothing, &nothing, b"ab text/html example"));
+        let vary = Vary::of(&headers(&[("vary", "custom")]));
+        assert!(!reflects(&request, &vary, &shown, b"evil.example"));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_of_one_hop_passes_either_way(headers in any_headers(), keyed: bool, known: bool) {
+            for passed in [
+                end_to_end(&headers, known),
+                onward(&headers, Purpose::Pass, |_| keyed),
+                onward(&headers, Purpose::Store, |_| keyed),
+            ] {
+                prop_assert!(passed.keys().all(|name| !is_hop_by_hop(&headers, name)));
+                prop_assert!(passed.keys().all(|name| passed.get_all(name).iter().eq(headers.get_all(name).iter())));
+            }
+        }
+
+        #[test]
+        fn looking_for_reflections_is_total(request in any_headers(), response in any_headers(), body: Vec<u8>) {
+            let _ = reflects(&request, &Vary::of(&response), &response, &body);
+        }
+    }
 }

@@ -38,7 +38,91 @@ pub fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
 /// Whether an answer to HEAD may speak of the stored answer to GET (RFC 9111 §4.3.5): what it says of validators and
 /// length is what is stored. Where it does not, the stored answer is stale.
 pub fn head_agrees(stored: &HeaderMap, head: &HeaderMap) -> bool {
-    [ETAG, LAST_MODIFIED, CONTENT_LENGTH]
-        .iter()
-        .all(|name| head.get(name).is_none_or(|value| stored.get(name).is_none_or(|other| value == other)))
+    let validators =
+        [ETAG, LAST_MODIFIED].iter().all(|name| head.get(name).is_none_or(|_| head.get(name) == stored.get(name)));
+    // The stored one may have come in chunks.
+    let lengths = [head, stored].map(|headers| headers.get(CONTENT_LENGTH));
+    validators && !matches!(lengths, [Some(one), Some(other)] if one != other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{any_headers, headers};
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_confirmation_replaces_what_it_names_but_for_what_describes_the_stored_bytes() {
+        let mut stored = headers(&[
+            ("test-header", "A"),
+            ("x-content-foo", "A"),
+            ("cache-control", "max-age=1"),
+            ("cache-control", "public"),
+            ("kept", "A"),
+            ("content-length", "36"),
+            ("content-type", "text/plain"),
+            ("content-encoding", "gzip"),
+            ("vary", "foo"),
+            ("age", "50"),
+            ("date", "then"),
+        ]);
+        let validated = headers(&[
+            ("test-header", "B"),
+            ("x-content-foo", "B"),
+            ("x-content-foo", "C"),
+            ("cache-control", "max-age=3600"),
+            ("content-length", "10"),
+            ("content-type", "text/html"),
+            ("content-encoding", "br"),
+            ("content-range", "bytes 0-1/2"),
+            ("vary", "*"),
+            ("connection", "x-nominated"),
+            ("x-nominated", "B"),
+            ("keep-alive", "B"),
+            ("date", "now"),
+        ]);
+        freshen(&mut stored, &validated);
+        let expected = headers(&[
+            ("test-header", "B"),
+            ("x-content-foo", "B"),
+            ("x-content-foo", "C"),
+            ("cache-control", "max-age=3600"),
+            ("kept", "A"),
+            ("content-length", "36"),
+            ("content-type", "text/plain"),
+            ("content-encoding", "gzip"),
+            ("vary", "foo"),
+            ("date", "now"),
+        ]);
+        assert_eq!(stored, expected);
+    }
+
+    #[test]
+    fn an_answer_to_head_agrees_when_its_validators_and_length_are_those_stored() {
+        let stored = [("etag", "\"a\""), ("content-length", "5")];
+        for (stored, head, expected) in [
+            (&stored[..], &[][..], true),
+            (&stored, &[("etag", "\"a\""), ("content-length", "5")], true),
+            (&stored, &[("etag", "\"b\"")], false),
+            (&stored, &[("content-length", "6")], false),
+            (&stored, &[("last-modified", "x")], false),
+            (&[("etag", "\"a\"")], &[("content-length", "6")], true),
+        ] {
+            assert_eq!(head_agrees(&headers(stored), &headers(head)), expected, "{stored:?} {head:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_describes_the_stored_bytes_never_changes(stored in any_headers(), validated in any_headers()) {
+            let mut fresh = stored.clone();
+            freshen(&mut fresh, &validated);
+            for name in OF_THE_BYTES {
+                prop_assert!(fresh.get_all(&name).iter().eq(stored.get_all(&name).iter()));
+            }
+            let once = fresh.clone();
+            freshen(&mut fresh, &validated);
+            prop_assert_eq!(fresh, once);
+        }
+    }
 }

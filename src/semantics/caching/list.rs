@@ -46,7 +46,7 @@ fn end_of_member(text: &[u8]) -> usize {
             b'"' if opener => at += quoted(&text[at..]).unwrap_or(1),
             _ => at += 1,
         }
-        opener = matches!(byte, b'=' | b' ' | b'\t' | b';');
+        opener = byte == b'=' || (opener && matches!(byte, b' ' | b'\t'));
     }
     text.len()
 }
@@ -78,6 +78,8 @@ mod tests {
             ("x=\"a\\\", b\", c", &["x=\"a\\\", b\"", "c"]),
             ("\"a,b\",c", &["\"a,b\"", "c"]),
             ("x=\"a, no-store", &["x=\"a", "no-store"]),
+            ("x \"y, no-store\"", &["x \"y", "no-store\""]),
+            ("a, \t\"b,c\"", &["a", "\"b,c\""]),
             ("x\"y, no-store, z\"", &["x\"y", "no-store", "z\""]),
             ("x=\"a\\", &["x=\"a\\"]),
         ] {

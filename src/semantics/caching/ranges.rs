@@ -7,7 +7,6 @@ use http::StatusCode;
 use http::header::{DATE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE};
 
 use super::dates;
-use crate::clock::WallTime;
 use crate::semantics::etag::EntityTag;
 use crate::semantics::trim;
 
@@ -108,10 +107,92 @@ fn if_range_holds(request: &HeaderMap, stored: &HeaderMap) -> bool {
         let current = stored.get(ETAG).and_then(|current| EntityTag::parse(trim(current.as_bytes())).ok());
         return current.is_some_and(|current| tag.matches_strongly(&current));
     }
-    let epoch = WallTime::from_seconds(0);
-    let Some(date) = dates::single(stored, DATE, epoch) else { return false };
+    let Some(date) = dates::single(stored, DATE, dates::PRESENT) else { return false };
     let asked = dates::parse(condition.as_bytes(), date);
     asked.is_some_and(|asked| {
         dates::single(stored, LAST_MODIFIED, date) == Some(asked) && date.seconds_since(asked) >= 1
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{any_headers, date, headers};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ranged(request: &[(&str, &str)], stored: &[(&str, &str)], length: u64) -> Ranged {
+        select(&headers(request), StatusCode::OK, &headers(stored), length)
+    }
+
+    fn part(first: u64, last: u64, length: u64) -> Ranged {
+        Ranged::Part { first, last, content_range: value(&format!("bytes {first}-{last}/{length}")).unwrap() }
+    }
+
+    #[test]
+    fn one_range_of_bytes_is_cut_from_the_whole() {
+        for (range, expected) in [
+            ("bytes=0-1", part(0, 1, 11)),
+            ("bytes=1-", part(1, 10, 11)),
+            ("bytes=-1", part(10, 10, 11)),
+            ("BYTES=3-99", part(3, 10, 11)),
+            ("bytes=-99", part(0, 10, 11)),
+            ("bytes=10-99999999999999999999999", part(10, 10, 11)),
+            ("bytes=0-1,3-4", Ranged::Whole),
+            ("bytes=2-1", Ranged::Whole),
+            ("bytes=-", Ranged::Whole),
+            ("bytes=+1-2", Ranged::Whole),
+            ("bytes", Ranged::Whole),
+            ("lines=0-1", Ranged::Whole),
+        ] {
+            assert_eq!(ranged(&[("range", range)], &[], 11), expected, "{range:?}");
+        }
+        for (range, length) in [("bytes=11-", 11), ("bytes=-0", 11), ("bytes=0-", 0), ("bytes=-5", 0)] {
+            let content_range = value(&format!("bytes */{length}")).unwrap();
+            assert_eq!(ranged(&[("range", range)], &[], length), Ranged::Unsatisfiable { content_range }, "{range:?}");
+        }
+        assert_eq!(ranged(&[], &[], 11), Ranged::Whole);
+        assert_eq!(ranged(&[("range", "bytes=0-1"), ("range", "bytes=0-1")], &[], 11), Ranged::Whole);
+        let missing = select(&headers(&[("range", "bytes=0-1")]), StatusCode::NOT_FOUND, &HeaderMap::new(), 11);
+        assert_eq!(missing, Ranged::Whole);
+    }
+
+    #[test]
+    fn if_range_gets_the_part_only_of_the_same_representation() {
+        let (now, before, other) = (date(0), date(-60), date(-61));
+        for (condition, stored, holds) in [
+            ("\"a\"", &[("etag", "\"a\"")][..], true),
+            ("\"b\"", &[("etag", "\"a\"")], false),
+            ("W/\"a\"", &[("etag", "W/\"a\"")], false),
+            ("\"a\"", &[], false),
+            (before.as_str(), &[("last-modified", before.as_str()), ("date", now.as_str())], true),
+            (&other, &[("last-modified", &before), ("date", &now)], false),
+            (&now, &[("last-modified", &now), ("date", &now)], false),
+            (&before, &[("last-modified", &before)], false),
+            ("nonsense", &[("etag", "\"a\"")], false),
+        ] {
+            let expected = if holds { part(0, 1, 11) } else { Ranged::Whole };
+            assert_eq!(ranged(&[("range", "bytes=0-1"), ("if-range", condition)], stored, 11), expected, "{condition}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_part_lies_within_the_whole(request in any_headers(), stored in any_headers(), length: u64) {
+            if let Ranged::Part { first, last, .. } = select(&request, StatusCode::OK, &stored, length) {
+                prop_assert!(first <= last && last < length);
+            }
+        }
+
+        #[test]
+        fn every_pair_of_numbers_selects_what_it_says(first: u64, last: u64, length in 1..u64::MAX) {
+            let selected = ranged(&[("range", &format!("bytes={first}-{last}"))], &[], length);
+            match selected {
+                Ranged::Part { first: from, last: to, .. } => {
+                    prop_assert!(from == first && to == last.min(length - 1) && first <= last);
+                }
+                Ranged::Unsatisfiable { .. } => prop_assert!(first >= length && first <= last),
+                Ranged::Whole => prop_assert!(first > last),
+            }
+        }
+    }
 }

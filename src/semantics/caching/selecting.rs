@@ -164,3 +164,126 @@ fn is_favourite(request: &HeaderMap, response: &HeaderMap) -> bool {
     let second = ranges.get(1).map_or(0, |(weight, _)| weight.0);
     ranges.first().is_some_and(|(weight, range)| weight.0 > second && range.eq_ignore_ascii_case(trim(only)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{any_headers, headers};
+    use super::*;
+    use proptest::prelude::*;
+
+    type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+    fn matches(vary: &str, stored: Pairs<'_>, presented: Pairs<'_>) -> bool {
+        let response = headers(&[("vary", vary)]);
+        Selecting::of(&Vary::of(&response), &headers(stored)).matches(&headers(presented), &response)
+    }
+
+    #[test]
+    fn a_star_anywhere_is_a_star() {
+        for lines in [&["*"][..], &["*, *"], &["*", "*"], &[", *"], &["", "*"], &["*, Foo"], &["Foo, *"], &["no name"]]
+        {
+            let pairs: Vec<_> = lines.iter().map(|line| ("vary", *line)).collect();
+            let vary = Vary::of(&headers(&pairs));
+            assert_eq!(vary, Vary::Star, "{lines:?}");
+            assert!(!Selecting::of(&vary, &HeaderMap::new()).matches(&HeaderMap::new(), &HeaderMap::new()));
+        }
+        assert_eq!(Vary::of(&headers(&[("vary", "")])), Vary::Nothing);
+        let foo_bar = Vary::Fields(vec!["bar".parse().unwrap(), "foo".parse().unwrap()]);
+        assert_eq!(Vary::of(&headers(&[("vary", "Foo,, bar"), ("vary", "foo")])), foo_bar);
+        let many = (0..33).map(|number| format!("x-{number}")).collect::<Vec<_>>().join(",");
+        assert_eq!(Vary::of(&headers(&[("vary", &many)])), Vary::Star);
+    }
+
+    #[test]
+    fn an_answer_serves_the_requests_with_the_same_values_in_the_fields_that_it_names() {
+        for (vary, stored, presented, expected) in [
+            ("Foo", &[("foo", "1")][..], &[("foo", "1")][..], true),
+            ("Foo", &[("foo", "1")], &[("foo", "2")], false),
+            ("Foo", &[], &[("foo", "1")], false),
+            ("Foo", &[("foo", "1")], &[], false),
+            ("Foo", &[("foo", "")], &[], false),
+            ("Foo", &[], &[], true),
+            ("Foo", &[("foo", "1"), ("other", "2")], &[("foo", "1"), ("other", "3")], true),
+            ("Foo, Bar", &[("foo", "1"), ("bar", "abc")], &[("bar", "abc"), ("foo", "1")], true),
+            ("Foo, Bar", &[("foo", "1"), ("bar", "abc")], &[("foo", "1"), ("bar", "abcde")], false),
+            ("Foo, Bar, Baz", &[("foo", "1"), ("baz", "789")], &[("foo", "1"), ("baz", "789")], true),
+            ("Foo", &[("foo", "a, b")], &[("foo", "b, a")], false),
+            ("Foo", &[("foo", "a")], &[("foo", "A")], false),
+            ("", &[("foo", "1")], &[], true),
+            ("Accept-Encoding", &[("accept-encoding", "gzip")], &[("accept-encoding", "br")], true),
+        ] {
+            assert_eq!(matches(vary, stored, presented), expected, "{vary} {stored:?} {presented:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_mean_the_same_are_the_same() {
+        for (stored, presented) in [
+            (&[("foo", "1, 2")][..], &[("foo", "1"), ("foo", "2")][..]),
+            (&[("foo", "1,2")], &[("foo", " 1, 2 ")]),
+            (&[("accept-language", "en, de")], &[("accept-language", "de, en")]),
+            (&[("accept-language", "en, de")], &[("accept-language", "eN, De")]),
+            (&[("accept-language", "en, de")], &[("accept-language", " en ,   de")]),
+            (&[("accept-language", "en;q=0.5, de")], &[("accept-language", "de;q=1.0, en; q=0.50")]),
+        ] {
+            assert!(matches("Foo, Accept-Language", stored, presented), "{stored:?} {presented:?}");
+        }
+        for (stored, presented) in [
+            (&[("foo", "\"1, 2\"")][..], &[("foo", "\"1,2\"")][..]),
+            (&[("foo", "12")], &[("foo", "1,2")]),
+            (&[("accept-language", "en;q=0.5, de")], &[("accept-language", "en, de;q=0.5")]),
+            (&[("accept-language", "en")], &[("accept-language", "en-GB")]),
+            (&[("accept-language", "en")], &[]),
+        ] {
+            assert!(!matches("Foo, Accept-Language", stored, presented), "{stored:?} {presented:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_serves_whoever_wants_its_language_most() {
+        let response = headers(&[("vary", "Accept-Language"), ("content-language", "de")]);
+        let stored = Selecting::of(&Vary::of(&response), &headers(&[("accept-language", "en, de")]));
+        for (wanted, expected) in [
+            ("fr;q=0.5, de;q=1.0", true),
+            ("DE", true),
+            ("fr;q=0.5, de;q=0.5", false),
+            ("fr, de;q=0.5", false),
+            ("de;q=0", false),
+            ("de;q=x", false),
+            ("fr", false),
+            ("*", false),
+        ] {
+            assert_eq!(stored.matches(&headers(&[("accept-language", wanted)]), &response), expected, "{wanted:?}");
+        }
+        let two = headers(&[("content-language", "de, en")]);
+        assert!(!stored.matches(&headers(&[("accept-language", "de")]), &two));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let response = headers(&[("vary", "foo")]);
+        let vary = Vary::of(&response);
+        let long = "x".repeat(100_000);
+        let selecting = Selecting::of(&vary, &headers(&[("foo", &long)]));
+        assert!(selecting.weight() < 1000);
+        assert!(selecting.matches(&headers(&[("foo", &long)]), &response));
+        assert!(!selecting.matches(&headers(&[("foo", &format!("{long}x"))]), &response));
+        assert_eq!(selecting.names().collect::<Vec<_>>(), ["foo"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_matches_its_own_answer_unless_that_varies_by_anything(
+            request in any_headers(), response in any_headers(),
+        ) {
+            let vary = Vary::of(&response);
+            let selecting = Selecting::of(&vary, &request);
+            prop_assert_eq!(selecting.matches(&request, &response), vary != Vary::Star);
+        }
+
+        #[test]
+        fn requests_that_differ_in_a_named_field_share_no_answer(one in "[a-z]{0,5}", other in "[a-z]{0,5}") {
+            prop_assert_eq!(matches("Foo", &[("foo", &one)], &[("foo", &other)]), one == other);
+        }
+    }
+}

@@ -187,3 +187,60 @@ impl<'a> Cursor<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::headers;
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn dictionaries_of_structured_fields_are_told_from_what_is_none() {
+        for valid in [
+            "a",
+            "a, b=1, c=?0, d=tok/en, e=\"s\\\"\", f=:aGk=:, g=(1 \"x\";y=2 z), h=1.5, i=@1659578233, j=%\"x\", *k",
+            "a;p;q=1, b",
+            "a=-15 ,\tb",
+        ] {
+            assert!(dictionary(valid.as_bytes()).is_some(), "{valid:?}");
+        }
+        for invalid in [
+            "a,",
+            "a b",
+            "A",
+            "a=",
+            "a=\"x",
+            "a=\"\\x\"",
+            "a=?2",
+            "a=(1",
+            "a=(1\"x\")",
+            "a=1.",
+            "a=1.0000",
+            "a=:x",
+            "1",
+            "&",
+            "a=1234567890123456",
+            "a=-",
+            "a=@x",
+            "a;",
+        ] {
+            assert_eq!(dictionary(invalid.as_bytes()), None, "{invalid:?}");
+        }
+    }
+
+    #[test]
+    fn several_lines_are_one_dictionary_and_a_false_flag_is_none() {
+        let read =
+            directives(&headers(&[("cdn-cache-control", "max-age=5"), ("cdn-cache-control", "private=?0, no-cache")]));
+        let read = read.unwrap();
+        assert!(read.no_cache && !read.private);
+        assert_eq!(read.max_age, Some(Duration::from_secs(5)));
+    }
+
+    proptest! {
+        #[test]
+        fn reading_is_total(bytes: Vec<u8>, text in "[a-c0-9=;,?()\":@%. -]{0,24}") {
+            let _ = (dictionary(&bytes), dictionary(text.as_bytes()));
+        }
+    }
+}

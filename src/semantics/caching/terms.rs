@@ -60,6 +60,9 @@ impl Terms {
         exchange: Exchange,
         default_lifetime: Option<Duration>,
     ) -> Self {
+        // An error that has gone stale is of no use to anybody, unless the origin says so itself.
+        let failed = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        let grace = |given: Option<Duration>| given.or(failed.then_some(Duration::ZERO));
         let date = dates::date_of(headers, exchange.received).unwrap_or(exchange.received);
         Self {
             lifetime: lifetime(status, headers, directives, date, default_lifetime).min(MAX),
@@ -67,8 +70,8 @@ impl Terms {
             always_validate: directives.no_cache,
             must_revalidate: directives.must_revalidate || directives.proxy_revalidate,
             s_maxage: directives.s_maxage.is_some(),
-            stale_while_revalidate: directives.stale_while_revalidate,
-            stale_if_error: directives.stale_if_error,
+            stale_while_revalidate: grace(directives.stale_while_revalidate),
+            stale_if_error: grace(directives.stale_if_error),
         }
     }
 
@@ -122,4 +125,132 @@ fn initial_age(headers: &HeaderMap, date: WallTime, exchange: Exchange) -> Durat
 /// The time from one instant to a later one; zero when it is not later.
 fn between(earlier: WallTime, later: WallTime) -> Duration {
     Duration::from_millis(u64::try_from(later.millis_since(earlier)).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{NOW, any_headers, date, headers};
+    use super::*;
+    use proptest::prelude::*;
+
+    const AT_ONCE: Exchange = Exchange { asked: NOW, received: NOW };
+
+    fn of(status: u16, pairs: &[(&str, &str)], default: Option<u64>) -> Terms {
+        let headers = headers(pairs);
+        let status = StatusCode::from_u16(status).unwrap();
+        Terms::of(status, &headers, &ResponseDirectives::of(&headers), AT_ONCE, default.map(Duration::from_secs))
+    }
+
+    #[test]
+    fn the_lifetime_is_what_the_origin_states_most_precisely() {
+        let (now, soon, past, later) = (date(0), date(10), date(-7200), date(3600));
+        for (pairs, seconds) in [
+            (&[("cache-control", "max-age=1, s-maxage=3600"), ("expires", &past)][..], 3600),
+            (&[("cache-control", "max-age=3600"), ("expires", &past), ("date", &now)], 3600),
+            (&[("cache-control", "max-age=3600"), ("expires", "0")], 3600),
+            (&[("cache-control", "max-age=0"), ("expires", &later)], 0),
+            (&[("expires", &soon), ("date", &now)], 10),
+            (&[("expires", &soon), ("date", "foo")], 10),
+            (&[("expires", &soon)], 10),
+            (&[("expires", &now), ("date", &now)], 0),
+            (&[("expires", &soon), ("date", &later)], 0),
+            (&[("expires", "0")], 0),
+            (&[("expires", "Thu, 18 Aug 2050 02:01:18 UTC")], 0),
+            (&[("expires", &soon), ("expires", &later)], 0),
+            (&[("expires", "Sun, 21 Nov 9286 04:46:39 GMT")], 1 << 31),
+            (&[("cdn-cache-control", "max-age=60"), ("cache-control", "max-age=1"), ("expires", &past)], 60),
+            (&[("cdn-cache-control", "foo"), ("expires", &soon)], 0),
+            (&[], 0),
+        ] {
+            assert_eq!(of(200, pairs, None).lifetime, Duration::from_secs(seconds), "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_lifetime_is_guessed_only_where_none_is_stated_and_the_status_allows_it() {
+        let (day, year) = (date(-86_400), date(-365 * 86_400));
+        for (status, control, modified, default, seconds) in [
+            (200, "", &day, None, 8640),
+            (404, "", &day, None, 8640),
+            (200, "", &year, None, 86_400),
+            (200, "", &date(5), None, 0),
+            (200, "", &day, Some(300), 300),
+            (404, "", &day, Some(30), 30),
+            (201, "", &day, None, 0),
+            (201, "", &day, Some(300), 0),
+            (503, "", &day, Some(300), 0),
+            (599, "public", &day, None, 8640),
+            (200, "max-age=5", &day, Some(300), 5),
+            (200, "max-age=x", &day, Some(300), 0),
+        ] {
+            let terms = of(status, &[("cache-control", control), ("last-modified", modified)], default);
+            assert_eq!(terms.lifetime, Duration::from_secs(seconds), "{status} {control:?} {modified} {default:?}");
+        }
+    }
+
+    #[test]
+    fn the_age_is_the_larger_of_what_is_stated_and_what_the_date_shows() {
+        for (age, sent, seconds) in [
+            (None, 0, 0),
+            (None, -1, 0),
+            (None, -7200, 7200),
+            (None, 7200, 0),
+            (Some("7200"), 0, 7200),
+            (Some("15"), 10, 15),
+            (Some("25"), -10, 25),
+            (Some("5"), -10, 10),
+            (Some("2147483649"), 0, 1 << 31),
+            (Some("7200, 0"), 0, 7200),
+            (Some("0, 7200"), 0, 0),
+            (Some("abc"), 0, 0),
+            (Some("-7200"), 0, 0),
+            (Some("7200.0"), 0, 0),
+        ] {
+            let mut pairs = vec![("date", date(sent))];
+            pairs.extend(age.map(|age| ("age", age.to_owned())));
+            let pairs: Vec<_> = pairs.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            assert_eq!(of(200, &pairs, None).initial_age, Duration::from_secs(seconds), "{pairs:?}");
+        }
+        let lines = [("age", "0"), ("age", "7200")];
+        assert_eq!(of(200, &lines, None).initial_age, Duration::ZERO);
+    }
+
+    #[test]
+    fn waiting_for_the_answer_counts_as_age() {
+        let headers = headers(&[("age", "10")]);
+        let waited = Exchange { asked: NOW.plus_seconds(-4), received: NOW };
+        let back = Exchange { asked: NOW.plus_seconds(4), received: NOW };
+        for (exchange, seconds) in [(waited, 14), (back, 10)] {
+            let terms = Terms::of(StatusCode::OK, &headers, &ResponseDirectives::default(), exchange, None);
+            assert_eq!(terms.initial_age, Duration::from_secs(seconds));
+        }
+    }
+
+    #[test]
+    fn a_stale_error_is_of_use_only_where_the_origin_says_so() {
+        let sixty = Some(Duration::from_secs(60));
+        assert_eq!(of(200, &[], None).stale_if_error, None);
+        for status in [429, 500, 503] {
+            let terms = of(status, &[], None);
+            assert_eq!(
+                (terms.stale_if_error, terms.stale_while_revalidate),
+                (Some(Duration::ZERO), Some(Duration::ZERO))
+            );
+            assert_eq!(of(status, &[("cache-control", "stale-if-error=60")], None).stale_if_error, sixty, "{status}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn terms_are_total_and_bounded(
+            headers in any_headers(), asked: i64, received: i64, default: Option<u64>, status in 100_u16..1000,
+        ) {
+            let exchange = Exchange { asked: WallTime::from_millis(asked), received: WallTime::from_millis(received) };
+            let status = StatusCode::from_u16(status).unwrap();
+            let default = default.map(Duration::from_secs);
+            let terms = Terms::of(status, &headers, &ResponseDirectives::of(&headers), exchange, default);
+            prop_assert!(terms.lifetime <= MAX && terms.initial_age <= MAX);
+            prop_assert!(terms.age(Duration::MAX) == Duration::MAX);
+        }
+    }
 }
