@@ -31,8 +31,8 @@ use crate::semantics::freshness::CacheControl;
 use crate::semantics::path::BasePath;
 use crate::serve::find::Finder;
 use crate::serve::gate::Gate;
-use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::in_flight::InFlight;
+use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
 use crate::telemetry::Telemetry;
 

@@ -6,6 +6,7 @@ pub mod coded;
 pub mod reply;
 pub mod stored;
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,16 +47,33 @@ enum Kept {
     Stored(Arc<Variants>),
 }
 
-/// The state of the purges when a question was asked: what was purged since must not be kept.
+/// How many purges there had been of one resource when a question was asked: what was purged since must not be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Purges(u64);
+pub struct Purges {
+    all: u64,
+    /// Of this resource, and of those that share its counter.
+    some: u64,
+}
+
+/// Counters of purges. That some resources share one only means that an answer may not be kept without need.
+struct Counters {
+    all: AtomicU64,
+    some: Box<[AtomicU64]>,
+}
+
+impl Counters {
+    fn of(&self, key: &Key) -> &AtomicU64 {
+        let hash = foldhash::fast::FixedState::default().hash_one(key);
+        &self.some[hash as usize % self.some.len()]
+    }
+}
 
 /// The cache; cheap to clone.
 #[derive(Clone)]
 pub struct Cache {
     kept: Moka<Key, Kept, foldhash::fast::RandomState>,
     max_bytes: u64,
-    purges: Arc<AtomicU64>,
+    purges: Arc<Counters>,
 }
 
 impl Cache {
@@ -77,7 +95,8 @@ impl Cache {
             .max_capacity(max_bytes)
             .weigher(weigh)
             .build_with_hasher(foldhash::fast::RandomState::default());
-        Self { kept, max_bytes, purges: Arc::default() }
+        let purges = Counters { all: AtomicU64::new(0), some: (0..4096).map(|_| AtomicU64::new(0)).collect() };
+        Self { kept, max_bytes, purges: Arc::new(purges) }
     }
 
     /// The largest body that is worth keeping, in bytes: one must not push out all others.
@@ -110,9 +129,10 @@ impl Cache {
     /// purged since, and is not kept.
     pub fn keep_stored(&self, key: Key, stored: Arc<Stored>, asked: Purges) -> bool {
         let mut keeps = false;
-        self.kept.entry(key).and_compute_with(|old| {
+        let now = || self.purges(&key);
+        self.kept.entry_by_ref(&key).and_compute_with(|old| {
             // A purge counts first and removes then: whatever is put in between is not put, or removed.
-            keeps = self.purges() == asked;
+            keeps = now() == asked;
             if !keeps {
                 return Op::Nop;
             }
@@ -142,20 +162,21 @@ impl Cache {
         self.kept.invalidate(key);
     }
 
-    /// How many purges there were.
-    pub fn purges(&self) -> Purges {
-        Purges(self.purges.load(Ordering::SeqCst))
+    /// How many purges there were of a resource.
+    pub fn purges(&self, key: &Key) -> Purges {
+        let load = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+        Purges { all: load(&self.purges.all), some: load(self.purges.of(key)) }
     }
 
     /// Forgets one resource for good: an answer that is on its way is not kept either. `true` if there was something.
     pub fn purge(&self, key: &Key) -> bool {
-        self.purges.fetch_add(1, Ordering::SeqCst);
+        self.purges.of(key).fetch_add(1, Ordering::SeqCst);
         self.kept.remove(key).is_some()
     }
 
     /// [`purge`](Self::purge) of everything; says how much there was.
     pub fn purge_all(&self) -> u64 {
-        self.purges.fetch_add(1, Ordering::SeqCst);
+        self.purges.all.fetch_add(1, Ordering::SeqCst);
         self.kept.run_pending_tasks();
         let count = self.kept.entry_count();
         self.kept.invalidate_all();

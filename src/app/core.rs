@@ -145,8 +145,9 @@ impl Core {
         let aliases = config.origin.aliases.iter().map(|alias| address("origin.aliases", alias.as_str()));
         let aliases = aliases.collect::<Result<Vec<_>, _>>()?;
         let rewrite = Rewrite::new(base.as_ref(), &aliases, config.public_url.as_str());
-        let origin =
-            base.map(|base| origin(config, base, &data_dir, status.clone(), &cache, &rewrite, &aliases, &clock)).transpose()?;
+        let origin = base
+            .map(|base| origin(config, base, &data_dir, status.clone(), &cache, &rewrite, &aliases, &clock))
+            .transpose()?;
         let mut core = Self {
             data_dir,
             store: None,

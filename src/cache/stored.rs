@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderValue};
 use http::StatusCode;
+use http::header::{HeaderMap, HeaderValue};
 
 use crate::clock::Monotonic;
 use crate::semantics::caching::selecting::Selecting;

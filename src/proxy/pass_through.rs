@@ -182,7 +182,8 @@ impl PassThrough {
         let now = inner.clock.now_mono();
         let mut why = forward_reason(variants.as_deref());
         if let Some(stored) = &kept {
-            let hit = || Passed::Stored { stored: stored.clone(), outcome: CacheOutcome::Hit { ttl: Some(stored.ttl(now)) } };
+            let hit =
+                || Passed::Stored { stored: stored.clone(), outcome: CacheOutcome::Hit { ttl: Some(stored.ttl(now)) } };
             match self.reuse(&key, stored, &directives) {
                 Reuse::Fresh { .. } | Reuse::Stale { .. } => return Ok(hit()),
                 Reuse::WhileRevalidating { .. } => {
@@ -241,7 +242,9 @@ impl PassThrough {
                 Boarding::Joined(passenger) => passenger,
             };
             match passenger.landed().await {
-                Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(&question.fields, &stored.fields) => {
+                Some(Landing::Kept(stored, fwd_status))
+                    if stored.selecting.matches(&question.fields, &stored.fields) =>
+                {
                     let forwarded = Forwarded { fwd_status, stored: true, collapsed: true };
                     return Ok(Passed::Stored { stored, outcome: why(forwarded) });
                 }
@@ -295,7 +298,10 @@ impl PassThrough {
                 if is_failure(head.status)
                     && let Some(stored) = kept.filter(|stored| self.stands_in(stored))
                 {
-                    return Ok(Passed::Stored { stored, outcome: CacheOutcome::StaleIfError { fwd_status: Some(fwd_status) } });
+                    return Ok(Passed::Stored {
+                        stored,
+                        outcome: CacheOutcome::StaleIfError { fwd_status: Some(fwd_status) },
+                    });
                 }
                 Ok(Passed::Streamed { head, body, outcome: why(Forwarded { fwd_status, stored: keeps, collapsed }) })
             }

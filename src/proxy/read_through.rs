@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
-    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName,
-    HeaderValue, LAST_MODIFIED, VARY,
+    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap,
+    HeaderName, HeaderValue, LAST_MODIFIED, VARY,
 };
 use http::{Method, StatusCode};
 
@@ -240,7 +240,7 @@ impl ReadThrough {
                 return Ok(Landed { fwd_status: newer.status.as_u16(), stored: newer, kept: true });
             }
         }
-        let asked = inner.cache.purges();
+        let asked = inner.cache.purges(&question.key);
         let landed = self.ask(question, kept.as_deref(), asked).await;
         match &landed {
             Ok(_) => inner.failures.answered(&question.key),

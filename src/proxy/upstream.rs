@@ -126,7 +126,8 @@ impl Upstream {
         tcp.set_connect_timeout(Some(origin.config().timeout));
         tcp.set_nodelay(true);
         tcp.enforce_http(false);
-        let https = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
+        let https =
+            hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())

@@ -83,7 +83,11 @@ impl Public {
 }
 
 /// An interim answer, for those who understand it: HTTP/1.1 clients (pingora sends none over HTTP/2).
-async fn interim_answer(session: &mut ServerSession, version: Version, (status, fields): Interim) -> Result<(), Broken> {
+async fn interim_answer(
+    session: &mut ServerSession,
+    version: Version,
+    (status, fields): Interim,
+) -> Result<(), Broken> {
     if version == Version::HTTP_11 && status != http::StatusCode::CONTINUE {
         let fields = end_to_end(&fields, false);
         session.write_response_header(Box::new(head(status, fields))).await?;

@@ -67,7 +67,7 @@ impl PassThrough {
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Fetched, AskError> {
         let inner = &*self.0;
-        let asked = inner.cache.purges();
+        let asked = inner.cache.purges(key);
         let fields = self.fields(question, key, kept.as_deref());
         let sending = Sending {
             method: question.method.clone(),
@@ -218,7 +218,10 @@ impl PassThrough {
         // A good answer is never replaced by a bad one.
         let worse = is_failure(arrived.status) && kept.as_ref().is_some_and(|kept| self.stands_in(kept));
         let keeps = self.keeps(question, key, &sent, &stored, &arrived) && fits && !worse;
-        if !keeps && !worse && let Some(kept) = kept.filter(|_| question.method == Method::GET && !is_failure(arrived.status)) {
+        if !keeps
+            && !worse
+            && let Some(kept) = kept.filter(|_| question.method == Method::GET && !is_failure(arrived.status))
+        {
             // What the origin now answers with something that must not be kept is no longer what is kept.
             self.0.cache.forget_stored(key, &kept);
         }
@@ -284,7 +287,6 @@ impl PassThrough {
         inner.arriving.fetch_sub(held, Ordering::Relaxed);
         let (Some(Keeping { key, mut stored, asked, sent, vary }), Some(whole)) = (keeping, whole) else { return None };
         if reflects(&sent, &vary, &stored.fields, &whole) {
-            inner.private.mark(&key, inner.clock.now_mono());
             return None;
         }
         stored.body = Arc::new(Coded::new(whole));
@@ -299,7 +301,6 @@ impl PassThrough {
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Passed, AskError> {
         let inner = &*self.0;
-        let asked = inner.cache.purges();
         let sent = onward(&question.fields, Purpose::Pass, |_| true);
         let sending = Sending {
             method: question.method.clone(),
@@ -313,15 +314,17 @@ impl PassThrough {
         let fields = end_to_end(&arrived.headers, false);
         let target = String::from_utf8_lossy(&question.target);
         for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.bases) {
-            inner.cache.forget(&Key::origin(&target));
+            inner.cache.purge(&Key::origin(&target));
         }
+        let key = Key::origin(&question.target);
+        let asked = inner.cache.purges(&key);
         let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
         let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
         let keeping = stores_for_get(&question.method, &target, arrived.status, &fields, &inner.bases).then(|| {
             let vary = Vary::of(&fields);
             let selecting = Selecting::of(&vary, &question.fields);
             let stored = self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
-            Keeping { key: Key::origin(&question.target), stored, asked, sent: sent.clone(), vary }
+            Keeping { key, stored, asked, sent: sent.clone(), vary }
         });
         let keeping = keeping.filter(|keeping| {
             let directives = ResponseDirectives::of(&keeping.stored.fields);

@@ -133,21 +133,41 @@ fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> Header
 const ORDINARY: [HeaderName; 8] =
     [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, PRAGMA];
 
+/// The conditions that the cache itself makes, of what it has stored.
+const OWN: [HeaderName; 2] = [http::header::IF_NONE_MATCH, http::header::IF_MODIFIED_SINCE];
+/// Fields of an answer that say how to cache it, in words that any field of a request may have.
+const CONTROL: [HeaderName; 9] = [
+    CACHE_CONTROL,
+    CONTENT_LENGTH,
+    CONTENT_TYPE,
+    http::header::CONTENT_ENCODING,
+    http::header::DATE,
+    http::header::ETAG,
+    http::header::EXPIRES,
+    http::header::LAST_MODIFIED,
+    http::header::VARY,
+];
+
+/// Whether a field of a request could show in an answer that others get.
+fn could_show(name: &HeaderName, vary: &Vary) -> bool {
+    !ORDINARY.contains(name) && !OWN.contains(name) && !vary.names(name)
+}
+
 /// Whether a request has nothing but ordinary fields, conditions and what `Vary` names: then its answer cannot show
 /// anything of it that other requests have not.
 pub fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
-    let conditions = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
-    request.keys().all(|name| ORDINARY.contains(name) || conditions.contains(name) || vary.names(name))
+    request.keys().all(|name| !could_show(name, vary))
 }
 
 /// Whether an answer shows a field of the request that `Vary` does not name: it must not be stored for others.
 /// `request` is what was sent to the origin. Values shorter than 3 bytes are overlooked: they are everywhere. So are values that
 /// the origin shows in another form, escaped for example.
 pub fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
-    let unkeyed = request.iter().filter(|(name, _)| !ORDINARY.contains(name) && !vary.names(name));
+    let unkeyed = request.iter().filter(|(name, _)| could_show(name, vary));
     unkeyed.map(|(_, value)| value.as_bytes()).filter(|value| value.len() >= 3).any(|value| {
         let finder = memchr::memmem::Finder::new(value);
-        response.values().any(|line| finder.find(line.as_bytes()).is_some()) || finder.find(body).is_some()
+        let mut shown = response.iter().filter(|(name, _)| !CONTROL.contains(name));
+        shown.any(|(_, line)| finder.find(line.as_bytes()).is_some()) || finder.find(body).is_some()
     })
 }
 
