@@ -5,7 +5,7 @@
 
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE,
-    HeaderMap, HeaderName, PRAGMA, SET_COOKIE,
+    HOST, HeaderMap, HeaderName, PRAGMA, SET_COOKIE,
 };
 
 use super::list;
@@ -73,6 +73,13 @@ const TRACES: [&str; 9] = [
     "x-correlation-id",
     "x-request-id",
 ];
+/// Fields whose values are ordinary, or whose answers are guarded otherwise.
+const ORDINARY: [HeaderName; 8] =
+    [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, PRAGMA];
+/// A shorter value shows by chance.
+const MIN_REFLECTED: usize = 3;
+/// Fields of an answer whose grammar is full of words that requests know, too, and that show nothing to anybody.
+const UNTOLD: [&str; 3] = ["cache-control", "cdn-cache-control", "vary"];
 
 /// What a request is sent on for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +129,8 @@ fn is_unkeyed(name: &str) -> bool {
         || POISONOUS_FAMILIES.iter().any(|family| name.starts_with(family))
         || TRACES.contains(&name)
         || name.starts_with("x-b3-")
+        // Many servers take `x_host` for `x-host`.
+        || name.contains('_')
 }
 
 fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
@@ -129,28 +138,9 @@ fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> Header
     lines.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Fields whose values are ordinary, or whose answers are guarded otherwise.
-const ORDINARY: [HeaderName; 8] =
-    [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, PRAGMA];
-
-/// The conditions that the cache itself makes, of what it has stored.
-const OWN: [HeaderName; 2] = [http::header::IF_NONE_MATCH, http::header::IF_MODIFIED_SINCE];
-/// Fields of an answer that say how to cache it, in words that any field of a request may have.
-const CONTROL: [HeaderName; 9] = [
-    CACHE_CONTROL,
-    CONTENT_LENGTH,
-    CONTENT_TYPE,
-    http::header::CONTENT_ENCODING,
-    http::header::DATE,
-    http::header::ETAG,
-    http::header::EXPIRES,
-    http::header::LAST_MODIFIED,
-    http::header::VARY,
-];
-
 /// Whether a field of a request could show in an answer that others get.
 fn could_show(name: &HeaderName, vary: &Vary) -> bool {
-    !ORDINARY.contains(name) && !OWN.contains(name) && !vary.names(name)
+    !ORDINARY.contains(name) && !OF_THE_CACHE.contains(&name.as_str()) && *name != HOST && !vary.names(name)
 }
 
 /// Whether a request has nothing but ordinary fields, conditions and what `Vary` names: then its answer cannot show
@@ -160,14 +150,17 @@ pub fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
 }
 
 /// Whether an answer shows a field of the request that `Vary` does not name: it must not be stored for others.
-/// `request` is what was sent to the origin. Values shorter than 3 bytes are overlooked: they are everywhere. So are values that
-/// the origin shows in another form, escaped for example.
+/// `request` is what [`onward`] sent on; conditions and ranges, which the cache adds, are overlooked.
+///
+/// Values shorter than 3 bytes are overlooked: they are everywhere. So are values that the origin shows in another
+/// form, escaped for example: this is a second line of defence, behind [`onward`].
 pub fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
+    let told: Vec<&[u8]> =
+        response.iter().filter(|(name, _)| !UNTOLD.contains(&name.as_str())).map(|(_, line)| line.as_bytes()).collect();
     let unkeyed = request.iter().filter(|(name, _)| could_show(name, vary));
-    unkeyed.map(|(_, value)| value.as_bytes()).filter(|value| value.len() >= 3).any(|value| {
+    unkeyed.map(|(_, value)| value.as_bytes()).filter(|value| value.len() >= MIN_REFLECTED).any(|value| {
         let finder = memchr::memmem::Finder::new(value);
-        let mut shown = response.iter().filter(|(name, _)| !CONTROL.contains(name));
-        shown.any(|(_, line)| finder.find(line.as_bytes()).is_some()) || finder.find(body).is_some()
+        told.iter().any(|line| finder.find(line).is_some()) || finder.find(body).is_some()
     })
 }
 
@@ -214,6 +207,7 @@ mod tests {
             ("origin", "x"),
             ("x-request-id", "x"),
             ("x-b3-traceid", "x"),
+            ("x_host", "x"),
             ("if-none-match", "x"),
             ("range", "bytes=0-1"),
             ("accept-encoding", "gzip"),
@@ -236,6 +230,7 @@ mod tests {
             "x-b3-traceid",
             "x-original-url",
             "x-request-id",
+            "x_host",
         ];
         assert_eq!(names(&all), keyed);
         let passed = onward(&client, Purpose::Pass, |_| false);
@@ -254,6 +249,14 @@ mod tests {
         assert!(reflects(&request, &Vary::Nothing, &shown, b""));
         assert!(reflects(&request, &Vary::Nothing, &nothing, b"<a href=//evil.example>"));
         assert!(!reflects(&request, &Vary::Nothing, &nothing, b"ab text/html example"));
+        let words =
+            headers(&[("test-id", "stale-while-revalidate"), ("if-none-match", "\"abc\""), ("host", "api.example")]);
+        let ordinary = headers(&[
+            ("cache-control", "max-age=1, stale-while-revalidate=5"),
+            ("etag", "\"abc\""),
+            ("location", "http://api.example/"),
+        ]);
+        assert!(!reflects(&words, &Vary::Nothing, &ordinary, b""));
         let vary = Vary::of(&headers(&[("vary", "custom")]));
         assert!(!reflects(&request, &vary, &shown, b"evil.example"));
     }
