@@ -4,6 +4,7 @@
 //! and how answers are judged is in `client` and `compare`. Called by all tests.
 
 mod process;
+mod upstream;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub use process::{Process, run};
+pub use upstream::{Script, Seen, Upstream};
 
 use crate::client::{Reply, header_map, plain_client, raw_get};
 
@@ -89,6 +91,15 @@ impl Setup {
             .set("public_url", PUBLIC)
             .set("ttl", "10m")
             .set("rate_limit.requests_per_minute", "0")
+    }
+
+    /// A shield of a scripted origin, without a budget.
+    pub fn shield_of_url(url: &str) -> Self {
+        Self::offline()
+            .set("origin.url", url)
+            .set("origin.requests_per_minute", "0")
+            .set("mirror.audit_per_hour", "0")
+            .set("mirror.enabled", "false")
     }
 
     /// A mirror without an origin budget, that refreshes when told to and samples nothing by itself.

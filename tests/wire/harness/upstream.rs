@@ -1,0 +1,263 @@
+//! An origin that answers whatever a test scripts: any status, field, body, pause or end of a connection.
+//!
+//! It knows nothing of the API; where the real data matters use [`grandstand::sample`]. Plain HTTP/1.1, keep-alive, over
+//! real sockets. Called by tests of the caching reverse proxy.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Counted from 1, over all connections.
+    pub number: usize,
+    pub method: String,
+    /// Path and query, byte for byte.
+    pub target: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// On which connection, counted from 1.
+    pub connection: usize,
+    pub at: Instant,
+}
+
+impl Seen {
+    /// A field, if it is there.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    status: u16,
+    fields: Vec<(String, String)>,
+    pieces: Vec<(Duration, Bytes)>,
+    interim: Vec<(u16, Vec<(String, String)>)>,
+    delay: Duration,
+    /// `Content-Length` to announce instead of the true one; the connection ends after the body.
+    announced: Option<usize>,
+    chunked: bool,
+    hangs_up: bool,
+}
+
+impl Script {
+    /// An answer with a status and a body.
+    pub fn new(status: u16, body: impl Into<Bytes>) -> Self {
+        Self { status, pieces: vec![(Duration::ZERO, body.into())], ..Self::default() }
+    }
+
+    /// No answer: the connection is closed.
+    pub fn hang_up() -> Self {
+        Self { hangs_up: true, ..Self::default() }
+    }
+
+    /// With one more line of a field.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.fields.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// After a pause.
+    #[must_use]
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// After an interim answer.
+    #[must_use]
+    pub fn announcing(mut self, status: u16, fields: &[(&str, &str)]) -> Self {
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        self.interim.push((status, fields));
+        self
+    }
+
+    /// With another piece of the body, after a pause; the body is then chunked.
+    #[must_use]
+    pub fn then(mut self, pause: Duration, piece: impl Into<Bytes>) -> Self {
+        self.pieces.push((pause, piece.into()));
+        self.chunked = true;
+        self
+    }
+
+    /// With a body that breaks off after what there is of it.
+    #[must_use]
+    pub fn announced(mut self, length: usize) -> Self {
+        self.announced = Some(length);
+        self
+    }
+}
+
+type Answer = dyn Fn(&Seen) -> Script + Send + Sync;
+
+/// The origin.
+pub struct Upstream {
+    address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    answer: Arc<Mutex<Arc<Answer>>>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Upstream {
+    /// Starts to listen; each request is answered by `answer`.
+    pub async fn start(answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let answer: Arc<Mutex<Arc<Answer>>> = Arc::new(Mutex::new(Arc::new(answer)));
+        let accepting = tokio::spawn({
+            let (seen, answer) = (seen.clone(), answer.clone());
+            async move {
+                let mut connection = 0;
+                while let Ok((stream, _)) = listener.accept().await {
+                    connection += 1;
+                    tokio::spawn(serve(stream, connection, seen.clone(), answer.clone()));
+                }
+            }
+        });
+        Self { address, seen, answer, accepting }
+    }
+
+    /// Answers otherwise from now on.
+    pub fn answers(&self, answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) {
+        *self.answer.lock() = Arc::new(answer);
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What arrived, in order.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().clone()
+    }
+
+    /// How many requests arrived.
+    pub fn count(&self) -> usize {
+        self.seen.lock().len()
+    }
+
+    pub fn forget(&self) {
+        self.seen.lock().clear();
+    }
+
+    /// Accepts no more connections.
+    pub fn close(&self) {
+        self.accepting.abort();
+    }
+}
+
+/// One connection to its end.
+async fn serve(
+    mut stream: TcpStream,
+    connection: usize,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    answer: Arc<Mutex<Arc<Answer>>>,
+) -> Option<()> {
+    let mut buffer = Vec::new();
+    loop {
+        let request = read(&mut stream, &mut buffer, connection).await?;
+        let request = {
+            let mut seen = seen.lock();
+            let request = Seen { number: seen.len() + 1, ..request };
+            seen.push(request.clone());
+            request
+        };
+        let answer = answer.lock().clone();
+        let script = answer(&request);
+        tokio::time::sleep(script.delay).await;
+        if script.hangs_up {
+            return None;
+        }
+        let bodyless = request.method == "HEAD" || matches!(script.status, 204 | 304);
+        write(&mut stream, &script, bodyless).await.ok()?;
+        if script.announced.is_some() {
+            return None;
+        }
+    }
+}
+
+async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>, connection: usize) -> Option<Seen> {
+    let end = loop {
+        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8(buffer[..end].to_vec()).unwrap();
+    let mut lines = head.split("\r\n");
+    let mut first = lines.next().unwrap().split(' ');
+    let (method, target) = (first.next().unwrap().to_owned(), first.next().unwrap().to_owned());
+    let mut headers = HeaderMap::new();
+    for line in lines.filter(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(':').unwrap();
+        headers.append(
+            HeaderName::from_bytes(name.as_bytes()).unwrap(),
+            HeaderValue::from_bytes(value.trim().as_bytes()).unwrap(),
+        );
+    }
+    let length = headers.get("content-length").map_or(0, |length| length.to_str().unwrap().parse::<usize>().unwrap());
+    while buffer.len() < end + length {
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let body = Bytes::from(buffer[end..end + length].to_vec());
+    buffer.drain(..end + length);
+    Some(Seen { number: 0, method, target, headers, body, connection, at: Instant::now() })
+}
+
+async fn write(stream: &mut TcpStream, script: &Script, bodyless: bool) -> std::io::Result<()> {
+    let lines = |fields: &[(String, String)]| -> String {
+        fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
+    };
+    for (status, fields) in &script.interim {
+        stream.write_all(format!("HTTP/1.1 {status} Interim\r\n{}\r\n", lines(fields)).as_bytes()).await?;
+    }
+    let length: usize = script.pieces.iter().map(|(_, piece)| piece.len()).sum();
+    let framing = match (script.chunked, script.announced) {
+        _ if matches!(script.status, 204 | 304) => String::new(),
+        (true, _) => "Transfer-Encoding: chunked\r\n".to_owned(),
+        (false, announced) => format!("Content-Length: {}\r\n", announced.unwrap_or(length)),
+    };
+    let head = format!("HTTP/1.1 {} Scripted\r\n{}{framing}\r\n", script.status, lines(&script.fields));
+    stream.write_all(head.as_bytes()).await?;
+    if bodyless {
+        return Ok(());
+    }
+    for (pause, piece) in &script.pieces {
+        stream.flush().await?;
+        tokio::time::sleep(*pause).await;
+        if script.chunked {
+            if !piece.is_empty() {
+                stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await?;
+                stream.write_all(piece).await?;
+                stream.write_all(b"\r\n").await?;
+            }
+        } else {
+            stream.write_all(piece).await?;
+        }
+    }
+    if script.chunked && script.announced.is_none() {
+        stream.write_all(b"0\r\n\r\n").await?;
+    }
+    stream.flush().await
+}
