@@ -6,18 +6,19 @@
     python3 benches/shields.py --seconds 30 --outage 5 --only grandstand
 
 The origin is the sample origin behind a gate that this script is: 60 requests in any trailing 60 s (then 429 with
-`Retry-After`), a delay for each answer, a share of 503, an outage in which it drops every connection, and `Cache-Control:
-max-age` that is short enough for revalidation to happen within the run. The gate stamps each body and `ETag` with an
-edition that grows now and then, resource by resource, so that what a client gets can be told apart.
+`Retry-After`), a delay for each answer, a share of 503, an outage in which it drops every connection, and
+`Cache-Control: max-age` short enough for revalidation to happen within the run. The gate stamps each body and `ETag`
+with an edition that grows now and then, resource by resource, so that what a client gets can be told apart.
 
-The load is open: the same seeded sequence at a fixed rate for each shield, from several client addresses that keep their
-connections open, Zipf-distributed over the URL space of the API, cold at the start. Some clients send the `ETag` that they
-got before. Prints a report in Markdown. Needs two cores and the Debian packages nginx-light, varnish, curl and util-linux.
+The load is open: the same seeded sequence at a fixed rate for each shield, from several client addresses that keep
+their connections open, Zipf-distributed over the URL space of the API, cold at the start. Some requests send the
+`ETag` that their client got before. Prints a report in Markdown. Needs two cores, Linux (all of 127.0.0.0/8 is
+loopback), and the Debian packages nginx-light, varnish and util-linux.
 
-*Answered*: 200 or 304 with an edition of that resource. *Fresh*: the origin confirmed that edition (200 or 304) no more
-than max-age before it reached the client; 1 s of grace. Neither trusts what the shield says of itself. Both are shares of all
-requests. Latency counts from the instant at which a request was due, and only for those answered. A row is lost where
-another shield is better by more than half a point, or by more than a tenth and half a millisecond (or refusal).
+*Answered*: 200 or 304 with an edition of that resource. *Fresh*: the origin confirmed that edition (200 or 304) no
+more than max-age before it reached the client; 1 s of grace. Neither trusts what the shield says of itself. Both are
+shares of all requests. Latency counts from the instant at which a request was due, and only for those answered. A row
+is lost where another shield is better by more than half a point of a share, or by more than a tenth of the rest.
 """
 
 import argparse
@@ -33,7 +34,6 @@ import random
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -42,7 +42,7 @@ import urllib.parse
 from email.utils import formatdate
 from pathlib import Path
 
-from side_by_side import LIST, check, fail, free_port, get, machine, start, stop, stop_all, version, wait_for
+from side_by_side import LIST, check, free_port, get, machine, start, stop, stop_all, version, wait_for
 
 TOOLS = {"nginx": "nginx-light", "varnishd": "varnish", "taskset": "util-linux"}
 PARTS = Path(__file__).resolve().parent / "shields"
@@ -170,7 +170,7 @@ class Gate:
         if self.dice.random() < self.options.errors:
             return 503, json_error, b'{"error":"unavailable"}'
         status, headers, body = await asyncio.to_thread(get, self.upstream, target)
-        if status != 200:
+        if status != 200 or self.down():
             return status, json_error, body
         now, resource = time.monotonic(), canonical(target)
         edition = self.edition(resource, now)
@@ -231,7 +231,8 @@ class Load:
             target = space[bisect.bisect(weights, dice.random() * weights[-1])]
             spelled = untidy(target, dice) if dice.random() < options.untidy else target
             conditional = dice.random() < options.conditional
-            self.plan.append((number / options.rate, f"127.0.1.{dice.randint(1, options.clients)}", spelled, conditional))
+            client = f"127.0.1.{dice.randint(1, options.clients)}"
+            self.plan.append((number / options.rate, client, spelled, conditional))
 
     def distinct(self):
         return len({canonical(target) for _, _, target, _ in self.plan})
@@ -512,7 +513,8 @@ def main():
     names = [version(str(options.grandstand), "--version"), version("nginx", "-v").removeprefix("nginx version: ")]
     print(f"* Versions: {'; '.join([*names, varnish])}.")
     print(f"* Load: {len(load.plan):,} requests at {options.rate:g}/s from {options.clients} addresses for")
-    print(f"  {load.distinct():,} of {len(space):,} resources, Zipf {options.zipf:g}, {options.conditional:.0%} conditional,")
+    distinct = f"{load.distinct():,} of {len(space):,} resources"
+    print(f"  {distinct}, Zipf {options.zipf:g}, {options.conditional:.0%} conditional,")
     print(f"  {options.untidy:.0%} spelled in another way; seed {options.seed}. Cold at the start.")
     print(f"* Origin: {options.limit} requests a minute, {options.latency:g} ms, {options.errors:.0%} of 503,")
     print(f"  `max-age={options.max_age}`, a new edition of each resource every {options.change_every:g} s, away from")
