@@ -5,6 +5,7 @@
 //! [`crate::cache`]. [`read_through`] serves the endpoints that it knows, [`pass_through`] all others, over
 //! [`upstream`]. Callers: [`crate::serve`].
 
+pub mod demand;
 pub mod failures;
 pub mod pass_through;
 pub mod read_through;

@@ -287,7 +287,7 @@ impl Auditor {
     }
 
     const fn asker() -> Asker {
-        Asker { class: Class::Background, client: None, patience: Some(PATIENCE) }
+        Asker { class: Class::Background, client: None, patience: Some(PATIENCE), demand: None }
     }
 
     async fn ask(&self, request: &Request) -> Result<Theirs, String> {

@@ -5,10 +5,12 @@
 //! background's tenth. [`choose`] is the pure decision; the
 //! rest waits and wakes. Callers: [`super::client`].
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,8 +21,23 @@ use crate::clock::{Clock, Monotonic};
 use super::ledger::{LONGEST_PAUSE, Ledger};
 use super::window::{Class, Window};
 
+/// How often clients asked for what waits for its turn, and were served something stale instead.
+#[derive(Clone, Debug, Default)]
+pub struct Demand(Arc<AtomicU32>);
+
+impl Demand {
+    /// Once more.
+    pub fn more(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Somebody who waits for a slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Waiting {
     /// First come, first served within a class and an address.
     pub ticket: u64,
@@ -28,6 +45,8 @@ pub struct Waiting {
     pub class: Class,
     /// The client who waits, for [`Class::Client`].
     pub client: Option<IpAddr>,
+    /// What clients want of it, where none of them waits: each has been served something stale.
+    pub demand: Option<Demand>,
 }
 
 /// What [`choose`] looks at.
@@ -49,6 +68,10 @@ pub struct View<'a> {
     pub detail_due: bool,
     /// Whether any crawl work is open, waiting or not.
     pub crawl_has_work: bool,
+    /// Whether the pace allows another read of a client now.
+    pub client_due: bool,
+    /// Whether the last read of a client was one for which nobody waited.
+    pub refreshed_last: bool,
     /// At which turn each address was last served; absent: never.
     pub served: &'a HashMap<IpAddr, u64>,
 }
@@ -63,14 +86,19 @@ pub fn choose(view: &View<'_>) -> Option<u64> {
     if let Some(ticket) = first(Class::Refresh) {
         return Some(ticket);
     }
-    let client_share = if view.crawl_has_work { (view.limit * 3 / 4).max(1) } else { view.limit };
-    if view.client_used < client_share {
-        let clients = view.waiting.iter().filter(|waiting| waiting.class == Class::Client);
+    let client_share = client_share(view.limit, view.crawl_has_work);
+    if view.client_used < client_share && view.client_due {
+        let clients = || view.waiting.iter().filter(|waiting| waiting.class == Class::Client);
         let turn = |waiting: &&Waiting| {
             let last = waiting.client.and_then(|client| view.served.get(&client).copied());
             (last.map_or(0, |last| last + 1), waiting.ticket)
         };
-        if let Some(next) = clients.min_by_key(turn) {
+        let asked = |waiting: &&Waiting| (waiting.demand.as_ref().map(Demand::get), Reverse(waiting.ticket));
+        let awaited = clients().filter(|waiting| waiting.demand.is_none()).min_by_key(turn);
+        let stale = clients().filter(|waiting| waiting.demand.is_some()).max_by_key(asked);
+        // By turns: what is served stale must become fresh again, and what is not kept at all has somebody waiting.
+        let next = if view.refreshed_last { awaited.or(stale) } else { stale.or(awaited) };
+        if let Some(next) = next {
             return Some(next.ticket);
         }
     }
@@ -98,6 +126,18 @@ pub fn choose(view: &View<'_>) -> Option<u64> {
     }
     let background = view.background_used < share;
     background.then(|| first(Class::Background)).flatten()
+}
+
+/// How many slots clients may have at once.
+const fn client_share(limit: usize, crawl_has_work: bool) -> usize {
+    let most = limit * 3 / 4;
+    if !crawl_has_work {
+        limit
+    } else if most == 0 {
+        1
+    } else {
+        most
+    }
 }
 
 /// Why no slot was given.
@@ -155,6 +195,11 @@ struct State {
     gentle: bool,
     last_detail: Option<Monotonic>,
     crawl_work: usize,
+    /// When a client last got its turn, and whether nobody waited for it.
+    last_client: Option<Monotonic>,
+    refreshed_last: bool,
+    /// When the patience of a client last ended.
+    refused: Option<Monotonic>,
 }
 
 impl State {
@@ -165,6 +210,35 @@ impl State {
 
     fn detail_due(&self, now: Monotonic) -> bool {
         self.last_detail.is_none_or(|last| now >= last.plus(self.pace()))
+    }
+
+    /// When the next client gets its turn, if their reads are spread over time: only while more of them wait than there
+    /// are slots, and somebody's patience has ended lately. All slots at once would be a minute of answers in a second,
+    /// and then none for a minute.
+    fn client_due_at(&self, now: Monotonic) -> Option<Monotonic> {
+        const OVERLOADED_FOR: Duration = Duration::from_secs(60);
+        let window = self.window.as_ref()?;
+        let refused = self.refused.is_some_and(|at| now.since(at) < OVERLOADED_FOR);
+        let free = window.free(now);
+        let waiting = self.waiting.iter().filter(|waiting| waiting.class == Class::Client).count();
+        let last = self.last_client.filter(|_| refused && waiting > free && free > 0)?;
+        // The fewer are left, the more slowly they go: there is always one, and half of them are used in half a minute.
+        Some(last.plus(Duration::from_secs(30) / u32::try_from(free).unwrap_or(u32::MAX)))
+    }
+
+    fn client_due(&self, now: Monotonic) -> bool {
+        self.client_due_at(now).is_none_or(|due| now >= due)
+    }
+
+    /// Whether the read of a client would be sent at once.
+    fn has_room(&self, now: Monotonic) -> bool {
+        let stopped = now < self.paused_until || (self.gentle && self.on_wire > 0);
+        let queue = self.waiting.iter().any(|waiting| waiting.class == Class::Client);
+        let window = self.window.as_ref().is_none_or(|window| {
+            let share = client_share(window.limit(), self.crawl_work > 0);
+            window.free(now) > 0 && window.used_by(Class::Client, now) < share && self.client_due(now)
+        });
+        !stopped && !queue && window
     }
 
     fn chosen(&self, now: Monotonic) -> Option<u64> {
@@ -182,6 +256,8 @@ impl State {
             refresh_used: window.used_by(Class::Refresh, now),
             background_used: window.used_by(Class::Background, now),
             detail_due: self.detail_due(now),
+            client_due: self.client_due(now),
+            refreshed_last: self.refreshed_last,
             crawl_has_work: self.crawl_work > 0,
             served: &self.served,
         })
@@ -189,7 +265,12 @@ impl State {
 
     /// Gives the chosen one its turn; returns its slot of the window.
     fn give(&mut self, ticket: u64, class: Class, client: Option<IpAddr>, now: Monotonic) -> Option<usize> {
-        self.waiting.retain(|waiting| waiting.ticket != ticket);
+        let chosen = self.waiting.iter().position(|waiting| waiting.ticket == ticket);
+        let chosen = chosen.map(|index| self.waiting.remove(index));
+        if class == Class::Client {
+            self.refreshed_last = chosen.is_some_and(|waiting| waiting.demand.is_some());
+            self.last_client = Some(now);
+        }
         if let Some(client) = client {
             const MOST_REMEMBERED: usize = 4096;
             if self.served.len() >= MOST_REMEMBERED {
@@ -211,7 +292,8 @@ impl State {
         }
         let slot = self.window.as_ref().and_then(|window| window.next_free(now));
         let detail = self.last_detail.map(|last| last.plus(self.pace())).filter(|due| *due > now);
-        [slot, detail].into_iter().flatten().min()
+        let client = self.client_due_at(now).filter(|due| *due > now);
+        [slot, detail, client].into_iter().flatten().min()
     }
 }
 
@@ -234,6 +316,9 @@ impl Budget {
             gentle: false,
             last_detail: None,
             crawl_work: 0,
+            last_client: None,
+            refreshed_last: false,
+            refused: None,
         };
         Self(Arc::new(Inner { clock, state: Mutex::new(state), changed: Notify::new() }))
     }
@@ -248,17 +333,37 @@ impl Budget {
         client: Option<IpAddr>,
         patience: Option<Duration>,
     ) -> Result<Permit, Spent> {
+        self.acquire_for(class, client, patience, None).await
+    }
+
+    /// Whether the read of a client would be sent at once.
+    pub fn has_room(&self) -> bool {
+        self.0.state.lock().has_room(self.0.clock.now_mono())
+    }
+
+    /// [`acquire`](Self::acquire) for something that clients are served stale meanwhile.
+    ///
+    /// # Errors
+    /// When patience ran out.
+    pub async fn acquire_for(
+        &self,
+        class: Class,
+        client: Option<IpAddr>,
+        patience: Option<Duration>,
+        demand: Option<Demand>,
+    ) -> Result<Permit, Spent> {
         const MOST_WAITING: usize = 4096;
         let deadline = patience.map(|patience| self.0.clock.now_mono().plus(patience));
-        let mut place = {
+        let (mut place, awaited) = {
             let mut state = self.0.state.lock();
             if state.waiting.len() >= MOST_WAITING {
                 return Err(Spent { retry_after: Duration::from_secs(60), paused: false });
             }
             let ticket = state.next_ticket;
             state.next_ticket += 1;
-            state.waiting.push(Waiting { ticket, class, client });
-            Place { budget: self.clone(), ticket, left: false }
+            let awaited = demand.is_none();
+            state.waiting.push(Waiting { ticket, class, client, demand });
+            (Place { budget: self.clone(), ticket, left: false }, awaited)
         };
         loop {
             let changed = self.0.changed.notified();
@@ -280,6 +385,9 @@ impl Budget {
             // There is no use in waiting for the end of a pause that comes too late.
             if let Some(deadline) = deadline.filter(|deadline| now >= *deadline || paused_until > *deadline) {
                 let wait = wake.unwrap_or(deadline).since(now);
+                if class == Class::Client && awaited {
+                    self.0.state.lock().refused = Some(now);
+                }
                 return Err(Spent { retry_after: wait.max(Duration::from_secs(1)), paused: now < paused_until });
             }
             let until = [wake, deadline].into_iter().flatten().min();

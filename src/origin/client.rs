@@ -21,7 +21,7 @@ use url::Url;
 use crate::clock::{Clock, WallTime};
 use crate::semantics::freshness::{self, OriginTime, Stamps};
 
-use super::budget::Budget;
+use super::budget::{Budget, Demand};
 use super::chance::Chance;
 use super::status::OriginStatus;
 use super::transport::{Arrival, Http, Transport, TransportError};
@@ -40,7 +40,7 @@ pub struct Validators {
 }
 
 /// Who asks, and how patiently.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Asker {
     /// What the request is for.
     pub class: Class,
@@ -48,12 +48,14 @@ pub struct Asker {
     pub client: Option<IpAddr>,
     /// How long to wait for the budget; `None`: as long as it takes.
     pub patience: Option<Duration>,
+    /// How much it is wanted, where nobody waits because something stale is served meanwhile.
+    pub demand: Option<Demand>,
 }
 
 impl Asker {
     /// The mirror itself, which has all the time in the world.
     pub const fn mirror(class: Class) -> Self {
-        Self { class, client: None, patience: None }
+        Self { class, client: None, patience: None, demand: None }
     }
 }
 
@@ -200,11 +202,12 @@ impl OriginClient {
     /// # Errors
     /// When there is no answer that says something; the budget has then been told to pause where that helps.
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
+        let class = asker.class;
         let outcome = self.follow(path, validators, asker).await;
         match &outcome {
             Ok(_) => self.succeeded(),
             Err(AskError::Spent(_)) => {}
-            Err(error) => self.failed(error, asker.class),
+            Err(error) => self.failed(error, class),
         }
         outcome
     }
@@ -221,7 +224,7 @@ impl OriginClient {
         let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason };
         let mut url: Url = format!("{base}{path}").parse().map_err(|error| bad(format!("{error}")))?;
         for _ in 0..=MOST_REDIRECTS {
-            let (status, answer) = self.send(url.clone(), path, validators, asker).await?;
+            let (status, answer) = self.send(url.clone(), path, validators, asker.clone()).await?;
             if !matches!(status, 301 | 302 | 303 | 307 | 308) {
                 return judge(path, answer);
             }
@@ -249,8 +252,9 @@ impl OriginClient {
             TransportError::Connection(reason) => AskError::Connection { path: path.to_owned(), reason },
         };
         let fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
-        let permit = self.budget.acquire(asker.class, asker.client, asker.patience).await?;
-        self.status.sent(asker.class);
+        let Asker { class, client, patience, demand } = asker;
+        let permit = self.budget.acquire_for(class, client, patience, demand).await?;
+        self.status.sent(class);
         let asked = self.clock.now_wall();
         let Arrival { status, headers, body: mut pieces } = self.transport.get(url, fields).await.map_err(failed)?;
         // The answer's head is the answer: the origin has counted the request by now.

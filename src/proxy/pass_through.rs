@@ -19,12 +19,15 @@ use crate::cache::stored::{Stored, Variants};
 use crate::cache::{Cache, Key};
 use crate::clock::Clock;
 use crate::origin::budget::Spent;
-use crate::origin::client::AskError;
+use crate::origin::client::{AskError, Asker};
 use crate::origin::flight::{Boarding, Flights};
+use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{Policy, RequestDirectives, Reuse, Selecting, Why, may_stand_in, reuse};
 
+use super::demand::Demands;
 use super::failures::Failures;
+use super::read_through::BEHIND;
 use super::recent::Recent;
 use super::spool::{Reader, Tap};
 use super::upstream::{Interim, Upstream};
@@ -120,6 +123,7 @@ struct Inner {
     failures: Failures,
     forced: Recent,
     private: Recent,
+    demands: Demands,
     /// Bytes of bodies that are held to be kept.
     arriving: AtomicU64,
 }
@@ -153,6 +157,7 @@ impl PassThrough {
             failures: Failures::default(),
             forced: Recent::new(FORCED_ONCE_IN),
             private: Recent::new(PRIVATE_FOR),
+            demands: Demands::default(),
             arriving: AtomicU64::new(0),
         }))
     }
@@ -190,6 +195,12 @@ impl PassThrough {
                     self.refresh(&question, &key, stored);
                     return Ok(hit());
                 }
+                // Who has something at hand does not wait for the budget: it is asked for as soon as there is room.
+                Reuse::Validate(_) if self.stands_in(stored) && !inner.upstream.origin().budget().has_room() => {
+                    self.refresh(&question, &key, stored);
+                    let outcome = CacheOutcome::StaleIfError { fwd_status: None };
+                    return Ok(Passed::Stored { stored: stored.clone(), outcome });
+                }
                 Reuse::Validate(Why::Request) => why = CacheOutcome::Requested,
                 Reuse::Validate(Why::Stale | Why::NoCache) => why = CacheOutcome::Revalidated,
             }
@@ -197,7 +208,7 @@ impl PassThrough {
         if directives.only_if_cached {
             return Err(PassError::OnlyIfCached);
         }
-        if let Some(error) = inner.failures.resting(&key, now).or_else(|| self.paused(kept.as_ref())) {
+        if let Some(error) = inner.failures.resting(&key, now) {
             return self.stale_or(kept, error);
         }
         let alone = directives.no_store
@@ -236,12 +247,15 @@ impl PassThrough {
         loop {
             let passenger = match self.0.flights.board(key) {
                 Boarding::First(ticket, _) => {
-                    let fetched = self.start(question, key, kept.clone(), Some(ticket), interim);
-                    return self.served(fetched.await, kept, why, false);
+                    let fetched = self.start(self.of(question, key, &kept), Some(ticket), interim);
+                    return self.served(fetched.await, kept, why);
                 }
                 Boarding::Joined(passenger) => passenger,
             };
-            match passenger.landed().await {
+            // It may be waiting for its turn more patiently than this client does; on the wire it needs its time.
+            let bound = deadline.since(self.0.clock.now_mono()) + self.0.upstream.origin().config().timeout;
+            let landed = tokio::time::timeout(bound, passenger.landed()).await.ok().flatten();
+            match landed {
                 Some(Landing::Kept(stored, fwd_status))
                     if stored.selecting.matches(&question.fields, &stored.fields) =>
                 {
@@ -277,8 +291,18 @@ impl PassThrough {
         why: Reason,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Passed, PassError> {
-        let fetched = self.start(question, key, kept.clone(), None, interim).await;
-        self.served(fetched, kept, why, false)
+        let fetched = self.start(self.of(question, key, &kept), None, interim).await;
+        self.served(fetched, kept, why)
+    }
+
+    fn asker(&self, question: &Question) -> Asker {
+        Asker { class: Class::Client, client: Some(question.client), patience: Some(self.0.wait), demand: None }
+    }
+
+    /// A fetch that the client waits for.
+    fn of(&self, question: &Question, key: &Key, kept: &Option<Arc<Stored>>) -> fetch::Fetch {
+        let asker = self.asker(question);
+        fetch::Fetch { question: question.clone(), key: key.clone(), kept: kept.clone(), asker }
     }
 
     /// What the client that fetched is served.
@@ -287,8 +311,8 @@ impl PassThrough {
         fetched: Result<fetch::Fetched, AskError>,
         kept: Option<Arc<Stored>>,
         why: Reason,
-        collapsed: bool,
     ) -> Result<Passed, PassError> {
+        let collapsed = false;
         match fetched {
             Ok(fetch::Fetched::Confirmed { stored, fwd_status, is_kept }) => {
                 Ok(Passed::Stored { stored, outcome: why(Forwarded { fwd_status, stored: is_kept, collapsed }) })
@@ -312,20 +336,20 @@ impl PassThrough {
     /// Fetches in the background what is served stale meanwhile, unless somebody does.
     fn refresh(&self, question: &Question, key: &Key, stored: &Arc<Stored>) {
         let inner = &*self.0;
+        inner.demands.asked(key);
         if inner.failures.resting(key, inner.clock.now_mono()).is_some() {
             return;
         }
         if let Boarding::First(ticket, _) = inner.flights.board(key) {
             let (this, question, key, stored) = (self.clone(), question.clone(), key.clone(), stored.clone());
-            tokio::spawn(async move { drop(this.start(&question, &key, Some(stored), Some(ticket), |_| {}).await) });
+            let asker = self.asker(&question);
+            let asker = Asker { patience: Some(BEHIND), demand: Some(inner.demands.begin(&key)), ..asker };
+            tokio::spawn(async move {
+                let fetch = fetch::Fetch { question, key: key.clone(), kept: Some(stored), asker };
+                drop(this.start(fetch, Some(ticket), |_| {}).await);
+                this.0.demands.end(&key);
+            });
         }
-    }
-
-    /// Why there is no use in waiting: the origin is left alone, and something is kept that may stand in for it.
-    fn paused(&self, kept: Option<&Arc<Stored>>) -> Option<AskError> {
-        let paused = self.0.upstream.origin().budget().view().paused;
-        let stored = kept.filter(|_| !paused.is_zero())?;
-        self.stands_in(stored).then(|| Spent { retry_after: paused, paused: true }.into())
     }
 
     fn stands_in(&self, stored: &Stored) -> bool {

@@ -34,10 +34,14 @@ use crate::semantics::caching::terms::{Exchange, Terms};
 use crate::semantics::etag::EntityTag;
 use crate::semantics::problem::{self, Problem};
 
+use super::demand::Demands;
 use super::failures::Failures;
 
 /// How long a 404 is kept at most.
 const MISSING: Duration = Duration::from_secs(60);
+
+/// How long a fetch that nobody waits for stays in the queue.
+pub(super) const BEHIND: Duration = Duration::from_secs(60);
 
 /// What a fetch brings to everybody who waits for it.
 #[derive(Clone, Debug)]
@@ -67,6 +71,7 @@ struct Inner {
     wait: Duration,
     flights: Flights<Key, Landing>,
     failures: Failures,
+    demands: Demands,
 }
 
 /// How long answers live where the origin does not say.
@@ -96,13 +101,14 @@ impl ReadThrough {
     pub fn new(client: OriginClient, cache: Cache, rewrite: Rewrite, config: ReadConfig, clock: Clock) -> Self {
         let ReadConfig { ttl, stale_while_revalidate, stale_if_error, wait } = config;
         let policy = Policy { known: true, stale_while_revalidate, stale_if_error };
-        let (flights, failures) = (Flights::default(), Failures::default());
-        Self { inner: Arc::new(Inner { client, cache, rewrite, clock, ttl, policy, wait, flights, failures }) }
+        let (flights, failures, demands) = (Flights::default(), Failures::default(), Demands::default());
+        let inner = Inner { client, cache, rewrite, clock, ttl, policy, wait, flights, failures, demands };
+        Self { inner: Arc::new(inner) }
     }
 
     /// How patient a client's read is.
     pub fn asker(&self, client: IpAddr) -> Asker {
-        Asker { class: Class::Client, client: Some(client), patience: Some(self.inner.wait) }
+        Asker { class: Class::Client, client: Some(client), patience: Some(self.inner.wait), demand: None }
     }
 
     /// The client that asks the origin.
@@ -137,21 +143,29 @@ impl ReadThrough {
                     self.refresh(question, stored);
                     return Ok(hit(stored, stored.ttl(now)));
                 }
+                // Who has something at hand does not wait for the budget: it is asked for as soon as there is room.
+                _ if self.stands_in(stored) && !inner.client.budget().has_room() => {
+                    self.refresh(question, stored);
+                    return Ok((stored.clone(), CacheOutcome::StaleIfError { fwd_status: None }));
+                }
                 _ => revalidates = true,
             }
         }
-        if let Some(error) = inner.failures.resting(&question.key, now).or_else(|| self.paused(kept.as_ref())) {
+        if let Some(error) = inner.failures.resting(&question.key, now) {
             return self.stale_or(kept, error);
         }
         let deadline = now.plus(inner.wait);
         loop {
-            let (passenger, first) = self.take_off(&question, kept.as_ref());
-            // The fetch itself is bounded by the origin's timeout; what is waited for here is somebody else's turn.
-            let landed = match passenger.landed().await {
-                Some(landed) => landed,
-                None => Err(Spent::soon().into()),
-            };
+            let (passenger, first) = self.take_off(&question, kept.as_ref(), false);
             let collapsed = !first;
+            let landed = if first {
+                passenger.landed().await
+            } else {
+                // It may be waiting for its turn more patiently than this client does; on the wire it needs its time.
+                let bound = deadline.since(inner.clock.now_mono()) + inner.client.config().timeout;
+                tokio::time::timeout(bound, passenger.landed()).await.ok().flatten()
+            };
+            let landed = landed.unwrap_or_else(|| Err(Spent::soon().into()));
             return match landed {
                 Ok(Landed { stored, fwd_status, kept: is_kept }) if is_kept || first => {
                     let forwarded = Forwarded { fwd_status, stored: is_kept, collapsed };
@@ -169,13 +183,6 @@ impl ReadThrough {
 
     fn kept(&self, key: &Key) -> Option<Arc<Stored>> {
         self.inner.cache.stored(key)?.iter().next().cloned()
-    }
-
-    /// Why there is no use in waiting: the origin is left alone, and something is kept that may stand in for it.
-    fn paused(&self, kept: Option<&Arc<Stored>>) -> Option<AskError> {
-        let paused = self.inner.client.budget().view().paused;
-        let stored = kept.filter(|_| !paused.is_zero())?;
-        self.stands_in(stored).then(|| Spent { retry_after: paused, paused: true }.into())
     }
 
     fn stands_in(&self, stored: &Stored) -> bool {
@@ -197,19 +204,32 @@ impl ReadThrough {
     /// Fetches in the background what is served stale meanwhile, unless somebody does.
     fn refresh(&self, question: Question, stored: &Arc<Stored>) {
         let inner = &*self.inner;
+        inner.demands.asked(&question.key);
         let rests = inner.failures.resting(&question.key, inner.clock.now_mono()).is_some();
         if !rests && !inner.flights.is_flying(&question.key) {
-            drop(self.take_off(&question, Some(stored)));
+            drop(self.take_off(&question, Some(stored), true));
         }
     }
 
-    /// A place on the fetch, which takes off if nobody else's is under way; `true` if it did.
-    fn take_off(&self, question: &Question, kept: Option<&Arc<Stored>>) -> (Passenger<Landing>, bool) {
+    /// A place on the fetch, which takes off if nobody else's is under way; `true` if it did. `behind`: nobody waits.
+    fn take_off(&self, question: &Question, kept: Option<&Arc<Stored>>, behind: bool) -> (Passenger<Landing>, bool) {
         match self.inner.flights.board(&question.key) {
             Boarding::Joined(passenger) => (passenger, false),
             Boarding::First(ticket, passenger) => {
                 let (this, question, kept) = (self.clone(), question.clone(), kept.cloned());
-                tokio::spawn(async move { ticket.land(this.fetch(&question, kept).await) });
+                let mut asker = self.asker(question.client);
+                if behind {
+                    asker = Asker {
+                        patience: Some(BEHIND),
+                        demand: Some(self.inner.demands.begin(&question.key)),
+                        ..asker
+                    };
+                }
+                tokio::spawn(async move {
+                    let landed = this.fetch(&question, kept, asker).await;
+                    this.inner.demands.end(&question.key);
+                    ticket.land(landed);
+                });
                 (passenger, true)
             }
         }
@@ -221,7 +241,7 @@ impl ReadThrough {
         question: &Question,
         kept: Option<&Arc<Stored>>,
     ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
-        match self.fetch(question, kept.cloned()).await {
+        match self.fetch(question, kept.cloned(), self.asker(question.client)).await {
             Ok(Landed { stored, fwd_status, kept }) => {
                 let forwarded = Forwarded { fwd_status, stored: kept, collapsed: false };
                 Ok((stored, CacheOutcome::Miss(forwarded)))
@@ -230,7 +250,7 @@ impl ReadThrough {
         }
     }
 
-    async fn fetch(&self, question: &Question, kept: Option<Arc<Stored>>) -> Landing {
+    async fn fetch(&self, question: &Question, kept: Option<Arc<Stored>>, asker: Asker) -> Landing {
         let inner = &*self.inner;
         // Another fetch may have ended between the look at the cache and the take-off.
         let now_kept = self.kept(&question.key);
@@ -241,7 +261,7 @@ impl ReadThrough {
             }
         }
         let asked = inner.cache.purges(&question.key);
-        let landed = self.ask(question, kept.as_deref(), asked).await;
+        let landed = self.ask(question, kept.as_deref(), asker, asked).await;
         match &landed {
             Ok(_) => inner.failures.answered(&question.key),
             Err(error) => inner.failures.failed(&question.key, error, inner.clock.now_mono()),
@@ -249,14 +269,13 @@ impl ReadThrough {
         landed
     }
 
-    async fn ask(&self, question: &Question, kept: Option<&Stored>, asked: Purges) -> Landing {
+    async fn ask(&self, question: &Question, kept: Option<&Stored>, asker: Asker, asked: Purges) -> Landing {
         let inner = &*self.inner;
         let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
         let validators = kept.map(|stored| Validators {
             etag: stored.etag.as_ref().and_then(text),
             last_modified: stored.last_modified.as_ref().and_then(text),
         });
-        let asker = self.asker(question.client);
         let answer = inner.client.ask(&question.path, validators.as_ref(), asker).await?;
         let (stored, may_keep) = self.judge(question, &answer, kept)?;
         let stored = Arc::new(stored);

@@ -3,7 +3,6 @@
 //! It knows neither caches nor what an answer means, and follows nothing. Every request takes a slot of the origin's
 //! budget, and every wait has an end. Callers: [`super::passed`].
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls_platform_verifier::Verifier;
 
 use crate::clock::{Clock, Monotonic, WallTime};
-use crate::origin::client::{AskError, ClientError, OriginClient, read_ca_file};
+use crate::origin::client::{AskError, Asker, ClientError, OriginClient, read_ca_file};
 use crate::origin::window::Class;
 use crate::semantics::freshness;
 
@@ -41,10 +40,8 @@ pub struct Sending {
     pub fields: HeaderMap,
     /// The body; empty for none.
     pub body: Bytes,
-    /// Who waits.
-    pub client: IpAddr,
-    /// How long to wait for the budget.
-    pub patience: Duration,
+    /// Who asks, and how patiently.
+    pub asker: Asker,
 }
 
 /// The head of an answer, and its body as it arrives.
@@ -204,7 +201,8 @@ impl Upstream {
             interim((answer.status(), answer.headers().clone()));
         });
         let budget = self.origin.budget();
-        let permit = budget.acquire(Class::Client, Some(sending.client), Some(sending.patience)).await;
+        let Asker { class, client, patience, demand } = sending.asker.clone();
+        let permit = budget.acquire_for(class, client, patience, demand).await;
         let permit = permit.map_err(|spent| (AskError::from(spent), false))?;
         self.origin.status().sent(Class::Client);
         let asked = self.clock.now_wall();

@@ -3,7 +3,7 @@ mod shares;
 use super::*;
 
 fn waiting(ticket: u64, class: Class, client: Option<u8>) -> Waiting {
-    Waiting { ticket, class, client: client.map(|last| IpAddr::from([10, 0, 0, last])) }
+    Waiting { ticket, class, client: client.map(|last| IpAddr::from([10, 0, 0, last])), demand: None }
 }
 
 fn view<'a>(waiting: &'a [Waiting], served: &'a HashMap<IpAddr, u64>) -> View<'a> {
@@ -15,6 +15,8 @@ fn view<'a>(waiting: &'a [Waiting], served: &'a HashMap<IpAddr, u64>) -> View<'a
         refresh_used: 0,
         background_used: 0,
         detail_due: true,
+        client_due: true,
+        refreshed_last: false,
         crawl_has_work: true,
         served,
     }

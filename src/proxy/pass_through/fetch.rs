@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::cache::{Key, Purges};
-use crate::origin::client::AskError;
+use crate::origin::client::{AskError, Asker};
 use crate::origin::flight::Ticket;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
@@ -34,6 +34,19 @@ pub(super) enum Fetched {
     Arriving { head: Arc<Head>, body: Option<Reader>, keeps: bool },
 }
 
+/// One fetch.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    /// What the client wants.
+    pub question: Question,
+    /// Under which its answer is kept.
+    pub key: Key,
+    /// What is kept already, and revalidated.
+    pub kept: Option<Arc<Stored>>,
+    /// Who waits.
+    pub asker: Asker,
+}
+
 /// What will be kept when the body is complete.
 struct Keeping {
     key: Key,
@@ -47,25 +60,22 @@ impl PassThrough {
     /// Asks the origin; the fetch goes on when the caller is dropped.
     pub(super) async fn start(
         &self,
-        question: &Question,
-        key: &Key,
-        kept: Option<Arc<Stored>>,
+        fetch: Fetch,
         ticket: Option<Ticket<Key, Landing>>,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Fetched, AskError> {
-        let (this, question, key) = (self.clone(), question.clone(), key.clone());
-        let task = tokio::spawn(async move { this.fetch(&question, &key, kept, ticket, interim).await });
+        let this = self.clone();
+        let task = tokio::spawn(async move { this.fetch(fetch, ticket, interim).await });
         task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
     }
 
     async fn fetch(
         &self,
-        question: &Question,
-        key: &Key,
-        kept: Option<Arc<Stored>>,
+        fetch: Fetch,
         ticket: Option<Ticket<Key, Landing>>,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Fetched, AskError> {
+        let Fetch { question, key, kept, asker } = &fetch;
         let inner = &*self.0;
         let asked = inner.cache.purges(key);
         let fields = self.fields(question, key, kept.as_deref());
@@ -74,8 +84,7 @@ impl PassThrough {
             target: question.target.clone(),
             fields,
             body: Bytes::new(),
-            client: question.client,
-            patience: inner.wait,
+            asker: asker.clone(),
         };
         let sent = sending.fields.clone();
         let arrived = match inner.upstream.send(sending, interim).await {
@@ -111,7 +120,7 @@ impl PassThrough {
             }
             return Ok(Fetched::Confirmed { stored, fwd_status: 304, is_kept });
         }
-        Ok(self.arriving(question, key, kept, ticket, sent, arrived, asked))
+        Ok(self.arriving(&fetch, ticket, sent, arrived, asked))
     }
 
     /// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of
@@ -196,17 +205,15 @@ impl PassThrough {
     }
 
     /// Lets the body run, for the client and for the cache.
-    #[expect(clippy::too_many_arguments, reason = "it is the second half of `fetch`, with all that came before")]
     fn arriving(
         &self,
-        question: &Question,
-        key: &Key,
-        kept: Option<Arc<Stored>>,
+        fetch: &Fetch,
         ticket: Option<Ticket<Key, Landing>>,
         sent: HeaderMap,
         arrived: Arrived,
         asked: Purges,
     ) -> Fetched {
+        let Fetch { question, key, kept, .. } = fetch;
         let fields = end_to_end(&arrived.headers, false);
         let vary = Vary::of(&fields);
         let selecting = Selecting::of(&vary, &question.fields);
@@ -220,10 +227,10 @@ impl PassThrough {
         let keeps = self.keeps(question, key, &sent, &stored, &arrived) && fits && !worse;
         if !keeps
             && !worse
-            && let Some(kept) = kept.filter(|_| question.method == Method::GET && !is_failure(arrived.status))
+            && let Some(kept) = kept.as_ref().filter(|_| question.method == Method::GET && !is_failure(arrived.status))
         {
             // What the origin now answers with something that must not be kept is no longer what is kept.
-            self.0.cache.forget_stored(key, &kept);
+            self.0.cache.forget_stored(key, kept);
         }
         if question.method == Method::HEAD {
             return Fetched::Arriving { head, body: None, keeps: false };
@@ -307,8 +314,7 @@ impl PassThrough {
             target: question.target.clone(),
             fields: sent.clone(),
             body: question.body.clone(),
-            client: question.client,
-            patience: inner.wait,
+            asker: self.asker(question),
         };
         let arrived = inner.upstream.send(sending, interim).await?;
         let fields = end_to_end(&arrived.headers, false);

@@ -54,7 +54,7 @@ impl Simulation {
         let ticket = self.state.next_ticket;
         self.state.next_ticket += 1;
         let client = client.map(|last| IpAddr::from([10, 0, 0, last]));
-        self.state.waiting.push(Waiting { ticket, class, client });
+        self.state.waiting.push(Waiting { ticket, class, client, demand: None });
         self.since.insert(ticket, self.now);
     }
 
@@ -79,7 +79,7 @@ impl Simulation {
             end > now
         });
         while let Some(ticket) = self.state.chosen(at(now)) {
-            let one = *self.state.waiting.iter().find(|one| one.ticket == ticket).unwrap();
+            let one = self.state.waiting.iter().find(|one| one.ticket == ticket).unwrap().clone();
             let slot = self.state.give(ticket, one.class, one.client, at(now)).unwrap();
             let client = one.client.map(|address| match address {
                 IpAddr::V4(address) => address.octets()[3],
