@@ -6,6 +6,7 @@ pub mod audit;
 pub mod front;
 pub mod guard;
 pub mod page;
+pub mod purge;
 pub mod status;
 
 use async_trait::async_trait;
@@ -19,6 +20,7 @@ use serde_json::json;
 use crate::config::AdminConfig;
 use crate::origin::commands::Commands;
 
+use purge::Purger;
 use status::Status;
 
 /// The operator's listener.
@@ -27,6 +29,8 @@ pub struct Admin {
     pub status: Status,
     /// What it passes on; `None` where there is no mirror.
     pub commands: Option<Commands>,
+    /// What forgets cached answers.
+    pub purger: Purger,
     /// Counters.
     pub registry: Mutex<Registry>,
     /// Who may write.
@@ -71,6 +75,13 @@ impl Admin {
                 Ok(()) => audit::ask(self.status.audits.as_ref(), query),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
+            (&Method::DELETE, "/cache") => match guard::may_write(&self.config, headers) {
+                Ok(()) => match self.purger.purge(query) {
+                    Ok(count) => json_reply(StatusCode::OK, &json!({ "purged": count })),
+                    Err(why) => error(StatusCode::BAD_REQUEST, &why.to_string()),
+                },
+                Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
+            },
             (&Method::POST | &Method::DELETE, _) => match guard::may_write(&self.config, headers) {
                 Ok(()) => self.write(method, path),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
@@ -111,7 +122,10 @@ impl Admin {
                 reply(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
             }
             "/" => reply(StatusCode::OK, "text/html; charset=utf-8", page::render(&self.status)),
-            _ => error(StatusCode::NOT_FOUND, "there is /livez, /readyz, /status, /metrics, /audit, and POST /refresh"),
+            _ => error(
+                StatusCode::NOT_FOUND,
+                "there is /livez, /readyz, /status, /metrics, /audit, POST /refresh and DELETE /cache",
+            ),
         }
     }
 
@@ -139,7 +153,10 @@ impl Admin {
                 commands.accept();
                 accepted("accept")
             }
-            _ => error(StatusCode::NOT_FOUND, "there is POST /refresh, /sync, /audit and /snapshots/accept"),
+            _ => error(
+                StatusCode::NOT_FOUND,
+                "there is POST /refresh, /sync, /audit and /snapshots/accept, and DELETE /cache",
+            ),
         }
     }
 }

@@ -19,6 +19,7 @@ use prometheus_client::registry::Registry;
 
 use crate::admin::Admin;
 use crate::admin::front::AdminFront;
+use crate::admin::purge::Purger;
 use crate::admin::status::Status;
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
@@ -131,7 +132,13 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     };
     keeper.start();
     let commands = core.mirror.is_some().then(|| core.commands.clone());
-    let admin = Admin { status, commands, registry: Mutex::new(registry), config: config.admin.clone() };
+    let purger = Purger {
+        cache: core.cache.clone(),
+        read: core.origin.as_ref().map(|origin| origin.read.clone()),
+        pass: core.origin.as_ref().map(|origin| origin.pass.clone()),
+        base_path: base_path(config),
+    };
+    let admin = Admin { status, commands, purger, registry: Mutex::new(registry), config: config.admin.clone() };
     let public = public(config, &core, limiter, telemetry, in_flight.clone());
 
     for address in sockets.public() {
@@ -167,6 +174,11 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     std::process::exit(0)
 }
 
+/// The path of `public_url`, where it has one.
+fn base_path(config: &Config) -> Option<BasePath> {
+    BasePath::parse(config.public_url.path()).ok().filter(|base| !base.as_str().is_empty())
+}
+
 /// The words of the hot path.
 fn routes() -> Vec<&'static str> {
     let id = crate::api::listing::ListingId(0);
@@ -192,7 +204,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
     let rules = Rules {
         client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
         limiter,
-        base_path: BasePath::parse(config.public_url.path()).ok().filter(|base| !base.as_str().is_empty()),
+        base_path: base_path(config),
         passthrough_paths: if offline { Vec::new() } else { config.passthrough.paths.clone() },
         passthrough_methods: config.passthrough.methods.clone(),
     };

@@ -39,6 +39,16 @@ impl Key {
     pub fn origin(target: impl AsRef<[u8]>) -> Self {
         Self::Origin(target.as_ref().into())
     }
+
+    /// Whether it is an answer at this path, whatever its query.
+    fn is_at(&self, path: &[u8]) -> bool {
+        match self {
+            Self::List(_) => path == b"/api/listings.json",
+            Self::Taxonomy(kind) => path == kind.path().as_bytes(),
+            Self::Detail(id) => path == format!("/api/listings/{id}.json").as_bytes(),
+            Self::Origin(target) => target.split(|byte| *byte == b'?').next() == Some(path),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -172,6 +182,14 @@ impl Cache {
     pub fn purge(&self, key: &Key) -> bool {
         self.purges.of(key).fetch_add(1, Ordering::SeqCst);
         self.kept.remove(key).is_some()
+    }
+
+    /// [`purge`](Self::purge) of every answer at some paths, whatever their query; says how many there were.
+    pub fn purge_paths(&self, paths: &[Vec<u8>]) -> u64 {
+        self.purges.all.fetch_add(1, Ordering::SeqCst);
+        let named = self.kept.iter().filter(|(key, _)| paths.iter().any(|path| key.is_at(path)));
+        let keys: Vec<_> = named.map(|(key, _)| key).collect();
+        keys.iter().filter(|key| self.kept.remove(&***key).is_some()).count() as u64
     }
 
     /// [`purge`](Self::purge) of everything; says how much there was.

@@ -6,3 +6,4 @@
 pub mod admit;
 pub mod answer;
 pub mod coverage;
+pub mod purge;

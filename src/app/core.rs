@@ -197,6 +197,7 @@ impl Core {
         }
         let details = Details::open(store.clone(), self.cache.clone(), self.live.clone())?;
         if let Some(origin) = &self.origin {
+            origin.read.keep_details_in(details.clone());
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
             let copies = copies.with_cache_ttl(config.origin.cache_ttl);
             let rhythm =

@@ -301,7 +301,8 @@ impl OriginClient {
         }
         let own = (counts && !paused && failures >= FEW).then(|| {
             let doubled = Duration::from_millis(500) * 2_u32.saturating_pow((failures - FEW).min(10));
-            self.jittered(doubled.min(self.config.longest_pause))
+            // Its return shows within seconds.
+            self.jittered(doubled.min(self.config.longest_pause).min(Duration::from_secs(4)))
         });
         if let Some(span) = asked.into_iter().chain(own).max().filter(|_| !paused || asked.is_some()) {
             tracing::warn!(%error, failures, pause_seconds = span.as_secs_f32(), "leaving the origin alone");

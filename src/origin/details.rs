@@ -3,6 +3,7 @@
 //! [`Details`] keeps them durably and tells what is missing; [`worker`] fetches, evenly paced. Callers: [`worker`], and
 //! [`crate::serve`], which reads and asks for single ones.
 
+mod early;
 pub mod worker;
 mod write;
 

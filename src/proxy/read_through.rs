@@ -4,7 +4,7 @@
 //! must be JSON before anybody sees it. Callers: [`crate::serve`].
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{
@@ -14,13 +14,16 @@ use http::header::{
 use http::{Method, StatusCode};
 
 use crate::api::json;
+use crate::api::listing::ListingId;
 use crate::api::rewrite::Rewrite;
+use crate::api::route::Route;
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key, Purges};
 use crate::clock::Clock;
 use crate::origin::budget::Spent;
 use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
+use crate::origin::details::Details;
 use crate::origin::flight::{Boarding, Flights, Passenger};
 use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
@@ -72,6 +75,8 @@ struct Inner {
     flights: Flights<Key, Landing>,
     failures: Failures,
     demands: Demands,
+    /// Where details are kept that are read before there is a snapshot; never set in shield use.
+    details: OnceLock<Details>,
 }
 
 /// How long answers live where the origin does not say.
@@ -102,7 +107,19 @@ impl ReadThrough {
         let ReadConfig { ttl, stale_while_revalidate, stale_if_error, wait } = config;
         let policy = Policy { known: true, stale_while_revalidate, stale_if_error };
         let (flights, failures, demands) = (Flights::default(), Failures::default(), Demands::default());
-        let inner = Inner { client, cache, rewrite, clock, ttl, policy, wait, flights, failures, demands };
+        let inner = Inner {
+            client,
+            cache,
+            rewrite,
+            clock,
+            ttl,
+            policy,
+            wait,
+            flights,
+            failures,
+            demands,
+            details: OnceLock::new(),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -114,6 +131,12 @@ impl ReadThrough {
     /// The client that asks the origin.
     pub fn client(&self) -> &OriginClient {
         &self.inner.client
+    }
+
+    /// What is read of details goes there, too.
+    pub fn keep_details_in(&self, details: Details) {
+        // Set once, when the store is opened.
+        let _ = self.inner.details.set(details);
     }
 
     /// Lets nobody join the fetches that are under way: something was purged.
@@ -278,6 +301,9 @@ impl ReadThrough {
         });
         let answer = inner.client.ask(&question.path, validators.as_ref(), asker).await?;
         let (stored, may_keep) = self.judge(question, &answer, kept)?;
+        if let (Some(details), Some(id)) = (inner.details.get(), detail_of(&question.path)) {
+            details.offer(id, &answer);
+        }
         let stored = Arc::new(stored);
         let kept = may_keep && inner.cache.keep_stored(question.key.clone(), stored.clone(), asked);
         Ok(Landed { stored, fwd_status: answer.status, kept })
@@ -406,6 +432,14 @@ const ABOUT_THE_BODY: [HeaderName; 8] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
 ];
+
+/// The listing whose detail a path is.
+fn detail_of(path: &str) -> Option<ListingId> {
+    match Route::of(path) {
+        Route::Detail(id) => Some(id),
+        _ => None,
+    }
+}
 
 /// Something kept, as it is.
 fn hit(stored: &Arc<Stored>, ttl: i64) -> (Arc<Stored>, CacheOutcome) {

@@ -75,12 +75,12 @@ async fn http2_with_prior_knowledge_gives_the_same_answers() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_given_up_says_so() {
+async fn an_origin_that_is_down_costs_a_client_no_connection() {
     let origin = origin(20).await;
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     origin.shutdown().await;
     let reply = server.get("/api/regions.json").await;
     reply.assert_problem(503, &[]);
-    assert_eq!(reply.the("connection"), "close");
+    assert_eq!(reply.the("connection"), "keep-alive");
 }

@@ -51,6 +51,7 @@ impl DetailWorker {
             let published = self.live.current().filter(|_| !self.details.is_backed_up());
             if let Some(published) = published {
                 let now = self.clock.now_wall();
+                self.details.adopt(&published.dataset);
                 let mut due = self.details.missing(&published, self.all, now, self.cache_ttl);
                 due.retain(|id| retries.is_due(*id, now));
                 let work = (!due.is_empty()).then(|| self.client.budget().crawl_work());

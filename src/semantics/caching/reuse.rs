@@ -105,7 +105,8 @@ pub fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, policy: 
     }
     // RFC 9111 §5.2.1.1, §5.2.1.3: a client that wants fresh answers wants no stale ones, unless it says so.
     let wants_fresh = request.min_fresh.is_some() || (request.max_age.is_some() && request.max_stale.is_none());
-    let own = if policy.known { policy.stale_while_revalidate } else { Duration::ZERO };
+    // What the origin never calls fresh it wants to be asked for each time.
+    let own = if policy.known && !terms.lifetime.is_zero() { policy.stale_while_revalidate } else { Duration::ZERO };
     if !wants_fresh && stale_for < terms.stale_while_revalidate.unwrap_or(own) {
         return Reuse::WhileRevalidating { stale_for };
     }

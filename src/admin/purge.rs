@@ -1,0 +1,41 @@
+//! `DELETE /cache`: forgets answers.
+//!
+//! What is named by the words of the request is decided in [`crate::pipeline::purge`]. Callers: [`super::Admin`].
+
+use crate::cache::Cache;
+use crate::pipeline::purge::{Purge, PurgeError};
+use crate::proxy::pass_through::PassThrough;
+use crate::proxy::read_through::ReadThrough;
+use crate::semantics::path::BasePath;
+
+/// What forgets.
+pub struct Purger {
+    /// The cache.
+    pub cache: Cache,
+    /// What is fetching known endpoints; `None` offline.
+    pub read: Option<ReadThrough>,
+    /// What is fetching others; `None` offline.
+    pub pass: Option<PassThrough>,
+    /// The path of `public_url`, where it has one.
+    pub base_path: Option<BasePath>,
+}
+
+impl Purger {
+    /// Forgets what the query names, and says how many resources that were. What is on its way is not kept either.
+    ///
+    /// # Errors
+    /// When the query names nothing.
+    pub fn purge(&self, query: Option<&str>) -> Result<u64, PurgeError> {
+        let purge = Purge::parse(query, self.base_path.as_ref())?;
+        let count = match &purge {
+            Purge::All => self.cache.purge_all(),
+            Purge::Paths(paths) => self.cache.purge_paths(paths),
+            Purge::Keys(keys) => keys.iter().map(|key| u64::from(self.cache.purge(key))).sum(),
+        };
+        // Who asks from now on must not be told what was asked before.
+        self.read.iter().for_each(ReadThrough::purged);
+        self.pass.iter().for_each(PassThrough::purged);
+        tracing::info!(?purge, count, "purged");
+        Ok(count)
+    }
+}

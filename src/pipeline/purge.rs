@@ -1,0 +1,133 @@
+//! What a purge is to forget: from the words of an operator to keys of the cache.
+//!
+//! Pure; it forgets nothing itself. Callers: [`crate::admin`].
+
+use std::borrow::Cow;
+
+use crate::api::query::Parameters;
+use crate::api::route::Route;
+use crate::cache::Key;
+use crate::semantics::path::{self, BasePath};
+
+/// What is to be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purge {
+    /// Everything.
+    All,
+    /// Every answer at these paths, whatever their query.
+    Paths(Vec<Vec<u8>>),
+    /// These answers.
+    Keys(Vec<Key>),
+}
+
+/// Why nothing is purged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PurgeError {
+    /// The query has another shape.
+    #[error("say DELETE /cache for everything, or DELETE /cache?path=/api/listings.json for what is kept under a path")]
+    Usage,
+    /// The path is none.
+    #[error("path: {0}")]
+    Path(#[from] path::PathError),
+    /// Its query would be refused.
+    #[error("path: the query is not one that is ever answered: {0}")]
+    Query(String),
+}
+
+impl Purge {
+    /// Reads the query of `DELETE /cache`: nothing for everything, or `path=` and all that follows. A path without a
+    /// query means every answer at it; with one, the answer to that query alone. Escapes are decoded once.
+    ///
+    /// # Errors
+    /// When it names nothing.
+    pub fn parse(query: Option<&str>, base: Option<&BasePath>) -> Result<Self, PurgeError> {
+        let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(Self::All) };
+        let raw = query.strip_prefix("path=").filter(|path| !path.is_empty()).ok_or(PurgeError::Usage)?;
+        let decoded: Cow<'_, [u8]> = percent_encoding::percent_decode_str(raw).into();
+        // The escapes may be those of the path itself, or those that put it into this query.
+        let texts = [raw.as_bytes(), &decoded];
+        let readings = if texts[0] == texts[1] { &texts[..1] } else { &texts[..] };
+        let mut keys = Vec::new();
+        let mut paths = Vec::new();
+        let mut failure = None;
+        for text in readings {
+            match Self::reading(text, base) {
+                Ok(Self::Keys(more)) => keys.extend(more),
+                Ok(Self::Paths(more)) => paths.extend(more),
+                Ok(Self::All) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        match (failure, keys.is_empty(), paths.is_empty()) {
+            (Some(error), true, true) => Err(error),
+            (_, true, _) => Ok(Self::Paths(paths)),
+            _ => Ok(Self::Keys(keys)),
+        }
+    }
+
+    fn reading(text: &[u8], base: Option<&BasePath>) -> Result<Self, PurgeError> {
+        let (raw_path, raw_query) = match text.iter().position(|byte| *byte == b'?') {
+            Some(at) => (&text[..at], Some(&text[at + 1..])),
+            None => (text, None),
+        };
+        let normal = path::normalise(raw_path)?;
+        let stripped = base.and_then(|base| base.strip(&normal)).unwrap_or(&normal);
+        let route = Route::of(stripped);
+        let Some(raw_query) = raw_query else {
+            let mut paths = vec![stripped.as_bytes().to_vec()];
+            if route == Route::Unknown {
+                // Such paths are kept as they were asked for.
+                paths.push(raw_path.to_vec());
+                paths.dedup();
+            }
+            return Ok(Self::Paths(paths));
+        };
+        let query = String::from_utf8_lossy(raw_query);
+        Ok(Self::Keys(match route {
+            Route::List => {
+                let parameters = Parameters::parse(&query).map_err(|error| PurgeError::Query(format!("{error:?}")))?;
+                let target = parameters.list.path_and_query();
+                vec![Key::List(parameters.list), Key::origin(target)]
+            }
+            Route::Taxonomy(kind) => vec![Key::Taxonomy(kind), Key::origin(kind.path())],
+            Route::Detail(id) => vec![Key::Detail(id), Key::origin(format!("/api/listings/{id}.json"))],
+            Route::NoSuchListing | Route::Changes => Vec::new(),
+            Route::Unknown => vec![Key::origin([raw_path, b"?", raw_query].concat())],
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::listing::ListingId;
+    use crate::api::taxonomy::TaxonomyKind;
+
+    #[test]
+    fn a_path_names_all_its_answers_and_a_query_one() {
+        let purge = |query| Purge::parse(query, None);
+        assert_eq!(purge(None), Ok(Purge::All));
+        assert_eq!(purge(Some("path=/api/listings.json")), Ok(Purge::Paths(vec![b"/api/listings.json".to_vec()])));
+        let golf = Parameters::parse("sport=golf").unwrap().list;
+        let keys = vec![Key::List(golf.clone()), Key::origin("/api/listings.json?sport=golf")];
+        for text in ["path=/api/listings.json?page=1&sport=golf&utm=x", "path=/api/listings.json%3Fsport=g%6Flf"] {
+            assert_eq!(purge(Some(text)), Ok(Purge::Keys(keys.clone())), "{text}");
+        }
+        let detail = Purge::Keys(vec![Key::Detail(ListingId(7)), Key::origin("/api/listings/7.json")]);
+        assert_eq!(purge(Some("path=/api/listings/7.json?")), Ok(detail));
+        let sports = Purge::Keys(vec![Key::Taxonomy(TaxonomyKind::Sports), Key::origin("/api/sports.json")]);
+        assert_eq!(purge(Some("path=/api/sports.json?x=1")), Ok(sports));
+        let other = Purge::Keys(vec![Key::origin("/api/regions.json?b=2&a=1")]);
+        assert_eq!(purge(Some("path=/api/regions.json?b=2&a=1")), Ok(other), "as it was asked");
+        for bad in ["paths=/x", "path=", "path=api", "path=/a/../b", "path=/api/listings.json?page=0"] {
+            assert!(purge(Some(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_public_url_may_be_in_front() {
+        let base = BasePath::parse("/mirror").unwrap();
+        let purge = Purge::parse(Some("path=/mirror/api/sports.json"), Some(&base));
+        assert_eq!(purge, Ok(Purge::Paths(vec![b"/api/sports.json".to_vec()])));
+    }
+}
