@@ -35,6 +35,7 @@ mod limit;
 mod order;
 mod paths;
 mod process;
+mod purge;
 mod read_through;
 mod refresh;
 mod shield;
