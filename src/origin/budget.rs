@@ -233,12 +233,14 @@ impl State {
     /// Whether the read of a client would be sent at once.
     fn has_room(&self, now: Monotonic) -> bool {
         let stopped = now < self.paused_until || (self.gentle && self.on_wire > 0);
-        let queue = self.waiting.iter().any(|waiting| waiting.class == Class::Client);
         let window = self.window.as_ref().is_none_or(|window| {
+            // Those who wait have their slots before this one.
+            let before = self.waiting.iter().filter(|waiting| waiting.class == Class::Client).count();
             let share = client_share(window.limit(), self.crawl_work > 0);
-            window.free(now) > 0 && window.used_by(Class::Client, now) < share && self.client_due(now)
+            let used = window.used_by(Class::Client, now);
+            window.free(now) > before && used + before < share && self.client_due(now)
         });
-        !stopped && !queue && window
+        !stopped && window
     }
 
     fn chosen(&self, now: Monotonic) -> Option<u64> {
