@@ -4,6 +4,7 @@
 
 pub mod core;
 pub mod keeper;
+pub mod origin;
 pub mod shutdown;
 
 use std::sync::Arc;

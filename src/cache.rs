@@ -137,10 +137,10 @@ impl Cache {
 
     /// Keeps an answer of the origin to a question that was asked when the purges were at `asked`; `false` when it was
     /// purged since, and is not kept.
-    pub fn keep_stored(&self, key: Key, stored: Arc<Stored>, asked: Purges) -> bool {
+    pub fn keep_stored(&self, key: &Key, stored: &Arc<Stored>, asked: Purges) -> bool {
         let mut keeps = false;
-        let now = || self.purges(&key);
-        self.kept.entry_by_ref(&key).and_compute_with(|old| {
+        let now = || self.purges(key);
+        self.kept.entry_by_ref(key).and_compute_with(|old| {
             // A purge counts first and removes then: whatever is put in between is not put, or removed.
             keeps = now() == asked;
             if !keeps {

@@ -2,7 +2,6 @@
 //!
 //! Callers: [`super`], [`crate::cli`].
 
-use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +16,7 @@ use crate::clock::{Clock, WallTime};
 use crate::config::{Config, Details as DetailsMode, Use};
 use crate::origin::audit::Auditor;
 use crate::origin::audit::job::Audits;
-use crate::origin::budget::Budget;
-use crate::origin::client::{ClientConfig, ClientError, OriginClient};
+use crate::origin::client::ClientError;
 use crate::origin::commands::Commands;
 use crate::origin::copies::Copies;
 use crate::origin::crawl::Crawler;
@@ -28,9 +26,6 @@ use crate::origin::mirror::{Mirror, Rhythm};
 use crate::origin::status::OriginStatus;
 use crate::origin::sweep::Sweeper;
 use crate::origin::terms;
-use crate::proxy::pass_through::{PassConfig, PassThrough};
-use crate::proxy::read_through::{ReadConfig, ReadThrough};
-use crate::proxy::upstream::Upstream;
 use crate::semantics::freshness;
 use crate::serve::listener::BindError;
 use crate::snapshot::dataset::{Dataset, DatasetError};
@@ -40,6 +35,7 @@ use crate::snapshot::version::VersionMeta;
 use crate::store::{DataDir, OpenError, Store, StoreError};
 
 use super::keeper;
+use super::origin::{self, Origin};
 
 /// Why nothing can be started.
 #[derive(Debug, thiserror::Error)]
@@ -86,16 +82,6 @@ pub enum AppError {
         /// Why.
         source: StoreError,
     },
-}
-
-/// The way to the origin.
-pub struct Origin {
-    /// The polite client.
-    pub client: OriginClient,
-    /// Reads of known endpoints that clients wait for.
-    pub read: ReadThrough,
-    /// Everything else that clients ask the origin for.
-    pub pass: PassThrough,
 }
 
 /// The state behind the listeners.
@@ -145,9 +131,15 @@ impl Core {
         let aliases = config.origin.aliases.iter().map(|alias| address("origin.aliases", alias.as_str()));
         let aliases = aliases.collect::<Result<Vec<_>, _>>()?;
         let rewrite = Rewrite::new(base.as_ref(), &aliases, config.public_url.as_str());
-        let origin = base
-            .map(|base| origin(config, base, &data_dir, status.clone(), &cache, &rewrite, &aliases, &clock))
-            .transpose()?;
+        let origin = match base {
+            Some(base) => {
+                let client = origin::client(config, base, &data_dir, status.clone(), &clock)?;
+                let public = address("public_url", config.public_url.as_str())?;
+                let names = aliases.into_iter().chain([public]);
+                Some(Origin::new(config, client, names, &cache, &rewrite, &clock)?)
+            }
+            None => None,
+        };
         let mut core = Self {
             data_dir,
             store: None,
@@ -310,39 +302,6 @@ fn hopeless(error: AppError, path: &Path) -> AppError {
 
 fn address(key: &'static str, text: &str) -> Result<Url, AppError> {
     text.parse().map_err(|source| AppError::Address { key, source })
-}
-
-fn origin(
-    config: &Config,
-    base: Url,
-    data_dir: &DataDir,
-    status: OriginStatus,
-    cache: &Cache,
-    rewrite: &Rewrite,
-    aliases: &[Url],
-    clock: &Clock,
-) -> Result<Origin, AppError> {
-    let path = data_dir.path().join("budget");
-    let limit = config.origin.requests_per_minute.map(NonZeroU32::get).map(|limit| limit as usize);
-    let budget = Budget::open(limit, Some(&path), clock.clone());
-    let client = ClientConfig {
-        base,
-        timeout: config.origin.timeout,
-        max_body: config.origin.max_body.min(crate::store::MAX_BODY as u64),
-        longest_pause: config.ttl.min(std::time::Duration::from_secs(10)),
-        user_agent: config.origin.user_agent.clone(),
-    };
-    let client = OriginClient::new(client, config.origin.ca_file.as_deref(), budget, status, clock.clone())?;
-    let (stale_if_error, wait) = (config.cache.stale_if_error, config.origin.wait);
-    let stale_while_revalidate = config.cache.stale_while_revalidate;
-    let times = ReadConfig { ttl: config.ttl, stale_while_revalidate, stale_if_error, wait };
-    let read = ReadThrough::new(client.clone(), cache.clone(), rewrite.clone(), times, clock.clone());
-    let upstream = Upstream::new(client.clone(), config.origin.ca_file.as_deref(), clock.clone())?;
-    let public = address("public_url", config.public_url.as_str())?;
-    let bases = [client.base().clone(), public].into_iter().chain(aliases.iter().cloned()).collect();
-    let bounds = PassConfig { stale_if_error, wait, max_body: config.origin.max_body, bases };
-    let pass = PassThrough::new(upstream, cache.clone(), bounds, clock.clone());
-    Ok(Origin { client, read, pass })
 }
 
 /// Opens the store; one that is damaged beyond opening is replaced by what can be read of it when there is an origin to

@@ -84,7 +84,7 @@ impl Variants {
 
     /// The same with another one, which takes the place of what answers the same requests.
     #[must_use]
-    pub fn with(&self, stored: Arc<Stored>) -> Self {
+    pub fn with(&self, stored: &Arc<Stored>) -> Self {
         const MOST: usize = 16;
         let others = self.0.iter().filter(|other| other.selecting != stored.selecting).take(MOST - 1).cloned();
         Self(std::iter::once(stored.clone()).chain(others).collect())

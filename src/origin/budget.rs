@@ -1,16 +1,13 @@
 //! One budget for everything that is sent to the origin: who goes next, and when.
 //!
-//! Refresh first, then clients (round-robin by address, at most three quarters of the window while a crawl has work),
-//! then the crawl, then background checks a little (a twentieth), then details evenly paced, then the rest of the
-//! background's tenth. [`choose`] is the pure decision; the
-//! rest waits and wakes. Callers: [`super::client`].
+//! [`choice`] decides; the rest waits and wakes. Callers: [`super::client`], [`crate::proxy::upstream`].
 
-use std::cmp::Reverse;
+pub mod choice;
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -18,127 +15,11 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Monotonic};
 
+pub use choice::Demand;
+use choice::{ClientTurn, View, Waiting, choose, client_share};
+
 use super::ledger::{LONGEST_PAUSE, Ledger};
 use super::window::{Class, Window};
-
-/// How often clients asked for what waits for its turn, and were served something stale instead.
-#[derive(Clone, Debug, Default)]
-pub struct Demand(Arc<AtomicU32>);
-
-impl Demand {
-    /// Once more.
-    pub fn more(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Somebody who waits for a slot.
-#[derive(Clone, Debug)]
-pub struct Waiting {
-    /// First come, first served within a class and an address.
-    pub ticket: u64,
-    /// What the slot is for.
-    pub class: Class,
-    /// The client who waits, for [`Class::Client`].
-    pub client: Option<IpAddr>,
-    /// What clients want of it, where none of them waits: each has been served something stale.
-    pub demand: Option<Demand>,
-}
-
-/// What [`choose`] looks at.
-#[derive(Debug)]
-pub struct View<'a> {
-    /// Who waits, by ticket.
-    pub waiting: &'a [Waiting],
-    /// Free slots.
-    pub free: usize,
-    /// All slots.
-    pub limit: usize,
-    /// Slots held by clients.
-    pub client_used: usize,
-    /// Slots held by refreshes.
-    pub refresh_used: usize,
-    /// Slots held by background checks.
-    pub background_used: usize,
-    /// Whether the pace allows one more detail now.
-    pub detail_due: bool,
-    /// Whether any crawl work is open, waiting or not.
-    pub crawl_has_work: bool,
-    /// Whether the pace allows another read of a client now.
-    pub client_due: bool,
-    /// Whether the last read of a client was one for which nobody waited.
-    pub refreshed_last: bool,
-    /// At which turn each address was last served; absent: never.
-    pub served: &'a HashMap<IpAddr, u64>,
-}
-
-/// Who goes next, by ticket; `None` when nobody may.
-pub fn choose(view: &View<'_>) -> Option<u64> {
-    if view.free == 0 {
-        return None;
-    }
-    let first =
-        |class: Class| view.waiting.iter().filter(move |waiting| waiting.class == class).map(|w| w.ticket).min();
-    if let Some(ticket) = first(Class::Refresh) {
-        return Some(ticket);
-    }
-    let client_share = client_share(view.limit, view.crawl_has_work);
-    if view.client_used < client_share && view.client_due {
-        let clients = || view.waiting.iter().filter(|waiting| waiting.class == Class::Client);
-        let turn = |waiting: &&Waiting| {
-            let last = waiting.client.and_then(|client| view.served.get(&client).copied());
-            (last.map_or(0, |last| last + 1), waiting.ticket)
-        };
-        let asked = |waiting: &&Waiting| (waiting.demand.as_ref().map(Demand::get), Reverse(waiting.ticket));
-        let awaited = clients().filter(|waiting| waiting.demand.is_none()).min_by_key(turn);
-        let stale = clients().filter(|waiting| waiting.demand.is_some()).max_by_key(asked);
-        // By turns: what is served stale must become fresh again, and what is not kept at all has somebody waiting.
-        let next = if view.refreshed_last { awaited.or(stale) } else { stale.or(awaited) };
-        if let Some(next) = next {
-            return Some(next.ticket);
-        }
-    }
-    // Kept for a refresh that may come at any time, unless it has just come.
-    let reserve = (view.limit / 12).min(5).saturating_sub(view.refresh_used);
-    if view.free <= reserve {
-        return None;
-    }
-    if let Some(ticket) = first(Class::Crawl) {
-        return Some(ticket);
-    }
-    // Background checks always get a little, or they would never be done beside a million details; and no more than
-    // that while something else needs the rest.
-    let little = (view.limit / 20).max(1);
-    let share = if view.crawl_has_work { little } else { (view.limit / 10).max(1) };
-    if view.background_used < little
-        && let Some(ticket) = first(Class::Background)
-    {
-        return Some(ticket);
-    }
-    if view.detail_due
-        && let Some(ticket) = first(Class::Details)
-    {
-        return Some(ticket);
-    }
-    let background = view.background_used < share;
-    background.then(|| first(Class::Background)).flatten()
-}
-
-/// How many slots clients may have at once.
-const fn client_share(limit: usize, crawl_has_work: bool) -> usize {
-    let most = limit * 3 / 4;
-    if !crawl_has_work {
-        limit
-    } else if most == 0 {
-        1
-    } else {
-        most
-    }
-}
 
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -226,8 +107,14 @@ impl State {
         Some(last.plus(Duration::from_secs(30) / u32::try_from(free).unwrap_or(u32::MAX)))
     }
 
-    fn client_due(&self, now: Monotonic) -> bool {
-        self.client_due_at(now).is_none_or(|due| now >= due)
+    fn client_turn(&self, now: Monotonic) -> ClientTurn {
+        if self.client_due_at(now).is_some_and(|due| now < due) {
+            ClientTurn::Later
+        } else if self.refreshed_last {
+            ClientTurn::Awaited
+        } else {
+            ClientTurn::Stale
+        }
     }
 
     /// Whether the read of a client would be sent at once.
@@ -238,7 +125,7 @@ impl State {
             let before = self.waiting.iter().filter(|waiting| waiting.class == Class::Client).count();
             let share = client_share(window.limit(), self.crawl_work > 0);
             let used = window.used_by(Class::Client, now);
-            window.free(now) > before && used + before < share && self.client_due(now)
+            window.free(now) > before && used + before < share && self.client_turn(now) != ClientTurn::Later
         });
         !stopped && window
     }
@@ -258,8 +145,7 @@ impl State {
             refresh_used: window.used_by(Class::Refresh, now),
             background_used: window.used_by(Class::Background, now),
             detail_due: self.detail_due(now),
-            client_due: self.client_due(now),
-            refreshed_last: self.refreshed_last,
+            clients: self.client_turn(now),
             crawl_has_work: self.crawl_work > 0,
             served: &self.served,
         })

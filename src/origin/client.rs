@@ -1,7 +1,7 @@
 //! One request to the origin: within the budget, bounded in time and size, never retried behind the budget's back.
 //!
 //! It knows HTTP but not the API. Every request on the wire takes a slot, a followed redirect too. Callers:
-//! [`super::audit`], [`super::copies`], [`super::details`], [`super::read_through`].
+//! [`super::audit`], [`super::copies`], [`super::details`], [`crate::proxy`].
 
 mod error;
 

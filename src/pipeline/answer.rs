@@ -156,7 +156,7 @@ impl Standing {
         }
         head.insert(VARY, HeaderValue::from_static("accept-encoding"));
         head.insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
-        self.of_the_origin(head, status, body, asked, stored.age(now), outcome)
+        of_the_origin(head, status, body, asked, stored.age(now), outcome)
     }
 
     /// An answer of an unknown path that is kept.
@@ -168,7 +168,7 @@ impl Standing {
             Precondition::NotModified => (not_modified(&mut head), None),
             Precondition::Proceed => part(&mut head, asked, stored),
         };
-        self.of_the_origin(head, status, body, asked, stored.age(now), outcome)
+        of_the_origin(head, status, body, asked, stored.age(now), outcome)
     }
 
     /// The head of an answer of an unknown path whose body is on its way; `None` for the body means that none is sent,
@@ -184,22 +184,6 @@ impl Standing {
                 (status, (!none).then(Bytes::new))
             }
         };
-        head.append(CACHE_STATUS, outcome.to_header_value());
-        common(&mut head, asked.limit);
-        Answer { status, headers: head, body, outcome: outcome.as_str() }
-    }
-
-    /// Completes the head of what the origin answered some time ago.
-    fn of_the_origin(
-        &self,
-        mut head: HeaderMap,
-        status: StatusCode,
-        body: Option<Bytes>,
-        asked: Asked<'_>,
-        age: Duration,
-        outcome: CacheOutcome,
-    ) -> Answer {
-        head.insert(AGE, HeaderValue::from(age.as_secs()));
         head.append(CACHE_STATUS, outcome.to_header_value());
         common(&mut head, asked.limit);
         Answer { status, headers: head, body, outcome: outcome.as_str() }
@@ -239,6 +223,21 @@ impl Standing {
         common(&mut head, limit);
         Answer { status: StatusCode::NO_CONTENT, headers: head, body: None, outcome: "preflight" }
     }
+}
+
+/// Completes the head of what the origin answered some time ago.
+fn of_the_origin(
+    mut head: HeaderMap,
+    status: StatusCode,
+    body: Option<Bytes>,
+    asked: Asked<'_>,
+    age: Duration,
+    outcome: CacheOutcome,
+) -> Answer {
+    head.insert(AGE, HeaderValue::from(age.as_secs()));
+    head.append(CACHE_STATUS, outcome.to_header_value());
+    common(&mut head, asked.limit);
+    Answer { status, headers: head, body, outcome: outcome.as_str() }
 }
 
 /// The body in the coding that the client likes best, unless only the head was asked for; its length and coding go into

@@ -1,6 +1,6 @@
 //! Paths that are not known here: passed to the origin as they are, and cached by RFC 9111 to the letter.
 //!
-//! This file decides, from what is kept and what is under way, whether to ask; [`fetch`] asks. Bodies are streamed to
+//! This file decides, from what is kept and what is under way, whether to ask; `fetch` asks. Bodies are streamed to
 //! clients while they arrive, untouched. Callers: [`crate::serve`].
 
 mod fetch;
@@ -247,7 +247,7 @@ impl PassThrough {
         loop {
             let passenger = match self.0.flights.board(key) {
                 Boarding::First(ticket, _) => {
-                    let fetched = self.start(self.of(question, key, &kept), Some(ticket), interim);
+                    let fetched = self.start(self.of(question, key, kept.as_ref()), Some(ticket), interim);
                     return self.served(fetched.await, kept, why);
                 }
                 Boarding::Joined(passenger) => passenger,
@@ -291,7 +291,7 @@ impl PassThrough {
         why: Reason,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Passed, PassError> {
-        let fetched = self.start(self.of(question, key, &kept), None, interim).await;
+        let fetched = self.start(self.of(question, key, kept.as_ref()), None, interim).await;
         self.served(fetched, kept, why)
     }
 
@@ -300,9 +300,9 @@ impl PassThrough {
     }
 
     /// A fetch that the client waits for.
-    fn of(&self, question: &Question, key: &Key, kept: &Option<Arc<Stored>>) -> fetch::Fetch {
+    fn of(&self, question: &Question, key: &Key, kept: Option<&Arc<Stored>>) -> fetch::Fetch {
         let asker = self.asker(question);
-        fetch::Fetch { question: question.clone(), key: key.clone(), kept: kept.clone(), asker }
+        fetch::Fetch { question: question.clone(), key: key.clone(), kept: kept.cloned(), asker }
     }
 
     /// What the client that fetched is served.

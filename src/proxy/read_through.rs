@@ -3,21 +3,18 @@
 //! The request sent is built from the key alone, so nothing unkeyed can poison an entry; the answer is read whole and
 //! must be JSON before anybody sees it. Callers: [`crate::serve`].
 
+mod representation;
+
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::header::{
-    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap,
-    HeaderName, HeaderValue, LAST_MODIFIED, VARY,
-};
+use http::header::{AGE, CACHE_CONTROL, EXPIRES, HeaderMap, HeaderValue, VARY};
 use http::{Method, StatusCode};
 
-use crate::api::json;
 use crate::api::listing::ListingId;
 use crate::api::rewrite::Rewrite;
 use crate::api::route::Route;
-use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key, Purges};
 use crate::clock::Clock;
@@ -27,18 +24,14 @@ use crate::origin::details::Details;
 use crate::origin::flight::{Boarding, Flights, Passenger};
 use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
-use crate::semantics::caching::directives::{RequestDirectives, ResponseDirectives};
-use crate::semantics::caching::fields;
-use crate::semantics::caching::freshen::freshen;
-use crate::semantics::caching::reuse::{Policy, Reuse, may_stand_in, reuse};
-use crate::semantics::caching::selecting::{Selecting, Vary};
-use crate::semantics::caching::storing::may_store;
-use crate::semantics::caching::terms::{Exchange, Terms};
-use crate::semantics::etag::EntityTag;
-use crate::semantics::problem::{self, Problem};
+use crate::semantics::caching::{
+    Exchange, Policy, RequestDirectives, ResponseDirectives, Reuse, Selecting, Terms, Vary, may_stand_in, may_store,
+    reuse,
+};
 
 use super::demand::Demands;
 use super::failures::Failures;
+use representation::Representation;
 
 /// How long a 404 is kept at most.
 const MISSING: Duration = Duration::from_secs(60);
@@ -163,12 +156,12 @@ impl ReadThrough {
             match reuse(&stored.terms, stored.age(now), &RequestDirectives::default(), &inner.policy) {
                 Reuse::Fresh { .. } => return Ok(hit(stored, stored.ttl(now))),
                 Reuse::WhileRevalidating { .. } => {
-                    self.refresh(question, stored);
+                    self.refresh(&question, stored);
                     return Ok(hit(stored, stored.ttl(now)));
                 }
                 // Who has something at hand does not wait for the budget: it is asked for as soon as there is room.
                 _ if self.stands_in(stored) && !inner.client.budget().has_room() => {
-                    self.refresh(question, stored);
+                    self.refresh(&question, stored);
                     return Ok((stored.clone(), CacheOutcome::StaleIfError { fwd_status: None }));
                 }
                 _ => revalidates = true,
@@ -225,12 +218,12 @@ impl ReadThrough {
     }
 
     /// Fetches in the background what is served stale meanwhile, unless somebody does.
-    fn refresh(&self, question: Question, stored: &Arc<Stored>) {
+    fn refresh(&self, question: &Question, stored: &Arc<Stored>) {
         let inner = &*self.inner;
         inner.demands.asked(&question.key);
         let rests = inner.failures.resting(&question.key, inner.clock.now_mono()).is_some();
         if !rests && !inner.flights.is_flying(&question.key) {
-            drop(self.take_off(&question, Some(stored), true));
+            drop(self.take_off(question, Some(stored), true));
         }
     }
 
@@ -305,7 +298,7 @@ impl ReadThrough {
             details.offer(id, &answer);
         }
         let stored = Arc::new(stored);
-        let kept = may_keep && inner.cache.keep_stored(question.key.clone(), stored.clone(), asked);
+        let kept = may_keep && inner.cache.keep_stored(&question.key, &stored, asked);
         Ok(Landed { stored, fwd_status: answer.status, kept })
     }
 
@@ -314,7 +307,7 @@ impl ReadThrough {
         let inner = &*self.inner;
         let mut shown = match (answer.status, kept) {
             (304, Some(kept)) => Representation::confirmed(kept, &answer.headers),
-            (200, _) => self.representation(question, answer)?,
+            (200, _) => Representation::document(&question.path, answer, question.rewrites.then_some(&inner.rewrite))?,
             (404 | 410, _) => Representation::missing(&question.path, &answer.headers),
             (status, _) => return Err(AskError::nonsense(&question.path, format!("status {status}"))),
         };
@@ -344,94 +337,7 @@ impl ReadThrough {
         let (selecting, arrived) = (Selecting::of(&Vary::Nothing, &sent), inner.clock.now_mono());
         Ok((Stored { status, fields, body, tag, etag, last_modified, terms, selecting, arrived }, may_keep))
     }
-
-    /// A document of the API, with its links rewritten.
-    fn representation(&self, question: &Question, answer: &Answer) -> Result<Representation, AskError> {
-        let nonsense = |error: &dyn std::fmt::Display| AskError::nonsense(&question.path, error);
-        let text = std::str::from_utf8(&answer.body).map_err(|error| nonsense(&error))?;
-        json::check(text).map_err(|error| nonsense(&error))?;
-        let body = if question.rewrites {
-            let document = question.path.split('?').next().unwrap_or(&question.path);
-            self.inner.rewrite.apply(text, document).map_err(|error| nonsense(&error))?.into()
-        } else {
-            answer.body.clone()
-        };
-        let mut fields = fields::end_to_end(&answer.headers, true);
-        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
-            fields.remove(name);
-        }
-        let Validators { etag, last_modified } = answer.validators();
-        // Weakened: the body may be rewritten and is recoded for clients (RFC 9110 §8.8.1).
-        let tag = etag.as_ref().and_then(|etag| EntityTag::parse(etag.as_bytes()).ok()).map(|tag| tag.weakened());
-        if let Some(tag) = &tag {
-            fields.insert(ETAG, tag.to_header_value());
-        }
-        let value = |text: Option<String>| text.and_then(|text| HeaderValue::from_str(&text).ok());
-        Ok(Representation {
-            status: StatusCode::OK,
-            fields,
-            body: Arc::new(Coded::new(body)),
-            tag,
-            etag: value(etag),
-            last_modified: value(last_modified),
-        })
-    }
 }
-
-/// What is shown of an answer.
-struct Representation {
-    status: StatusCode,
-    fields: HeaderMap,
-    body: Arc<Coded>,
-    tag: Option<EntityTag>,
-    etag: Option<HeaderValue>,
-    last_modified: Option<HeaderValue>,
-}
-
-impl Representation {
-    /// What is kept, as a 304 confirms it.
-    fn confirmed(kept: &Stored, headers: &HeaderMap) -> Self {
-        let mut fields = kept.fields.clone();
-        let mut news = fields::end_to_end(headers, true);
-        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
-            news.remove(name);
-        }
-        freshen(&mut fields, &news);
-        Self {
-            status: kept.status,
-            fields,
-            body: kept.body.clone(),
-            tag: kept.tag.clone(),
-            etag: kept.etag.clone(),
-            last_modified: headers.get(LAST_MODIFIED).cloned().or_else(|| kept.last_modified.clone()),
-        }
-    }
-
-    /// What the origin does not have. The words are ours: it may have sent anything.
-    fn missing(path: &str, headers: &HeaderMap) -> Self {
-        let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
-        let document = id.map_or_else(|| Problem::unknown_path(path), Problem::unknown_listing);
-        let mut fields = fields::end_to_end(headers, true);
-        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG, LAST_MODIFIED]) {
-            fields.remove(name);
-        }
-        fields.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
-        let body = Arc::new(Coded::new(document.to_json()));
-        Self { status: StatusCode::NOT_FOUND, fields, body, tag: None, etag: None, last_modified: None }
-    }
-}
-
-/// Fields about a body that is not sent as it came.
-const ABOUT_THE_BODY: [HeaderName; 8] = [
-    CONTENT_LENGTH,
-    CONTENT_ENCODING,
-    ACCEPT_RANGES,
-    VARY,
-    HeaderName::from_static("content-md5"),
-    HeaderName::from_static("digest"),
-    HeaderName::from_static("content-digest"),
-    HeaderName::from_static("repr-digest"),
-];
 
 /// The listing whose detail a path is.
 fn detail_of(path: &str) -> Option<ListingId> {

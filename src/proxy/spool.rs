@@ -1,7 +1,7 @@
 //! A body that is read by several while it still arrives.
 //!
 //! What will be kept is held whole until its end; what will not is let go of behind the slowest reader, and the writer
-//! waits for that reader when it lags. Callers: [`super::passed`] writes, [`crate::serve`] reads.
+//! waits for that reader when it lags. Callers: [`super::pass_through`] writes, [`crate::serve`] reads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The wire of what is passed through: one request as it is, one answer as it comes, body and interim answers included.
 //!
 //! It knows neither caches nor what an answer means, and follows nothing. Every request takes a slot of the origin's
-//! budget, and every wait has an end. Callers: [`super::passed`].
+//! budget, and every wait has an end. Callers: [`super::pass_through`].
 
 use std::sync::Arc;
 use std::time::Duration;

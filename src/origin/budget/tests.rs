@@ -15,8 +15,7 @@ fn view<'a>(waiting: &'a [Waiting], served: &'a HashMap<IpAddr, u64>) -> View<'a
         refresh_used: 0,
         background_used: 0,
         detail_due: true,
-        client_due: true,
-        refreshed_last: false,
+        clients: ClientTurn::Stale,
         crawl_has_work: true,
         served,
     }

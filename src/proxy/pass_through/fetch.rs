@@ -109,9 +109,8 @@ impl PassThrough {
         }
         if let Some(kept) = kept.as_ref().filter(|_| arrived.status == StatusCode::NOT_MODIFIED) {
             let stored = Arc::new(self.confirmed(kept, &arrived));
-            let is_kept = self.keeps(question, key, &sent, &stored, &arrived) && {
-                inner.cache.keep_stored(key.clone(), stored.clone(), asked)
-            };
+            let is_kept =
+                self.keeps(question, key, &sent, &stored, &arrived) && { inner.cache.keep_stored(key, &stored, asked) };
             if !is_kept {
                 inner.cache.forget_stored(key, kept);
             }
@@ -198,7 +197,7 @@ impl PassThrough {
         let head = end_to_end(&arrived.headers, false);
         if head_agrees(&kept.fields, &head) {
             let stored = Arc::new(self.confirmed(kept, arrived));
-            self.0.cache.keep_stored(key.clone(), stored, asked);
+            self.0.cache.keep_stored(key, &stored, asked);
         } else {
             self.0.cache.forget_stored(key, kept);
         }
@@ -298,7 +297,7 @@ impl PassThrough {
         }
         stored.body = Arc::new(Coded::new(whole));
         let stored = Arc::new(stored);
-        inner.cache.keep_stored(key, stored.clone(), asked).then_some(stored)
+        inner.cache.keep_stored(&key, &stored, asked).then_some(stored)
     }
 
     /// A method that is not for caches: it passes as it is, and what it changes is forgotten (RFC 9111 §4.4).

@@ -1,0 +1,79 @@
+//! The way to the origin: one polite client, and the two readers that clients wait for.
+//!
+//! Callers: [`super::core`].
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::api::rewrite::Rewrite;
+use crate::cache::Cache;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::origin::budget::Budget;
+use crate::origin::client::{ClientConfig, ClientError, OriginClient};
+use crate::origin::status::OriginStatus;
+use crate::proxy::pass_through::{PassConfig, PassThrough};
+use crate::proxy::read_through::{ReadConfig, ReadThrough};
+use crate::proxy::upstream::Upstream;
+use crate::store::DataDir;
+
+/// The way to the origin.
+pub struct Origin {
+    /// The polite client.
+    pub client: OriginClient,
+    /// Reads of known endpoints that clients wait for.
+    pub read: ReadThrough,
+    /// Everything else that clients ask the origin for.
+    pub pass: PassThrough,
+}
+
+/// The client of one origin, with the budget whose ledger is in `data_dir`.
+///
+/// # Errors
+/// When the CA file or the TLS library is not usable.
+pub fn client(
+    config: &Config,
+    base: Url,
+    data_dir: &DataDir,
+    status: OriginStatus,
+    clock: &Clock,
+) -> Result<OriginClient, ClientError> {
+    let path = data_dir.path().join("budget");
+    let limit = config.origin.requests_per_minute.map(NonZeroU32::get).map(|limit| limit as usize);
+    let budget = Budget::open(limit, Some(&path), clock.clone());
+    let client = ClientConfig {
+        base,
+        timeout: config.origin.timeout,
+        max_body: config.origin.max_body.min(crate::store::MAX_BODY as u64),
+        longest_pause: config.ttl.min(Duration::from_secs(10)),
+        user_agent: config.origin.user_agent.clone(),
+    };
+    OriginClient::new(client, config.origin.ca_file.as_deref(), budget, status, clock.clone())
+}
+
+impl Origin {
+    /// Readers over `client`. `names`: other addresses under which clients and the origin name resources.
+    ///
+    /// # Errors
+    /// When the CA file or the TLS library is not usable.
+    pub fn new(
+        config: &Config,
+        client: OriginClient,
+        names: impl Iterator<Item = Url>,
+        cache: &Cache,
+        rewrite: &Rewrite,
+        clock: &Clock,
+    ) -> Result<Self, ClientError> {
+        let (stale_if_error, wait) = (config.cache.stale_if_error, config.origin.wait);
+        let stale_while_revalidate = config.cache.stale_while_revalidate;
+        let times = ReadConfig { ttl: config.ttl, stale_while_revalidate, stale_if_error, wait };
+        let read = ReadThrough::new(client.clone(), cache.clone(), rewrite.clone(), times, clock.clone());
+        let upstream = Upstream::new(client.clone(), config.origin.ca_file.as_deref(), clock.clone())?;
+        let bases = std::iter::once(client.base().clone()).chain(names).collect();
+        let bounds = PassConfig { stale_if_error, wait, max_body: config.origin.max_body, bases };
+        let pass = PassThrough::new(upstream, cache.clone(), bounds, clock.clone());
+        Ok(Self { client, read, pass })
+    }
+}

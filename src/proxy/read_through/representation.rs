@@ -1,0 +1,111 @@
+//! What is shown of an answer of a known endpoint: checked, rewritten, and free of what is not for clients.
+//!
+//! How long it may be kept is decided by [`super`], which is the caller.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{
+    ACCEPT_RANGES, AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
+    LAST_MODIFIED, VARY,
+};
+
+use crate::api::json;
+use crate::api::rewrite::Rewrite;
+use crate::cache::coded::Coded;
+use crate::cache::stored::Stored;
+use crate::origin::client::{Answer, AskError, Validators};
+use crate::semantics::caching::{end_to_end, freshen};
+use crate::semantics::etag::EntityTag;
+use crate::semantics::problem::{self, Problem};
+
+/// Fields about a body that is not sent as it came.
+const ABOUT_THE_BODY: [HeaderName; 8] = [
+    CONTENT_LENGTH,
+    CONTENT_ENCODING,
+    ACCEPT_RANGES,
+    VARY,
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+];
+
+/// What is shown of an answer.
+pub(super) struct Representation {
+    pub status: StatusCode,
+    pub fields: HeaderMap,
+    pub body: Arc<Coded>,
+    pub tag: Option<EntityTag>,
+    pub etag: Option<HeaderValue>,
+    pub last_modified: Option<HeaderValue>,
+}
+
+impl Representation {
+    /// A document of the API, with its links rewritten.
+    ///
+    /// # Errors
+    /// When it is not JSON.
+    pub(super) fn document(path: &str, answer: &Answer, rewrite: Option<&Rewrite>) -> Result<Self, AskError> {
+        let nonsense = |error: &dyn std::fmt::Display| AskError::nonsense(path, error);
+        let text = std::str::from_utf8(&answer.body).map_err(|error| nonsense(&error))?;
+        json::check(text).map_err(|error| nonsense(&error))?;
+        let body = match rewrite {
+            Some(rewrite) => {
+                let document = path.split('?').next().unwrap_or(path);
+                rewrite.apply(text, document).map_err(|error| nonsense(&error))?.into()
+            }
+            None => answer.body.clone(),
+        };
+        let mut fields = end_to_end(&answer.headers, true);
+        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
+            fields.remove(name);
+        }
+        let Validators { etag, last_modified } = answer.validators();
+        // Weakened: the body may be rewritten and is recoded for clients (RFC 9110 §8.8.1).
+        let tag = etag.as_ref().and_then(|etag| EntityTag::parse(etag.as_bytes()).ok()).map(|tag| tag.weakened());
+        if let Some(tag) = &tag {
+            fields.insert(ETAG, tag.to_header_value());
+        }
+        let value = |text: Option<String>| text.and_then(|text| HeaderValue::from_str(&text).ok());
+        Ok(Self {
+            status: StatusCode::OK,
+            fields,
+            body: Arc::new(Coded::new(body)),
+            tag,
+            etag: value(etag),
+            last_modified: value(last_modified),
+        })
+    }
+
+    /// What is kept, as a 304 confirms it.
+    pub(super) fn confirmed(kept: &Stored, headers: &HeaderMap) -> Self {
+        let mut fields = kept.fields.clone();
+        let mut news = end_to_end(headers, true);
+        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
+            news.remove(name);
+        }
+        freshen(&mut fields, &news);
+        Self {
+            status: kept.status,
+            fields,
+            body: kept.body.clone(),
+            tag: kept.tag.clone(),
+            etag: kept.etag.clone(),
+            last_modified: headers.get(LAST_MODIFIED).cloned().or_else(|| kept.last_modified.clone()),
+        }
+    }
+
+    /// What the origin does not have. The words are ours: it may have sent anything.
+    pub(super) fn missing(path: &str, headers: &HeaderMap) -> Self {
+        let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
+        let document = id.map_or_else(|| Problem::unknown_path(path), Problem::unknown_listing);
+        let mut fields = end_to_end(headers, true);
+        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG, LAST_MODIFIED]) {
+            fields.remove(name);
+        }
+        fields.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
+        let body = Arc::new(Coded::new(document.to_json()));
+        Self { status: StatusCode::NOT_FOUND, fields, body, tag: None, etag: None, last_modified: None }
+    }
+}
