@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::RANGE;
-use http::{HeaderMap, Method, StatusCode};
+use http::header::{AUTHORIZATION, COOKIE, RANGE};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use url::Url;
 
 use crate::cache::stored::{Stored, Variants};
@@ -22,7 +22,9 @@ use crate::origin::budget::Spent;
 use crate::origin::client::AskError;
 use crate::origin::flight::{Boarding, Flights};
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
-use crate::semantics::caching::{Policy, RequestDirectives, Reuse, Selecting, Why, may_stand_in, reuse};
+use crate::semantics::caching::{
+    Policy, Purpose, RequestDirectives, Reuse, Selecting, Vary, Why, may_stand_in, onward, reuse,
+};
 
 use super::failures::Failures;
 use super::recent::Recent;
@@ -33,6 +35,9 @@ use super::upstream::{Interim, Upstream};
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
 /// For how long a resource whose answers are for one client each is asked for by each at once.
 const PRIVATE_FOR: Duration = Duration::from_secs(120);
+
+/// How often a client waits for an answer that others asked for and that then is not for it.
+const MOST_TRIES: u32 = 2;
 
 /// A client's request.
 #[derive(Clone, Debug)]
@@ -97,10 +102,36 @@ enum Landing {
     Kept(Arc<Stored>, u16),
     /// An answer that will be kept, while it arrives.
     Arriving { head: Arc<Head>, selecting: Selecting, tap: Tap },
-    /// An answer for one client alone: ask for yourself.
+    /// An answer for one client alone, as the request wanted it or the answer says something of it: others may share.
+    Personal,
+    /// An answer of a resource that answers each client alone: ask for yourself.
     Private,
     /// No answer.
     Failed(AskError),
+}
+
+/// One fetch at a time for a resource and the values of what it is known to vary by.
+type Flight = (Key, Selecting);
+
+/// What of a request may select an answer: what the origin gets to see when it varies by it.
+fn selectable(question: &Question) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, |_| true)
+}
+
+/// The fields that the answers of a resource are known to vary by.
+fn names(variants: Option<&Variants>) -> Vec<HeaderName> {
+    let stored = variants.into_iter().flat_map(Variants::iter);
+    sorted(stored.flat_map(|stored| stored.selecting.names().cloned()).collect())
+}
+
+fn sorted(mut names: Vec<HeaderName>) -> Vec<HeaderName> {
+    names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+    names.dedup();
+    names
+}
+
+fn flight(key: &Key, names: &[HeaderName], selectable: &HeaderMap) -> Flight {
+    (key.clone(), Selecting::of(&Vary::Fields(names.to_vec()), selectable))
 }
 
 /// The cache for unknown paths; cheap to clone.
@@ -116,10 +147,12 @@ struct Inner {
     max_body: u64,
     /// Under which addresses clients and the origin name resources.
     bases: Vec<Url>,
-    flights: Flights<Key, Landing>,
+    flights: Flights<Flight, Landing>,
     failures: Failures,
     forced: Recent,
     private: Recent,
+    /// The same for requests with credentials only.
+    personal: Recent,
     /// Bytes of bodies that are held to be kept.
     arriving: AtomicU64,
 }
@@ -153,6 +186,7 @@ impl PassThrough {
             failures: Failures::default(),
             forced: Recent::new(FORCED_ONCE_IN),
             private: Recent::new(PRIVATE_FOR),
+            personal: Recent::new(PRIVATE_FOR),
             arriving: AtomicU64::new(0),
         }))
     }
@@ -178,7 +212,9 @@ impl PassThrough {
         let key = Key::origin(&question.target);
         let directives = RequestDirectives::of(&question.fields);
         let variants = inner.cache.stored(&key);
-        let kept = variants.as_ref().and_then(|variants| variants.select(&question.fields)).cloned();
+        let selectable = selectable(&question);
+        let kept = variants.as_ref().and_then(|variants| variants.select(&selectable)).cloned();
+        let names = names(variants.as_deref());
         let now = inner.clock.now_mono();
         let mut why = forward_reason(variants.as_deref());
         if let Some(stored) = &kept {
@@ -187,7 +223,7 @@ impl PassThrough {
             match self.reuse(&key, stored, &directives) {
                 Reuse::Fresh { .. } | Reuse::Stale { .. } => return Ok(hit()),
                 Reuse::WhileRevalidating { .. } => {
-                    self.refresh(&question, &key, stored);
+                    self.refresh(&question, &flight(&key, &names, &selectable), &names, stored);
                     return Ok(hit());
                 }
                 Reuse::Validate(Why::Request) => why = CacheOutcome::Requested,
@@ -200,14 +236,16 @@ impl PassThrough {
         if let Some(error) = inner.failures.resting(&key, now).or_else(|| self.paused(kept.as_ref())) {
             return self.stale_or(kept, error);
         }
+        let credentials = [AUTHORIZATION, COOKIE].iter().any(|name| question.fields.contains_key(name));
         let alone = directives.no_store
             || question.method == Method::HEAD
             || (kept.is_none() && question.fields.contains_key(RANGE))
-            || inner.private.holds(&key, now);
+            || inner.private.holds(&key, now)
+            || (credentials && inner.personal.holds(&key, now));
         if alone {
-            return self.alone(&question, &key, kept, why, interim).await;
+            return self.alone(&question, &key, kept, &names, why, interim).await;
         }
-        self.together(&question, &key, kept, why, interim).await
+        self.together(&question, &key, kept, names, why, interim).await
     }
 
     /// How what is kept serves a request, unless that wants too much.
@@ -229,27 +267,28 @@ impl PassThrough {
         question: &Question,
         key: &Key,
         kept: Option<Arc<Stored>>,
+        mut names: Vec<HeaderName>,
         why: Reason,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Passed, PassError> {
         let deadline = self.0.clock.now_mono().plus(self.0.wait);
+        let selectable = selectable(question);
+        let mut tries = 0;
         loop {
-            let passenger = match self.0.flights.board(key) {
+            let passenger = match self.0.flights.board(&flight(key, &names, &selectable)) {
                 Boarding::First(ticket, _) => {
-                    let fetched = self.start(question, key, kept.clone(), Some(ticket), interim);
+                    let fetched = self.start(question, key, kept.clone(), Some(ticket), &names, interim);
                     return self.served(fetched.await, kept, why, false);
                 }
                 Boarding::Joined(passenger) => passenger,
             };
             match passenger.landed().await {
-                Some(Landing::Kept(stored, fwd_status))
-                    if stored.selecting.matches(&question.fields, &stored.fields) =>
-                {
+                Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(&selectable, &stored.fields) => {
                     let forwarded = Forwarded { fwd_status, stored: true, collapsed: true };
                     return Ok(Passed::Stored { stored, outcome: why(forwarded) });
                 }
                 Some(Landing::Arriving { head, selecting, tap })
-                    if selecting.matches(&question.fields, &head.fields)
+                    if selecting.matches(&selectable, &head.fields)
                         && let Some(body) = tap.reader() =>
                 {
                     let fwd_status = head.status.as_u16();
@@ -260,10 +299,17 @@ impl PassThrough {
                 Some(Landing::Failed(AskError::Spent(_))) | None if self.0.clock.now_mono() < deadline => {}
                 Some(Landing::Failed(error)) => return self.stale_or(kept, error),
                 None => return self.stale_or(kept, Spent::soon().into()),
-                // What came is not for this request.
-                Some(Landing::Kept(..) | Landing::Arriving { .. } | Landing::Private) => {
-                    return self.alone(question, key, kept, why, interim).await;
+                // What came is not for this request; what the answers vary by is known now.
+                Some(Landing::Arriving { selecting, .. }) if tries < MOST_TRIES => {
+                    names = sorted(names.into_iter().chain(selecting.names().cloned()).collect());
+                    tries += 1;
                 }
+                Some(Landing::Kept(stored, _)) if tries < MOST_TRIES => {
+                    names = sorted(names.into_iter().chain(stored.selecting.names().cloned()).collect());
+                    tries += 1;
+                }
+                Some(Landing::Personal) if tries < MOST_TRIES => tries += 1,
+                Some(_) => return self.alone(question, key, kept, &names, why, interim).await,
             }
         }
     }
@@ -274,10 +320,11 @@ impl PassThrough {
         question: &Question,
         key: &Key,
         kept: Option<Arc<Stored>>,
+        names: &[HeaderName],
         why: Reason,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Passed, PassError> {
-        let fetched = self.start(question, key, kept.clone(), None, interim).await;
+        let fetched = self.start(question, key, kept.clone(), None, names, interim).await;
         self.served(fetched, kept, why, false)
     }
 
@@ -310,14 +357,17 @@ impl PassThrough {
     }
 
     /// Fetches in the background what is served stale meanwhile, unless somebody does.
-    fn refresh(&self, question: &Question, key: &Key, stored: &Arc<Stored>) {
-        let inner = &*self.0;
+    fn refresh(&self, question: &Question, flight: &Flight, names: &[HeaderName], stored: &Arc<Stored>) {
+        let (inner, key) = (&*self.0, &flight.0);
         if inner.failures.resting(key, inner.clock.now_mono()).is_some() {
             return;
         }
-        if let Boarding::First(ticket, _) = inner.flights.board(key) {
+        if let Boarding::First(ticket, _) = inner.flights.board(flight) {
             let (this, question, key, stored) = (self.clone(), question.clone(), key.clone(), stored.clone());
-            tokio::spawn(async move { drop(this.start(&question, &key, Some(stored), Some(ticket), |_| {}).await) });
+            let names = names.to_vec();
+            tokio::spawn(async move {
+                drop(this.start(&question, &key, Some(stored), Some(ticket), &names, |_| {}).await);
+            });
         }
     }
 

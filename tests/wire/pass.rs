@@ -4,6 +4,7 @@
 //! clients, the origin and the connections between them see.
 
 mod bodies;
+mod rules;
 
 use std::net::SocketAddr;
 
@@ -48,6 +49,10 @@ impl Wire {
     /// `GET` over HTTP/1.1.
     async fn get(to: SocketAddr, target: &str) -> Self {
         Self::send(to, &format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await
+    }
+
+    async fn write(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
     /// Reads until this text has come; what has come so far.
