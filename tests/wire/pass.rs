@@ -4,6 +4,8 @@
 //! clients, the origin and the connections between them see.
 
 mod bodies;
+mod methods;
+mod poison;
 mod rules;
 
 use std::net::SocketAddr;

@@ -20,7 +20,7 @@ use crate::origin::flight::Ticket;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, end_to_end, freshen,
-    head_agrees, invalidated, is_plain, may_store, onward, reflects, stores_for_get,
+    head_agrees, invalidated, is_for_others, is_plain, may_store, onward, reflects, stores_for_get,
 };
 
 use super::{Flight, Head, Landing, PassThrough, Passed, Question, is_failure, selectable};
@@ -363,7 +363,9 @@ impl PassThrough {
         let fields = end_to_end(&arrived.headers, false);
         let target = String::from_utf8_lossy(&question.target);
         for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.bases) {
-            inner.cache.purge(&Key::origin(&target));
+            let void = Key::origin(&target);
+            inner.cache.purge(&void);
+            inner.flights.close_where(|(key, _)| *key == void);
         }
         let key = Key::origin(&question.target);
         let asked = inner.cache.purges(&key);
@@ -375,7 +377,7 @@ impl PassThrough {
             let stored = self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
             Keeping { key, stored, asked, sent: sent.clone(), vary }
         });
-        let keeping = keeping.filter(|keeping| {
+        let keeping = keeping.filter(|keeping| is_for_others(&sent, &keeping.stored.fields)).filter(|keeping| {
             let directives = ResponseDirectives::of(&keeping.stored.fields);
             may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
         });

@@ -171,6 +171,8 @@ impl Upstream {
             async move {
                 let mut connection = 0;
                 while let Ok((stream, _)) = listener.accept().await {
+                    // Heads and pieces are written one by one: each leaves at once.
+                    stream.set_nodelay(true).unwrap();
                     connection += 1;
                     counters.connections.fetch_add(1, Ordering::SeqCst);
                     tokio::spawn(serve(stream, connection, seen.clone(), answer.clone(), counters.clone()));
