@@ -86,6 +86,11 @@ impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
     pub fn close(&self) {
         self.0.lock().flying.clear();
     }
+
+    /// The same for some of them only.
+    pub fn close_where(&self, outdated: impl Fn(&K) -> bool) {
+        self.0.lock().flying.retain(|key, _| !outdated(key));
+    }
 }
 
 impl<K: Eq + Hash, T> Ticket<K, T> {

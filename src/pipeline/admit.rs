@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::Method;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HeaderMap, ORIGIN, TRANSFER_ENCODING};
-use http::{Method, Uri};
 
 use crate::api::listing::ListingId;
 use crate::api::query::{ListQuery, Parameters, QueryError};
@@ -30,8 +30,6 @@ pub struct View<'a> {
     pub method: &'a Method,
     /// The request target as received.
     pub target: &'a [u8],
-    /// The same, parsed: used where the target is in absolute form.
-    pub uri: &'a Uri,
     /// The header.
     pub headers: &'a HeaderMap,
     /// The TCP peer.
@@ -171,15 +169,22 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
 
 /// Path and query of the target; absolute form (RFC 9112 §3.2.2) is accepted.
 fn split<'a>(view: &View<'a>) -> (&'a [u8], Option<&'a [u8]>) {
-    let absolute = view.uri.scheme().is_some() && !view.target.starts_with(b"/");
-    let target = match view.uri.path_and_query().filter(|_| absolute) {
-        Some(path) => path.as_str().as_bytes(),
-        None => view.target,
-    };
+    let target = below_authority(view.target).unwrap_or(view.target);
     match target.iter().position(|byte| *byte == b'?') {
         Some(at) => (&target[..at], Some(&target[at + 1..])),
         None => (target, None),
     }
+}
+
+/// What follows the authority of a target in absolute form, as it is.
+fn below_authority(target: &[u8]) -> Option<&[u8]> {
+    let schemes = [&b"http://"[..], b"https://"];
+    let rest = schemes.iter().find_map(|scheme| {
+        let (start, rest) = target.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    })?;
+    let path = rest.iter().position(|byte| matches!(byte, b'/' | b'?'));
+    Some(path.map_or(b"/", |at| &rest[at..]))
 }
 
 /// What an endpoint is asked for.

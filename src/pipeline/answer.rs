@@ -267,6 +267,11 @@ fn conditions(asked: Asked<'_>, status: StatusCode, fields: &HeaderMap) -> Preco
 
 /// What of a kept body is sent.
 fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode, Option<Bytes>) {
+    if stored.status == StatusCode::NO_CONTENT {
+        // RFC 9110 §8.6: such an answer has no length.
+        head.remove(CONTENT_LENGTH);
+        return (stored.status, None);
+    }
     let whole = stored.body.identity();
     if *asked.method != Method::GET {
         head.insert(CONTENT_LENGTH, whole.length.clone());
@@ -274,9 +279,6 @@ fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode,
     }
     match caching::select(asked.headers, stored.status, head, whole.body.len() as u64) {
         Ranged::Whole => {
-            if stored.status == StatusCode::NO_CONTENT {
-                return (stored.status, None);
-            }
             head.insert(CONTENT_LENGTH, whole.length.clone());
             (stored.status, Some(whole.body.clone()))
         }

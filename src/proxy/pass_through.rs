@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::RANGE;
-use http::{HeaderMap, Method, StatusCode};
+use http::header::{AUTHORIZATION, COOKIE, RANGE};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use url::Url;
 
 use crate::cache::stored::{Stored, Variants};
@@ -23,7 +23,9 @@ use crate::origin::client::{AskError, Asker};
 use crate::origin::flight::{Boarding, Flights};
 use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
-use crate::semantics::caching::{Policy, RequestDirectives, Reuse, Selecting, Why, may_stand_in, reuse};
+use crate::semantics::caching::{
+    Policy, Purpose, RequestDirectives, Reuse, Selecting, Vary, Why, may_stand_in, onward, reuse,
+};
 
 use super::demand::Demands;
 use super::failures::Failures;
@@ -31,11 +33,15 @@ use super::read_through::BEHIND;
 use super::recent::Recent;
 use super::spool::{Reader, Tap};
 use super::upstream::{Interim, Upstream};
+use fetch::{Fetch, Fetched};
 
 /// A client's `no-cache` is heeded once per resource in this time: more of them would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
 /// For how long a resource whose answers are for one client each is asked for by each at once.
 const PRIVATE_FOR: Duration = Duration::from_secs(120);
+
+/// How often a client waits for an answer that others asked for and that then is not for it.
+const MOST_TRIES: u32 = 2;
 
 /// A client's request.
 #[derive(Clone, Debug)]
@@ -100,10 +106,36 @@ enum Landing {
     Kept(Arc<Stored>, u16),
     /// An answer that will be kept, while it arrives.
     Arriving { head: Arc<Head>, selecting: Selecting, tap: Tap },
-    /// An answer for one client alone: ask for yourself.
+    /// An answer for one client alone, as the request wanted it or the answer says something of it: others may share.
+    Personal,
+    /// An answer of a resource that answers each client alone: ask for yourself.
     Private,
     /// No answer.
     Failed(AskError),
+}
+
+/// One fetch at a time for a resource and the values of what it is known to vary by.
+type Flight = (Key, Selecting);
+
+/// What of a request may select an answer: what the origin gets to see when it varies by it.
+fn selectable(question: &Question) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, |_| true)
+}
+
+/// The fields that the answers of a resource are known to vary by.
+fn names(variants: Option<&Variants>) -> Vec<HeaderName> {
+    let stored = variants.into_iter().flat_map(Variants::iter);
+    sorted(stored.flat_map(|stored| stored.selecting.names().cloned()).collect())
+}
+
+fn sorted(mut names: Vec<HeaderName>) -> Vec<HeaderName> {
+    names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+    names.dedup();
+    names
+}
+
+fn flight(key: &Key, names: &[HeaderName], selectable: &HeaderMap) -> Flight {
+    (key.clone(), Selecting::of(&Vary::Fields(names.to_vec()), selectable))
 }
 
 /// The cache for unknown paths; cheap to clone.
@@ -119,10 +151,12 @@ struct Inner {
     max_body: u64,
     /// Under which addresses clients and the origin name resources.
     bases: Vec<Url>,
-    flights: Flights<Key, Landing>,
+    flights: Flights<Flight, Landing>,
     failures: Failures,
     forced: Recent,
     private: Recent,
+    /// The same for requests with credentials only.
+    personal: Recent,
     demands: Demands,
     /// Bytes of bodies that are held to be kept.
     arriving: AtomicU64,
@@ -157,6 +191,7 @@ impl PassThrough {
             failures: Failures::default(),
             forced: Recent::new(FORCED_ONCE_IN),
             private: Recent::new(PRIVATE_FOR),
+            personal: Recent::new(PRIVATE_FOR),
             demands: Demands::default(),
             arriving: AtomicU64::new(0),
         }))
@@ -183,7 +218,9 @@ impl PassThrough {
         let key = Key::origin(&question.target);
         let directives = RequestDirectives::of(&question.fields);
         let variants = inner.cache.stored(&key);
-        let kept = variants.as_ref().and_then(|variants| variants.select(&question.fields)).cloned();
+        let selectable = selectable(&question);
+        let kept = variants.as_ref().and_then(|variants| variants.select(&selectable)).cloned();
+        let names = names(variants.as_deref());
         let now = inner.clock.now_mono();
         let mut why = forward_reason(variants.as_deref());
         if let Some(stored) = &kept {
@@ -192,12 +229,12 @@ impl PassThrough {
             match self.reuse(&key, stored, &directives) {
                 Reuse::Fresh { .. } | Reuse::Stale { .. } => return Ok(hit()),
                 Reuse::WhileRevalidating { .. } => {
-                    self.refresh(&question, &key, stored);
+                    self.refresh(&question, &flight(&key, &names, &selectable), &names, stored);
                     return Ok(hit());
                 }
                 // Who has something at hand does not wait for the budget: it is asked for as soon as there is room.
                 Reuse::Validate(_) if self.stands_in(stored) && !inner.upstream.origin().budget().has_room() => {
-                    self.refresh(&question, &key, stored);
+                    self.refresh(&question, &flight(&key, &names, &selectable), &names, stored);
                     let outcome = CacheOutcome::StaleIfError { fwd_status: None };
                     return Ok(Passed::Stored { stored: stored.clone(), outcome });
                 }
@@ -211,14 +248,15 @@ impl PassThrough {
         if let Some(error) = inner.failures.resting(&key, now) {
             return self.stale_or(kept, error);
         }
+        let credentials = [AUTHORIZATION, COOKIE].iter().any(|name| question.fields.contains_key(name));
         let alone = directives.no_store
             || question.method == Method::HEAD
             || (kept.is_none() && question.fields.contains_key(RANGE))
-            || inner.private.holds(&key, now);
-        if alone {
-            return self.alone(&question, &key, kept, why, interim).await;
-        }
-        self.together(&question, &key, kept, why, interim).await
+            || inner.private.holds(&key, now)
+            || (credentials && inner.personal.holds(&key, now));
+        let asker = self.asker(&question);
+        let fetch = Fetch { question, key, names, kept, asker };
+        if alone { self.alone(fetch, why, interim).await } else { self.together(fetch, why, interim).await }
     }
 
     /// How what is kept serves a request, unless that wants too much.
@@ -237,33 +275,32 @@ impl PassThrough {
     /// One fetch for all who ask meanwhile.
     async fn together(
         &self,
-        question: &Question,
-        key: &Key,
-        kept: Option<Arc<Stored>>,
+        mut fetch: Fetch,
         why: Reason,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Passed, PassError> {
-        let deadline = self.0.clock.now_mono().plus(self.0.wait);
+        let inner = &*self.0;
+        let deadline = inner.clock.now_mono().plus(inner.wait);
+        let selectable = selectable(&fetch.question);
+        let mut tries = 0;
         loop {
-            let passenger = match self.0.flights.board(key) {
+            let passenger = match inner.flights.board(&flight(&fetch.key, &fetch.names, &selectable)) {
                 Boarding::First(ticket, _) => {
-                    let fetched = self.start(self.of(question, key, kept.as_ref()), Some(ticket), interim);
-                    return self.served(fetched.await, kept, why);
+                    let kept = fetch.kept.clone();
+                    return self.served(self.start(fetch, Some(ticket), interim).await, kept, why);
                 }
                 Boarding::Joined(passenger) => passenger,
             };
             // It may be waiting for its turn more patiently than this client does; on the wire it needs its time.
-            let bound = deadline.since(self.0.clock.now_mono()) + self.0.upstream.origin().config().timeout;
+            let bound = deadline.since(inner.clock.now_mono()) + inner.upstream.origin().config().timeout;
             let landed = tokio::time::timeout(bound, passenger.landed()).await.ok().flatten();
             match landed {
-                Some(Landing::Kept(stored, fwd_status))
-                    if stored.selecting.matches(&question.fields, &stored.fields) =>
-                {
+                Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(&selectable, &stored.fields) => {
                     let forwarded = Forwarded { fwd_status, stored: true, collapsed: true };
                     return Ok(Passed::Stored { stored, outcome: why(forwarded) });
                 }
                 Some(Landing::Arriving { head, selecting, tap })
-                    if selecting.matches(&question.fields, &head.fields)
+                    if selecting.matches(&selectable, &head.fields)
                         && let Some(body) = tap.reader() =>
                 {
                     let fwd_status = head.status.as_u16();
@@ -271,13 +308,20 @@ impl PassThrough {
                     return Ok(Passed::Streamed { head, body: Some(body), outcome });
                 }
                 // It was the patience of somebody who came earlier that ended.
-                Some(Landing::Failed(AskError::Spent(_))) | None if self.0.clock.now_mono() < deadline => {}
-                Some(Landing::Failed(error)) => return self.stale_or(kept, error),
-                None => return self.stale_or(kept, Spent::soon().into()),
-                // What came is not for this request.
-                Some(Landing::Kept(..) | Landing::Arriving { .. } | Landing::Private) => {
-                    return self.alone(question, key, kept, why, interim).await;
+                Some(Landing::Failed(AskError::Spent(_))) | None if inner.clock.now_mono() < deadline => {}
+                Some(Landing::Failed(error)) => return self.stale_or(fetch.kept, error),
+                None => return self.stale_or(fetch.kept, Spent::soon().into()),
+                // What came is not for this request; what the answers vary by is known now.
+                Some(Landing::Arriving { selecting, .. }) if tries < MOST_TRIES => {
+                    fetch.names = sorted(fetch.names.into_iter().chain(selecting.names().cloned()).collect());
+                    tries += 1;
                 }
+                Some(Landing::Kept(stored, _)) if tries < MOST_TRIES => {
+                    fetch.names = sorted(fetch.names.into_iter().chain(stored.selecting.names().cloned()).collect());
+                    tries += 1;
+                }
+                Some(Landing::Personal) if tries < MOST_TRIES => tries += 1,
+                Some(_) => return self.alone(fetch, why, interim).await,
             }
         }
     }
@@ -285,39 +329,31 @@ impl PassThrough {
     /// A fetch for one client.
     async fn alone(
         &self,
-        question: &Question,
-        key: &Key,
-        kept: Option<Arc<Stored>>,
+        fetch: Fetch,
         why: Reason,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Passed, PassError> {
-        let fetched = self.start(self.of(question, key, kept.as_ref()), None, interim).await;
-        self.served(fetched, kept, why)
+        let kept = fetch.kept.clone();
+        self.served(self.start(fetch, None, interim).await, kept, why)
     }
 
     fn asker(&self, question: &Question) -> Asker {
         Asker { class: Class::Client, client: Some(question.client), patience: Some(self.0.wait), demand: None }
     }
 
-    /// A fetch that the client waits for.
-    fn of(&self, question: &Question, key: &Key, kept: Option<&Arc<Stored>>) -> fetch::Fetch {
-        let asker = self.asker(question);
-        fetch::Fetch { question: question.clone(), key: key.clone(), kept: kept.cloned(), asker }
-    }
-
     /// What the client that fetched is served.
     fn served(
         &self,
-        fetched: Result<fetch::Fetched, AskError>,
+        fetched: Result<Fetched, AskError>,
         kept: Option<Arc<Stored>>,
         why: Reason,
     ) -> Result<Passed, PassError> {
         let collapsed = false;
         match fetched {
-            Ok(fetch::Fetched::Confirmed { stored, fwd_status, is_kept }) => {
+            Ok(Fetched::Confirmed { stored, fwd_status, is_kept }) => {
                 Ok(Passed::Stored { stored, outcome: why(Forwarded { fwd_status, stored: is_kept, collapsed }) })
             }
-            Ok(fetch::Fetched::Arriving { head, body, keeps }) => {
+            Ok(Fetched::Arriving { head, body, keeps }) => {
                 let fwd_status = head.status.as_u16();
                 if is_failure(head.status)
                     && let Some(stored) = kept.filter(|stored| self.stands_in(stored))
@@ -334,18 +370,19 @@ impl PassThrough {
     }
 
     /// Fetches in the background what is served stale meanwhile, unless somebody does.
-    fn refresh(&self, question: &Question, key: &Key, stored: &Arc<Stored>) {
-        let inner = &*self.0;
+    fn refresh(&self, question: &Question, flight: &Flight, names: &[HeaderName], stored: &Arc<Stored>) {
+        let (inner, key) = (&*self.0, &flight.0);
         inner.demands.asked(key);
         if inner.failures.resting(key, inner.clock.now_mono()).is_some() {
             return;
         }
-        if let Boarding::First(ticket, _) = inner.flights.board(key) {
-            let (this, question, key, stored) = (self.clone(), question.clone(), key.clone(), stored.clone());
-            let asker = self.asker(&question);
-            let asker = Asker { patience: Some(BEHIND), demand: Some(inner.demands.begin(&key)), ..asker };
+        if let Boarding::First(ticket, _) = inner.flights.board(flight) {
+            let (this, key, names) = (self.clone(), key.clone(), names.to_vec());
+            let demand = Some(inner.demands.begin(&key));
+            let asker = Asker { patience: Some(BEHIND), demand, ..self.asker(question) };
+            let (question, kept) = (question.clone(), Some(stored.clone()));
+            let fetch = Fetch { question, key: key.clone(), names, kept, asker };
             tokio::spawn(async move {
-                let fetch = fetch::Fetch { question, key: key.clone(), kept: Some(stored), asker };
                 drop(this.start(fetch, Some(ticket), |_| {}).await);
                 this.0.demands.end(&key);
             });

@@ -59,6 +59,15 @@ pub struct Arrived {
     pub received: WallTime,
 }
 
+impl Arrived {
+    /// When the origin wants to be asked again, if it says so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let wait = self.headers.get(RETRY_AFTER)?;
+        let seconds = freshness::parse_retry_after(wait.as_bytes(), self.received)?;
+        Some(Duration::from_secs(u64::from(seconds)))
+    }
+}
+
 /// The body of an answer as it arrives, bounded in time.
 #[derive(Debug)]
 pub struct Pieces {
@@ -182,9 +191,7 @@ impl Upstream {
             self.origin.succeeded();
             return;
         }
-        let wait = arrived.headers.get(RETRY_AFTER);
-        let wait = wait.and_then(|value| freshness::parse_retry_after(value.as_bytes(), arrived.received));
-        let retry_after = wait.map(|seconds| Duration::from_secs(u64::from(seconds)));
+        let retry_after = arrived.retry_after();
         self.origin.failed(&AskError::Status { status, path: path.to_owned(), retry_after }, Class::Client);
     }
 

@@ -70,7 +70,10 @@ impl Public {
                 (self.standing.stored(asked, &stored, outcome, self.clock.now_mono()), None)
             }
             Ok(Passed::Streamed { head, body, outcome }) => {
-                (self.standing.streamed(asked, head.status, &head.fields, outcome), body)
+                let answer = self.standing.streamed(asked, head.status, &head.fields, outcome);
+                // A failed condition has a body of ours.
+                let follows = answer.body.as_ref().is_some_and(Bytes::is_empty);
+                (answer, body.filter(|_| follows))
             }
             Err(PassError::OnlyIfCached) => (self.standing.problem(asked, &Problem::only_if_cached(), None), None),
             Err(PassError::Ask(error)) => match failed(&error) {

@@ -65,14 +65,8 @@ impl Public {
         let peer = session.client_addr().and_then(|address| address.as_inet());
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
         let request = session.req_header();
-        let view = View {
-            method: &request.method,
-            target: request.raw_path(),
-            uri: &request.uri,
-            headers: &request.headers,
-            peer,
-            has_body,
-        };
+        let view =
+            View { method: &request.method, target: request.raw_path(), headers: &request.headers, peer, has_body };
         let admitted = admit::admit(&view, &self.rules, self.clock.now_mono());
         let passes = admitted.route == Route::Unknown.as_str() && self.pass.is_some();
         let mut asked = Asked {

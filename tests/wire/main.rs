@@ -33,6 +33,7 @@ mod headers;
 mod kills;
 mod limit;
 mod order;
+mod pass;
 mod paths;
 mod process;
 mod purge;

@@ -17,11 +17,9 @@ fn ask(rules: &Rules, method: &str, target: &str, headers: &[(&'static str, &'st
     let headers =
         headers.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect();
     let method = method.parse().unwrap();
-    let uri = target.parse().unwrap_or_default();
     let view = View {
         method: &method,
         target: target.as_bytes(),
-        uri: &uri,
         headers: &headers,
         peer: [10, 0, 0, 1].into(),
         has_body: false,

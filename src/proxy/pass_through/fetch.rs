@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use http::header::{AGE, CONTENT_LENGTH, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE};
+use http::header::{
+    AGE, AUTHORIZATION, CONTENT_LENGTH, COOKIE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE,
+};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use crate::cache::coded::Coded;
@@ -17,11 +19,11 @@ use crate::origin::client::{AskError, Asker};
 use crate::origin::flight::Ticket;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
-    Exchange, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, end_to_end, freshen, head_agrees,
-    invalidated, is_plain, may_store, onward, reflects, stores_for_get,
+    Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, end_to_end, freshen,
+    head_agrees, invalidated, is_for_others, is_plain, may_store, onward, reflects, stores_for_get,
 };
 
-use super::{Head, Landing, PassThrough, Passed, Question, is_failure};
+use super::{Flight, Head, Landing, PassThrough, Passed, Question, is_failure, selectable};
 use crate::proxy::spool::{Reader, Spool};
 use crate::proxy::upstream::{Arrived, Interim, Pieces, Sending};
 
@@ -41,10 +43,45 @@ pub(super) struct Fetch {
     pub question: Question,
     /// Under which its answer is kept.
     pub key: Key,
+    /// What the answers are known to vary by.
+    pub names: Vec<HeaderName>,
     /// What is kept already, and revalidated.
     pub kept: Option<Arc<Stored>>,
     /// Who waits.
     pub asker: Asker,
+}
+
+/// Whether an answer is kept for others, and if not, whom that is due to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Kept,
+    /// To this request, or to what the answer shows of it: others may share.
+    Personal,
+    /// To what is asked for.
+    Private,
+}
+
+/// What a failure says to those who only hear of it.
+fn failure(question: &Question, arrived: &Arrived) -> AskError {
+    let path = String::from_utf8_lossy(&question.target).into_owned();
+    AskError::Status { status: arrived.status.as_u16(), path, retry_after: arrived.retry_after() }
+}
+
+/// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of everybody
+/// whom it answers. `names`: what the answers are known to vary by.
+fn fields(question: &Question, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
+    let alone = RequestDirectives::of(&question.fields).no_store
+        || (kept.is_none() && question.method == Method::GET && question.fields.contains_key(RANGE));
+    let purpose = if alone { Purpose::Pass } else { Purpose::Store };
+    let mut fields = onward(&question.fields, purpose, |name| names.contains(name));
+    if let Some(stored) = kept.filter(|_| question.method == Method::GET) {
+        for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
+            if let Some(value) = value {
+                fields.insert(name, value.clone());
+            }
+        }
+    }
+    fields
 }
 
 /// What will be kept when the body is complete.
@@ -61,7 +98,7 @@ impl PassThrough {
     pub(super) async fn start(
         &self,
         fetch: Fetch,
-        ticket: Option<Ticket<Key, Landing>>,
+        ticket: Option<Ticket<Flight, Landing>>,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Fetched, AskError> {
         let this = self.clone();
@@ -72,13 +109,13 @@ impl PassThrough {
     async fn fetch(
         &self,
         fetch: Fetch,
-        ticket: Option<Ticket<Key, Landing>>,
+        ticket: Option<Ticket<Flight, Landing>>,
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Fetched, AskError> {
-        let Fetch { question, key, kept, asker } = &fetch;
         let inner = &*self.0;
+        let Fetch { question, key, names, kept, asker } = &fetch;
         let asked = inner.cache.purges(key);
-        let fields = self.fields(question, key, kept.as_deref());
+        let fields = fields(question, names, kept.as_deref());
         let sending = Sending {
             method: question.method.clone(),
             target: question.target.clone(),
@@ -98,62 +135,60 @@ impl PassThrough {
             }
         };
         if is_failure(arrived.status) {
-            let (status, path) = (arrived.status.as_u16(), String::from_utf8_lossy(&question.target).into_owned());
-            let error = AskError::Status { status, path, retry_after: None };
+            let error = failure(question, &arrived);
             inner.failures.failed(key, &error, inner.clock.now_mono());
         } else {
             inner.failures.answered(key);
         }
         if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD) {
-            self.learn_from_head(key, kept, &arrived, asked);
+            self.learn_from_head(key, kept, &sent, &arrived, asked);
         }
         if let Some(kept) = kept.as_ref().filter(|_| arrived.status == StatusCode::NOT_MODIFIED) {
             let stored = Arc::new(self.confirmed(kept, &arrived));
-            let is_kept =
-                self.keeps(question, key, &sent, &stored, &arrived) && { inner.cache.keep_stored(key, &stored, asked) };
-            if !is_kept {
+            let keeps = self.keeps(question, key, &sent, &stored, &arrived);
+            let is_kept = keeps == Keeps::Kept && inner.cache.keep_stored(key, &stored, asked);
+            if keeps == Keeps::Private {
                 inner.cache.forget_stored(key, kept);
             }
             if let Some(ticket) = ticket {
-                ticket.land(if is_kept { Landing::Kept(stored.clone(), 304) } else { Landing::Private });
+                ticket.land(match keeps {
+                    _ if is_kept => Landing::Kept(stored.clone(), 304),
+                    Keeps::Private => Landing::Private,
+                    Keeps::Kept | Keeps::Personal => Landing::Personal,
+                });
             }
             return Ok(Fetched::Confirmed { stored, fwd_status: 304, is_kept });
         }
         Ok(self.arriving(&fetch, ticket, sent, arrived, asked))
     }
 
-    /// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of
-    /// everybody whom it answers.
-    fn fields(&self, question: &Question, key: &Key, kept: Option<&Stored>) -> HeaderMap {
-        let keyed: Vec<HeaderName> = self.0.cache.stored(key).map_or_else(Vec::new, |variants| {
-            variants.iter().flat_map(|stored| stored.selecting.names().cloned().collect::<Vec<_>>()).collect()
-        });
-        let alone = RequestDirectives::of(&question.fields).no_store
-            || (kept.is_none() && question.method == Method::GET && question.fields.contains_key(RANGE));
-        let purpose = if alone { Purpose::Pass } else { Purpose::Store };
-        let mut fields = onward(&question.fields, purpose, |name| keyed.contains(name));
-        if let Some(stored) = kept.filter(|_| question.method == Method::GET) {
-            for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
-                if let Some(value) = value {
-                    fields.insert(name, value.clone());
-                }
-            }
-        }
-        fields
-    }
-
     /// Whether an answer may be kept for others.
-    fn keeps(&self, question: &Question, key: &Key, sent: &HeaderMap, stored: &Stored, arrived: &Arrived) -> bool {
+    fn keeps(&self, question: &Question, key: &Key, sent: &HeaderMap, stored: &Stored, arrived: &Arrived) -> Keeps {
+        let inner = &*self.0;
         let directives = ResponseDirectives::of(&stored.fields);
-        let allowed = may_store(&question.method, sent, stored.status, &stored.fields, &directives, None);
-        let (private, now) = (&self.0.private, self.0.clock.now_mono());
-        if allowed.is_err() && question.method == Method::GET && !is_failure(arrived.status) {
-            private.mark(key, now);
-        } else if allowed.is_ok() {
-            private.forget(key);
+        let allowed =
+            |sent: &HeaderMap| may_store(&question.method, sent, stored.status, &stored.fields, &directives, None);
+        if question.method != Method::GET {
+            return Keeps::Private;
+        }
+        // What is asked for a part with all of a client's fields is that client's, even if all of it comes.
+        let own = allowed(sent).err().or_else(|| sent.contains_key(RANGE).then_some(NotStored::Partial));
+        let now = inner.clock.now_mono();
+        if own.is_none() {
+            inner.private.forget(key);
+        } else if own == Some(NotStored::Partial) || allowed(&HeaderMap::new()).is_ok() {
+            if matches!(own, Some(NotStored::Authorization | NotStored::Cookie)) {
+                inner.personal.mark(key, now);
+            }
+            return Keeps::Personal;
+        } else {
+            if !is_failure(arrived.status) {
+                inner.private.mark(key, now);
+            }
+            return Keeps::Private;
         }
         // Our own validators were sent, which is no secret of one client.
-        allowed.is_ok() && !reflects(sent, &Vary::of(&stored.fields), &stored.fields, &[])
+        if reflects(sent, &Vary::of(&stored.fields), &stored.fields, &[]) { Keeps::Personal } else { Keeps::Kept }
     }
 
     /// What is kept, as a 304 confirms it (RFC 9111 §4.3.4).
@@ -190,11 +225,17 @@ impl PassThrough {
     }
 
     /// What an answer to HEAD says about what is kept (RFC 9111 §4.3.5).
-    fn learn_from_head(&self, key: &Key, kept: &Arc<Stored>, arrived: &Arrived, asked: Purges) {
+    fn learn_from_head(&self, key: &Key, kept: &Arc<Stored>, sent: &HeaderMap, arrived: &Arrived, asked: Purges) {
         if arrived.status != StatusCode::OK || kept.status != StatusCode::OK {
             return;
         }
         let head = end_to_end(&arrived.headers, false);
+        let personal =
+            RequestDirectives::of(sent).no_store || [AUTHORIZATION, COOKIE].iter().any(|name| sent.contains_key(name));
+        if personal || reflects(sent, &Vary::of(&head), &head, &[]) {
+            // It says something of this client, and not what others would be told.
+            return;
+        }
         if head_agrees(&kept.fields, &head) {
             let stored = Arc::new(self.confirmed(kept, arrived));
             self.0.cache.keep_stored(key, &stored, asked);
@@ -207,7 +248,7 @@ impl PassThrough {
     fn arriving(
         &self,
         fetch: &Fetch,
-        ticket: Option<Ticket<Key, Landing>>,
+        ticket: Option<Ticket<Flight, Landing>>,
         sent: HeaderMap,
         arrived: Arrived,
         asked: Purges,
@@ -215,7 +256,7 @@ impl PassThrough {
         let Fetch { question, key, kept, .. } = fetch;
         let fields = end_to_end(&arrived.headers, false);
         let vary = Vary::of(&fields);
-        let selecting = Selecting::of(&vary, &question.fields);
+        let selecting = Selecting::of(&vary, &sent);
         let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
         let stored =
             self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting.clone(), &arrived);
@@ -223,9 +264,13 @@ impl PassThrough {
         let fits = length.is_none_or(|length| length <= self.0.max_body);
         // A good answer is never replaced by a bad one.
         let worse = is_failure(arrived.status) && kept.as_ref().is_some_and(|kept| self.stands_in(kept));
-        let keeps = self.keeps(question, key, &sent, &stored, &arrived) && fits && !worse;
-        if !keeps
-            && !worse
+        let mut decided = self.keeps(question, key, &sent, &stored, &arrived);
+        if decided == Keeps::Kept && !fits {
+            self.0.private.mark(key, self.0.clock.now_mono());
+            decided = Keeps::Private;
+        }
+        let keeps = decided == Keeps::Kept && !worse;
+        if decided == Keeps::Private
             && let Some(kept) = kept.as_ref().filter(|_| question.method == Method::GET && !is_failure(arrived.status))
         {
             // What the origin now answers with something that must not be kept is no longer what is kept.
@@ -241,7 +286,12 @@ impl PassThrough {
         let mut ticket = ticket;
         if !keeps {
             if let Some(ticket) = ticket.take() {
-                ticket.land(Landing::Private);
+                ticket.land(match decided {
+                    // Those who waited would only get the same.
+                    _ if is_failure(arrived.status) => Landing::Failed(failure(question, &arrived)),
+                    Keeps::Personal => Landing::Personal,
+                    Keeps::Kept | Keeps::Private => Landing::Private,
+                });
             }
         } else if let Some(ticket) = ticket.as_ref().filter(|_| plain) {
             ticket.land(Landing::Arriving { head: head.clone(), selecting, tap });
@@ -252,7 +302,7 @@ impl PassThrough {
             let kept = this.pump(spool, arrived.body, keeping).await;
             if let Some(ticket) = ticket.filter(|_| !plain) {
                 // Whether it shows something of the request is known only now.
-                ticket.land(kept.map_or(Landing::Private, |kept| {
+                ticket.land(kept.map_or(Landing::Personal, |kept| {
                     let status = kept.status.as_u16();
                     Landing::Kept(kept, status)
                 }));
@@ -319,7 +369,9 @@ impl PassThrough {
         let fields = end_to_end(&arrived.headers, false);
         let target = String::from_utf8_lossy(&question.target);
         for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.bases) {
-            inner.cache.purge(&Key::origin(&target));
+            let void = Key::origin(&target);
+            inner.cache.purge(&void);
+            inner.flights.close_where(|(key, _)| *key == void);
         }
         let key = Key::origin(&question.target);
         let asked = inner.cache.purges(&key);
@@ -327,11 +379,11 @@ impl PassThrough {
         let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
         let keeping = stores_for_get(&question.method, &target, arrived.status, &fields, &inner.bases).then(|| {
             let vary = Vary::of(&fields);
-            let selecting = Selecting::of(&vary, &question.fields);
+            let selecting = Selecting::of(&vary, &selectable(question));
             let stored = self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
             Keeping { key, stored, asked, sent: sent.clone(), vary }
         });
-        let keeping = keeping.filter(|keeping| {
+        let keeping = keeping.filter(|keeping| is_for_others(&sent, &keeping.stored.fields)).filter(|keeping| {
             let directives = ResponseDirectives::of(&keeping.stored.fields);
             may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
         });

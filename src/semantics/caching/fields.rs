@@ -4,8 +4,8 @@
 //! this proxy adds. Who calls it: the cache and the client of the origin.
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE,
-    HOST, HeaderMap, HeaderName, PRAGMA, SET_COOKIE,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, HOST,
+    HeaderMap, HeaderName, HeaderValue, SET_COOKIE, VARY,
 };
 
 use super::list;
@@ -73,13 +73,13 @@ const TRACES: [&str; 9] = [
     "x-correlation-id",
     "x-request-id",
 ];
-/// Fields whose values are ordinary, or whose answers are guarded otherwise.
-const ORDINARY: [HeaderName; 8] =
-    [ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, PRAGMA];
+/// Values that many clients send and many answers have in them, whoever asked.
+const ORDINARY: [&str; 6] = ["*/*", "application/json", "max-age=0", "no-cache", "no-store", "text/html"];
 /// A shorter value shows by chance.
 const MIN_REFLECTED: usize = 3;
 /// Fields of an answer whose grammar is full of words that requests know, too, and that show nothing to anybody.
-const UNTOLD: [&str; 3] = ["cache-control", "cdn-cache-control", "vary"];
+const UNTOLD: [HeaderName; 5] =
+    [CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderName::from_static("cdn-cache-control"), VARY];
 
 /// What a request is sent on for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,20 +133,36 @@ fn is_unkeyed(name: &str) -> bool {
         || name.contains('_')
 }
 
+/// Whether an answer to a request that was passed with all of its client's fields may be kept for others: none of them
+/// can have changed it without being named, and it has no coding that only this client asked for.
+pub fn is_for_others(sent: &HeaderMap, response: &HeaderMap) -> bool {
+    let everyday = |name: &str| matches!(name, "user-agent" | "referer" | "origin") || name.starts_with("sec-");
+    let harmless = |name: &HeaderName| {
+        let text = name.as_str();
+        *name == ACCEPT_ENCODING || everyday(text) || (!OF_THE_CACHE.contains(&text) && !is_unkeyed(text))
+    };
+    !response.contains_key(CONTENT_ENCODING) && sent.keys().all(harmless)
+}
+
 fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     let lines = headers.iter().filter(|(name, _)| !is_hop_by_hop(headers, name) && passes(name));
     lines.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Whether a field of a request could show in an answer that others get.
-fn could_show(name: &HeaderName, vary: &Vary) -> bool {
-    !ORDINARY.contains(name) && !OF_THE_CACHE.contains(&name.as_str()) && *name != HOST && !vary.names(name)
+fn could_show(name: &HeaderName, value: &HeaderValue, vary: &Vary) -> bool {
+    value.len() >= MIN_REFLECTED
+        && !ORDINARY.iter().any(|ordinary| value.as_bytes().eq_ignore_ascii_case(ordinary.as_bytes()))
+        && *name != CONTENT_LENGTH
+        && !OF_THE_CACHE.contains(&name.as_str())
+        && *name != HOST
+        && !vary.names(name)
 }
 
-/// Whether a request has nothing but ordinary fields, conditions and what `Vary` names: then its answer cannot show
+/// Whether a request has nothing but ordinary values, conditions and what `Vary` names: then its answer cannot show
 /// anything of it that other requests have not.
 pub fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
-    request.keys().all(|name| !could_show(name, vary))
+    request.iter().all(|(name, value)| !could_show(name, value, vary))
 }
 
 /// Whether an answer shows a field of the request that `Vary` does not name: it must not be stored for others.
@@ -156,9 +172,9 @@ pub fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
 /// form, escaped for example: this is a second line of defence, behind [`onward`].
 pub fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
     let told: Vec<&[u8]> =
-        response.iter().filter(|(name, _)| !UNTOLD.contains(&name.as_str())).map(|(_, line)| line.as_bytes()).collect();
-    let unkeyed = request.iter().filter(|(name, _)| could_show(name, vary));
-    unkeyed.map(|(_, value)| value.as_bytes()).filter(|value| value.len() >= MIN_REFLECTED).any(|value| {
+        response.iter().filter(|(name, _)| !UNTOLD.contains(name)).map(|(_, line)| line.as_bytes()).collect();
+    let unkeyed = request.iter().filter(|(name, value)| could_show(name, value, vary));
+    unkeyed.map(|(_, value)| value.as_bytes()).any(|value| {
         let finder = memchr::memmem::Finder::new(value);
         told.iter().any(|line| finder.find(line).is_some()) || finder.find(body).is_some()
     })

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
@@ -47,6 +49,13 @@ pub struct Script {
     announced: Option<usize>,
     chunked: bool,
     hangs_up: bool,
+    /// Sent as it is instead of all the rest; the connection ends after it.
+    raw: Option<Bytes>,
+    /// Sent that often after the pieces; counted in `Content-Length` unless the body is chunked.
+    repeated: Option<(Bytes, usize)>,
+    /// What each of the head and the later pieces takes a permit of before it leaves.
+    head_gate: Option<Arc<Semaphore>>,
+    piece_gate: Option<Arc<Semaphore>>,
 }
 
 impl Script {
@@ -58,6 +67,32 @@ impl Script {
     /// No answer: the connection is closed.
     pub fn hang_up() -> Self {
         Self { hangs_up: true, ..Self::default() }
+    }
+
+    /// These bytes and nothing else; then the connection is closed.
+    pub fn raw(bytes: impl Into<Bytes>) -> Self {
+        Self { raw: Some(bytes.into()), ..Self::default() }
+    }
+
+    /// With a piece of the body that is sent over and over.
+    #[must_use]
+    pub fn repeating(mut self, piece: impl Into<Bytes>, times: usize) -> Self {
+        self.repeated = Some((piece.into(), times));
+        self
+    }
+
+    /// Whose head waits for a permit, which it uses up.
+    #[must_use]
+    pub fn held_by(mut self, gate: &Arc<Semaphore>) -> Self {
+        self.head_gate = Some(gate.clone());
+        self
+    }
+
+    /// With another piece of the body, which like all later ones waits for a permit; the body is then chunked.
+    #[must_use]
+    pub fn then_held_by(mut self, gate: &Arc<Semaphore>, piece: impl Into<Bytes>) -> Self {
+        self.piece_gate = Some(gate.clone());
+        self.then(Duration::ZERO, piece)
     }
 
     /// With one more line of a field.
@@ -98,6 +133,14 @@ impl Script {
     }
 }
 
+/// What happened on the wire.
+#[derive(Debug, Default)]
+struct Counters {
+    connections: AtomicU64,
+    broken: AtomicU64,
+    repeated: AtomicU64,
+}
+
 type Answer = dyn Fn(&Seen) -> Script + Send + Sync;
 
 /// The origin.
@@ -106,6 +149,7 @@ pub struct Upstream {
     seen: Arc<Mutex<Vec<Seen>>>,
     answer: Arc<Mutex<Arc<Answer>>>,
     accepting: tokio::task::JoinHandle<()>,
+    counters: Arc<Counters>,
 }
 
 impl Drop for Upstream {
@@ -121,17 +165,21 @@ impl Upstream {
         let address = listener.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
         let answer: Arc<Mutex<Arc<Answer>>> = Arc::new(Mutex::new(Arc::new(answer)));
+        let counters = Arc::<Counters>::default();
         let accepting = tokio::spawn({
-            let (seen, answer) = (seen.clone(), answer.clone());
+            let (seen, answer, counters) = (seen.clone(), answer.clone(), counters.clone());
             async move {
                 let mut connection = 0;
                 while let Ok((stream, _)) = listener.accept().await {
+                    // Heads and pieces are written one by one: each leaves at once.
+                    stream.set_nodelay(true).unwrap();
                     connection += 1;
-                    tokio::spawn(serve(stream, connection, seen.clone(), answer.clone()));
+                    counters.connections.fetch_add(1, Ordering::SeqCst);
+                    tokio::spawn(serve(stream, connection, seen.clone(), answer.clone(), counters.clone()));
                 }
             }
         });
-        Self { address, seen, answer, accepting }
+        Self { address, seen, answer, accepting, counters }
     }
 
     /// Answers otherwise from now on.
@@ -141,6 +189,25 @@ impl Upstream {
 
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections there were.
+    pub fn connections(&self) -> u64 {
+        self.counters.connections.load(Ordering::SeqCst)
+    }
+
+    /// How many answers could not be sent to their end, because the other side had gone.
+    pub fn broken(&self) -> u64 {
+        self.counters.broken.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes of repeated pieces were sent.
+    pub fn repeated(&self) -> u64 {
+        self.counters.repeated.load(Ordering::SeqCst)
     }
 
     /// What arrived, in order.
@@ -169,6 +236,7 @@ async fn serve(
     connection: usize,
     seen: Arc<Mutex<Vec<Seen>>>,
     answer: Arc<Mutex<Arc<Answer>>>,
+    counters: Arc<Counters>,
 ) -> Option<()> {
     let mut buffer = Vec::new();
     loop {
@@ -186,8 +254,14 @@ async fn serve(
             return None;
         }
         let bodyless = request.method == "HEAD" || matches!(script.status, 204 | 304);
-        write(&mut stream, &script, bodyless).await.ok()?;
-        if script.announced.is_some() {
+        if let Some(gate) = &script.head_gate {
+            gate.acquire().await.ok()?.forget();
+        }
+        if write(&mut stream, &script, bodyless, &counters).await.is_err() {
+            counters.broken.fetch_add(1, Ordering::SeqCst);
+            return None;
+        }
+        if script.announced.is_some() || script.raw.is_some() {
             return None;
         }
     }
@@ -225,7 +299,11 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>, connection: usize) -
     Some(Seen { number: 0, method, target, headers, body, connection, at: Instant::now() })
 }
 
-async fn write(stream: &mut TcpStream, script: &Script, bodyless: bool) -> std::io::Result<()> {
+async fn write(stream: &mut TcpStream, script: &Script, bodyless: bool, counters: &Counters) -> std::io::Result<()> {
+    if let Some(raw) = &script.raw {
+        stream.write_all(raw).await?;
+        return stream.flush().await;
+    }
     let lines = |fields: &[(String, String)]| -> String {
         fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
     };
@@ -233,6 +311,7 @@ async fn write(stream: &mut TcpStream, script: &Script, bodyless: bool) -> std::
         stream.write_all(format!("HTTP/1.1 {status} Interim\r\n{}\r\n", lines(fields)).as_bytes()).await?;
     }
     let length: usize = script.pieces.iter().map(|(_, piece)| piece.len()).sum();
+    let length = length + script.repeated.as_ref().map_or(0, |(piece, times)| piece.len() * times);
     let framing = match (script.chunked, script.announced) {
         _ if matches!(script.status, 204 | 304) => String::new(),
         (true, _) => "Transfer-Encoding: chunked\r\n".to_owned(),
@@ -243,21 +322,34 @@ async fn write(stream: &mut TcpStream, script: &Script, bodyless: bool) -> std::
     if bodyless {
         return Ok(());
     }
-    for (pause, piece) in &script.pieces {
+    for (index, (pause, piece)) in script.pieces.iter().enumerate() {
         stream.flush().await?;
         tokio::time::sleep(*pause).await;
-        if script.chunked {
-            if !piece.is_empty() {
-                stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await?;
-                stream.write_all(piece).await?;
-                stream.write_all(b"\r\n").await?;
-            }
-        } else {
-            stream.write_all(piece).await?;
+        if let Some(gate) = script.piece_gate.as_ref().filter(|_| index > 0) {
+            gate.acquire().await.map_err(std::io::Error::other)?.forget();
+        }
+        write_piece(stream, script.chunked, piece).await?;
+    }
+    if let Some((piece, times)) = &script.repeated {
+        for _ in 0..*times {
+            write_piece(stream, script.chunked, piece).await?;
+            counters.repeated.fetch_add(piece.len() as u64, Ordering::SeqCst);
         }
     }
     if script.chunked && script.announced.is_none() {
         stream.write_all(b"0\r\n\r\n").await?;
     }
     stream.flush().await
+}
+
+async fn write_piece(stream: &mut TcpStream, chunked: bool, piece: &[u8]) -> std::io::Result<()> {
+    if !chunked {
+        return stream.write_all(piece).await;
+    }
+    if !piece.is_empty() {
+        stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await?;
+        stream.write_all(piece).await?;
+        stream.write_all(b"\r\n").await?;
+    }
+    Ok(())
 }

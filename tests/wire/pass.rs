@@ -1,0 +1,75 @@
+//! Unknown paths: passed through to a scripted origin, untouched and streamed, and cached to the letter of RFC 9111.
+//!
+//! The rules of caching themselves are tested where they are decided, and by the public test suite; here it is what
+//! clients, the origin and the connections between them see.
+
+mod bodies;
+mod methods;
+mod poison;
+mod rules;
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
+
+/// A path that is not known here.
+const PATH: &str = "/api/regions.json";
+
+/// A shield of an origin that answers so.
+async fn shield(answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) -> (Upstream, Server) {
+    let origin = Upstream::start(answer).await;
+    let server = Setup::shield_of_url(&origin.url()).start().await;
+    (origin, server)
+}
+
+/// An answer that is kept for an hour.
+fn kept(body: impl Into<bytes::Bytes>) -> Script {
+    Script::new(200, body).with("Cache-Control", "max-age=3600").with("Content-Type", "text/plain")
+}
+
+/// Waits until the origin was asked so often.
+async fn asked(origin: &Upstream, times: usize) {
+    wait_until(&format!("the origin is asked {times} times"), || async { origin.count() >= times }).await;
+}
+
+/// A connection that is read from piece by piece.
+struct Wire {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Wire {
+    async fn send(to: SocketAddr, request: &str) -> Self {
+        let mut stream = TcpStream::connect(to).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Self { stream, read: Vec::new() }
+    }
+
+    /// `GET` over HTTP/1.1.
+    async fn get(to: SocketAddr, target: &str) -> Self {
+        Self::send(to, &format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await
+    }
+
+    async fn write(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Reads until this text has come; what has come so far.
+    async fn until(&mut self, text: &str) -> String {
+        let wanted = text.as_bytes();
+        while !self.read.windows(wanted.len()).any(|window| window == wanted) {
+            let read = tokio::time::timeout(crate::harness::PATIENCE, self.stream.read_buf(&mut self.read)).await;
+            assert_ne!(read.unwrap().unwrap(), 0, "no {text:?} in {:?}", String::from_utf8_lossy(&self.read));
+        }
+        String::from_utf8_lossy(&self.read).into_owned()
+    }
+
+    /// Everything until the connection ends, in whatever way.
+    async fn rest(mut self) -> String {
+        let _ = tokio::time::timeout(crate::harness::PATIENCE, self.stream.read_to_end(&mut self.read)).await.unwrap();
+        String::from_utf8_lossy(&self.read).into_owned()
+    }
+}

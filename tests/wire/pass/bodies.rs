@@ -1,0 +1,363 @@
+//! Bodies go through as they are and as they come; what breaks off, runs on for ever or is too large harms nobody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use tokio::sync::Semaphore;
+
+use super::{PATH, Wire, asked, kept, shield};
+use crate::client::{http2_client, raw};
+use crate::harness::{PATIENCE, Script, Server, Setup, Upstream, wait_until};
+
+#[tokio::test]
+async fn path_and_raw_query_reach_the_origin_byte_for_byte() {
+    let (origin, server) = shield(|_| kept("x")).await;
+    for target in [
+        "/api/x",
+        "/api/x?",
+        "/api/x?b=2&a=1&a=1&&c",
+        "/api/x?q=%7e+%7E&r=a/b?c",
+        "/api/%7Euser/%c3%A9",
+        "/api/x;v=1,2:3@4!$&'()*",
+        "/api/trailing/",
+    ] {
+        origin.forget();
+        let reply = server.raw_get(target).await;
+        assert_eq!((reply.status, reply.text()), (200, "x"), "{target}");
+        assert_eq!(origin.seen()[0].target, target);
+        server.raw_get(target).await;
+        assert_eq!(origin.count(), 1, "{target} is kept");
+    }
+    for target in ["/api/a%2Fb", "/api/../x", "/api//x", "/api/%zz", "/api/x%00"] {
+        origin.forget();
+        server.raw_get(target).await.assert_problem(400, &[]);
+        assert_eq!(origin.count(), 0, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_fragment_in_a_target_is_no_other_resource() {
+    let (origin, server) = shield(|_| kept("x")).await;
+    for number in 0..3 {
+        server.raw_get(&format!("/api/x#{number}")).await;
+    }
+    assert!(origin.count() <= 1, "what the origin cannot tell apart is one entry: {:?}", origin.seen());
+}
+
+#[tokio::test]
+async fn the_first_byte_reaches_the_client_while_the_origin_still_sends() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = shield({
+        let gate = gate.clone();
+        move |seen| {
+            let control = if seen.target.contains("kept") { "max-age=60" } else { "no-store" };
+            Script::new(200, "first ").with("Cache-Control", control).then_held_by(&gate, "second")
+        }
+    })
+    .await;
+    for target in ["/api/kept", "/api/passing"] {
+        let mut leader = Wire::get(server.public, target).await;
+        leader.until("first ").await;
+        let follower = if target == "/api/kept" {
+            let mut follower = Wire::get(server.public, target).await;
+            assert!(follower.until("first ").await.contains("collapsed"));
+            Some(follower)
+        } else {
+            None
+        };
+        gate.add_permits(1);
+        for wire in [Some(leader), follower].into_iter().flatten() {
+            let all = wire.rest().await;
+            assert!(all.contains("first ") && all.contains("second") && all.ends_with("0\r\n\r\n"), "{all}");
+        }
+    }
+    assert_eq!(origin.count(), 2);
+    assert_eq!(server.ok("/api/kept").await.text(), "first second");
+    assert_eq!(origin.count(), 2);
+}
+
+#[tokio::test]
+async fn framing_is_right_for_every_kind_of_answer_and_client() {
+    let (origin, server) = shield(|seen| match seen.target.split('?').next().unwrap() {
+        "/api/chunked" => kept("one ").then(Duration::ZERO, "two"),
+        "/api/empty" => kept(""),
+        "/api/204" => Script::new(204, "").with("Cache-Control", "max-age=60"),
+        "/api/until-close" => Script::raw("HTTP/1.0 200 OK\r\nCache-Control: max-age=60\r\n\r\none two"),
+        "/api/trailers" => Script::raw(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
+             7\r\none two\r\n0\r\nX-Sum: 7\r\nCache-Control: no-store\r\n\r\n",
+        ),
+        _ => kept("one two"),
+    })
+    .await;
+    let http2 = http2_client();
+    for (target, body) in [
+        ("/api/length", "one two"),
+        ("/api/chunked", "one two"),
+        ("/api/until-close", "one two"),
+        ("/api/trailers", "one two"),
+        ("/api/empty", ""),
+        ("/api/204", ""),
+    ] {
+        let status = if target == "/api/204" { 204 } else { 200 };
+        // Once as it streams, once from what is kept; by HTTP/1.1, HTTP/1.0 and HTTP/2.
+        for round in 0..2 {
+            for kind in ["HTTP/1.1", "HTTP/1.0", "HTTP/2"] {
+                let fresh = format!("{target}?{kind}");
+                let reply = if kind == "HTTP/2" {
+                    let url = format!("http://{}{fresh}", server.public);
+                    crate::client::Reply::of(http2.get(url).send().await.unwrap()).await
+                } else if kind == "HTTP/1.1" {
+                    server.get(&fresh).await
+                } else {
+                    let request = format!("GET {fresh} HTTP/1.0\r\nHost: x\r\n\r\n");
+                    raw(server.public, request.as_bytes()).await.unwrap()
+                };
+                let context = format!("{fresh}, round {round}: {reply:?}");
+                assert_eq!((reply.status, reply.text()), (status, body), "{context}");
+                assert_eq!(reply.header("trailer"), None, "{context}");
+                assert_eq!(reply.the("cache-status").contains("; hit"), round == 1, "{context}");
+                if status == 204 {
+                    assert_eq!(reply.header("content-length"), None, "RFC 9110 section 8.6: {context}");
+                    assert_eq!(reply.header("transfer-encoding"), None, "{context}");
+                }
+                if kind == "HTTP/1.0" {
+                    assert_eq!(reply.header("transfer-encoding"), None, "{context}");
+                }
+                let head = server.head(&fresh).await;
+                assert_eq!((head.status, head.body.len()), (status, 0), "{head:?}");
+                if status == 204 {
+                    assert_eq!(head.header("content-length"), None, "{head:?}");
+                }
+            }
+        }
+    }
+    assert!(origin.seen().iter().all(|seen| seen.body.is_empty()));
+}
+
+#[tokio::test]
+async fn a_head_that_nothing_is_kept_for_goes_to_the_origin_as_head() {
+    let (origin, server) = shield(|_| kept("seven!!")).await;
+    let head = server.head(PATH).await;
+    assert_eq!((head.status, head.the("content-length").as_str()), (200, "7"));
+    assert_eq!(origin.seen()[0].method, "HEAD");
+    assert_eq!(server.ok(PATH).await.text(), "seven!!", "an answer to HEAD is not kept as one to GET");
+    server.head(PATH).await;
+    assert_eq!(origin.count(), 2, "now it is");
+}
+
+/// The memory that the server has in use, in bytes.
+fn resident(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+const MEBIBYTE: usize = 1 << 20;
+
+#[tokio::test]
+async fn a_body_beyond_the_bounds_passes_without_being_kept_or_held() {
+    let piece = vec![b'x'; MEBIBYTE];
+    let origin = Upstream::start(move |seen| {
+        let answer = kept("");
+        let answer = if seen.target.contains("chunked") { answer.then(Duration::ZERO, "") } else { answer };
+        answer.repeating(piece.clone(), 64)
+    })
+    .await;
+    for (key, value) in [("origin.max_body", "1MiB"), ("cache.max_bytes", "8MiB")] {
+        let server = Setup::shield_of_url(&origin.url()).set(key, value).start().await;
+        server.head("/api/warm").await;
+        let before = resident(&server);
+        for target in ["/api/length", "/api/chunked"] {
+            // A client that reads nothing holds up the origin, not the memory.
+            let passed = origin.repeated();
+            let mut slow = Wire::get(server.public, target).await;
+            slow.until("\r\n\r\n").await;
+            let mut last = u64::MAX;
+            wait_until("the origin is held up", || {
+                let now = origin.repeated();
+                let still = std::mem::replace(&mut last, now) == now;
+                async move {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    still
+                }
+            })
+            .await;
+            let ahead = origin.repeated() - passed;
+            assert!(ahead < 40 * MEBIBYTE as u64, "{key} {target}: {ahead} bytes left the origin for nobody");
+            let grown = resident(&server).saturating_sub(before);
+            assert!(grown < 24 * MEBIBYTE as u64, "{key} {target}: {grown} bytes more");
+            drop(slow);
+            let reply = server.ok(target).await;
+            assert_eq!(reply.body.len(), 64 * MEBIBYTE, "{key} {target}");
+            let asked = origin.count();
+            assert_eq!(server.head(target).await.status, 200);
+            assert_eq!(origin.count(), asked + 1, "{key} {target} was kept");
+        }
+        let grown = resident(&server).saturating_sub(before);
+        assert!(grown < 32 * MEBIBYTE as u64, "{key}: {grown} bytes more");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_takes_only_what_is_not_kept_with_it() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = shield({
+        let gate = gate.clone();
+        move |seen| match seen.target.as_str() {
+            "/api/kept" => kept("first ").then_held_by(&gate, "second"),
+            _ => Script::new(200, "first ").with("Cache-Control", "no-store").repeating(vec![b'x'; MEBIBYTE], 100_000),
+        }
+    })
+    .await;
+    let mut leaving = Wire::get(server.public, "/api/kept").await;
+    leaving.until("first ").await;
+    drop(leaving);
+    gate.add_permits(1);
+    wait_until("the kept body is complete", || async {
+        server.ok("/api/kept").await.the("cache-status").contains("; hit")
+    })
+    .await;
+    assert_eq!(server.ok("/api/kept").await.text(), "first second");
+    assert_eq!(origin.count(), 1);
+
+    let mut leaving = Wire::get(server.public, "/api/endless").await;
+    leaving.until("first ").await;
+    assert_eq!(origin.broken(), 0);
+    drop(leaving);
+    wait_until("the connection to the origin is dropped", || async { origin.broken() == 1 }).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_the_head_takes_nobody_with_it() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = shield({
+        let gate = gate.clone();
+        move |_| kept("here").held_by(&gate)
+    })
+    .await;
+    let leaving = Wire::get(server.public, PATH).await;
+    asked(&origin, 1).await;
+    let staying = Wire::get(server.public, PATH).await;
+    drop(leaving);
+    gate.add_permits(1);
+    assert!(staying.rest().await.ends_with("here"));
+    assert_eq!(origin.count(), 1);
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_never_kept_and_everybody_sees_it_break() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = shield({
+        let gate = gate.clone();
+        move |seen| match seen.target.as_str() {
+            "/api/length" => kept("half").announced(100),
+            _ => kept("half").then_held_by(&gate, "more").announced(100),
+        }
+    })
+    .await;
+    let cut = server.raw_get("/api/length").await;
+    assert_eq!((cut.the("content-length").as_str(), cut.text()), ("100", "half"), "the announced length is not met");
+    let mut wires = Vec::new();
+    for _ in 0..3 {
+        let mut wire = Wire::get(server.public, "/api/chunked").await;
+        wire.until("half").await;
+        wires.push(wire);
+    }
+    let url = format!("http://{}/api/chunked", server.public);
+    let http2 = http2_client().get(url).send().await.unwrap();
+    assert_eq!(origin.count(), 2);
+    gate.add_permits(1);
+    for wire in wires {
+        let all = wire.rest().await;
+        assert!(all.contains("half") && !all.ends_with("0\r\n\r\n"), "a complete answer: {all}");
+    }
+    assert!(http2.bytes().await.is_err(), "over HTTP/2 the stream is reset");
+    gate.add_permits(10);
+    for target in ["/api/length", "/api/chunked"] {
+        let before = origin.count();
+        server.raw_get(target).await;
+        assert_eq!(origin.count(), before + 1, "{target} was kept");
+    }
+}
+
+#[tokio::test]
+async fn a_good_entry_survives_an_answer_that_breaks_off() {
+    let (origin, server) =
+        shield(|_| Script::new(200, "good").with("Cache-Control", "max-age=0").with("ETag", "\"a\"")).await;
+    assert_eq!(server.ok(PATH).await.text(), "good");
+    origin.answers(|_| Script::new(200, "bad").with("Cache-Control", "max-age=0").announced(100));
+    server.raw_get(PATH).await;
+    origin.close();
+    origin.answers(|_| Script::hang_up());
+    wait_until("the good one stands in", || async {
+        let reply = server.raw_get(PATH).await;
+        reply.status == 200 && reply.text() == "good"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_ends_after_the_timeout() {
+    let origin = Upstream::start(|_| kept("first ").then(PATIENCE, "never")).await;
+    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "500ms").start().await;
+    let all = Wire::get(server.public, PATH).await.rest().await;
+    assert!(all.contains("first ") && !all.contains("never") && !all.ends_with("0\r\n\r\n"), "{all}");
+}
+
+#[tokio::test]
+async fn a_body_that_drips_arrives() {
+    let origin =
+        Upstream::start(|_| (0..10).fold(kept("start "), |answer, _| answer.then(Duration::from_millis(100), "drip ")))
+            .await;
+    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "500ms").start().await;
+    let body = format!("start {}", "drip ".repeat(10));
+    assert_eq!(server.ok(PATH).await.text(), body, "each step is in time, however long the whole takes");
+    assert_eq!(server.ok(PATH).await.text(), body);
+    assert_eq!(origin.count(), 1);
+}
+
+#[tokio::test]
+async fn interim_answers_are_passed_on_and_not_kept() {
+    let (origin, server) = shield(|_| {
+        kept("final")
+            .announcing(102, &[])
+            .announcing(103, &[("Link", "</style.css>; rel=preload"), ("Keep-Alive", "x")])
+    })
+    .await;
+    let all = Wire::get(server.public, PATH).await.rest().await;
+    let at = |text: &str| all.find(text).unwrap_or_else(|| panic!("no {text:?} in {all}"));
+    assert!(at("HTTP/1.1 102") < at("HTTP/1.1 103") && at("HTTP/1.1 103") < at("HTTP/1.1 200"), "{all}");
+    assert!(at("style.css") < at("HTTP/1.1 200") && !all.to_lowercase().contains("keep-alive: x"), "{all}");
+    assert!(all.ends_with("final"));
+    let again = Wire::get(server.public, PATH).await.rest().await;
+    assert!(again.starts_with("HTTP/1.1 200") && again.ends_with("final"), "{again}");
+    for request in [format!("GET {PATH}?1 HTTP/1.0\r\n\r\n"), format!("GET {PATH}?2 HTTP/1.0\r\nHost: x\r\n\r\n")] {
+        let all = Wire::send(server.public, &request).await.rest().await;
+        assert!(all.contains(" 200 ") && !all.contains(" 103 "), "HTTP/1.0 knows no interim answers: {all}");
+    }
+    let url = format!("http://{}{PATH}?3", server.public);
+    assert_eq!(http2_client().get(url).send().await.unwrap().text().await.unwrap(), "final");
+    assert_eq!(origin.count(), 4);
+}
+
+#[tokio::test]
+async fn heads_of_any_size_do_no_harm() {
+    let (_origin, server) = shield(|seen| match seen.target.as_str() {
+        "/api/wide" => kept("x").with("X-Wide", "w".repeat(60_000)),
+        "/api/endless" => Script::raw(format!("HTTP/1.1 200 OK\r\nX-Wide: {}", "w".repeat(2 * MEBIBYTE))),
+        "/api/many" => (0..90).fold(kept("x"), |answer, number| answer.with(&format!("X-{number}"), number)),
+        "/api/garbage" => Script::raw("this is no HTTP at all\r\n\r\n"),
+        _ => Script::raw("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"),
+    })
+    .await;
+    let wide = server.ok("/api/wide").await;
+    assert_eq!((wide.text(), wide.the("x-wide").len()), ("x", 60_000));
+    assert_eq!(server.ok("/api/many").await.the("x-89"), "89");
+    for target in ["/api/endless", "/api/garbage", "/api/two-lengths"] {
+        let reply = server.send(Method::GET, target, &[]).await;
+        assert!(matches!(reply.status, 502 | 503), "{target}: {reply:?}");
+        reply.assert_problem(reply.status, &[]);
+    }
+}

@@ -1,0 +1,249 @@
+//! Unsafe methods that the operator lets pass, ranges, and conditions of clients.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use tokio::sync::Semaphore;
+
+use super::{PATH, Wire, asked, kept, shield};
+use crate::client::raw;
+use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
+
+/// A shield that lets everything pass.
+async fn open(answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) -> (Upstream, Server) {
+    let origin = Upstream::start(answer).await;
+    let methods = r#"["GET", "HEAD", "POST", "PUT", "DELETE"]"#;
+    let setup = Setup::shield_of_url(&origin.url()).set("passthrough.methods", methods);
+    let server = setup.set("passthrough.paths", r#"["/"]"#).start().await;
+    (origin, server)
+}
+
+fn counted(seen: &Seen) -> Script {
+    kept(format!("answer {}", seen.number))
+}
+
+#[tokio::test]
+async fn methods_that_are_not_listed_never_reach_the_origin() {
+    let (origin, server) = shield(counted).await;
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::TRACE] {
+        let reply = server.send(method, PATH, &[]).await;
+        reply.assert_problem(405, &[]);
+        assert_eq!(reply.the("allow"), "GET, HEAD");
+    }
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn what_changes_a_resource_makes_what_is_kept_of_it_void() {
+    let (origin, server) = open(|seen| match seen.method.as_str() {
+        "GET" => counted(seen),
+        _ if seen.target.contains("fails") => Script::new(500, "no"),
+        _ if seen.target.contains("names") => Script::new(201, "")
+            .with("Location", "/api/located")
+            .with("Content-Location", format!("http://{}/api/content", seen.header("host").unwrap())),
+        _ if seen.target.contains("elsewhere") => Script::new(201, "")
+            .with("Location", "http://elsewhere.example/api/located")
+            .with("Content-Location", "//elsewhere.example/api/content"),
+        _ => Script::new(204, ""),
+    })
+    .await;
+    let all = ["/other", "/api/fails", "/api/names", "/api/located", "/api/content", "/api/elsewhere"];
+    for method in [Method::POST, Method::PUT, Method::DELETE] {
+        for (target, void) in [
+            ("/other", &["/other"][..]),
+            ("/api/fails", &[]),
+            ("/api/elsewhere", &["/api/elsewhere"]),
+            ("/api/names", &["/api/names", "/api/located", "/api/content"]),
+        ] {
+            let mut before = Vec::new();
+            for target in all {
+                before.push(server.ok(target).await.body);
+            }
+            let reply = server.send(method.clone(), target, &[]).await;
+            assert!(reply.the("cache-status").contains("fwd=method"), "{reply:?}");
+            for (target, before) in all.iter().zip(&before) {
+                let changed = server.ok(target).await.body != *before;
+                assert_eq!(changed, void.contains(target), "{method} on {target}");
+            }
+        }
+    }
+    assert!(origin.count() > 0);
+}
+
+#[tokio::test]
+async fn bodies_of_requests_reach_the_origin_whole_within_bounds() {
+    let (origin, server) = open(|seen| Script::new(200, format!("{} bytes", seen.body.len()))).await;
+    let post = |head: &str, body: &str| {
+        format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n\r\n{body}")
+    };
+    let body = "b".repeat(1 << 20);
+    let full = post(&format!("Content-Length: {}\r\nX-Mine: yes\r\nCookie: a=1", body.len()), &body);
+    assert_eq!(raw(server.public, full.as_bytes()).await.unwrap().text(), "1048576 bytes");
+    let seen = origin.seen().pop().unwrap();
+    assert_eq!((seen.header("x-mine"), seen.header("cookie")), (Some("yes"), Some("a=1")));
+    origin.forget();
+    let large = post("Content-Length: 1048577\r\nExpect: 100-continue", "");
+    let refused = raw(server.public, large.as_bytes()).await.unwrap();
+    refused.assert_problem(413, &[]);
+    for chunked in [
+        post("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n"),
+        post("Transfer-Encoding: chunked\r\nContent-Length: 5", "5\r\nhello\r\n0\r\n\r\n"),
+    ] {
+        let refused = raw(server.public, chunked.as_bytes()).await.unwrap();
+        assert!(matches!(refused.status, 400 | 411), "{refused:?}");
+    }
+    let get = format!("GET {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(raw(server.public, get.as_bytes()).await.unwrap().status, 400);
+    assert_eq!(origin.count(), 0, "{:?}", origin.seen());
+}
+
+#[tokio::test]
+async fn a_client_that_expects_to_be_told_to_go_on_is_told() {
+    let (origin, server) = open(|seen| Script::new(200, seen.body.clone())).await;
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+    );
+    let mut wire = Wire::send(server.public, &head).await;
+    wire.until("HTTP/1.1 100 Continue\r\n\r\n").await;
+    assert_eq!(origin.count(), 0);
+    wire.write("hello").await;
+    let all = wire.rest().await;
+    assert!(all.contains("HTTP/1.1 200") && all.ends_with("hello"), "{all}");
+    assert_eq!(origin.seen()[0].header("expect"), None);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_asked_for_before_a_change_is_not_kept_and_not_joined() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = open({
+        let gate = gate.clone();
+        move |seen| match seen.method.as_str() {
+            "GET" if seen.number == 1 => kept("old").held_by(&gate),
+            "GET" => kept("new"),
+            _ => Script::new(204, ""),
+        }
+    })
+    .await;
+    let early = Wire::get(server.public, PATH).await;
+    asked(&origin, 1).await;
+    assert_eq!(server.send(Method::POST, PATH, &[]).await.status, 204);
+    let late = tokio::time::timeout(Duration::from_secs(5), server.ok(PATH)).await;
+    assert_eq!(late.expect("it does not wait for the old one").text(), "new");
+    gate.add_permits(1);
+    assert!(early.rest().await.ends_with("old"));
+    assert_eq!(server.ok(PATH).await.text(), "new");
+    assert_eq!(origin.count(), 3);
+}
+
+#[tokio::test]
+async fn an_answer_to_post_is_kept_for_get_only_as_others_would_get_it() {
+    let (origin, server) = open(|seen| {
+        let answer = kept(format!("{} {}", seen.method, seen.header("x-original-url").unwrap_or("-")));
+        let answer = answer.with("Content-Location", &seen.target);
+        if seen.header("accept-encoding").is_some() { answer.with("Content-Encoding", "gzip") } else { answer }
+    })
+    .await;
+    server.send(Method::POST, "/api/plain", &[]).await;
+    assert_eq!(server.ok("/api/plain").await.text(), "POST -");
+    for (target, field) in [("/api/coded", ("accept-encoding", "gzip")), ("/api/poison", ("x-original-url", "/evil"))] {
+        server.send(Method::POST, target, &[field]).await;
+        let reply = server.ok(target).await;
+        assert_eq!((reply.text(), reply.header("content-encoding")), ("GET -", None), "{target}");
+    }
+    assert_eq!(origin.count(), 5);
+}
+
+#[tokio::test]
+async fn ranges_come_from_what_is_kept_or_from_the_origin() {
+    let (origin, server) = shield(|seen| match seen.header("range") {
+        Some(range) => Script::new(206, "234").with("Content-Range", "bytes 2-4/10").with("X-Range", range),
+        None => kept("0123456789").with("ETag", "\"a\""),
+    })
+    .await;
+    let miss = server.get_with(PATH, &[("range", "bytes=2-4")]).await;
+    assert_eq!((miss.status, miss.text(), miss.the("x-range").as_str()), (206, "234", "bytes=2-4"));
+    assert_eq!(server.ok(PATH).await.text(), "0123456789", "a part is not kept as the whole");
+    assert_eq!(origin.count(), 2);
+    for (headers, status, body, content_range) in [
+        (&[("range", "bytes=2-4")][..], 206, "234", Some("bytes 2-4/10")),
+        (&[("range", "bytes=-3")], 206, "789", Some("bytes 7-9/10")),
+        (&[("range", "bytes=8-")], 206, "89", Some("bytes 8-9/10")),
+        (&[("range", "bytes=8-100")], 206, "89", Some("bytes 8-9/10")),
+        (&[("range", "bytes=10-")], 416, "", Some("bytes */10")),
+        (&[("range", "bytes=4-2")], 200, "0123456789", None),
+        (&[("range", "lines=1-2")], 200, "0123456789", None),
+        (&[("range", "bytes=2-4"), ("if-range", "\"a\"")], 206, "234", Some("bytes 2-4/10")),
+        (&[("range", "bytes=2-4"), ("if-range", "\"b\"")], 200, "0123456789", None),
+        (&[("range", "bytes=2-4"), ("if-none-match", "\"a\"")], 304, "", None),
+    ] {
+        let reply = server.get_with(PATH, headers).await;
+        assert_eq!((reply.status, reply.text()), (status, body), "{headers:?}: {reply:?}");
+        assert_eq!(reply.header("content-range").as_deref(), content_range, "{headers:?}");
+    }
+    assert_eq!(origin.count(), 2, "all from what is kept");
+}
+
+#[tokio::test]
+async fn clients_conditions_hold_against_kept_and_streamed_answers() {
+    let date = "Sat, 01 Aug 2020 00:00:00 GMT";
+    let (origin, server) = shield(move |seen| {
+        let control = if seen.target.contains("private") { "private" } else { "max-age=60" };
+        Script::new(200, "body").with("Cache-Control", control).with("ETag", "\"a\"").with("Last-Modified", date)
+    })
+    .await;
+    for path in ["/api/kept", "/api/private"] {
+        for (number, (headers, status)) in [
+            (("if-none-match", "\"a\""), 304),
+            (("if-none-match", "W/\"a\", \"b\""), 304),
+            (("if-none-match", "\"b\""), 200),
+            (("if-modified-since", date), 304),
+            (("if-modified-since", "Sat, 01 Aug 2015 00:00:00 GMT"), 200),
+            (("if-match", "\"b\""), 412),
+            (("if-match", "\"a\""), 200),
+            (("if-unmodified-since", "Sat, 01 Aug 2015 00:00:00 GMT"), 412),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let target = format!("{path}?{number}");
+            for round in 0..2 {
+                let reply = server.get_with(&target, &[headers]).await;
+                assert_eq!(reply.status, status, "{target} {headers:?}, round {round}: {reply:?}");
+                if status == 304 {
+                    assert_eq!((reply.etag().as_str(), reply.body.len()), ("\"a\"", 0));
+                    for name in ["content-length", "content-type", "transfer-encoding"] {
+                        assert_eq!(reply.header(name), None, "{reply:?}");
+                    }
+                }
+            }
+            let others = server.ok(&target).await;
+            assert_eq!(others.text(), "body", "others get all of it");
+            let times = origin.seen().iter().filter(|seen| seen.target == target).count();
+            assert_eq!(times, if path == "/api/kept" { 1 } else { 3 }, "{target}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_to_head_confirms_or_voids_what_is_kept() {
+    let (origin, server) =
+        shield(|_| Script::new(200, "one").with("Cache-Control", "max-age=0").with("ETag", "\"a\"")).await;
+    server.ok(PATH).await;
+    origin.answers(|_| {
+        Script::new(200, "one").with("Cache-Control", "max-age=3600").with("ETag", "\"a\"").with("X-New", "1")
+    });
+    assert_eq!(server.head(PATH).await.status, 200);
+    origin.forget();
+    assert_eq!(server.ok(PATH).await.the("x-new"), "1");
+    assert_eq!(origin.count(), 0, "confirmed by the answer to HEAD");
+
+    let (origin, server) = shield(|_| {
+        Script::new(200, "one").with("Cache-Control", "max-age=0, stale-while-revalidate=60").with("ETag", "\"a\"")
+    })
+    .await;
+    server.ok(PATH).await;
+    origin.answers(|_| Script::new(200, "two!").with("Cache-Control", "max-age=3600").with("ETag", "\"b\""));
+    server.get_with(PATH, &[("cache-control", "no-cache")]).await;
+    wait_until("the new one is kept", || async { server.ok(PATH).await.text() == "two!" }).await;
+}

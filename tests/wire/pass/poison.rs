@@ -1,0 +1,168 @@
+//! Nothing that one client sends shows in an answer that another one gets, unless `Vary` says so.
+
+use std::fmt::Write as _;
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::{Wire, kept, shield};
+use crate::harness::{Script, Seen};
+
+/// What attacks on caches are known to use, and what clients send every day.
+const NAMES: [&str; 44] = [
+    "Accept",
+    "Accept-Charset",
+    "Accept-Language",
+    "Authorization",
+    "Cache-Control",
+    "CF-Connecting-IP",
+    "Client-IP",
+    "Content-Type",
+    "Cookie",
+    "DNT",
+    "Forwarded",
+    "From",
+    "Front-End-Https",
+    "If-None-Match",
+    "If-Range",
+    "Max-Forwards",
+    "Origin",
+    "Pragma",
+    "Prefer",
+    "Range",
+    "Referer",
+    "Sec-Fetch-Site",
+    "TE",
+    "Traceparent",
+    "True-Client-IP",
+    "Upgrade-Insecure-Requests",
+    "User-Agent",
+    "Via",
+    "X-Api-Key",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Scheme",
+    "X-Host",
+    "X-HTTP-Method-Override",
+    "X-Method-Override",
+    "X-Original-Host",
+    "X-Original-URL",
+    "X-Real-IP",
+    "X-Request-ID",
+    "X-Rewrite-URL",
+    "X-Some-Thing",
+    "x_forwarded_host",
+];
+
+/// Everything that a request says, in the head or in the body of an answer that others may have.
+fn mirror(seen: &Seen) -> Script {
+    let said = seen.headers.iter().filter(|(name, _)| *name != "host");
+    let said: Vec<String> = said.map(|(name, value)| format!("{name}={}", value.to_str().unwrap())).collect();
+    let host = seen.header("host").unwrap_or_default();
+    let said = format!("{} host={host}", said.join("|"));
+    let answer = kept(if seen.target.contains("body") { said.clone() } else { "x".into() });
+    let answer = if seen.target.contains("head") { answer.with("X-Said", said) } else { answer };
+    if seen.target.contains("public") { answer.with("Cache-Control", "public").with("ETag", "\"a\"") } else { answer }
+}
+
+#[tokio::test]
+async fn no_reflection_of_a_request_reaches_another_client() {
+    let (origin, server) = shield(mirror).await;
+    let mut dice = StdRng::seed_from_u64(42);
+    let mut sent = 0;
+    for case in 0..250 {
+        let place = ["body", "head", "body-head", "body-public", "head-public"].choose(&mut dice).unwrap();
+        let target = format!("/api/{place}/{case}");
+        let evil = format!("evil{case}.example");
+        let mut lines = String::new();
+        for _ in 0..dice.random_range(1..4) {
+            let name = match dice.random_range(0..4) {
+                0 => format!("X-{}", dice.random_range(1000..9999)),
+                _ => (*NAMES.choose(&mut dice).unwrap()).to_owned(),
+            };
+            let value = match &*name {
+                "Range" => format!("bytes=0-1, {evil}"),
+                "Cache-Control" => {
+                    ["no-cache", "no-store", "max-age=0", ""].choose(&mut dice).unwrap().to_string() + "," + &evil
+                }
+                _ => [evil.clone(), format!("https://{evil}/\"><script>"), format!("a, {evil};q=1")]
+                    .choose(&mut dice)
+                    .unwrap()
+                    .clone(),
+            };
+            write!(lines, "{name}: {value}\r\n").unwrap();
+            if dice.random_bool(0.2) {
+                write!(lines, "{name}: second-{value}\r\n").unwrap();
+            }
+        }
+        let method = if dice.random_bool(0.2) { "HEAD" } else { "GET" };
+        let (absolute, host) =
+            (dice.random_bool(0.2), if dice.random_bool(0.5) { evil.as_str() } else { "mirror.test" });
+        let uri = if absolute { format!("http://{evil}{target}") } else { target.clone() };
+        let request = format!("{method} {uri} HTTP/1.1\r\nHost: {host}\r\n{lines}Connection: close\r\n\r\n");
+        // What is kept already must not be touched, either.
+        let before = dice.random_bool(0.3);
+        if before {
+            server.get(&target).await;
+        }
+        Wire::send(server.public, &request).await.rest().await;
+        sent += 1;
+        for round in 0..2 {
+            let victim = server.get(&target).await;
+            let shown = format!("{:?} {}", victim.headers, String::from_utf8_lossy(&victim.body));
+            assert!(!shown.contains("evil"), "round {round}, {before}, after\n{request}\n{shown}");
+        }
+    }
+    assert!(origin.count() > sent / 2, "{} of {sent} reached the origin", origin.count());
+}
+
+#[tokio::test]
+async fn what_is_hidden_in_a_request_does_not_choose_what_others_get() {
+    // Nothing is reflected here: the field is obeyed.
+    let (_origin, server) = shield(|seen| {
+        let chosen = ["x-original-url", "x-rewrite-url", "x-http-method-override", "x-forwarded-host", "x-host"];
+        let chosen = chosen.iter().filter_map(|name| seen.header(name)).count();
+        kept(if chosen == 0 { "right" } else { "wrong" })
+    })
+    .await;
+    for (case, more) in
+        ["", "Range: bytes=0-1\r\n", "Cache-Control: no-store\r\n", "Cache-Control: no-cache\r\n"].iter().enumerate()
+    {
+        for name in ["X-Original-URL", "X-Rewrite-URL", "X-HTTP-Method-Override", "X-Forwarded-Host", "X-Host"] {
+            let target = format!("/api/{name}/{case}");
+            let request =
+                format!("GET {target} HTTP/1.1\r\nHost: x\r\n{more}{name}: /evil\r\nConnection: close\r\n\r\n");
+            Wire::send(server.public, &request).await.rest().await;
+            assert_eq!(server.ok(&target).await.text(), "right", "{request}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_origin_is_asked_in_its_own_name_whatever_the_client_says() {
+    let (origin, server) = shield(|_| kept("x")).await;
+    let request = "GET http://evil.example/api/x HTTP/1.1\r\nHost: evil.example\r\nForwarded: host=evil.example\r\n\
+        X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Host: evil.example\r\nX-Real-IP: 192.0.2.1\r\nVia: 1.1 x\r\n\
+        TE: trailers\r\nProxy-Authorization: Basic x\r\nX-Nominated: x\r\nConnection: close, X-Nominated\r\n\r\n";
+    let all = Wire::send(server.public, request).await.rest().await;
+    assert!(all.starts_with("HTTP/1.1 200"), "{all}");
+    let seen = origin.seen().pop().unwrap();
+    assert_eq!((seen.target.as_str(), seen.header("host")), ("/api/x", Some(&*origin.address().to_string())));
+    for name in [
+        "forwarded",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-real-ip",
+        "te",
+        "proxy-authorization",
+        "x-nominated",
+        "connection",
+        "keep-alive",
+    ] {
+        assert_eq!(seen.header(name), None, "{name}");
+    }
+    assert!(seen.header("user-agent").unwrap().starts_with("grandstand/"));
+}

@@ -1,0 +1,408 @@
+//! RFC 9111 on unknown paths, as clients and the origin see it: who is asked, how often, and who gets what.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
+
+use super::{PATH, asked, kept, shield};
+use crate::harness::{PATIENCE, Script, Server, Setup, Upstream, wait_until};
+
+/// An answer with this `Cache-Control` and a validator.
+fn tagged(control: &str, body: &str) -> Script {
+    Script::new(200, body.to_owned()).with("Cache-Control", control).with("ETag", format!("\"{body}\""))
+}
+
+async fn all_at_once(server: &Server, count: usize, headers: &[(&str, &str)]) -> Vec<crate::client::Reply> {
+    join_all((0..count).map(|_| server.get_with(PATH, headers))).await
+}
+
+#[tokio::test]
+async fn two_hundred_clients_on_a_cold_key_make_one_request() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = shield({
+        let gate = gate.clone();
+        move |_| kept("here").held_by(&gate)
+    })
+    .await;
+    let clients = async {
+        asked(&origin, 1).await;
+        gate.add_permits(1);
+    };
+    let (replies, ()) = tokio::join!(all_at_once(&server, 200, &[]), clients);
+    assert!(replies.iter().all(|reply| reply.status == 200 && reply.text() == "here"));
+    assert_eq!(origin.count(), 1);
+    let collapsed = replies.iter().filter(|reply| reply.the("cache-status").contains("collapsed")).count();
+    let hits = replies.iter().filter(|reply| reply.the("cache-status").contains("; hit")).count();
+    assert!(collapsed > 0 && collapsed + hits == 199, "{collapsed} collapsed, {hits} hits");
+}
+
+#[tokio::test]
+async fn a_failure_is_shared_by_all_who_waited_for_it() {
+    for stale in [true, false] {
+        let gate = Arc::new(Semaphore::new(0));
+        let (origin, server) = shield(|_| tagged("max-age=0", "good")).await;
+        if stale {
+            server.ok(PATH).await;
+        }
+        origin.answers({
+            let gate = gate.clone();
+            move |_| Script::new(503, "down").held_by(&gate)
+        });
+        origin.forget();
+        let release = async {
+            asked(&origin, 1).await;
+            gate.add_permits(1000);
+        };
+        let (replies, ()) = tokio::join!(all_at_once(&server, 50, &[]), release);
+        if stale {
+            assert!(replies.iter().all(|reply| reply.text() == "good"));
+        } else {
+            assert!(replies.iter().all(|reply| reply.status == 503), "{replies:?}");
+        }
+        // Connections that are slow to come may miss the first one.
+        assert!(origin.count() <= 3, "{} requests to an origin that fails", origin.count());
+    }
+}
+
+#[tokio::test]
+async fn clients_of_the_same_variant_share_one_fetch_even_before_it_is_known_what_matters() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = shield({
+        let gate = gate.clone();
+        move |seen| {
+            let kind = seen.header("user-agent").filter(|agent| agent.len() == 1).unwrap_or("nobody");
+            kept(format!("for {kind}")).with("Vary", "User-Agent").held_by(&gate)
+        }
+    })
+    .await;
+    let release = async {
+        asked(&origin, 1).await;
+        gate.add_permits(1000);
+    };
+    let agents = ["a", "b", "c"].repeat(20);
+    let server = &server;
+    let get = |agent| async move { server.get_with(PATH, &[("user-agent", agent)]).await };
+    let (replies, ()) = tokio::join!(join_all(agents.iter().map(|agent| get(agent))), release);
+    let wrong = replies.iter().zip(&agents).filter(|(reply, agent)| reply.text() != format!("for {agent}")).count();
+    assert!(wrong <= 1, "only the first one is asked for without its field");
+    assert!(origin.count() <= 6, "{} requests for three variants", origin.count());
+}
+
+#[tokio::test]
+async fn a_clients_no_cache_is_heeded_once_per_resource_in_a_while() {
+    let (origin, server) = shield(|seen| match seen.header("if-none-match") {
+        Some(_) => Script::new(304, "").with("Cache-Control", "max-age=3600"),
+        None => tagged("max-age=3600", "one"),
+    })
+    .await;
+    server.ok(PATH).await;
+    for (number, headers) in
+        [("cache-control", "no-cache"), ("cache-control", "max-age=0"), ("pragma", "no-cache")].iter().enumerate()
+    {
+        let target = format!("{PATH}?{number}");
+        server.ok(&target).await;
+        origin.forget();
+        let get = || server.get_with(&target, std::slice::from_ref(headers));
+        let replies = join_all((0..50).map(|_| get())).await;
+        assert!(replies.iter().all(|reply| reply.status == 200 && reply.text() == "one"), "{replies:?}");
+        assert_eq!(origin.count(), 1, "{headers:?}: one revalidation for all of them");
+        assert_eq!(origin.seen()[0].header("if-none-match"), Some("\"one\""));
+        let requested = replies.iter().filter(|reply| reply.the("cache-status").contains("fwd=request")).count();
+        assert!(requested >= 1, "{replies:?}");
+        get().await;
+        assert_eq!(origin.count(), 1, "{headers:?}: not again so soon");
+    }
+    server.get_with(PATH, &[("cache-control", "no-cache")]).await;
+    assert_eq!(origin.count(), 2, "another resource has its own");
+}
+
+#[tokio::test]
+async fn only_if_cached_never_reaches_the_origin() {
+    let (origin, server) = shield(|_| kept("x")).await;
+    let only = [("cache-control", "only-if-cached")];
+    server.get_with(PATH, &only).await.assert_problem(504, &[]);
+    assert_eq!(origin.count(), 0);
+    server.ok(PATH).await;
+    assert_eq!(server.get_with(PATH, &only).await.text(), "x");
+    assert_eq!(origin.count(), 1);
+}
+
+#[tokio::test]
+async fn max_stale_takes_what_is_stale_unless_the_origin_forbids_it() {
+    for (control, taken) in [("max-age=0", true), ("max-age=0, must-revalidate", false), ("s-maxage=0", false)] {
+        let (origin, server) = shield(move |seen| match seen.header("if-none-match") {
+            Some(_) => Script::new(304, ""),
+            None => tagged(control, "old"),
+        })
+        .await;
+        server.ok(PATH).await;
+        let reply = server.get_with(PATH, &[("cache-control", "max-stale")]).await;
+        assert_eq!(reply.text(), "old");
+        assert_eq!(origin.count(), if taken { 1 } else { 2 }, "{control}: {reply:?}");
+        server.ok(PATH).await;
+        assert_eq!(origin.count(), if taken { 2 } else { 3 }, "{control}: others still ask");
+    }
+}
+
+#[tokio::test]
+async fn a_request_with_no_store_leaves_nothing_behind_and_spoils_nothing() {
+    let (origin, server) = shield(|_| kept("x")).await;
+    let no_store = [("cache-control", "no-store")];
+    for _ in 0..2 {
+        server.get_with(PATH, &no_store).await;
+    }
+    assert_eq!(origin.count(), 2, "not kept");
+    let replies = all_at_once(&server, 50, &[]).await;
+    assert!(replies.iter().all(|reply| reply.status == 200));
+    assert_eq!(origin.count(), 3, "others still share one fetch");
+}
+
+#[tokio::test]
+async fn what_one_client_asks_for_alone_does_not_make_the_resource_private() {
+    for headers in [
+        &[("range", "bytes=0-1")][..],
+        &[("cookie", "session=1")],
+        &[("authorization", "Bearer secret")],
+        &[("cache-control", "no-store")],
+    ] {
+        let gate = Arc::new(Semaphore::new(1));
+        let (origin, server) = shield({
+            let gate = gate.clone();
+            move |seen| match seen.header("range") {
+                Some(_) => Script::new(206, "no").with("Content-Range", "bytes 0-1/4").held_by(&gate),
+                None => kept("none").held_by(&gate),
+            }
+        })
+        .await;
+        server.get_with(PATH, headers).await;
+        let release = async {
+            asked(&origin, 2).await;
+            gate.add_permits(1000);
+        };
+        let (replies, ()) = tokio::join!(all_at_once(&server, 50, &[]), release);
+        assert!(replies.iter().all(|reply| reply.text() == "none"), "{headers:?}");
+        assert_eq!(origin.count(), 2, "{headers:?}: the others still share one fetch");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_gets_something_of_its_own_does_not_take_the_stale_copy_of_the_others() {
+    for headers in [[("cache-control", "no-store")], [("cookie", "session=1")], [("authorization", "Bearer secret")]] {
+        for revalidates in [true, false] {
+            let (origin, server) = shield(move |seen| match seen.header("if-none-match").filter(|_| revalidates) {
+                Some(_) => Script::new(304, "").with("Cache-Control", "max-age=0"),
+                None => tagged("max-age=0", "good"),
+            })
+            .await;
+            server.ok(PATH).await;
+            assert_eq!(server.get_with(PATH, &headers).await.text(), "good");
+            origin.answers(|_| Script::new(503, "down"));
+            let reply = server.ok(PATH).await;
+            assert_eq!(reply.text(), "good", "{headers:?}, {revalidates}");
+            assert!(reply.the("cache-status").contains("stale-if-error"), "{reply:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_private_resource_is_asked_for_by_each_at_once_and_shared_with_nobody() {
+    for control in ["private, max-age=60", "no-store"] {
+        let gate = Arc::new(Semaphore::new(0));
+        let (origin, server) = shield({
+            let gate = gate.clone();
+            move |seen| {
+                let answer = Script::new(200, format!("{}", seen.number)).with("Cache-Control", control);
+                answer.with("Set-Cookie", format!("id={}", seen.number)).held_by(&gate)
+            }
+        })
+        .await;
+        gate.add_permits(1);
+        server.ok(PATH).await;
+        // Nobody is answered before all have asked.
+        let release = async {
+            asked(&origin, 21).await;
+            gate.add_permits(20);
+        };
+        let (replies, ()) = tokio::join!(all_at_once(&server, 20, &[]), release);
+        let mut bodies: Vec<_> =
+            replies.iter().map(|reply| (reply.text().to_owned(), reply.the("set-cookie"))).collect();
+        bodies.sort();
+        bodies.dedup();
+        assert_eq!(bodies.len(), 20, "{control}: an answer was shared");
+        assert!(bodies.iter().all(|(body, cookie)| *cookie == format!("id={body}")));
+        assert_eq!(origin.count(), 21, "{control}");
+
+        // Even when nobody knows yet that it is private, it takes no more than two turns.
+        gate.add_permits(1000);
+        let cold = join_all((0..20).map(|_| server.get("/api/cold"))).await;
+        let mut bodies: Vec<_> = cold.iter().map(|reply| reply.text().to_owned()).collect();
+        bodies.sort();
+        bodies.dedup();
+        assert_eq!((bodies.len(), origin.count()), (20, 41), "{control}");
+    }
+}
+
+#[tokio::test]
+async fn cookies_and_authorization_need_the_origins_leave_to_share() {
+    for (name, value) in [("authorization", "Bearer one"), ("cookie", "id=one")] {
+        for (control, shared) in [("max-age=60", false), ("public, max-age=60", true), ("s-maxage=60", true)] {
+            let (origin, server) =
+                shield(move |seen| Script::new(200, format!("answer {}", seen.number)).with("Cache-Control", control))
+                    .await;
+            let first = server.get_with(PATH, &[(name, value)]).await;
+            assert_eq!(origin.seen()[0].header(name), Some(value), "it reaches the origin");
+            let second = server.get(PATH).await;
+            assert_eq!(first.body == second.body, shared, "{name} {control}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn set_cookie_is_passed_and_kept_only_with_a_lifetime() {
+    let (origin, server) = shield(|seen| {
+        let answer = Script::new(200, "x").with("Set-Cookie", "a=1").with("Set-Cookie", "b=2").with("ETag", "\"x\"");
+        if seen.target.contains("lifetime") { answer.with("Cache-Control", "max-age=60") } else { answer }
+    })
+    .await;
+    for (target, kept) in [("/api/lifetime", true), ("/api/none", false)] {
+        origin.forget();
+        for _ in 0..2 {
+            assert_eq!(server.ok(target).await.the("set-cookie"), "a=1, b=2", "{target}");
+        }
+        assert_eq!(origin.count() == 1, kept, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn variants_are_kept_by_what_vary_names_and_bounded() {
+    let (origin, server) = shield(|seen| {
+        let body = format!("for {}", seen.header("x-kind").unwrap_or("nobody"));
+        kept(body).with("Vary", "X-Kind")
+    })
+    .await;
+    for _ in 0..2 {
+        for kind in ["one", "two", "three"] {
+            assert_eq!(server.get_with(PATH, &[("x-kind", kind)]).await.text(), format!("for {kind}"));
+        }
+        assert_eq!(server.ok(PATH).await.text(), "for nobody");
+    }
+    assert_eq!(origin.count(), 4);
+    for number in 0..40 {
+        let kind = format!("kind {number}");
+        assert_eq!(server.get_with(PATH, &[("x-kind", &kind)]).await.text(), format!("for {kind}"));
+    }
+    origin.forget();
+    for number in (0..40).rev() {
+        server.get_with(PATH, &[("x-kind", &format!("kind {number}"))]).await;
+    }
+    assert_eq!(origin.count(), 24, "16 are kept, the newest");
+}
+
+#[tokio::test]
+async fn a_variant_is_what_the_origin_answered_to_just_these_fields() {
+    for name in ["user-agent", "origin", "x-requested-with", "referer", "x-kind"] {
+        let (origin, server) = shield(move |seen| {
+            let value = seen.header(name).filter(|value| !value.starts_with("grandstand")).unwrap_or("nobody");
+            kept(format!("for {value}")).with("Vary", name)
+        })
+        .await;
+        // The first asks before anybody knows what matters here.
+        server.get_with(PATH, &[(name, "one")]).await;
+        for _ in 0..2 {
+            for value in ["one", "two"] {
+                let reply = server.get_with(PATH, &[(name, value)]).await;
+                assert_eq!(reply.text(), format!("for {value}"), "{name}");
+            }
+            assert_eq!(server.ok(PATH).await.text(), "for nobody", "{name}");
+        }
+        assert!(origin.count() <= 4, "{name}: {}", origin.count());
+    }
+}
+
+#[tokio::test]
+async fn fields_that_never_reach_the_origin_make_no_variants() {
+    let (origin, server) = shield(|_| kept("x").with("Vary", "X-Forwarded-For, Forwarded, Accept-Encoding")).await;
+    for number in 0..5 {
+        let (address, coding) = (format!("192.0.2.{number}"), ["gzip", "br", "zstd", "identity", "deflate"][number]);
+        let headers = [("x-forwarded-for", address.as_str()), ("forwarded", "for=x"), ("accept-encoding", coding)];
+        assert_eq!(server.get_with(PATH, &headers).await.text(), "x");
+    }
+    assert_eq!(origin.count(), 1);
+}
+
+#[tokio::test]
+async fn vary_star_is_shared_with_nobody() {
+    let (origin, server) = shield(|seen| kept(format!("{}", seen.number)).with("Vary", "*")).await;
+    let mut bodies: Vec<_> = all_at_once(&server, 20, &[]).await.iter().map(|reply| reply.text().to_owned()).collect();
+    bodies.sort();
+    bodies.dedup();
+    assert_eq!((bodies.len(), origin.count()), (20, 20));
+}
+
+#[tokio::test]
+async fn stale_while_revalidate_is_the_origins_to_allow() {
+    let gate = Arc::new(Semaphore::new(0));
+    for (control, allowed) in [("max-age=0, stale-while-revalidate=60", true), ("max-age=0", false)] {
+        let (origin, server) = shield({
+            let gate = gate.clone();
+            move |seen| match seen.header("if-none-match") {
+                Some(_) => tagged("max-age=3600", "new").held_by(&gate),
+                None => tagged(control, "old"),
+            }
+        })
+        .await;
+        server.ok(PATH).await;
+        if allowed {
+            let replies = all_at_once(&server, 20, &[]).await;
+            assert!(replies.iter().all(|reply| reply.text() == "old"), "at once, while the origin thinks");
+            asked(&origin, 2).await;
+            gate.add_permits(1);
+            wait_until("the refresh shows", || async { server.ok(PATH).await.text() == "new" }).await;
+        } else {
+            gate.add_permits(1);
+            assert_eq!(server.ok(PATH).await.text(), "new");
+        }
+        assert_eq!(origin.count(), 2, "{control}");
+    }
+}
+
+#[tokio::test]
+async fn a_failing_origin_is_stood_in_for_and_its_failures_replace_nothing() {
+    type Failing = fn() -> Script;
+    let failures: [(&str, Failing); 5] = [
+        ("503", || Script::new(503, "down").with("Cache-Control", "max-age=60")),
+        ("500", || Script::new(500, "down")),
+        ("429", || Script::new(429, "slow down").with("Retry-After", 1)),
+        ("reset", Script::hang_up),
+        ("silence", || Script::new(200, "late").after(PATIENCE)),
+    ];
+    for (name, failing) in failures {
+        let origin = Upstream::start(|seen| match seen.target.as_str() {
+            "/api/strict" => tagged("max-age=0, must-revalidate", "good"),
+            "/api/window" => tagged("max-age=0, stale-if-error=0", "good"),
+            _ => tagged("max-age=0", "good"),
+        })
+        .await;
+        let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "300ms").start().await;
+        for target in [PATH, "/api/strict", "/api/window"] {
+            assert_eq!(server.ok(target).await.text(), "good");
+        }
+        origin.answers(move |_| failing());
+        for _ in 0..3 {
+            let reply = server.ok(PATH).await;
+            assert_eq!(reply.text(), "good", "{name}");
+            assert!(reply.the("cache-status").contains("detail=stale-if-error"), "{name}: {reply:?}");
+            assert!(reply.header("age").is_some());
+        }
+        for target in ["/api/strict", "/api/window"] {
+            let reply = server.get(target).await;
+            assert!(reply.status >= 429, "{name} {target}: {reply:?}");
+        }
+        origin.answers(|_| tagged("max-age=0", "better"));
+        let start = Instant::now();
+        wait_until("the origin's return shows", || async { server.ok(PATH).await.text() == "better" }).await;
+        assert!(start.elapsed() < Duration::from_secs(8), "{name}: {:?}", start.elapsed());
+    }
+}
