@@ -229,9 +229,10 @@ impl OriginClient {
                 return judge(path, answer);
             }
             let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("(nowhere)");
-            let next = url
-                .join(to)
-                .ok()
+            // For clients none is followed: what they ask for is kept under its own address.
+            let followed = Some(&url).filter(|_| asker.class != Class::Client);
+            let next = followed
+                .and_then(|url| url.join(to).ok())
                 .filter(|next| next.scheme() == url.scheme() && next.host() == url.host() && next.port() == url.port());
             url = next.ok_or_else(|| AskError::Redirect { path: path.to_owned(), to: to.to_owned() })?;
         }

@@ -293,7 +293,9 @@ impl ReadThrough {
             last_modified: stored.last_modified.as_ref().and_then(text),
         });
         let answer = inner.client.ask(&question.path, validators.as_ref(), asker).await?;
-        let (stored, may_keep) = self.judge(question, &answer, kept)?;
+        // A 304 to a question without a condition confirms nothing.
+        let confirmable = kept.filter(|stored| stored.has_validator());
+        let (stored, may_keep) = self.judge(question, &answer, confirmable)?;
         if let (Some(details), Some(id)) = (inner.details.get(), detail_of(&question.path)) {
             details.offer(id, &answer);
         }

@@ -31,6 +31,7 @@ mod faults;
 mod golden;
 mod headers;
 mod kills;
+mod known;
 mod limit;
 mod order;
 mod pass;

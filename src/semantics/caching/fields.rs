@@ -96,14 +96,15 @@ pub(super) fn is_hop_by_hop(headers: &HeaderMap, name: &HeaderName) -> bool {
         || list::members(headers, CONNECTION).any(|nominated| nominated.eq_ignore_ascii_case(name.as_str().as_bytes()))
 }
 
-/// What of an origin's answer is kept and passed on; `Set-Cookie` of known endpoints is not.
+/// What of an origin's answer is kept and passed on; of known endpoints without `Set-Cookie`, and without the words of
+/// another mirror about its own snapshot.
 pub fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
     filtered(headers, |name| {
         let text = name.as_str();
         let ours = OF_THE_ORIGIN.contains(&text)
             || text.starts_with("ratelimit-")
             || text.starts_with("access-control-")
-            || (known && (*name == SET_COOKIE || text == "set-cookie2"));
+            || (known && (*name == SET_COOKIE || text == "set-cookie2" || text.starts_with("mirror-")));
         !ours
     })
 }
@@ -199,11 +200,18 @@ mod tests {
             .chain(&OF_THE_ORIGIN)
             .chain(&["ratelimit-policy", "access-control-allow-origin", "a", "b"])
             .map(|name| (*name, if *name == "connection" { "a, B" } else { "x" }))
-            .chain([("c", "1"), ("c", "2"), ("clear-site-data", "x"), ("public-key-pins", "x"), ("set-cookie", "a=b")])
+            .chain([
+                ("c", "1"),
+                ("c", "2"),
+                ("clear-site-data", "x"),
+                ("public-key-pins", "x"),
+                ("set-cookie", "a=b"),
+                ("mirror-snapshot", "x"),
+            ])
             .collect();
         let answer = headers(&dropped);
         let passed = end_to_end(&answer, false);
-        assert_eq!(names(&passed), ["c", "clear-site-data", "public-key-pins", "set-cookie"]);
+        assert_eq!(names(&passed), ["c", "clear-site-data", "mirror-snapshot", "public-key-pins", "set-cookie"]);
         assert_eq!(passed.get_all("c").iter().collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(names(&end_to_end(&answer, true)), ["c", "clear-site-data", "public-key-pins"]);
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 /// A request as it arrived.
@@ -20,10 +20,14 @@ use tokio::sync::Semaphore;
 pub struct Seen {
     /// Counted from 1, over all connections.
     pub number: usize,
+    /// Counted from 1, among those for the same target.
+    pub nth: usize,
     pub method: String,
     /// Path and query, byte for byte.
     pub target: String,
     pub headers: HeaderMap,
+    /// The whole head as it came, byte for byte.
+    pub head: String,
     pub body: Bytes,
     /// On which connection, counted from 1.
     pub connection: usize,
@@ -56,6 +60,7 @@ pub struct Script {
     /// What each of the head and the later pieces takes a permit of before it leaves.
     head_gate: Option<Arc<Semaphore>>,
     piece_gate: Option<Arc<Semaphore>>,
+    resets: bool,
 }
 
 impl Script {
@@ -93,6 +98,16 @@ impl Script {
     pub fn then_held_by(mut self, gate: &Arc<Semaphore>, piece: impl Into<Bytes>) -> Self {
         self.piece_gate = Some(gate.clone());
         self.then(Duration::ZERO, piece)
+    }
+
+    /// No answer: the connection is reset.
+    pub fn reset() -> Self {
+        Self { resets: true, ..Self::default() }
+    }
+
+    /// No answer, ever.
+    pub fn hang() -> Self {
+        Self::hang_up().after(Duration::from_secs(3600))
     }
 
     /// With one more line of a field.
@@ -148,13 +163,14 @@ pub struct Upstream {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     answer: Arc<Mutex<Arc<Answer>>>,
-    accepting: tokio::task::JoinHandle<()>,
+    accepting: Mutex<tokio::task::JoinHandle<()>>,
+    open: Arc<Mutex<Vec<tokio::task::AbortHandle>>>,
     counters: Arc<Counters>,
 }
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accepting.lock().abort();
     }
 }
 
@@ -165,21 +181,10 @@ impl Upstream {
         let address = listener.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
         let answer: Arc<Mutex<Arc<Answer>>> = Arc::new(Mutex::new(Arc::new(answer)));
+        let open = Arc::<Mutex<Vec<tokio::task::AbortHandle>>>::default();
         let counters = Arc::<Counters>::default();
-        let accepting = tokio::spawn({
-            let (seen, answer, counters) = (seen.clone(), answer.clone(), counters.clone());
-            async move {
-                let mut connection = 0;
-                while let Ok((stream, _)) = listener.accept().await {
-                    // Heads and pieces are written one by one: each leaves at once.
-                    stream.set_nodelay(true).unwrap();
-                    connection += 1;
-                    counters.connections.fetch_add(1, Ordering::SeqCst);
-                    tokio::spawn(serve(stream, connection, seen.clone(), answer.clone(), counters.clone()));
-                }
-            }
-        });
-        Self { address, seen, answer, accepting, counters }
+        let accepting = Mutex::new(accept(listener, seen.clone(), answer.clone(), open.clone(), counters.clone()));
+        Self { address, seen, answer, accepting, open, counters }
     }
 
     /// Answers otherwise from now on.
@@ -226,8 +231,63 @@ impl Upstream {
 
     /// Accepts no more connections.
     pub fn close(&self) {
-        self.accepting.abort();
+        self.accepting.lock().abort();
     }
+
+    /// Is gone: connections are refused, and those that are open end.
+    pub async fn go_down(&self) {
+        self.close();
+        for connection in self.open.lock().drain(..) {
+            connection.abort();
+        }
+        while TcpStream::connect(self.address).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Is back under the same address.
+    pub async fn come_back(&self) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(self.address).unwrap();
+        let listener = socket.listen(1024).unwrap();
+        *self.accepting.lock() = {
+            let (seen, answer, open) = (self.seen.clone(), self.answer.clone(), self.open.clone());
+            accept(listener, seen, answer, open, self.counters.clone())
+        };
+    }
+
+    /// How many requests for one target arrived.
+    pub fn count_of(&self, target: &str) -> usize {
+        self.seen.lock().iter().filter(|seen| seen.target == target).count()
+    }
+
+    /// The requests for one target, in order.
+    pub fn seen_of(&self, target: &str) -> Vec<Seen> {
+        self.seen.lock().iter().filter(|seen| seen.target == target).cloned().collect()
+    }
+}
+
+fn accept(
+    listener: TcpListener,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    answer: Arc<Mutex<Arc<Answer>>>,
+    open: Arc<Mutex<Vec<tokio::task::AbortHandle>>>,
+    counters: Arc<Counters>,
+) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut connection = 0;
+        while let Ok((stream, _)) = listener.accept().await {
+            // Heads and pieces are written one by one: each leaves at once.
+            stream.set_nodelay(true).unwrap();
+            connection += 1;
+            counters.connections.fetch_add(1, Ordering::SeqCst);
+            let serving = tokio::spawn(serve(stream, connection, seen.clone(), answer.clone(), counters.clone()));
+            let mut open = open.lock();
+            open.retain(|connection| !connection.is_finished());
+            open.push(serving.abort_handle());
+        }
+    })
 }
 
 /// One connection to its end.
@@ -243,14 +303,18 @@ async fn serve(
         let request = read(&mut stream, &mut buffer, connection).await?;
         let request = {
             let mut seen = seen.lock();
-            let request = Seen { number: seen.len() + 1, ..request };
+            let nth = seen.iter().filter(|earlier| earlier.target == request.target).count() + 1;
+            let request = Seen { number: seen.len() + 1, nth, ..request };
             seen.push(request.clone());
             request
         };
         let answer = answer.lock().clone();
         let script = answer(&request);
         tokio::time::sleep(script.delay).await;
-        if script.hangs_up {
+        if script.resets {
+            stream.set_zero_linger().unwrap();
+        }
+        if script.hangs_up || script.resets {
             return None;
         }
         let bodyless = request.method == "HEAD" || matches!(script.status, 204 | 304);
@@ -296,7 +360,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>, connection: usize) -
     }
     let body = Bytes::from(buffer[end..end + length].to_vec());
     buffer.drain(..end + length);
-    Some(Seen { number: 0, method, target, headers, body, connection, at: Instant::now() })
+    Some(Seen { number: 0, nth: 0, method, target, headers, head, body, connection, at: Instant::now() })
 }
 
 async fn write(stream: &mut TcpStream, script: &Script, bodyless: bool, counters: &Counters) -> std::io::Result<()> {

@@ -1,0 +1,247 @@
+//! The origin fails: what is kept stands in, what is not is an honest error, and its return is noticed.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use super::{Use, answer, case_of, document, in_both, nothing, number, pass, started, target};
+use crate::client::Reply;
+use crate::harness::{Script, Upstream, wait_until};
+
+const PAUSE: Duration = Duration::from_millis(1_200);
+
+/// Ways to fail, and what a client is told that has nothing kept: 503 for no answer, 502 for a bad one.
+fn failures() -> Vec<(&'static str, Script, u16)> {
+    let json = |body: &str| Script::new(200, body.to_owned()).with("content-type", "application/json");
+    let long = Duration::from_secs(20);
+    vec![
+        ("500", Script::new(500, document(9)).with("cache-control", "max-age=3600"), 503),
+        ("502", Script::new(502, ""), 503),
+        ("503", Script::new(503, "").with("cache-control", "public, max-age=3600"), 503),
+        ("504", Script::new(504, ""), 503),
+        ("599", Script::new(599, ""), 503),
+        ("no answer", Script::hang(), 503),
+        ("half a head, then nothing", Script::new(200, "").after(long), 503),
+        ("a body that never ends", json("{").then(long, "}"), 503),
+        ("reset", Script::reset(), 503),
+        ("closed", Script::hang_up(), 503),
+        ("truncated", Script::new(200, r#"{"number":9}"#).announced(5_000), 502),
+        ("html", Script::new(200, "<html>maintenance</html>").with("cache-control", "max-age=3600"), 502),
+        ("half a document", json("{\"number\":9,").with("cache-control", "max-age=3600"), 502),
+        ("nothing", json(""), 502),
+        ("no text", Script::new(200, vec![0xff, 0xfe, 0x7b]), 502),
+        ("too large", json(&format!("\"{}\"", "x".repeat(2 << 20))), 502),
+        ("false gzip", json("{}").with("content-encoding", "gzip"), 502),
+        ("redirect elsewhere", Script::new(301, "").with("location", "http://127.0.0.1:1/"), 502),
+        ("redirect here", Script::new(302, "").with("location", "/api/listings.json?sport=case-1000"), 502),
+        ("redirect nowhere", Script::new(307, ""), 502),
+        ("forbidden", Script::new(403, document(9)).with("cache-control", "max-age=3600"), 502),
+        ("created", Script::new(201, document(9)), 502),
+        ("a part", Script::new(206, document(9)).with("content-range", "bytes 0-5/6"), 502),
+        ("no content", Script::new(204, ""), 502),
+    ]
+}
+
+/// An origin whose case answers well once, and then fails in its way; later cases fail from the start.
+async fn failing(kept: usize) -> Upstream {
+    Upstream::start(move |seen| match (case_of(seen), seen.nth) {
+        (None, _) => nothing(),
+        (Some(1000), _) => answer(1000, &[]),
+        (Some(case), 1) if case < kept => answer(1, &[("cache-control", "max-age=1"), ("etag", "\"a\"")]),
+        (Some(case), _) => failures()[case % kept].1.clone(),
+    })
+    .await
+}
+
+/// Each way in a shield of its own: together they would be one outage, in which the origin is hardly asked.
+async fn under_each_failure(uses: Use, test: impl AsyncFn(&str, &crate::harness::Server, &Upstream, usize, u16)) {
+    let failures = failures();
+    let many = failures.len();
+    for some in failures.iter().enumerate().collect::<Vec<_>>().chunks(8) {
+        join_all(some.iter().map(async |(case, (name, _, status))| {
+            let upstream = failing(many).await;
+            let setup = uses.setup(&upstream).set("origin.timeout", "1s").set("origin.max_body", "1MiB");
+            test(name, &started(setup, uses).await, &upstream, *case, *status).await;
+        }))
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn whatever_the_origin_does_a_good_answer_stands_in_and_is_never_replaced_by_a_bad_one() {
+    under_each_failure(Use::Shield, async |name, server, upstream, case, status| {
+        let target = target(case);
+        let first = server.ok(&target).await;
+        assert_eq!(number(&first), 1);
+        pass(PAUSE).await;
+        for coding in ["gzip", "identity", "br"] {
+            let stale = server.get_with(&target, &[("accept-encoding", coding)]).await;
+            assert_eq!((number(&stale), stale.decoded()), (1, first.body.to_vec()), "{name}");
+            assert_eq!(stale.the("cache-control"), "max-age=1", "{name}");
+            assert!(stale.age().unwrap() >= 1, "{name}: {stale:?}");
+            let outcome = stale.the("cache-status");
+            assert!(outcome.starts_with("grandstand; fwd=stale; "), "{name}: {outcome}");
+            assert!(outcome.ends_with("detail=stale-if-error"), "{name}: {outcome}");
+        }
+        // A 304 stands for the good one, too.
+        let unchanged = server.get_with(&target, &[("if-none-match", "\"a\"")]).await;
+        assert_eq!(unchanged.status, 304, "{name}");
+        // And what has never been here is an error.
+        let other = super::target(case + failures().len());
+        let error = server.get(&other).await;
+        assert_eq!(error.status, status, "{name}: {error:?}");
+        error.assert_problem(status, &[]);
+        assert_eq!(status == 503, error.header("retry-after").is_some(), "{name}");
+        assert!(!error.text().contains("127.0.0.1"), "{name}");
+        assert_eq!(upstream.count_of("/api/listings.json?sport=case-1000"), 0, "{name}: no redirect is followed");
+        // It is well again: the good one is confirmed or replaced.
+        upstream.answers(|seen| answer(seen.number, &[("cache-control", "max-age=60"), ("etag", "\"b\"")]));
+        let back = Instant::now();
+        wait_until("the return of the origin shows", || async { server.get(&target).await.etag() == "W/\"b\"" }).await;
+        assert!(back.elapsed() < Duration::from_secs(8), "{name}: {:?}", back.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn in_a_mirror_that_has_no_snapshot_yet_it_is_the_same() {
+    in_both(async |uses| {
+        let upstream = failing(failures().len()).await;
+        let setup = uses.setup(&upstream).set("origin.timeout", "1s").set("origin.max_body", "1MiB");
+        let server = started(setup, uses).await;
+        let cases = 0..failures().len();
+        let get = async |case| server.get(&target(case)).await;
+        assert!(join_all(cases.clone().map(get)).await.iter().all(|reply| number(reply) == 1));
+        pass(PAUSE).await;
+        for (case, reply) in join_all(cases.map(get)).await.iter().enumerate() {
+            assert_eq!(number(reply), 1, "{uses:?} {}", failures()[case].0);
+            assert!(reply.the("cache-status").ends_with("detail=stale-if-error"), "{reply:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn beyond_stale_if_error_a_failure_shows() {
+    in_both(async |uses| {
+        let upstream = Upstream::start(|seen| match (case_of(seen), seen.nth) {
+            (None, _) => nothing(),
+            (_, 1) => answer(1, &[("cache-control", "max-age=1")]),
+            (Some(0), _) => Script::new(503, "").with("retry-after", "1"),
+            _ => Script::new(200, "<html>"),
+        })
+        .await;
+        let server = started(uses.setup(&upstream).set("cache.stale_if_error", "1s"), uses).await;
+        for case in [1, 0] {
+            assert_eq!(number(&server.get(&target(case)).await), 1);
+        }
+        pass(Duration::from_millis(2_100)).await;
+        for (case, status) in [(1, 502), (0, 503)] {
+            server.get(&target(case)).await.assert_problem(status, &[]);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_429_is_heeded_and_what_is_kept_stands_in_without_a_wait() {
+    in_both(async |uses| {
+        let upstream = Upstream::start(|seen| match (case_of(seen), seen.nth) {
+            (None, _) => nothing(),
+            (_, 1) => answer(1, &[("cache-control", "max-age=1")]),
+            _ => Script::new(429, "").with("retry-after", "3"),
+        })
+        .await;
+        let server = uses.start(&upstream).await;
+        for case in 0..4 {
+            assert_eq!(number(&server.get(&target(case)).await), 1);
+        }
+        pass(PAUSE).await;
+        let refused = server.get(&target(0)).await;
+        assert_eq!(refused.the("cache-status"), "grandstand; fwd=stale; fwd-status=429; detail=stale-if-error");
+        let (since, count) = (Instant::now(), upstream.count());
+        while since.elapsed() < Duration::from_millis(2_500) {
+            for case in 0..4 {
+                let stale = server.get(&target(case)).await;
+                assert_eq!(number(&stale), 1);
+                assert_eq!(stale.the("cache-status"), "grandstand; fwd=stale; detail=stale-if-error", "{uses:?}");
+            }
+            pass(Duration::from_millis(20)).await;
+        }
+        assert_eq!(upstream.count(), count, "{uses:?}: nothing is sent for as long as the origin asked");
+        wait_until("it is asked again", || async {
+            server.get(&target(1)).await;
+            upstream.count() > count
+        })
+        .await;
+    })
+    .await;
+}
+
+/// An outage under load: the origin is tried, but by one at a time and not by everybody, and its return shows.
+#[tokio::test]
+async fn a_dead_origin_is_tried_gently_and_its_return_is_noticed_within_seconds() {
+    in_both(async |uses| {
+        let good = |seen: &crate::harness::Seen| match case_of(seen) {
+            None => nothing(),
+            Some(_) => answer(seen.number, &[("cache-control", "max-age=1")]),
+        };
+        let upstream = Upstream::start(good).await;
+        let server = uses.start(&upstream).await;
+        for case in 0..50 {
+            assert_eq!(server.get(&target(case)).await.status, 200);
+        }
+        pass(PAUSE).await;
+        upstream.answers(|_| Script::hang_up());
+        upstream.forget();
+        let start = Instant::now();
+        let mut asked = 0;
+        while start.elapsed() < Duration::from_secs(4) {
+            // Kept and unknown ones; who waits for the latter is not waited for here.
+            let kept = join_all((0..50).map(async |case| server.get(&target(case)).await)).await;
+            assert!(kept.iter().all(|reply: &Reply| reply.status == 200), "{kept:?}");
+            asked += kept.len();
+        }
+        let tried = upstream.count();
+        assert!(tried <= 80, "{uses:?}: {tried} tries in 4 s of outage under {asked} requests");
+        assert!(tried >= 2, "{uses:?}: it is tried");
+        upstream.answers(good);
+        let back = Instant::now();
+        wait_until("everything is fresh again", || async {
+            let replies = join_all((0..50).map(async |case| server.get(&target(case)).await)).await;
+            replies.iter().any(|reply| !reply.the("cache-status").contains("stale-if-error"))
+        })
+        .await;
+        eprintln!("{uses:?}: {tried} tries under {asked} requests, back after {:?}", back.elapsed());
+        assert!(back.elapsed() < Duration::from_secs(6), "{uses:?}: {:?}", back.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_an_outage_like_any_other_and_the_return_is_noticed() {
+    in_both(async |uses| {
+        let upstream = Upstream::start(|seen| match case_of(seen) {
+            None => nothing(),
+            Some(_) => answer(seen.number, &[("cache-control", "max-age=1")]),
+        })
+        .await;
+        let server = uses.start(&upstream).await;
+        let target = target(0);
+        let first = server.ok(&target).await;
+        pass(PAUSE).await;
+        upstream.go_down().await;
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(2) {
+            let stale = server.get(&target).await;
+            assert_eq!(stale.body, first.body, "{uses:?}");
+            assert_eq!(stale.the("cache-status"), "grandstand; fwd=stale; detail=stale-if-error");
+            pass(Duration::from_millis(10)).await;
+        }
+        upstream.come_back().await;
+        let back = Instant::now();
+        wait_until("its return shows", || async { server.get(&target).await.body != first.body }).await;
+        assert!(back.elapsed() < Duration::from_secs(6), "{uses:?}: {:?}", back.elapsed());
+    })
+    .await;
+}

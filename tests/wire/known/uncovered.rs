@@ -1,0 +1,104 @@
+//! A mirror before its first snapshot: it answers from the first second, with priority over its own crawl, and from the
+//! snapshot as soon as there is one.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use grandstand::sample::{Fault, FaultRule, Origin, World};
+
+use crate::compare::{detail_is_the_origins, same_list};
+use crate::harness::{Server, Setup, origin, wait_until};
+
+const LIST: &str = "/api/listings.json";
+
+/// A mirror whose crawl does not get past what this fault befalls.
+async fn held_up(fault: Fault, paths: &[&str]) -> (Origin, Server) {
+    let origin = origin(250).await;
+    let rules = paths.iter().map(|path| FaultRule::always(path, fault.clone())).collect();
+    origin.set(|switches| switches.faults = rules);
+    let server = Setup::mirror_of(&origin).start().await;
+    (origin, server)
+}
+
+#[tokio::test]
+async fn it_answers_from_the_first_second_and_from_the_snapshot_once_there_is_one() {
+    for (fault, path) in [
+        (Fault::Hang, "/api/cities.json"),
+        (Fault::Status(500), "/api/cities.json"),
+        (Fault::HtmlWith200, "/api/cities.json"),
+        (Fault::Hang, "per_page=100&page=2"),
+    ] {
+        let (origin, server) = held_up(fault.clone(), &[path]).await;
+        let start = Instant::now();
+        let id = origin.world(World::ids)[5];
+        let detail = format!("/api/listings/{id}.json");
+        for target in
+            ["/api/listings.json?sport=golf", "/api/listings.json?state=texas&page=2", "/api/sports.json", &detail]
+        {
+            let reply = server.ok(target).await;
+            assert!(
+                reply.the("cache-status").contains("grandstand; fwd=uri-miss; fwd-status=200; stored"),
+                "{reply:?}"
+            );
+            for name in ["mirror-snapshot", "mirror-confirmed"] {
+                assert_eq!(reply.header(name), None, "{fault:?} {target}");
+            }
+            assert_eq!(reply.the("cache-control"), "public, max-age=300", "the origin's");
+            let hit = server.get_with(target, &[("accept-encoding", "br")]).await;
+            assert_eq!(hit.decoded(), reply.body);
+            assert!(hit.the("cache-status").starts_with("grandstand; hit; ttl="), "{hit:?}");
+            assert_eq!(server.get_with(target, &[("if-none-match", &reply.etag())]).await.status, 304);
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{fault:?}: {:?}", start.elapsed());
+        let golf = server.ok("/api/listings.json?sport=golf").await;
+        same_list(golf.text(), &origin.expected_text("/api/listings.json?sport=golf").1, "golf");
+        for target in ["/api/listings.json?snapshot=any", "/api/sports.json?snapshot=any"] {
+            server.get(target).await.assert_problem(410, &["any"]);
+        }
+        assert_eq!(server.get("/changes.json?since=any").await.status, 404, "{fault:?}");
+        origin.set(|switches| switches.faults.clear());
+        wait_until("it is published", || async { server.ok(LIST).await.header("mirror-snapshot").is_some() }).await;
+        for target in ["/api/listings.json?sport=golf", "/api/sports.json"] {
+            let reply = server.ok(target).await;
+            assert!(reply.header("mirror-snapshot").is_some(), "{fault:?} {target}: what was read through is not used");
+            assert!(reply.the("cache-status").starts_with("grandstand; hit"));
+        }
+        assert_eq!(server.ok("/api/listings.json?sport=golf").await.ids(), golf.ids());
+        detail_is_the_origins(&server, &origin, id).await;
+    }
+}
+
+/// The origin is slow and its budget is small: a client's read does not wait until the crawl is through.
+#[tokio::test]
+async fn a_clients_read_has_priority_over_the_crawl() {
+    let origin = origin(3_000).await;
+    origin.set(|switches| switches.latency = Duration::from_millis(200));
+    let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "24").set("origin.wait", "5s");
+    let server = setup.start().await;
+    wait_until("the crawl is under way", || async { origin.count() >= 3 }).await;
+    // 30 pages and more do not fit into the budget of the first minute: clients have to have a part of it.
+    let ids = origin.world(World::ids);
+    let asked = Instant::now();
+    let replies = join_all(ids[..6].iter().map(async |id| server.get(&format!("/api/listings/{id}.json")).await)).await;
+    for reply in &replies {
+        assert_eq!(reply.status, 200, "after {:?}: {reply:?}", asked.elapsed());
+        assert_eq!(reply.header("mirror-snapshot"), None);
+    }
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    assert!(origin.count() <= 24, "{}", origin.count());
+}
+
+/// The whole first crawl fails: the mirror is no worse than a shield.
+#[tokio::test]
+async fn when_the_origin_goes_away_before_the_first_snapshot_what_was_read_stands_in() {
+    let (origin, server) = held_up(Fault::Hang, &["/api/cities.json"]).await;
+    let golf = server.ok(&format!("{LIST}?sport=golf")).await;
+    origin.shutdown().await;
+    for _ in 0..5 {
+        let reply = server.get_with(&format!("{LIST}?sport=golf"), &[("accept-encoding", "gzip")]).await;
+        assert_eq!((reply.status, reply.decoded()), (200, golf.body.to_vec()));
+    }
+    let missing = server.get(&format!("{LIST}?sport=baseball")).await;
+    missing.assert_problem(503, &[]);
+    assert!(missing.the("retry-after").parse::<u64>().unwrap() >= 1);
+}
