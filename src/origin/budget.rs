@@ -97,7 +97,7 @@ impl State {
     /// are slots, and somebody's patience has ended lately. All slots at once would be a minute of answers in a second,
     /// and then none for a minute.
     fn client_due_at(&self, now: Monotonic) -> Option<Monotonic> {
-        const OVERLOADED_FOR: Duration = Duration::from_secs(60);
+        const OVERLOADED_FOR: Duration = Duration::from_secs(120);
         let window = self.window.as_ref()?;
         let refused = self.refused.is_some_and(|at| now.since(at) < OVERLOADED_FOR);
         let free = window.free(now);

@@ -1,3 +1,4 @@
+mod clients;
 mod shares;
 
 use super::*;

@@ -1,0 +1,115 @@
+//! Reads of clients: what nobody has and what is served stale by turns, spread over time under overload, one at a time
+//! while the origin fails.
+
+use super::super::*;
+use crate::clock::WallTime;
+
+fn budget(limit: usize) -> Budget {
+    let (clock, _hand) = Clock::of_runtime(WallTime::from_seconds(1_000_000));
+    Budget::open(Some(limit), None, clock)
+}
+
+fn waiting(ticket: u64, demand: Option<u32>) -> Waiting {
+    let demand = demand.map(|times| {
+        let demand = Demand::default();
+        (0..times).for_each(|_| demand.more());
+        demand
+    });
+    Waiting { ticket, class: Class::Client, client: Some(IpAddr::from([10, 0, 0, 1])), demand }
+}
+
+#[test]
+fn what_is_served_stale_and_what_nobody_has_take_turns_the_most_wanted_first() {
+    let served = HashMap::new();
+    let all = [waiting(1, None), waiting(2, Some(3)), waiting(3, Some(9)), waiting(4, Some(9)), waiting(5, None)];
+    let next = |waiting: &[Waiting], clients| {
+        choose(&View {
+            waiting,
+            free: 5,
+            limit: 60,
+            client_used: 0,
+            refresh_used: 0,
+            background_used: 0,
+            detail_due: true,
+            clients,
+            crawl_has_work: false,
+            served: &served,
+        })
+    };
+    assert_eq!(next(&all, ClientTurn::Stale), Some(3), "the most wanted, and of those the first");
+    assert_eq!(next(&all, ClientTurn::Awaited), Some(1));
+    assert_eq!(next(&all[..1], ClientTurn::Stale), Some(1), "there is nothing stale");
+    assert_eq!(next(&all[1..3], ClientTurn::Awaited), Some(3), "nobody waits");
+    assert_eq!(next(&all, ClientTurn::Later), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_within_the_budget_is_not_held_up() {
+    let budget = budget(20);
+    let start = tokio::time::Instant::now();
+    for _ in 0..20 {
+        assert!(budget.has_room());
+        budget.acquire(Class::Client, None, Some(Duration::from_secs(10))).await.unwrap().answered();
+    }
+    assert!(start.elapsed() < Duration::from_millis(100));
+    assert!(!budget.has_room());
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_overload_the_slots_are_given_out_over_time() {
+    let budget = budget(8);
+    for _ in 0..8 {
+        budget.acquire(Class::Client, None, None).await.unwrap().answered();
+    }
+    budget.acquire(Class::Client, None, Some(Duration::from_secs(1))).await.err().unwrap();
+    // They queue while nothing is free.
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let start = tokio::time::Instant::now() + Duration::from_secs(9);
+    let reads: Vec<_> = (0..30)
+        .map(|_| {
+            let budget = budget.clone();
+            tokio::spawn(async move {
+                let permit = budget.acquire(Class::Client, None, Some(Duration::from_secs(50))).await;
+                permit.ok().map(|permit| {
+                    permit.answered();
+                    start.elapsed().as_secs()
+                })
+            })
+        })
+        .collect();
+    let mut given = Vec::new();
+    for read in reads {
+        given.extend(read.await.unwrap());
+    }
+    given.sort_unstable();
+    assert!(given.first().is_some_and(|first| *first <= 1), "the first goes at once: {given:?}");
+    assert!((4..=8).contains(&given.len()), "{given:?}");
+    assert!(given[..4].windows(2).all(|two| two[1] - two[0] >= 3), "not all at once: {given:?}");
+    assert!(given.last().is_some_and(|last| *last >= 20), "and something is left for later: {given:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_origin_that_fails_is_tried_by_one_at_a_time() {
+    let budget = budget(60);
+    budget.try_gently(true);
+    let first = budget.acquire(Class::Client, None, None).await.unwrap();
+    assert!(!budget.has_room());
+    let second = budget.acquire(Class::Refresh, None, Some(Duration::from_secs(1))).await;
+    assert!(second.is_err(), "one is on the wire");
+    drop(first);
+    let third = budget.acquire(Class::Client, None, Some(Duration::from_secs(1))).await.unwrap();
+    budget.try_gently(false);
+    let others = [budget.acquire(Class::Client, None, None).await, budget.acquire(Class::Crawl, None, None).await];
+    assert!(others.iter().all(Result::is_ok), "it answers again");
+    third.answered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_the_end_of_a_pause_that_comes_too_late() {
+    let budget = budget(60);
+    budget.pause(Duration::from_secs(30));
+    let start = tokio::time::Instant::now();
+    let spent = budget.acquire(Class::Client, None, Some(Duration::from_secs(10))).await.err().unwrap();
+    assert!(spent.paused && spent.retry_after >= Duration::from_secs(29), "{spent:?}");
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
