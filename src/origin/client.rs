@@ -279,9 +279,9 @@ impl OriginClient {
 
     /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
     ///
-    /// What only one resource or one odd question brings about never stops the rest: refusals of a question, and bad
-    /// answers to a client or to a single detail, pause nothing. Failures of requests that were on the wire together
-    /// count once.
+    /// What only one resource or one odd question brings about never stops the rest: refusals of a question, bad
+    /// answers to a client or to a single detail, and failures of one resource again and again (who asks for it paces
+    /// itself) pause nothing. Failures of requests that were on the wire together count once.
     pub fn failed(&self, error: &AskError, class: Class) {
         const FEW: u32 = 3;
         let asked = match error {
@@ -296,11 +296,12 @@ impl OriginClient {
             _ => false,
         };
         let paused = !self.budget.view().paused.is_zero();
-        let failures = self.status.failed(error, counts && !paused, self.clock.now_wall());
-        if counts && failures >= FEW {
+        let (failures, several) = self.status.failed(error, counts && !paused, self.clock.now_wall());
+        let outage = counts && several && failures >= FEW;
+        if outage {
             self.budget.try_gently(true);
         }
-        let own = (counts && !paused && failures >= FEW).then(|| {
+        let own = (outage && !paused).then(|| {
             let doubled = Duration::from_millis(500) * 2_u32.saturating_pow((failures - FEW).min(10));
             // Its return shows within seconds.
             self.jittered(doubled.min(self.config.longest_pause).min(Duration::from_secs(4)))

@@ -89,6 +89,8 @@ pub struct Picture {
     pub last_error: Option<LastError>,
     /// Requests in a row that failed.
     pub failures: u32,
+    /// What the first of them asked for, and whether others asked for something else.
+    pub failing: Option<(String, bool)>,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
     /// The pass that runs.
@@ -120,11 +122,12 @@ impl OriginStatus {
 
     /// A request was answered.
     pub fn succeeded(&self) {
-        self.0.lock().failures = 0;
+        let mut picture = self.0.lock();
+        (picture.failures, picture.failing) = (0, None);
     }
 
-    /// A request failed; returns how many failures in a row count.
-    pub fn failed(&self, error: &AskError, counts: bool, now: WallTime) -> u32 {
+    /// A request failed; returns how many failures in a row count, and whether they are of more than one resource.
+    pub fn failed(&self, error: &AskError, counts: bool, now: WallTime) -> (u32, bool) {
         let mut picture = self.0.lock();
         picture.last_error = Some(LastError { at: now.rfc3339(), message: error.to_string() });
         if counts {
@@ -133,8 +136,14 @@ impl OriginStatus {
             if picture.failures > 1 && picture.state != OriginState::Crawling {
                 picture.state = OriginState::CouldNotBeAsked;
             }
+            let path = error.path().unwrap_or_default();
+            match &mut picture.failing {
+                Some((first, several)) => *several |= first != path,
+                None => picture.failing = Some((path.to_owned(), false)),
+            }
         }
-        picture.failures
+        let several = picture.failing.as_ref().is_some_and(|(_, several)| *several);
+        (picture.failures, several)
     }
 
     /// Something else went wrong.

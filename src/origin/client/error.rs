@@ -79,6 +79,19 @@ impl AskError {
         }
     }
 
+    /// What was asked; `None` when nothing was.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Spent(_) => None,
+            Self::Status { path, .. }
+            | Self::Timeout { path, .. }
+            | Self::Connection { path, .. }
+            | Self::TooLarge { path, .. }
+            | Self::Redirect { path, .. }
+            | Self::Nonsense { path, .. } => Some(path),
+        }
+    }
+
     /// Whether the answer itself was bad, rather than absent: 502 instead of 503 for a client.
     pub const fn is_nonsense(&self) -> bool {
         matches!(
