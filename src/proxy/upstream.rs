@@ -3,18 +3,21 @@
 //! It knows neither caches nor what an answer means, and follows nothing. Every request takes a slot of the origin's
 //! budget, and every wait has an end. Callers: [`super::pass_through`].
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{DATE, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{HttpConnector, HttpInfo};
 use hyper_util::client::legacy::{Client, Error as HyperError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
 use rustls::crypto::aws_lc_rs;
 use rustls_platform_verifier::Verifier;
 
@@ -25,6 +28,11 @@ use crate::semantics::freshness;
 
 /// How often the time for one step may pass before an answer must have ended.
 const MOST_STEPS: u32 = 60;
+
+/// How many idle connections may turn out to be closed under one request.
+const MOST_RETRIES: u32 = 2;
+/// How many connections are remembered; more make it forget all, which costs at most a retry each.
+const MOST_CONNECTIONS: usize = 1024;
 
 /// An interim answer (RFC 9110 §15.2).
 pub type Interim = (StatusCode, HeaderMap);
@@ -110,6 +118,8 @@ pub struct Upstream {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     origin: OriginClient,
     clock: Clock,
+    /// Connections, by our end of them, that gave an answer: one of these that ends without another was idle too long.
+    proven: Arc<Mutex<HashSet<SocketAddr>>>,
 }
 
 impl Upstream {
@@ -144,7 +154,7 @@ impl Upstream {
             // Each request on the wire takes a slot of the budget: none is sent twice behind its back.
             .retry_canceled_requests(false)
             .build(https.wrap_connector(tcp));
-        Ok(Self { http, origin, clock })
+        Ok(Self { http, origin, clock, proven: Arc::default() })
     }
 
     /// The client whose origin, budget and health this shares.
@@ -162,14 +172,16 @@ impl Upstream {
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Arrived, AskError> {
         let path = String::from_utf8_lossy(&sending.target).into_owned();
-        let outcome = match self.once(&sending, &path, interim.clone()).await {
-            // The connection was closed before anything was sent on it: that was no request yet.
-            Err((error, true)) if sending.method.is_safe() => {
+        let mut outcome = self.once(&sending, &path, interim.clone()).await;
+        for _ in 0..MOST_RETRIES {
+            // The connection was closed before the origin can have answered on it (RFC 9112 §9.3.1, §9.6).
+            if let Err((error, true)) = &outcome
+                && sending.method.is_safe()
+            {
                 tracing::debug!(%error, "an idle connection was closed under a request");
-                self.once(&sending, &path, interim).await
+                outcome = self.once(&sending, &path, interim.clone()).await;
             }
-            other => other,
-        };
+        }
         match outcome {
             Ok(arrived) => {
                 self.heed(&path, &arrived);
@@ -195,7 +207,7 @@ impl Upstream {
         self.origin.failed(&AskError::Status { status, path: path.to_owned(), retry_after }, Class::Client);
     }
 
-    /// One request on the wire; with an error goes whether it was surely not sent.
+    /// One request on the wire; with an error goes whether it is worth another connection.
     async fn once(
         &self,
         sending: &Sending,
@@ -217,11 +229,18 @@ impl Upstream {
         let answer = match sent {
             Err(_elapsed) => return Err((AskError::Timeout { path: path.to_owned(), after: timeout }, false)),
             Ok(Err(error)) => {
-                let unsent = was_not_sent(&error);
-                return Err((AskError::Connection { path: path.to_owned(), reason: chain(&error) }, unsent));
+                let stale = was_not_sent(&error) || (has_ended(&error) && self.gave_answers(&error));
+                return Err((AskError::Connection { path: path.to_owned(), reason: chain(&error) }, stale));
             }
             Ok(Ok(answer)) => answer,
         };
+        if let Some(info) = answer.extensions().get::<HttpInfo>() {
+            let mut proven = self.proven.lock();
+            if proven.len() >= MOST_CONNECTIONS {
+                proven.clear();
+            }
+            proven.insert(info.local_addr());
+        }
         // The origin has counted the request by now.
         permit.answered();
         let received = self.clock.now_wall();
@@ -236,6 +255,15 @@ impl Upstream {
             }
         }
         Ok(Arrived { status: parts.status, headers, body, asked, received })
+    }
+
+    /// Whether the connection that broke had given answers before.
+    fn gave_answers(&self, error: &HyperError) -> bool {
+        let mut extra = Extensions::new();
+        if let Some(connected) = error.connect_info() {
+            connected.get_extras(&mut extra);
+        }
+        extra.get::<HttpInfo>().is_some_and(|info| self.proven.lock().remove(&info.local_addr()))
     }
 
     fn request(&self, sending: &Sending) -> Result<Request<Full<Bytes>>, String> {
@@ -258,6 +286,18 @@ impl Upstream {
 fn was_not_sent(error: &HyperError) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<hyper::Error>());
     source.is_some_and(hyper::Error::is_canceled)
+}
+
+/// Whether the connection ended before the first byte of an answer.
+fn has_ended(error: &HyperError) -> bool {
+    let Some(source) = std::error::Error::source(error).and_then(|source| source.downcast_ref::<hyper::Error>()) else {
+        return false;
+    };
+    let broken = std::error::Error::source(source).and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_incomplete_message()
+        || broken.is_some_and(|error| {
+            matches!(error.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe)
+        })
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

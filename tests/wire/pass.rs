@@ -7,6 +7,8 @@ mod bodies;
 mod methods;
 mod poison;
 mod rules;
+mod tls;
+mod upstream;
 
 use std::net::SocketAddr;
 

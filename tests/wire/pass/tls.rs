@@ -1,0 +1,167 @@
+//! Unknown paths of an origin behind TLS: verified, named by SNI, over HTTP/2 where it is offered.
+//!
+//! The certificates are made for the test by `openssl`; the origin is hyper over rustls.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::PATH;
+use crate::harness::Setup;
+
+fn openssl(dir: &Path, arguments: &[&str]) {
+    let output = Command::new("openssl").args(arguments).current_dir(dir).output().unwrap();
+    assert!(output.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// An authority, `ca.pem`, and a certificate for `name` that it signed, `cert.pem`, good from and to these days.
+fn certificate(dir: &Path, name: &str, days: &[&str]) {
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+    let authority = ["req", "-x509", "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"];
+    openssl(dir, &[&authority[..], &key[..]].concat());
+    let request = ["req", "-new", "-subj", "/CN=origin", "-keyout", "key.pem", "-out", "cert.csr"];
+    openssl(dir, &[&request[..], &key[..]].concat());
+    std::fs::write(dir.join("leaf.ext"), format!("subjectAltName={name}\nbasicConstraints=CA:FALSE\n")).unwrap();
+    // `ca` and not `x509`: only it takes dates in the past everywhere.
+    let files =
+        "database=index\nserial=ca.srl\nnew_certs_dir=.\ndefault_md=sha256\npolicy=any\n[any]\ncommonName=supplied\n";
+    std::fs::write(dir.join("ca.cnf"), format!("[ca]\ndefault_ca=own\n[own]\n{files}")).unwrap();
+    std::fs::write(dir.join("index"), "").unwrap();
+    let sign =
+        ["ca", "-batch", "-notext", "-config", "ca.cnf", "-cert", "ca.pem", "-keyfile", "ca.key", "-create_serial"];
+    openssl(dir, &[&sign[..], &["-in", "cert.csr", "-extfile", "leaf.ext", "-out", "cert.pem"], days].concat());
+}
+
+/// What a connection agreed on: the name asked for, and the protocol.
+type Agreed = (Option<String>, Option<String>);
+
+/// An origin behind TLS.
+struct TlsOrigin {
+    address: SocketAddr,
+    connections: Arc<Mutex<Vec<Agreed>>>,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl TlsOrigin {
+    async fn start(dir: &Path, protocols: &[&str]) -> Self {
+        let chain = vec![CertificateDer::from_pem_file(dir.join("cert.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let mut config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let origin = Self { address, connections: Arc::default(), requests: Arc::default() };
+        let (connections, requests) = (origin.connections.clone(), origin.requests.clone());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, connections, requests) = (acceptor.clone(), connections.clone(), requests.clone());
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let tls = stream.get_ref().1;
+                    let protocol = tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
+                    connections.lock().push((tls.server_name().map(str::to_owned), protocol));
+                    let answer = service_fn(move |request: http::Request<_>| {
+                        let host = request.uri().authority().map(ToString::to_string);
+                        let host = host.or_else(|| Some(request.headers().get("host")?.to_str().ok()?.to_owned()));
+                        requests.lock().push(host.unwrap_or_default());
+                        answer(request)
+                    });
+                    drop(auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer).await);
+                });
+            }
+        });
+        origin
+    }
+
+    fn url(&self, host: &str) -> String {
+        format!("https://{host}:{}", self.address.port())
+    }
+}
+
+async fn answer(request: http::Request<hyper::body::Incoming>) -> Result<http::Response<Full<Bytes>>, Infallible> {
+    let taxonomy = request.uri().path() == "/api/sports.json";
+    let body = if taxonomy { r#"{"items":[]}"#.to_owned() } else { request.uri().to_string() };
+    let answer = http::Response::builder().header("cache-control", "max-age=60");
+    let kind = if taxonomy { "application/json" } else { "text/plain" };
+    Ok(answer.header("content-type", kind).body(Full::new(body.into())).unwrap())
+}
+
+#[tokio::test]
+async fn http2_is_spoken_where_it_is_offered_and_one_connection_carries_all() {
+    let dir = TempDir::new().unwrap();
+    certificate(dir.path(), "DNS:localhost,IP:127.0.0.1", &["-days", "2"]);
+    let ca = dir.path().join("ca.pem").to_string_lossy().into_owned();
+    for (offered, spoken, most) in
+        [(&["h2", "http/1.1"][..], Some("h2"), 1), (&["http/1.1"], Some("http/1.1"), 40), (&[], None, 40)]
+    {
+        let origin = TlsOrigin::start(dir.path(), offered).await;
+        let server = Setup::shield_of_url(&origin.url("localhost")).set("origin.ca_file", &ca).start().await;
+        server.ok(PATH).await;
+        let targets: Vec<_> = (0..40).map(|number| format!("/api/{number}")).collect();
+        let replies = join_all(targets.iter().map(|target| server.get(target))).await;
+        for reply in &replies {
+            assert_eq!(reply.status, 200, "{reply:?}");
+            assert!(reply.text().contains("/api/"), "{reply:?}");
+        }
+        let connections = origin.connections.lock().clone();
+        assert!(connections.len() <= most, "{spoken:?}: {}", connections.len());
+        let expected = (Some("localhost".to_owned()), spoken.map(str::to_owned));
+        assert!(connections.iter().all(|agreed| *agreed == expected), "{connections:?}");
+        let authority = format!("localhost:{}", origin.address.port());
+        assert!(origin.requests.lock().iter().all(|host| *host == authority), "{:?}", origin.requests.lock());
+        assert_eq!(origin.requests.lock().len(), 41);
+        // Known endpoints go the same way.
+        assert_eq!(server.ok("/api/sports.json").await.text(), r#"{"items":[]}"#);
+    }
+}
+
+#[tokio::test]
+async fn certificates_decide_whether_an_unknown_path_is_asked_for() {
+    let (good, expired, misnamed) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    certificate(good.path(), "IP:127.0.0.1", &["-days", "2"]);
+    certificate(expired.path(), "IP:127.0.0.1", &["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"]);
+    certificate(misnamed.path(), "DNS:elsewhere.example", &["-days", "2"]);
+    for (case, dir, trusted, named) in [
+        ("trusted", &good, true, None),
+        ("of an unknown authority", &good, false, Some("unknownissuer")),
+        ("expired", &expired, true, Some("expired")),
+        ("of another name", &misnamed, true, Some("not valid for name")),
+    ] {
+        let origin = TlsOrigin::start(dir.path(), &["h2", "http/1.1"]).await;
+        let mut setup = Setup::shield_of_url(&origin.url("127.0.0.1"));
+        if trusted {
+            setup = setup.set("origin.ca_file", &dir.path().join("ca.pem").to_string_lossy());
+        }
+        let server = setup.start().await;
+        let Some(named) = named else {
+            assert_eq!(server.get(PATH).await.status, 200, "{case}");
+            continue;
+        };
+        let reply = server.get(PATH).await;
+        reply.assert_problem(503, &[]);
+        assert!(!reply.text().contains("127.0.0.1") && !reply.text().contains("certificate"), "{case}: {reply:?}");
+        let status = server.status().await;
+        let said = status["last_error"]["message"].as_str().unwrap_or_default().to_lowercase();
+        assert!(said.contains("certificate") && said.contains(named), "{case}: {said}");
+        assert!(origin.requests.lock().is_empty(), "{case}");
+    }
+}

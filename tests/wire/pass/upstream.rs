@@ -1,0 +1,238 @@
+//! The way to the origin: connections are reused, each step has an end, failures are told, and everything is counted.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::Method;
+
+use super::{PATH, kept, shield};
+use crate::harness::{PATIENCE, Script, Setup, Upstream, origin};
+
+#[tokio::test]
+async fn one_connection_serves_many_requests() {
+    let (origin, server) = shield(|seen| kept(seen.target.clone())).await;
+    for number in 0..50 {
+        let target = format!("/api/{number}");
+        assert_eq!(server.ok(&target).await.text(), target);
+    }
+    // A request may come before the connection of the one before is back in the pool.
+    assert!(origin.connections() <= 3, "{} connections for {} requests", origin.connections(), origin.count());
+}
+
+#[tokio::test]
+async fn a_connection_that_the_origin_closes_between_two_requests_is_not_noticed() {
+    // The origin takes the second request of each connection, and closes it without an answer.
+    let origin = Upstream::start(|_| kept("x")).await;
+    let methods = r#"["GET", "HEAD", "POST"]"#;
+    let server = Setup::shield_of_url(&origin.url()).set("passthrough.methods", methods).start().await;
+    let used = Arc::new(parking_lot::Mutex::new(std::collections::HashSet::new()));
+    let connection = used.clone();
+    origin.answers(move |seen| if connection.lock().insert(seen.connection) { kept("x") } else { Script::hang_up() });
+    for number in 0..6 {
+        let reply = server.get(&format!("/api/{number}")).await;
+        assert_eq!(reply.text(), "x", "{number}: {:?}", server.status().await["last_error"]);
+    }
+    let posts = || origin.seen().iter().filter(|seen| seen.method == "POST").count();
+    let reply = server.send(Method::POST, "/api/post", &[("content-length", "0")]).await;
+    assert_eq!(posts(), 1, "what may have been done is not done twice: {reply:?}");
+    assert_eq!(reply.status, 503);
+}
+
+#[tokio::test]
+async fn an_origin_that_never_answers_is_not_asked_over_and_over() {
+    let (origin, server) = shield(|_| Script::hang_up()).await;
+    let reply = server.get(PATH).await;
+    reply.assert_problem(503, &[]);
+    assert!(reply.the("retry-after").parse::<u64>().unwrap() >= 1);
+    assert!(origin.count() <= 2, "{}", origin.count());
+}
+
+/// A socket whose queue of connections is full, so that nobody gets through to it; keep what fills it.
+fn unreachable() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
+    let socket = short_queue();
+    let address = socket.local_addr().unwrap();
+    let mut filling = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+        filling.push(stream);
+        assert!(filling.len() < 10_000, "the queue has no end");
+    }
+    (socket, filling, address)
+}
+
+fn short_queue() -> TcpListener {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    socket.listen(1).unwrap().into_std().unwrap()
+}
+
+#[tokio::test]
+async fn every_step_has_an_end() {
+    let (_socket, _filling, unreachable) = unreachable();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = (silent.local_addr().unwrap(), silent);
+    let headless = Upstream::start(|_| kept("late").after(PATIENCE)).await;
+    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (step, url) in [
+        ("connect", format!("http://{unreachable}")),
+        ("handshake", format!("https://{}", silent.0)),
+        ("head", headless.url()),
+        ("refused", format!("http://{refused}")),
+    ] {
+        let server = Setup::shield_of_url(&url).set("origin.timeout", "500ms").start().await;
+        let start = Instant::now();
+        let reply = server.get(PATH).await;
+        reply.assert_problem(503, &[]);
+        assert!(start.elapsed() < Duration::from_secs(3), "{step} took {:?}", start.elapsed());
+        assert!(reply.the("retry-after").parse::<u64>().unwrap() >= 1);
+        let text = format!("{:?} {}", reply.headers, reply.text());
+        assert!(!text.contains("127.0.0.1"), "{step}: no address of the inside shows: {text}");
+        let status = server.status().await;
+        let said = status["last_error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(said.contains(PATH), "{step}: {status}");
+        let named = match step {
+            "refused" => "refused",
+            "connect" => "deadline has elapsed",
+            _ => "not answer",
+        };
+        assert!(said.contains(named), "{step}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn the_next_address_of_a_name_is_tried() {
+    // `localhost` is ::1 first on most systems, where nobody listens.
+    let origin = Upstream::start(|_| kept("x")).await;
+    let url = format!("http://localhost:{}", origin.address().port());
+    let server = Setup::shield_of_url(&url).start().await;
+    assert_eq!(server.ok(PATH).await.text(), "x");
+    assert_eq!(origin.seen()[0].header("host"), Some(&url["http://".len()..]));
+}
+
+#[tokio::test]
+async fn redirects_are_for_the_client_to_follow() {
+    for status in [301, 302, 303, 307, 308] {
+        let (origin, server) = shield(move |seen| {
+            Script::new(status, "")
+                .with("Location", "/api/there")
+                .with("Cache-Control", "max-age=60")
+                .with("X-Target", &seen.target)
+        })
+        .await;
+        for _ in 0..2 {
+            let reply = server.get(PATH).await;
+            assert_eq!((reply.status, reply.the("location").as_str()), (status, "/api/there"));
+        }
+        assert_eq!(origin.count(), 1, "not followed, and kept");
+    }
+}
+
+#[tokio::test]
+async fn what_passes_takes_from_the_budget() {
+    let origin = Upstream::start(|seen| kept(seen.target.clone())).await;
+    let setup = Setup::shield_of_url(&origin.url()).set("origin.requests_per_minute", "5").set("origin.wait", "0s");
+    let server = setup.start().await;
+    for number in 0..5 {
+        server.ok(&format!("/api/{number}")).await;
+    }
+    let refused = server.get("/api/one-more").await;
+    refused.assert_problem(503, &["budget"]);
+    let wait: u64 = refused.the("retry-after").parse().unwrap();
+    assert!((50..=61).contains(&wait), "{wait}");
+    assert_eq!(origin.count(), 5);
+    assert_eq!(server.ok("/api/0").await.text(), "/api/0", "what is kept is served all the same");
+}
+
+#[tokio::test]
+async fn an_origin_that_asks_for_a_pause_gets_one() {
+    for status in [429, 503] {
+        let (origin, server) = shield(move |seen| match seen.target.as_str() {
+            "/api/busy" => Script::new(status, "wait").with("Retry-After", 2),
+            _ => kept("x"),
+        })
+        .await;
+        let reply = server.get("/api/busy").await;
+        assert_eq!((reply.status, reply.the("retry-after").as_str()), (status, "2"), "the origin's own answer passes");
+        let start = Instant::now();
+        assert_eq!(server.ok(PATH).await.text(), "x", "it waits for the end of the pause");
+        let waited = origin.seen()[1].at.duration_since(origin.seen()[0].at);
+        assert!(waited > Duration::from_millis(1900), "{status}: asked again after {waited:?}");
+        assert!(start.elapsed() < Duration::from_secs(8));
+    }
+}
+
+#[tokio::test]
+async fn a_mirror_passes_what_it_does_not_know_and_keeps_it_when_the_origin_is_gone() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).set("mirror.details", "all").start().await;
+    server.settled(&origin).await;
+    origin.clear_log();
+    let first = server.ok(PATH).await;
+    assert!(first.the("cache-status").contains("fwd=uri-miss; fwd-status=200; stored"), "{first:?}");
+    assert_eq!((first.header("mirror-snapshot"), first.header("mirror-confirmed")), (None, None));
+    assert_eq!(first.body, origin.expected_text(PATH).1.as_bytes());
+    assert_eq!(server.ok(PATH).await.body, first.body);
+    assert_eq!(origin.count(), 1, "{:?}", origin.log());
+    origin.shutdown().await;
+    // Beyond its freshness, too: a client that insists gets what there is.
+    let reply = server.get_with(PATH, &[("cache-control", "no-cache")]).await;
+    assert_eq!((reply.status, &reply.body), (200, &first.body), "{reply:?}");
+    assert!(reply.the("cache-status").contains("stale-if-error"), "{reply:?}");
+    server.get("/api/other.json").await.assert_problem(503, &[]);
+    assert_eq!(server.ok("/api/listings.json").await.total(), 20, "the snapshot is not impressed");
+}
+
+#[tokio::test]
+async fn fields_of_both_sides_are_as_the_contract_says() {
+    let origin = Upstream::start(|_| {
+        kept("x")
+            .with("Set-Cookie", "a=1")
+            .with("Link", "</a>; rel=next")
+            .with("Cache-Status", "cdn; hit")
+            .with("ETag", "\"own\"")
+            .with("Vary", "Accept-Language")
+            .with("X-Own", "1")
+            .with("Access-Control-Allow-Origin", "https://one.example")
+            .with("Access-Control-Allow-Credentials", "true")
+            .with("Alt-Svc", "h3=\":443\"")
+            .with("Strict-Transport-Security", "max-age=1")
+            .with("NEL", "{}")
+            .with("Report-To", "{}")
+            .with("RateLimit", "\"x\";r=1")
+            .with("RateLimit-Policy", "\"x\"")
+            .with("Keep-Alive", "timeout=5")
+            .with("Connection", "X-Hop")
+            .with("X-Hop", "1")
+    })
+    .await;
+    let server = Setup::shield_of_url(&origin.url()).set("rate_limit.requests_per_minute", "5").start().await;
+    for outcome in ["cdn; hit, grandstand; fwd=uri-miss; fwd-status=200; stored", "cdn; hit, grandstand; hit; ttl="] {
+        let reply = server.get_with(PATH, &[("origin", "https://one.example")]).await;
+        assert!(reply.the("cache-status").starts_with(outcome), "{reply:?}");
+        for (name, value) in [
+            ("set-cookie", "a=1"),
+            ("link", "</a>; rel=next"),
+            ("etag", "\"own\""),
+            ("vary", "Accept-Language"),
+            ("x-own", "1"),
+            ("cache-control", "max-age=3600"),
+            ("access-control-allow-origin", "*"),
+        ] {
+            assert_eq!(reply.the(name), value, "{name}");
+        }
+        assert!(reply.the("ratelimit").starts_with("\"default\";r="), "ours: {reply:?}");
+        assert!(reply.the("access-control-expose-headers").contains("Cache-Status"));
+        for name in
+            ["access-control-allow-credentials", "alt-svc", "strict-transport-security", "nel", "report-to", "x-hop"]
+        {
+            assert_eq!(reply.header(name), None, "{name}");
+        }
+        assert_ne!(reply.header("keep-alive").as_deref(), Some("timeout=5"));
+    }
+    for _ in 0..3 {
+        server.get("/api/x?1").await;
+    }
+    let refused = server.get("/api/x?2").await;
+    refused.assert_problem(429, &[]);
+    assert!(refused.the("retry-after").parse::<u64>().unwrap() >= 1);
+}
