@@ -286,6 +286,9 @@ impl PassThrough {
         loop {
             let passenger = match inner.flights.board(&flight(&fetch.key, &fetch.names, &selectable)) {
                 Boarding::First(ticket, _) => {
+                    if let Some(hit) = self.landed_meanwhile(&fetch.key, &selectable, fetch.kept.as_ref()) {
+                        return Ok(hit);
+                    }
                     let kept = fetch.kept.clone();
                     return self.served(self.start(fetch, Some(ticket), interim).await, kept, why);
                 }
@@ -326,6 +329,16 @@ impl PassThrough {
         }
     }
 
+    /// What another flight brought between the look into the cache and the boarding of this one.
+    fn landed_meanwhile(&self, key: &Key, selectable: &HeaderMap, kept: Option<&Arc<Stored>>) -> Option<Passed> {
+        let (inner, now) = (&*self.0, self.0.clock.now_mono());
+        let variants = inner.cache.stored(key)?;
+        let stored = variants.select(selectable).filter(|stored| kept.is_none_or(|kept| !Arc::ptr_eq(kept, stored)))?;
+        let usable = reuse(&stored.terms, stored.age(now), &RequestDirectives::default(), &inner.policy).is_usable();
+        let outcome = CacheOutcome::Hit { ttl: Some(stored.ttl(now)) };
+        usable.then(|| Passed::Stored { stored: stored.clone(), outcome })
+    }
+
     /// A fetch for one client.
     async fn alone(
         &self,
@@ -363,7 +376,11 @@ impl PassThrough {
                         outcome: CacheOutcome::StaleIfError { fwd_status: Some(fwd_status) },
                     });
                 }
-                Ok(Passed::Streamed { head, body, outcome: why(Forwarded { fwd_status, stored: keeps, collapsed }) })
+                Ok(Passed::Streamed {
+                    head,
+                    body,
+                    outcome: why(Forwarded { fwd_status, stored: keeps, collapsed: false }),
+                })
             }
             Err(error) => self.stale_or(kept, error),
         }

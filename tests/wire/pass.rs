@@ -9,6 +9,7 @@ mod poison;
 mod rules;
 mod tls;
 mod upstream;
+mod variants;
 
 use std::net::SocketAddr;
 

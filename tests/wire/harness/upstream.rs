@@ -369,7 +369,7 @@ async fn write(stream: &mut TcpStream, script: &Script, bodyless: bool, counters
         return stream.flush().await;
     }
     let lines = |fields: &[(String, String)]| -> String {
-        fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
+        fields.iter().flat_map(|(name, value)| [name, ": ", value, "\r\n"]).collect()
     };
     for (status, fields) in &script.interim {
         stream.write_all(format!("HTTP/1.1 {status} Interim\r\n{}\r\n", lines(fields)).as_bytes()).await?;

@@ -90,12 +90,9 @@ async fn every_step_has_an_end() {
         let status = server.status().await;
         let said = status["last_error"]["message"].as_str().unwrap_or_default().to_owned();
         assert!(said.contains(PATH), "{step}: {status}");
-        let named = match step {
-            "refused" => "refused",
-            "connect" => "deadline has elapsed",
-            _ => "not answer",
-        };
-        assert!(said.contains(named), "{step}: {said}");
+        // Of two timers that end at once either may be told of.
+        let named: &[&str] = if step == "refused" { &["refused"] } else { &["not answer", "deadline has elapsed"] };
+        assert!(named.iter().any(|text| said.contains(text)), "{step}: {said}");
     }
 }
 
