@@ -112,6 +112,7 @@ impl Script {
 
     /// With one more line of a field.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "numbers and texts, owned or not, are written the same way")]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.fields.push((name.to_owned(), value.to_string()));
         self
@@ -246,7 +247,7 @@ impl Upstream {
     }
 
     /// Is back under the same address.
-    pub async fn come_back(&self) {
+    pub fn come_back(&self) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
         socket.bind(self.address).unwrap();

@@ -62,17 +62,15 @@ const REPLACED: Fields<'_> = &[
 #[tokio::test]
 async fn fields_are_kept_dropped_replaced_or_appended_to_as_promised() {
     in_both(async |uses| {
-        let upstream = Upstream::start(|seen| match case_of(seen) {
-            None => nothing(),
-            Some(_) => {
-                let ours: Fields<'_> = &[
-                    ("cache-control", "max-age=3600"),
-                    ("etag", "\"strong\""),
-                    ("link", "</terms>; rel=\"terms-of-service\""),
-                    ("cache-status", "edge; hit; ttl=5"),
-                ];
-                answer(seen.nth, &[KEPT, DROPPED, REPLACED, ours].concat())
-            }
+        let upstream = Upstream::start(|seen| {
+            let ours: Fields<'_> = &[
+                ("cache-control", "max-age=3600"),
+                ("etag", "\"strong\""),
+                ("link", "</terms>; rel=\"terms-of-service\""),
+                ("cache-status", "edge; hit; ttl=5"),
+            ];
+            let fields = [KEPT, DROPPED, REPLACED, ours].concat();
+            if case_of(seen).is_some() { answer(seen.nth, &fields) } else { nothing() }
         })
         .await;
         let server = started(uses.setup(&upstream).set("rate_limit.requests_per_minute", "1000"), uses).await;
@@ -146,7 +144,7 @@ async fn head_has_the_header_of_get_and_one_request_serves_both() {
         .await;
         let server = uses.start(&upstream).await;
         for coding in ["identity", "gzip"] {
-            let target = target(if coding == "gzip" { 1 } else { 0 });
+            let target = target(usize::from(coding == "gzip"));
             // The first is a miss: HEAD fills the cache, too.
             let accepted = [("accept-encoding", coding)];
             server.send(Method::HEAD, &target, &accepted).await;

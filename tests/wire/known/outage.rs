@@ -238,10 +238,41 @@ async fn a_refused_connection_is_an_outage_like_any_other_and_the_return_is_noti
             assert_eq!(stale.the("cache-status"), "grandstand; fwd=stale; detail=stale-if-error");
             pass(Duration::from_millis(10)).await;
         }
-        upstream.come_back().await;
+        upstream.come_back();
         let back = Instant::now();
         wait_until("its return shows", || async { server.get(&target).await.body != first.body }).await;
         assert!(back.elapsed() < Duration::from_secs(6), "{uses:?}: {:?}", back.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_resource_that_hangs_is_no_outage_of_the_others() {
+    in_both(async |uses| {
+        let upstream = Upstream::start(|seen| match case_of(seen) {
+            None => nothing(),
+            Some(0) => Script::hang(),
+            Some(_) => answer(seen.nth, &[]),
+        })
+        .await;
+        let server = started(uses.setup(&upstream).set("origin.timeout", "2s"), uses).await;
+        let hanging = async {
+            for _ in 0..3 {
+                server.get(&target(0)).await.assert_problem(503, &[]);
+                pass(Duration::from_millis(100)).await;
+            }
+        };
+        let others = async {
+            for case in 1..55 {
+                let asked = Instant::now();
+                assert_eq!(number(&server.get(&target(case)).await), 1);
+                assert!(asked.elapsed() < Duration::from_millis(1_500), "{uses:?}: {:?}", asked.elapsed());
+                pass(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::join!(hanging, others);
+        let tried = upstream.count_of(&target(0));
+        assert!((2..=3).contains(&tried), "{uses:?}: {tried}");
     })
     .await;
 }

@@ -2,6 +2,7 @@
 //! canonical request for it, and the answer of others is what it would have been without that client.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
@@ -34,8 +35,8 @@ fn spelled(text: &str, how: u64) -> String {
         let plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         match how >> (2 * (index % 32)) & 3 {
             0 | 1 if plain => out.push(char::from(byte)),
-            3 => out.push_str(&format!("%{byte:02x}")),
-            _ => out.push_str(&format!("%{byte:02X}")),
+            3 => write!(out, "%{byte:02x}").unwrap(),
+            _ => write!(out, "%{byte:02X}").unwrap(),
         }
     }
     out
@@ -153,7 +154,7 @@ fn spellings() -> impl proptest::strategy::Strategy<Value = Spelled> {
             };
             let mut request = format!("GET {path}?{} HTTP/1.1\r\nHost: {host}\r\n", query.join("&"));
             for (name, value) in fields {
-                request.push_str(&format!("{name}: {value}\r\n"));
+                write!(request, "{name}: {value}\r\n").unwrap();
             }
             request.push_str("Connection: close\r\n\r\n");
             Spelled { request, asks: other.map_or_else(|| asked(&meaning), str::to_owned) }

@@ -102,3 +102,28 @@ async fn when_the_origin_goes_away_before_the_first_snapshot_what_was_read_stand
     missing.assert_problem(503, &[]);
     assert!(missing.the("retry-after").parse::<u64>().unwrap() >= 1);
 }
+
+/// One resource that the crawl cannot get is no outage: reads of all others are answered as if nothing were wrong.
+#[tokio::test]
+async fn a_crawl_that_gets_stuck_does_not_hold_up_the_reads_of_clients() {
+    join_all([Fault::Hang, Fault::Reset, Fault::Status(503), Fault::Redirect("/x".into())].map(async |fault| {
+        let origin = origin(250).await;
+        origin.set(|switches| switches.faults = vec![FaultRule::always("/api/cities.json", fault.clone())]);
+        let server = Setup::mirror_of(&origin).set("origin.timeout", "2s").start().await;
+        let tried = || origin.log().iter().filter(|seen| seen.path_and_query.ends_with("cities.json")).count();
+        wait_until("the crawl has been stuck for a while", || async { tried() >= 4 }).await;
+        let start = Instant::now();
+        for page in 1.. {
+            let asked = Instant::now();
+            let reply = server.get(&format!("{LIST}?sport=golf&per_page=1&page={page}")).await;
+            assert_eq!(reply.status, 200, "{fault:?} after {:?}: {reply:?}", asked.elapsed());
+            assert!(asked.elapsed() < Duration::from_millis(1_500), "{fault:?}: {:?}", asked.elapsed());
+            if start.elapsed() > Duration::from_secs(4) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(server.ok(LIST).await.header("mirror-snapshot"), None);
+    }))
+    .await;
+}
