@@ -6,6 +6,7 @@
 pub mod envelope;
 pub mod hash;
 pub mod json;
+pub mod links;
 pub mod listing;
 pub mod modified;
 pub mod page;

@@ -18,6 +18,19 @@ struct AnswerLabels {
     status: u16,
 }
 
+/// The labels of one counter of what came of asking the origin: the words of `Cache-Status` (RFC 9211).
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ForwardLabels {
+    /// Why it was asked.
+    pub fwd: &'static str,
+    /// The status of its answer.
+    pub fwd_status: u16,
+    /// Whether the answer was kept, `true` or `false`.
+    pub stored: &'static str,
+    /// Whether another request's question brought it, `true` or `false`.
+    pub collapsed: &'static str,
+}
+
 /// One counter found in advance.
 type Known = (&'static str, &'static str, u16, Counter);
 
@@ -27,6 +40,7 @@ pub struct Telemetry(Arc<Inner>);
 
 struct Inner {
     answers: Family<AnswerLabels, Counter>,
+    forwards: Family<ForwardLabels, Counter>,
     bytes: Counter,
     hits: Counter,
     asked: Counter,
@@ -43,6 +57,12 @@ impl Telemetry {
             "Answers on the public listener, by route, outcome and status",
             answers.clone(),
         );
+        let forwards = Family::<ForwardLabels, Counter>::default();
+        registry.register(
+            "grandstand_forwards",
+            "Answers for which the origin was asked, in the words of Cache-Status",
+            forwards.clone(),
+        );
         registry.register("grandstand_body_bytes", "Body bytes sent on the public listener", bytes.clone());
         let known = routes.iter().flat_map(|route| {
             let answers = &answers;
@@ -52,7 +72,7 @@ impl Telemetry {
             })
         });
         let known = known.collect();
-        Self(Arc::new(Inner { answers, bytes, hits, asked, known }))
+        Self(Arc::new(Inner { answers, forwards, bytes, hits, asked, known }))
     }
 
     /// One answer went out.
@@ -70,6 +90,15 @@ impl Telemetry {
             Some((_, _, _, counter)) => drop(counter.inc()),
             None => drop(inner.answers.get_or_create(&AnswerLabels { route, outcome, status }).inc()),
         }
+    }
+
+    /// The origin was asked for an answer that went out; one that was another request's question needed none of its own.
+    pub fn forwarded(&self, labels: &ForwardLabels) {
+        let inner = &*self.0;
+        if labels.collapsed == "true" {
+            inner.hits.inc();
+        }
+        inner.forwards.get_or_create(labels).inc();
     }
 
     /// Share of answers that needed no request to the origin; `None` before the first.

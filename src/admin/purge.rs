@@ -35,7 +35,7 @@ impl Purger {
         // Who asks from now on must not be told what was asked before.
         self.read.iter().for_each(ReadThrough::purged);
         self.pass.iter().for_each(PassThrough::purged);
-        tracing::info!(?purge, count, "purged");
+        tracing::info!(query = query.unwrap_or("everything"), count, "purged");
         Ok(count)
     }
 }

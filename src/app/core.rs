@@ -22,6 +22,7 @@ use crate::origin::copies::Copies;
 use crate::origin::crawl::Crawler;
 use crate::origin::details::Details;
 use crate::origin::details::worker::DetailWorker;
+use crate::origin::early::Early;
 use crate::origin::mirror::{Mirror, Rhythm};
 use crate::origin::status::OriginStatus;
 use crate::origin::sweep::Sweeper;
@@ -189,9 +190,10 @@ impl Core {
         }
         let details = Details::open(store.clone(), self.cache.clone(), self.live.clone())?;
         if let Some(origin) = &self.origin {
-            origin.read.keep_details_in(details.clone());
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
             let copies = copies.with_cache_ttl(config.origin.cache_ttl);
+            let (details_too, live) = (details.clone(), self.live.clone());
+            origin.read.keep_early(Early { details: details_too, copies: copies.clone(), live });
             let rhythm =
                 Rhythm { ttl: config.ttl, max_shrink: config.mirror.max_shrink, keep: config.mirror.keep as usize };
             self.sweeper = Some(Sweeper {

@@ -68,7 +68,8 @@ impl Origin {
     ) -> Result<Self, ClientError> {
         let (stale_if_error, wait) = (config.cache.stale_if_error, config.origin.wait);
         let stale_while_revalidate = config.cache.stale_while_revalidate;
-        let times = ReadConfig { ttl: config.ttl, stale_while_revalidate, stale_if_error, wait };
+        let public_url = config.public_url.as_str().to_owned();
+        let times = ReadConfig { public_url, ttl: config.ttl, stale_while_revalidate, stale_if_error, wait };
         let read = ReadThrough::new(client.clone(), cache.clone(), rewrite.clone(), times, clock.clone());
         let upstream = Upstream::new(client.clone(), config.origin.ca_file.as_deref(), clock.clone())?;
         let bases = std::iter::once(client.base().clone()).chain(names).collect();

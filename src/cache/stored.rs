@@ -26,6 +26,8 @@ pub struct Stored {
     pub body: Arc<Coded>,
     /// The entity tag as it is sent, parsed for comparison.
     pub tag: Option<EntityTag>,
+    /// Our own `Link`, beside the origin's.
+    pub link: Option<HeaderValue>,
     /// The origin's own `ETag`, to revalidate with.
     pub etag: Option<HeaderValue>,
     /// The origin's `Last-Modified`, to revalidate with.
@@ -63,7 +65,7 @@ impl Stored {
     pub fn weight(&self) -> usize {
         const EACH: usize = 64;
         let fields = self.fields.iter().map(|(name, value)| name.as_str().len() + value.len() + EACH).sum::<usize>();
-        self.body.weight() + fields + self.selecting.weight() + 256
+        self.body.weight() + fields + self.selecting.weight() + 256 + self.link.as_ref().map_or(0, HeaderValue::len)
     }
 }
 

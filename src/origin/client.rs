@@ -226,7 +226,7 @@ impl OriginClient {
         for _ in 0..=MOST_REDIRECTS {
             let (status, answer) = self.send(url.clone(), path, validators, asker.clone()).await?;
             if !matches!(status, 301 | 302 | 303 | 307 | 308) {
-                return judge(path, answer);
+                return judge(path, answer, asker.class);
             }
             let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("(nowhere)");
             // For clients none is followed: what they ask for is kept under its own address.
@@ -262,7 +262,8 @@ impl OriginClient {
         permit.answered();
         let received = self.clock.now_wall();
         let mut body = BytesMut::new();
-        if status == 200 {
+        // What a client asked for may be refused in the origin's own words.
+        if status == 200 || (class == Class::Client && is_refusal(status)) {
             while let Some(chunk) = pieces.next().await {
                 let chunk = chunk.map_err(failed)?;
                 if (body.len() + chunk.len()) as u64 > self.config.max_body {
@@ -327,10 +328,16 @@ fn question(validators: Option<&Validators>) -> Result<HeaderMap, InvalidHeaderV
     Ok(fields)
 }
 
+/// Whether a status is about the question, and not about the origin or about how often it is asked.
+const fn is_refusal(status: u16) -> bool {
+    matches!(status, 400..=499) && !matches!(status, 408 | 421 | 425 | 429)
+}
+
 /// Tells an answer that says something from a refusal.
-fn judge(path: &str, answer: Answer) -> Result<Answer, AskError> {
+fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, AskError> {
     match answer.status {
         200 | 304 | 404 | 410 => Ok(answer),
+        status if class == Class::Client && is_refusal(status) => Ok(answer),
         status => {
             let wait = answer.headers.get(RETRY_AFTER);
             let wait = wait.and_then(|value| freshness::parse_retry_after(value.as_bytes(), answer.received));

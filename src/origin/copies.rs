@@ -222,6 +222,32 @@ impl Copies {
         Ok(Copy { path: path.to_owned(), change, body, since_ms, until_ms })
     }
 
+    /// Keeps an answer that somebody else asked for, if nothing is kept yet of this path.
+    ///
+    /// # Errors
+    /// When it is not what it should be, or the store fails.
+    pub fn offer(&self, path: &str, answer: &Answer, check: Check) -> Result<(), CopyError> {
+        let _judging = self.judging.lock();
+        if self.store.copy_meta(path)?.is_some() {
+            return Ok(());
+        }
+        check(&answer.body).map_err(|reason| AskError::nonsense(path, reason))?;
+        let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(path, error))?;
+        let at_ms = self.origin_time(answer, generated_at(text).as_deref());
+        let grain_ms = if answer.stamps.age.is_some() { 2 * DATE_GRAIN_MS } else { DATE_GRAIN_MS };
+        let Validators { etag, last_modified } = answer.validators();
+        let meta = CopyMeta {
+            etag,
+            last_modified,
+            origin_time_ms: at_ms,
+            since_ms: at_ms + grain_ms,
+            fetched_ms: answer.received.as_millis(),
+            hash: self.hash(text, None),
+            status: 200,
+        };
+        Ok(self.store.put_copies(&[(path.to_owned(), meta, Some(&*answer.body))])?)
+    }
+
     /// The instant that an answer speaks for, in milliseconds; what it says of a cache in between is remembered.
     fn origin_time(&self, answer: &Answer, generated_at: Option<&str>) -> i64 {
         let fetched_ms = answer.received.as_millis();

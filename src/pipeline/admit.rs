@@ -122,7 +122,8 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         let problem = Problem::rate_limited(quota, retry_after_seconds);
         return Admitted { admission: Admission::Refused(problem), route: "limit", client, limit };
     }
-    let (route, admission) = match route(view, rules) {
+    let routed = check_size(view).and_then(|()| route(view, rules));
+    let (route, admission) = match routed {
         Ok(routed) => (routed.route.as_str(), target(&routed, view, rules)),
         Err(problem) => (Route::Unknown.as_str(), Err(problem)),
     };
@@ -134,6 +135,20 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         Err(problem) => Admission::Refused(problem),
     };
     Admitted { admission, route, client, limit }
+}
+
+/// The longest request target, and all names and values of a header together, in bytes.
+pub const MAX_TARGET: usize = 8 << 10;
+/// See [`MAX_TARGET`].
+pub const MAX_HEADERS: usize = 32 << 10;
+
+/// Everything that follows works on what is of a size that anybody needs.
+fn check_size(view: &View<'_>) -> Result<(), Problem> {
+    if view.target.len() > MAX_TARGET {
+        return Err(Problem::uri_too_long(MAX_TARGET as u64));
+    }
+    let size: usize = view.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if size > MAX_HEADERS { Err(Problem::headers_too_large(MAX_HEADERS as u64)) } else { Ok(()) }
 }
 
 /// A target taken apart.

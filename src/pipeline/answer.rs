@@ -72,6 +72,8 @@ pub struct Answer {
     pub body: Option<Bytes>,
     /// The word for logs and metrics.
     pub outcome: &'static str,
+    /// How it came about; `None` for errors of ours and preflights.
+    pub cache: Option<CacheOutcome>,
 }
 
 impl Standing {
@@ -127,7 +129,7 @@ impl Standing {
         head.insert(MIRROR_CONFIRMED, published.confirmed_header.clone());
         head.insert(CACHE_STATUS, outcome.to_header_value());
         common(&mut head, asked.limit);
-        Answer { status, headers: head, body, outcome: outcome.as_str() }
+        Answer { status, headers: head, body, outcome: outcome.as_str(), cache: Some(outcome) }
     }
 
     /// Seconds since the instant for which the data is confirmed. A stamp from the future confirms nothing: how old the
@@ -139,13 +141,8 @@ impl Standing {
 
     /// An answer of a known endpoint, read through from the origin.
     pub fn through(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
-        let state = if stored.status == StatusCode::OK {
-            precondition::evaluate(asked.method, asked.headers, stored.tag.as_ref())
-        } else {
-            Precondition::Proceed
-        };
         let mut head = stored.fields.clone();
-        let (status, body) = match state {
+        let (status, body) = match conditions(asked, stored.status, &head) {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
             Precondition::NotModified => (not_modified(&mut head), None),
             Precondition::Proceed => (stored.status, represent(&mut head, asked, &stored.body)),
@@ -153,6 +150,9 @@ impl Standing {
         // Ours where the origin sends neither.
         if !head.contains_key(CACHE_CONTROL) && !head.contains_key(EXPIRES) {
             head.insert(CACHE_CONTROL, self.cache_control.clone());
+        }
+        if let Some(link) = &stored.link {
+            head.append(LINK, link.clone());
         }
         head.insert(VARY, HeaderValue::from_static("accept-encoding"));
         head.insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
@@ -186,7 +186,7 @@ impl Standing {
         };
         head.append(CACHE_STATUS, outcome.to_header_value());
         common(&mut head, asked.limit);
-        Answer { status, headers: head, body, outcome: outcome.as_str() }
+        Answer { status, headers: head, body, outcome: outcome.as_str(), cache: Some(outcome) }
     }
 
     /// An error of our own.
@@ -211,7 +211,7 @@ impl Standing {
         common(&mut head, asked.limit);
         let body = (*asked.method != Method::HEAD).then_some(body);
         let outcome = if asked.limit.is_admitted() { "problem" } else { "refused" };
-        Answer { status: problem.status(), headers: head, body, outcome }
+        Answer { status: problem.status(), headers: head, body, outcome, cache: None }
     }
 
     /// The answer to a CORS preflight.
@@ -221,7 +221,7 @@ impl Standing {
         head.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("If-None-Match, If-Match"));
         head.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
         common(&mut head, limit);
-        Answer { status: StatusCode::NO_CONTENT, headers: head, body: None, outcome: "preflight" }
+        Answer { status: StatusCode::NO_CONTENT, headers: head, body: None, outcome: "preflight", cache: None }
     }
 }
 
@@ -237,7 +237,7 @@ fn of_the_origin(
     head.insert(AGE, HeaderValue::from(age.as_secs()));
     head.append(CACHE_STATUS, outcome.to_header_value());
     common(&mut head, asked.limit);
-    Answer { status, headers: head, body, outcome: outcome.as_str() }
+    Answer { status, headers: head, body, outcome: outcome.as_str(), cache: Some(outcome) }
 }
 
 /// The body in the coding that the client likes best, unless only the head was asked for; its length and coding go into
@@ -259,7 +259,7 @@ fn not_modified(head: &mut HeaderMap) -> StatusCode {
     StatusCode::NOT_MODIFIED
 }
 
-/// A client's conditions on an answer of an unknown path, whose validators are the origin's.
+/// A client's conditions on an answer of the origin, by its tag or its date.
 fn conditions(asked: Asked<'_>, status: StatusCode, fields: &HeaderMap) -> Precondition {
     let evaluated = status == StatusCode::OK && matches!(*asked.method, Method::GET | Method::HEAD);
     if evaluated { caching::evaluate(asked.method, asked.headers, fields) } else { Precondition::Proceed }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use http::header::{AGE, CACHE_CONTROL, EXPIRES, HeaderMap, HeaderValue, VARY};
 use http::{Method, StatusCode};
 
-use crate::api::listing::ListingId;
 use crate::api::rewrite::Rewrite;
 use crate::api::route::Route;
 use crate::cache::stored::Stored;
@@ -20,7 +19,7 @@ use crate::cache::{Cache, Key, Purges};
 use crate::clock::Clock;
 use crate::origin::budget::Spent;
 use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
-use crate::origin::details::Details;
+use crate::origin::early::Early;
 use crate::origin::flight::{Boarding, Flights, Passenger};
 use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
@@ -36,6 +35,8 @@ use representation::Representation;
 /// How long a 404 is kept at most.
 const MISSING: Duration = Duration::from_secs(60);
 
+/// How long a client that could be served something stale waits for something fresh.
+const PATIENCE_WITH_STALE: Duration = Duration::from_secs(2);
 /// How long a fetch that nobody waits for stays in the queue.
 pub(super) const BEHIND: Duration = Duration::from_secs(60);
 
@@ -61,6 +62,7 @@ struct Inner {
     client: OriginClient,
     cache: Cache,
     rewrite: Rewrite,
+    public_url: String,
     clock: Clock,
     ttl: Duration,
     policy: Policy,
@@ -68,13 +70,15 @@ struct Inner {
     flights: Flights<Key, Landing>,
     failures: Failures,
     demands: Demands,
-    /// Where details are kept that are read before there is a snapshot; never set in shield use.
-    details: OnceLock<Details>,
+    /// Where is kept what is read before there is a snapshot; never set in shield use.
+    early: OnceLock<Early>,
 }
 
-/// How long answers live where the origin does not say.
-#[derive(Clone, Copy, Debug)]
+/// How long answers live where the origin does not say, and what links start with.
+#[derive(Clone, Debug)]
 pub struct ReadConfig {
+    /// What clients know this server as.
+    pub public_url: String,
     /// Freshness where the origin gives none.
     pub ttl: Duration,
     /// How long a stale answer may be served while a new one is fetched.
@@ -97,13 +101,14 @@ struct Question {
 impl ReadThrough {
     /// A reader that keeps what it fetches in `cache`.
     pub fn new(client: OriginClient, cache: Cache, rewrite: Rewrite, config: ReadConfig, clock: Clock) -> Self {
-        let ReadConfig { ttl, stale_while_revalidate, stale_if_error, wait } = config;
+        let ReadConfig { public_url, ttl, stale_while_revalidate, stale_if_error, wait } = config;
         let policy = Policy { known: true, stale_while_revalidate, stale_if_error };
         let (flights, failures, demands) = (Flights::default(), Failures::default(), Demands::default());
         let inner = Inner {
             client,
             cache,
             rewrite,
+            public_url,
             clock,
             ttl,
             policy,
@@ -111,7 +116,7 @@ impl ReadThrough {
             flights,
             failures,
             demands,
-            details: OnceLock::new(),
+            early: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -126,10 +131,10 @@ impl ReadThrough {
         &self.inner.client
     }
 
-    /// What is read of details goes there, too.
-    pub fn keep_details_in(&self, details: Details) {
+    /// What is read before there is a snapshot is kept for it.
+    pub fn keep_early(&self, early: Early) {
         // Set once, when the store is opened.
-        let _ = self.inner.details.set(details);
+        let _ = self.inner.early.set(early);
     }
 
     /// Lets nobody join the fetches that are under way: something was purged.
@@ -174,7 +179,15 @@ impl ReadThrough {
         loop {
             let (passenger, first) = self.take_off(&question, kept.as_ref(), false);
             let collapsed = !first;
-            let landed = if first {
+            let landed = if let Some(stored) = kept.as_ref().filter(|stored| self.stands_in(stored)) {
+                // Who has something at hand does not wait for an origin that hangs; the fetch goes on.
+                match tokio::time::timeout(PATIENCE_WITH_STALE, passenger.landed()).await {
+                    Ok(landed) => landed,
+                    Err(_elapsed) => {
+                        return Ok((stored.clone(), CacheOutcome::StaleIfError { fwd_status: None }));
+                    }
+                }
+            } else if first {
                 passenger.landed().await
             } else {
                 // It may be waiting for its turn more patiently than this client does; on the wire it needs its time.
@@ -296,8 +309,8 @@ impl ReadThrough {
         // A 304 to a question without a condition confirms nothing.
         let confirmable = kept.filter(|stored| stored.has_validator());
         let (stored, may_keep) = self.judge(question, &answer, confirmable)?;
-        if let (Some(details), Some(id)) = (inner.details.get(), detail_of(&question.path)) {
-            details.offer(id, &answer);
+        if let Some(early) = inner.early.get() {
+            early.offer(&question.path, &answer);
         }
         let stored = Arc::new(stored);
         let kept = may_keep && inner.cache.keep_stored(&question.key, &stored, asked);
@@ -309,10 +322,23 @@ impl ReadThrough {
         let inner = &*self.inner;
         let mut shown = match (answer.status, kept) {
             (304, Some(kept)) => Representation::confirmed(kept, &answer.headers),
-            (200, _) => Representation::document(&question.path, answer, question.rewrites.then_some(&inner.rewrite))?,
-            (404 | 410, _) => Representation::missing(&question.path, &answer.headers),
+            (200, _) => Representation::document(
+                &question.path,
+                answer,
+                question.rewrites.then_some(&inner.rewrite),
+                &inner.public_url,
+            )?,
+            (404 | 410, _) if is_detail(&question.path) => Representation::missing(&question.path, &answer.headers),
+            (status @ 400..=499, _) => {
+                let status = StatusCode::from_u16(status).map_err(|error| AskError::nonsense(&question.path, error))?;
+                Representation::refusal(status, answer)
+            }
             (status, _) => return Err(AskError::nonsense(&question.path, format!("status {status}"))),
         };
+        let explicit = shown.fields.contains_key(CACHE_CONTROL) || shown.fields.contains_key(EXPIRES);
+        if shown.status.is_client_error() && !explicit {
+            shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
+        }
         // `Age` is about this answer and not kept. What we send never differs, so that of `Vary` only `*` has a meaning.
         let mut judged = shown.fields.clone();
         let star = answer.headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*'));
@@ -329,24 +355,21 @@ impl ReadThrough {
         let mut terms = Terms::of(shown.status, &judged, &directives, exchange, ttl);
         let allowed = may_store(&Method::GET, &sent, shown.status, &judged, &directives, ttl).is_ok();
         let may_keep = allowed && shown.body.identity().body.len() as u64 <= inner.cache.largest();
-        if shown.status == StatusCode::NOT_FOUND {
-            terms.lifetime = terms.lifetime.min(MISSING);
-            if !judged.contains_key(CACHE_CONTROL) && !judged.contains_key(EXPIRES) {
-                shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
-            }
+        if shown.status.is_client_error() && may_keep && terms.lifetime > MISSING {
+            // It may be there soon: neither we nor others keep it for longer.
+            terms.lifetime = MISSING;
+            shown.fields.remove(EXPIRES);
+            shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
         }
-        let Representation { status, fields, body, tag, etag, last_modified } = shown;
+        let Representation { status, fields, body, tag, link, etag, last_modified } = shown;
         let (selecting, arrived) = (Selecting::of(&Vary::Nothing, &sent), inner.clock.now_mono());
-        Ok((Stored { status, fields, body, tag, etag, last_modified, terms, selecting, arrived }, may_keep))
+        Ok((Stored { status, fields, body, tag, link, etag, last_modified, terms, selecting, arrived }, may_keep))
     }
 }
 
-/// The listing whose detail a path is.
-fn detail_of(path: &str) -> Option<ListingId> {
-    match Route::of(path) {
-        Route::Detail(id) => Some(id),
-        _ => None,
-    }
+/// Whether a path is that of a detail.
+fn is_detail(path: &str) -> bool {
+    matches!(Route::of(path), Route::Detail(_))
 }
 
 /// Something kept, as it is.

@@ -62,6 +62,21 @@ impl CacheOutcome {
         }
     }
 
+    /// What came of asking the origin; `None` when it was not asked, or gave no answer.
+    pub const fn forwarded(self) -> Option<Forwarded> {
+        match self {
+            Self::Hit { .. } | Self::StaleIfError { fwd_status: None } => None,
+            Self::Miss(forwarded)
+            | Self::VaryMiss(forwarded)
+            | Self::Revalidated(forwarded)
+            | Self::Requested(forwarded)
+            | Self::Method(forwarded) => Some(forwarded),
+            Self::StaleIfError { fwd_status: Some(fwd_status) } | Self::Bypass { fwd_status } => {
+                Some(Forwarded { fwd_status, stored: false, collapsed: false })
+            }
+        }
+    }
+
     /// Appends our member of the list to `out`, `grandstand; hit; ttl=240` for example: at most 80 bytes.
     pub fn write_to(self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"grandstand");

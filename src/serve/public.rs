@@ -17,9 +17,10 @@ use crate::pipeline::admit::{self, Admission, Admitted, Rules, Target, View};
 use crate::pipeline::answer::{Answer, Asked, Standing};
 use crate::proxy::pass_through::PassThrough;
 use crate::proxy::spool::Reader;
+use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::problem::Problem;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{ForwardLabels, Telemetry};
 
 use super::find::{Finder, Found};
 use super::gate::KEEPALIVE_SECONDS;
@@ -110,7 +111,7 @@ impl Public {
         answer: Answer,
         rest: Option<Reader>,
     ) -> Result<(), Broken> {
-        let Answer { status, mut headers, body, outcome } = answer;
+        let Answer { status, mut headers, body, outcome, cache } = answer;
         if outcome == "problem" && !is_bodyless(session.req_header()) {
             // What follows on the connection is a body that nobody reads (RFC 9112 §9.6).
             session.set_keepalive(None);
@@ -148,6 +149,12 @@ impl Public {
         };
         let sent = sent.await;
         self.telemetry.answered(route, outcome, status.as_u16(), bytes);
+        if let Some(asked) = cache.and_then(CacheOutcome::forwarded) {
+            let word = |flag: bool| if flag { "true" } else { "false" };
+            let (stored, collapsed) = (word(asked.stored), word(asked.collapsed));
+            let fwd_status = asked.fwd_status;
+            self.telemetry.forwarded(&ForwardLabels { fwd: outcome, fwd_status, stored, collapsed });
+        }
         let request = session.req_header();
         tracing::debug!(
             target: "access",
@@ -157,6 +164,7 @@ impl Public {
             status = status.as_u16(),
             bytes,
             outcome,
+            cache = cache.map(|cache| String::from_utf8_lossy(cache.to_header_value().as_bytes()).into_owned()),
         );
         sent
     }

@@ -2,10 +2,9 @@
 //!
 //! Callers: [`super::find`], which keeps what is made here.
 
-use http::HeaderValue;
-
 use crate::api::json::JsonError;
-use crate::api::query::{self, ListQuery};
+use crate::api::links;
+use crate::api::query::ListQuery;
 use crate::api::render::{ListPage, Tag};
 use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::TaxonomyKind;
@@ -27,7 +26,7 @@ pub fn list(published: &Published, query: &ListQuery, found: Found<'_>, public_u
         total,
         items: found.items,
     };
-    let link = links(published, query, total, public_url, pin);
+    let link = links::list(published.license.as_deref(), query, total, public_url, pin);
     Reply::new(page.body(&published.generated_at, &volatile), tag(page.tag()), link, published.epoch)
 }
 
@@ -41,50 +40,15 @@ pub fn taxonomy(published: &Published, kind: TaxonomyKind, rewrite: &Rewrite) ->
     let values = values_of(&published.meta.volatile_values, kind.path());
     let body = volatile.fill(&blanked, |key| values.get(key).cloned());
     let entity = Tag::of("taxonomy", crate::api::hash::ContentHash::of(blanked.as_bytes()), "");
-    Ok(Reply::new(body, tag(entity), license(published), published.epoch))
+    Ok(Reply::new(body, tag(entity), links::license(published.license.as_deref()), published.epoch))
 }
 
 /// A detail, as the origin sent it.
 pub fn detail(published: &Published, body: bytes::Bytes) -> Reply {
     let content = published.meta.volatile.hash(&String::from_utf8_lossy(&body));
-    Reply::new(body, tag(Tag::of("detail", content, "")), license(published), published.epoch)
+    Reply::new(body, tag(Tag::of("detail", content, "")), links::license(published.license.as_deref()), published.epoch)
 }
 
 fn tag(tag: Tag) -> Option<EntityTag> {
     EntityTag::parse(tag.to_header().as_bytes()).ok()
-}
-
-fn license(published: &Published) -> Option<HeaderValue> {
-    let license = published.license.as_ref()?;
-    HeaderValue::from_str(&format!("<{license}>; rel=\"license\"")).ok()
-}
-
-/// `Link` of a list: license, then first, prev, next and last.
-fn links(
-    published: &Published,
-    list: &ListQuery,
-    total: u64,
-    public_url: &str,
-    pin: Option<&str>,
-) -> Option<HeaderValue> {
-    let mut parts = Vec::with_capacity(5);
-    if let Some(license) = &published.license {
-        parts.push(format!("<{license}>; rel=\"license\""));
-    }
-    let last = list.total_pages(total).max(1);
-    let mut link = |page: u64, rel: &str| {
-        let path = list.with_page(page).path_and_query();
-        let pin =
-            pin.map(|pin| format!("{}snapshot={}", if path.contains('?') { '&' } else { '?' }, query::encode(pin)));
-        parts.push(format!("<{public_url}{path}{}>; rel=\"{rel}\"", pin.unwrap_or_default()));
-    };
-    link(1, "first");
-    if list.page > 1 {
-        link((list.page - 1).min(last), "prev");
-    }
-    if list.page < last {
-        link(list.page + 1, "next");
-    }
-    link(last, "last");
-    HeaderValue::from_str(&parts.join(", ")).ok()
 }

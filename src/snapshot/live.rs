@@ -9,7 +9,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use http::HeaderValue;
 use tokio::sync::watch;
 
-use crate::api::json;
+use crate::api::{json, links};
 use crate::clock::WallTime;
 
 use super::dataset::Dataset;
@@ -70,10 +70,8 @@ impl Live {
         let confirmed = WallTime::from_millis(meta.confirmed_ms);
         // Hexadecimal digits and HTTP-dates are always valid header values.
         let header = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
-        let license = dataset.content.envelope.carried("license").and_then(json::string).and_then(|license| {
-            let url = url::Url::parse(&license).ok()?;
-            matches!(url.scheme(), "http" | "https").then(|| url.to_string())
-        });
+        let license = dataset.content.envelope.carried("license").and_then(json::string);
+        let license = license.and_then(|license| links::license_target(&license));
         let published = Published {
             epoch,
             snapshot_header: header(dataset.id.as_str()),

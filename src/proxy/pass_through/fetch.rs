@@ -214,6 +214,7 @@ impl PassThrough {
         Stored {
             status,
             tag: None,
+            link: None,
             etag: fields.get(ETAG).cloned(),
             last_modified: fields.get(LAST_MODIFIED).cloned(),
             fields,

@@ -10,8 +10,10 @@ use http::header::{
     LAST_MODIFIED, VARY,
 };
 
-use crate::api::json;
+use crate::api::query::Parameters;
 use crate::api::rewrite::Rewrite;
+use crate::api::route::Route;
+use crate::api::{json, links};
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::origin::client::{Answer, AskError, Validators};
@@ -37,6 +39,7 @@ pub(super) struct Representation {
     pub fields: HeaderMap,
     pub body: Arc<Coded>,
     pub tag: Option<EntityTag>,
+    pub link: Option<HeaderValue>,
     pub etag: Option<HeaderValue>,
     pub last_modified: Option<HeaderValue>,
 }
@@ -46,7 +49,12 @@ impl Representation {
     ///
     /// # Errors
     /// When it is not JSON.
-    pub(super) fn document(path: &str, answer: &Answer, rewrite: Option<&Rewrite>) -> Result<Self, AskError> {
+    pub(super) fn document(
+        path: &str,
+        answer: &Answer,
+        rewrite: Option<&Rewrite>,
+        public_url: &str,
+    ) -> Result<Self, AskError> {
         let nonsense = |error: &dyn std::fmt::Display| AskError::nonsense(path, error);
         let text = std::str::from_utf8(&answer.body).map_err(|error| nonsense(&error))?;
         json::check(text).map_err(|error| nonsense(&error))?;
@@ -73,6 +81,7 @@ impl Representation {
             fields,
             body: Arc::new(Coded::new(body)),
             tag,
+            link: link(path, text, public_url),
             etag: value(etag),
             last_modified: value(last_modified),
         })
@@ -91,6 +100,7 @@ impl Representation {
             fields,
             body: kept.body.clone(),
             tag: kept.tag.clone(),
+            link: kept.link.clone(),
             etag: kept.etag.clone(),
             last_modified: headers.get(LAST_MODIFIED).cloned().or_else(|| kept.last_modified.clone()),
         }
@@ -106,6 +116,30 @@ impl Representation {
         }
         fields.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
         let body = Arc::new(Coded::new(document.to_json()));
-        Self { status: StatusCode::NOT_FOUND, fields, body, tag: None, etag: None, last_modified: None }
+        let status = StatusCode::NOT_FOUND;
+        Self { status, fields, body, tag: None, link: None, etag: None, last_modified: None }
+    }
+
+    /// What the origin refuses, in its own words: what a slug or a page beyond the last means is its business.
+    pub(super) fn refusal(status: StatusCode, answer: &Answer) -> Self {
+        let mut fields = end_to_end(&answer.headers, true);
+        for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG, LAST_MODIFIED]) {
+            fields.remove(name);
+        }
+        let body = Arc::new(Coded::new(answer.body.clone()));
+        Self { status, fields, body, tag: None, link: None, etag: None, last_modified: None }
+    }
+}
+
+/// Our own `Link`: the licence that the document names, and for a list the pages around it.
+fn link(path: &str, text: &str, public_url: &str) -> Option<HeaderValue> {
+    let top = json::fields(text).unwrap_or_default();
+    let value = |key: &str| top.iter().find(|field| field.key == key).map(|field| field.value);
+    let license = value("license").and_then(json::string).and_then(|license| links::license_target(&license));
+    let (document, query) = path.split_once('?').unwrap_or((path, ""));
+    let total = value("total").and_then(|total| total.parse().ok());
+    match (Route::of(document), total, Parameters::parse(query)) {
+        (Route::List, Some(total), Ok(asked)) => links::list(license.as_deref(), &asked.list, total, public_url, None),
+        _ => links::license(license.as_deref()),
     }
 }

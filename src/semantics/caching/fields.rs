@@ -3,6 +3,8 @@
 //! What it is: the two filters, and the check for answers that show an unkeyed field. What it is not: the fields that
 //! this proxy adds. Who calls it: the cache and the client of the origin.
 
+use std::collections::HashSet;
+
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, HOST,
     HeaderMap, HeaderName, HeaderValue, SET_COOKIE, VARY,
@@ -90,10 +92,21 @@ pub enum Purpose {
     Pass,
 }
 
-/// Whether the field is of one connection: by its name, or because `Connection` of the same header nominates it.
-pub(super) fn is_hop_by_hop(headers: &HeaderMap, name: &HeaderName) -> bool {
-    HOP_BY_HOP.contains(&name.as_str())
-        || list::members(headers, CONNECTION).any(|nominated| nominated.eq_ignore_ascii_case(name.as_str().as_bytes()))
+/// The fields of one connection in a header: by their names, or because its `Connection` nominates them.
+///
+/// Read once per header: a `Connection` with thousands of members must not be read again for each field.
+pub(super) struct HopByHop(HashSet<HeaderName>);
+
+impl HopByHop {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        // What is no field of this header need not be remembered.
+        let nominated = list::members(headers, CONNECTION).filter_map(|member| HeaderName::from_bytes(member).ok());
+        Self(nominated.filter(|name| headers.contains_key(name)).collect())
+    }
+
+    pub(super) fn contains(&self, name: &HeaderName) -> bool {
+        HOP_BY_HOP.contains(&name.as_str()) || self.0.contains(name)
+    }
 }
 
 /// What of an origin's answer is kept and passed on; of known endpoints without `Set-Cookie`, and without the words of
@@ -146,7 +159,8 @@ pub fn is_for_others(sent: &HeaderMap, response: &HeaderMap) -> bool {
 }
 
 fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
-    let lines = headers.iter().filter(|(name, _)| !is_hop_by_hop(headers, name) && passes(name));
+    let hop_by_hop = HopByHop::of(headers);
+    let lines = headers.iter().filter(|(name, _)| !hop_by_hop.contains(name) && passes(name));
     lines.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
@@ -293,7 +307,8 @@ mod tests {
                 onward(&headers, Purpose::Pass, |_| keyed),
                 onward(&headers, Purpose::Store, |_| keyed),
             ] {
-                prop_assert!(passed.keys().all(|name| !is_hop_by_hop(&headers, name)));
+                let hop_by_hop = HopByHop::of(&headers);
+                prop_assert!(passed.keys().all(|name| !hop_by_hop.contains(name)));
                 prop_assert!(passed.keys().all(|name| passed.get_all(name).iter().eq(headers.get_all(name).iter())));
             }
         }

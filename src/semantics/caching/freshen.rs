@@ -8,7 +8,7 @@ use http::header::{
     LAST_MODIFIED, VARY,
 };
 
-use super::fields::is_hop_by_hop;
+use super::fields::HopByHop;
 
 /// The fields that describe the stored bytes: a 304 speaks of none of them, whatever it says (RFC 9111 §3.2).
 const OF_THE_BYTES: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE];
@@ -24,8 +24,9 @@ pub fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
     for name in OF_THE_MESSAGE {
         stored.remove(name);
     }
+    let hop_by_hop = HopByHop::of(validated);
     for name in validated.keys() {
-        if OF_THE_BYTES.contains(name) || *name == VARY || is_hop_by_hop(validated, name) {
+        if OF_THE_BYTES.contains(name) || *name == VARY || hop_by_hop.contains(name) {
             continue;
         }
         stored.remove(name);
