@@ -328,9 +328,9 @@ fn question(validators: Option<&Validators>) -> Result<HeaderMap, InvalidHeaderV
     Ok(fields)
 }
 
-/// Whether a status is about the question, and not about the origin or about how often it is asked.
+/// Whether a status is about the question, and not about the origin, about us or about how often we ask.
 const fn is_refusal(status: u16) -> bool {
-    matches!(status, 400..=499) && !matches!(status, 408 | 421 | 425 | 429)
+    matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 421 | 425 | 429)
 }
 
 /// Tells an answer that says something from a refusal.

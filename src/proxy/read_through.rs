@@ -306,9 +306,7 @@ impl ReadThrough {
             last_modified: stored.last_modified.as_ref().and_then(text),
         });
         let answer = inner.client.ask(&question.path, validators.as_ref(), asker).await?;
-        // A 304 to a question without a condition confirms nothing.
-        let confirmable = kept.filter(|stored| stored.has_validator());
-        let (stored, may_keep) = self.judge(question, &answer, confirmable)?;
+        let (stored, may_keep) = self.judge(question, &answer, kept)?;
         if let Some(early) = inner.early.get() {
             early.offer(&question.path, &answer);
         }
@@ -321,7 +319,8 @@ impl ReadThrough {
     fn judge(&self, question: &Question, answer: &Answer, kept: Option<&Stored>) -> Result<(Stored, bool), AskError> {
         let inner = &*self.inner;
         let mut shown = match (answer.status, kept) {
-            (304, Some(kept)) => Representation::confirmed(kept, &answer.headers),
+            // A 304 to a question without a condition confirms nothing.
+            (304, Some(kept)) if kept.has_validator() => Representation::confirmed(kept, &answer.headers),
             (200, _) => Representation::document(
                 &question.path,
                 answer,

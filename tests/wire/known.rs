@@ -7,6 +7,7 @@ mod fields;
 mod freshness;
 mod outage;
 mod poison;
+mod refusals;
 mod requests;
 mod shedding;
 mod stale;

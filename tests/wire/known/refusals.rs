@@ -1,0 +1,187 @@
+//! What the origin refuses, in its own words; links, dates and bounds of what is read through.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use super::{answer, in_both, nothing};
+use crate::harness::{PUBLIC, Script, Setup, Upstream, origin, wait_until};
+
+const LIST: &str = "/api/listings.json";
+
+#[tokio::test]
+async fn a_refusal_is_the_origins_and_remembered_for_a_minute() {
+    in_both(async |uses| {
+        let upstream = Upstream::start(|seen| {
+            let status = seen.target.strip_prefix("/api/listings.json?sport=s").and_then(|status| status.parse().ok());
+            let words = |status: u16| Script::new(status, format!(r#"{{"error":"no such thing as {status}"}}"#));
+            status.map_or_else(nothing, |status| words(status).with("content-type", "application/json"))
+        })
+        .await;
+        let server = uses.start(&upstream).await;
+        for status in [400, 404, 410, 422, 451] {
+            let target = format!("{LIST}?sport=s{status}");
+            let replies = join_all((0..20).map(|_| server.get(&target))).await;
+            for reply in &replies {
+                assert_eq!(reply.status, status, "{uses:?}: {reply:?}");
+                assert_eq!(reply.json()["error"], format!("no such thing as {status}"));
+                assert_eq!(reply.the("cache-control"), "public, max-age=60");
+                assert_eq!(reply.the("access-control-allow-origin"), "*");
+            }
+            assert!(server.get(&target).await.the("cache-status").contains("hit"), "{status}");
+            assert_eq!(upstream.count_of(&target), 1, "{uses:?} {status}");
+        }
+        // These are not about the question.
+        for status in [401, 403, 408, 421, 425] {
+            let reply = server.get(&format!("{LIST}?sport=s{status}")).await;
+            assert!(matches!(reply.status, 502 | 503), "{status}: {reply:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_list_that_is_read_through_links_to_its_neighbours() {
+    let origin = origin(120).await;
+    let server = Setup::shield_of(&origin).start().await;
+    server.ready().await;
+    let target = format!("{LIST}?page=2&per_page=25");
+    for _ in 0..2 {
+        let link = server.ok(&target).await.the("link");
+        for (page, rel) in [(1, "first"), (1, "prev"), (3, "next"), (5, "last")] {
+            let page = if page == 1 { String::new() } else { format!("page={page}&") };
+            let expected = format!("<{PUBLIC}{LIST}?{page}per_page=25>; rel=\"{rel}\"");
+            assert!(link.contains(&expected), "{expected} in {link}");
+        }
+        assert!(link.contains("rel=\"license\""), "{link}");
+    }
+    let tag = server.ok(&target).await.etag();
+    let unchanged = server.get_with(&target, &[("if-none-match", &tag)]).await;
+    assert!(unchanged.status == 304 && unchanged.the("link").contains("rel=\"next\""), "{unchanged:?}");
+    let detail = format!("/api/listings/{}.json", origin.world(grandstand::sample::World::ids)[1]);
+    for target in ["/api/sports.json", &detail] {
+        let link = server.ok(target).await.header("link");
+        assert!(link.is_none_or(|link| link.contains("license") && !link.contains("first")), "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_date_that_still_holds_gets_304() {
+    in_both(async |uses| {
+        let upstream = Upstream::start(|seen| match super::case_of(seen) {
+            None => nothing(),
+            Some(case) => {
+                answer(case, &[("last-modified", "Fri, 20 Nov 2020 12:00:00 GMT"), ("cache-control", "max-age=60")])
+            }
+        })
+        .await;
+        let server = uses.start(&upstream).await;
+        for case in 0..2 {
+            let target = super::target(case);
+            assert_eq!(server.ok(&target).await.header("etag"), None);
+            for (since, status) in [
+                ("Fri, 20 Nov 2020 12:00:00 GMT", 304),
+                ("Sat, 21 Nov 2020 12:00:00 GMT", 304),
+                ("Thu, 19 Nov 2020 12:00:00 GMT", 200),
+                ("yesterday", 200),
+            ] {
+                let reply = server.get_with(&target, &[("if-modified-since", since)]).await;
+                assert_eq!(reply.status, status, "{since}: {reply:?}");
+            }
+            assert_eq!(upstream.count_of(&target), 1);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_could_be_served_something_stale_waits_two_seconds_for_an_origin_that_hangs() {
+    in_both(async |uses| {
+        let upstream = Upstream::start(|seen| match super::case_of(seen) {
+            None => nothing(),
+            Some(case) if seen.nth == 1 => answer(case, &[("cache-control", "max-age=1")]),
+            Some(_) => Script::hang(),
+        })
+        .await;
+        let server = uses.start(&upstream).await;
+        let target = super::target(0);
+        let first = server.ok(&target).await;
+        wait_until("it is stale", || async { server.ok(&target).await.the("cache-status").contains("stale") }).await;
+        let start = Instant::now();
+        let reply = server.ok(&target).await;
+        assert_eq!(reply.body, first.body);
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_head_may_weigh_is_bounded_and_a_long_one_costs_nothing() {
+    let upstream = Upstream::start(|_| Script::new(200, "{}").with("cache-control", "max-age=60")).await;
+    let server = Setup::shield_of_url(&upstream.url()).start().await;
+    server.ready().await;
+    let start = Instant::now();
+    for target in [LIST, "/api/regions.json"] {
+        let long = format!("{target}?x={}", "y".repeat(9000));
+        server.get(&long).await.assert_problem(414, &[]);
+        server.get_with(target, &[("x-long", &"y".repeat(40_000))]).await.assert_problem(431, &[]);
+        assert_eq!(upstream.count(), 0, "{target}");
+    }
+    // Each member of `Connection` names a field of this hop; there may be many.
+    let nominated = "a,".repeat(12_000);
+    let fields: Vec<(String, String)> = (0..150).map(|number| (format!("x-field-{number}"), "1".into())).collect();
+    let mut headers: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    headers.push(("connection", &nominated));
+    assert_eq!(server.get_with("/api/regions.json", &headers).await.status, 200);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn what_came_of_asking_the_origin_is_counted_in_the_words_of_cache_status() {
+    let upstream = Upstream::start(|seen| {
+        let slow = Duration::from_millis(if seen.number == 1 { 300 } else { 0 });
+        Script::new(200, "{}").with("cache-control", "max-age=60").after(slow)
+    })
+    .await;
+    let server = Setup::shield_of_url(&upstream.url()).start().await;
+    server.ready().await;
+    join_all((0..10).map(|_| server.ok(LIST))).await;
+    let metrics = server.admin(http::Method::GET, "/metrics").await.text().to_owned();
+    let count = |collapsed: &str| {
+        let line = metrics.lines().find(|line| {
+            line.starts_with("grandstand_forwards_total")
+                && ["fwd=\"uri-miss\"", "fwd_status=\"200\"", "stored=\"true\"", collapsed]
+                    .iter()
+                    .all(|l| line.contains(l))
+        });
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).unwrap_or_else(|| panic!("{metrics}"))
+    };
+    assert_eq!((count("collapsed=\"false\""), count("collapsed=\"true\"")), (1, 9));
+    let ratio = server.status().await["hit_ratio"].as_f64().unwrap();
+    assert!((ratio - 0.9).abs() < 0.001, "{ratio}: who shared a request needed none");
+}
+
+#[tokio::test]
+async fn what_clients_read_before_there_is_a_snapshot_is_not_asked_for_again() {
+    let origin = origin(250).await;
+    let hang = grandstand::sample::FaultRule::always(
+        "/api/listings.json?page=2&per_page=100",
+        grandstand::sample::Fault::Hang,
+    );
+    origin.set(|switches| switches.faults = vec![hang]);
+    let server = Setup::mirror_of(&origin).set("origin.timeout", "3s").start().await;
+    let id = origin.world(grandstand::sample::World::ids)[5];
+    let detail = format!("/api/listings/{id}.json");
+    let read = ["/api/sports.json", "/api/cities.json", "/api/listings.json?page=3&per_page=100", &detail];
+    for target in read {
+        server.ok(target).await;
+    }
+    origin.set(|switches| switches.faults.clear());
+    server.settled(&origin).await;
+    for target in read {
+        let bodies = origin.log().iter().filter(|seen| seen.path_and_query == target && seen.status == 200).count();
+        // Page 3 may have been on its way to the crawl when the client asked.
+        let most = if target.contains("page=3") { 2 } else { 1 };
+        assert!((1..=most).contains(&bodies), "{target}: {bodies} bodies");
+    }
+}
