@@ -55,16 +55,17 @@
 //!
 //! **An entry cannot be poisoned** through known endpoints: nothing of a client's header is sent. On other paths the
 //! origin's `Vary` says what an answer depends on. Fields that are known to change answers without it (`X-Forwarded-*`,
-//! `X-Original-URL`, `X-HTTP-Method-Override` ...) are not sent on, and an answer that shows the value of a field that
-//! `Vary` does not name is not kept.
+//! `X-Original-URL`, `X-HTTP-Method-Override` ...) are not sent on, an answer that shows the value of a field that
+//! `Vary` does not name is not kept, and neither is an error that such a field may have brought about (400, 413, 431 ...).
 //!
 //! **A read that has something stale at hand does not wait for the origin's budget.** It is served that, and the resource
 //! is fetched when there is room: by turns with what nobody has, the most wanted first. Who has nothing waits in the
 //! queue, at most `origin.wait`. While more wait than there are slots, slots are given out over time instead of all at
 //! once, so that a minute of overload does not leave the next without fresh answers.
 //!
-//! **An origin that is down** is left alone for longer and longer, up to 4 s, then tried by one request at a time; a
-//! resource that fails alone is left alone for 1, 2, then 4 s. What it asks for by `Retry-After` it gets.
+//! **An origin that is down** (no connection, or errors on three resources in a row) is left alone for longer and longer,
+//! up to 4 s, then tried by about one request at a time; a resource that fails alone is left alone for 1, 2, then 4 s, or as
+//! long as it asks. 429 with `Retry-After` stops everything for that long.
 //!
 //! # The life of a refresh
 //!
@@ -124,6 +125,12 @@
 //! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.
 //! * A detail of a known listing that is read through is stored first and then answered as from the snapshot, with our
 //!   entity tag: the tag does not change when the next request finds it stored.
+//! * On unknown paths a client's fields that no stored `Vary` names are sent on although the answer may be kept, but for the
+//!   guards above: what they matter is known from the answer's `Vary` only, and caches that sent none of them would fail
+//!   most of the public cache test suite.
+//! * A read that has something stale at hand gets it at once when the budget is spent, instead of waiting first.
+//! * Before the first snapshot a list or taxonomy that the crawl is just asking for may be asked for once more by a client;
+//!   what clients read is kept for the snapshot.
 //! * `Date` is that of sending, also on stored answers: pingora writes it. `Age` is counted so that it does not matter.
 //! * On known endpoints `s-maxage` does not forbid `stale_if_error` ([`semantics::caching::may_stand_in`]).
 //! * A request with `Cookie` counts as authorized unless `Vary` names it, and an answer with `Set-Cookie` is kept only if
