@@ -112,6 +112,8 @@ enum Landing {
     Private,
     /// No answer.
     Failed(AskError),
+    /// No answer to a request with these fields, which may be why: others who say something else ask again.
+    FailedFor(AskError, Arc<HeaderMap>),
 }
 
 /// One fetch at a time for a resource and the values of what it is known to vary by.
@@ -120,6 +122,11 @@ type Flight = (Key, Selecting);
 /// What of a request may select an answer: what the origin gets to see when it varies by it.
 fn selectable(question: &Question) -> HeaderMap {
     onward(&question.fields, Purpose::Store, |_| true)
+}
+
+/// What the origin gets to see of a client's header when the answer is for all. `names`: what the answers vary by.
+fn told(question: &Question, names: &[HeaderName]) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, |name| names.contains(name))
 }
 
 /// The fields that the answers of a resource are known to vary by.
@@ -245,15 +252,16 @@ impl PassThrough {
         if directives.only_if_cached {
             return Err(PassError::OnlyIfCached);
         }
-        if let Some(error) = inner.failures.resting(&key, now) {
-            return self.stale_or(kept, error);
-        }
         let credentials = [AUTHORIZATION, COOKIE].iter().any(|name| question.fields.contains_key(name));
         let alone = directives.no_store
             || question.method == Method::HEAD
             || (kept.is_none() && question.fields.contains_key(RANGE))
             || inner.private.holds(&key, now)
             || (credentials && inner.personal.holds(&key, now));
+        // What others were answered says nothing of what one client alone asks for.
+        if !alone && let Some(error) = inner.failures.resting(&key, now) {
+            return self.stale_or(kept, error);
+        }
         let asker = self.asker(&question);
         let fetch = Fetch { question, key, names, kept, asker };
         if alone { self.alone(fetch, why, interim).await } else { self.together(fetch, why, interim).await }
@@ -313,6 +321,9 @@ impl PassThrough {
                 // It was the patience of somebody who came earlier that ended.
                 Some(Landing::Failed(AskError::Spent(_))) | None if inner.clock.now_mono() < deadline => {}
                 Some(Landing::Failed(error)) => return self.stale_or(fetch.kept, error),
+                Some(Landing::FailedFor(error, said)) if *said == told(&fetch.question, &fetch.names) => {
+                    return self.stale_or(fetch.kept, error);
+                }
                 None => return self.stale_or(fetch.kept, Spent::soon().into()),
                 // What came is not for this request; what the answers vary by is known now.
                 Some(Landing::Arriving { selecting, .. }) if tries < MOST_TRIES => {
@@ -323,7 +334,7 @@ impl PassThrough {
                     fetch.names = sorted(fetch.names.into_iter().chain(stored.selecting.names().cloned()).collect());
                     tries += 1;
                 }
-                Some(Landing::Personal) if tries < MOST_TRIES => tries += 1,
+                Some(Landing::Personal | Landing::FailedFor(..)) if tries < MOST_TRIES => tries += 1,
                 Some(_) => return self.alone(fetch, why, interim).await,
             }
         }

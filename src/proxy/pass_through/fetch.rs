@@ -20,10 +20,10 @@ use crate::origin::flight::Ticket;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, end_to_end, freshen,
-    head_agrees, invalidated, is_for_others, is_plain, may_store, onward, reflects, stores_for_get,
+    head_agrees, invalidated, is_bare, is_for_others, is_plain, may_store, onward, reflects, stores_for_get,
 };
 
-use super::{Flight, Head, Landing, PassThrough, Passed, Question, is_failure, selectable};
+use super::{Flight, Head, Landing, PassThrough, Passed, Question, is_failure, selectable, told};
 use crate::proxy::spool::{Reader, Spool};
 use crate::proxy::upstream::{Arrived, Interim, Pieces, Sending};
 
@@ -61,18 +61,30 @@ enum Keeps {
     Private,
 }
 
+/// What those who waited hear of a failure: that of a request with fields of its own may be due to these.
+fn failed_for(question: &Question, names: &[HeaderName], error: AskError, bare: bool) -> Landing {
+    if bare || matches!(error, AskError::Spent(_)) {
+        return Landing::Failed(error);
+    }
+    Landing::FailedFor(error, Arc::new(told(question, names)))
+}
+
 /// What a failure says to those who only hear of it.
 fn failure(question: &Question, arrived: &Arrived) -> AskError {
     let path = String::from_utf8_lossy(&question.target).into_owned();
     AskError::Status { status: arrived.status.as_u16(), path, retry_after: arrived.retry_after() }
 }
 
+/// Whether the answer can be for others, too.
+fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
+    let part = kept.is_none() && question.method == Method::GET && question.fields.contains_key(RANGE);
+    if part || RequestDirectives::of(&question.fields).no_store { Purpose::Pass } else { Purpose::Store }
+}
+
 /// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of everybody
 /// whom it answers. `names`: what the answers are known to vary by.
 fn fields(question: &Question, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
-    let alone = RequestDirectives::of(&question.fields).no_store
-        || (kept.is_none() && question.method == Method::GET && question.fields.contains_key(RANGE));
-    let purpose = if alone { Purpose::Pass } else { Purpose::Store };
+    let purpose = purpose(question, kept);
     let mut fields = onward(&question.fields, purpose, |name| names.contains(name));
     if let Some(stored) = kept.filter(|_| question.method == Method::GET) {
         for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
@@ -124,19 +136,25 @@ impl PassThrough {
             asker: asker.clone(),
         };
         let sent = sending.fields.clone();
+        // A failure that one client's fields may have brought about is none of the resource.
+        let bare = purpose(question, kept.as_deref()) == Purpose::Store && is_bare(&sent, &Vary::Nothing);
         let arrived = match inner.upstream.send(sending, interim).await {
             Ok(arrived) => arrived,
             Err(error) => {
-                inner.failures.failed(key, &error, inner.clock.now_mono());
+                if bare {
+                    inner.failures.failed(key, &error, inner.clock.now_mono());
+                }
                 if let Some(ticket) = ticket {
-                    ticket.land(Landing::Failed(error.clone()));
+                    ticket.land(failed_for(question, names, error.clone(), bare));
                 }
                 return Err(error);
             }
         };
         if is_failure(arrived.status) {
-            let error = failure(question, &arrived);
-            inner.failures.failed(key, &error, inner.clock.now_mono());
+            if bare {
+                let error = failure(question, &arrived);
+                inner.failures.failed(key, &error, inner.clock.now_mono());
+            }
         } else {
             inner.failures.answered(key);
         }
@@ -253,7 +271,7 @@ impl PassThrough {
         arrived: Arrived,
         asked: Purges,
     ) -> Fetched {
-        let Fetch { question, key, kept, .. } = fetch;
+        let Fetch { question, key, names, kept, .. } = fetch;
         let fields = end_to_end(&arrived.headers, false);
         let vary = Vary::of(&fields);
         let selecting = Selecting::of(&vary, &sent);
@@ -288,7 +306,10 @@ impl PassThrough {
             if let Some(ticket) = ticket.take() {
                 ticket.land(match decided {
                     // Those who waited would only get the same.
-                    _ if is_failure(arrived.status) => Landing::Failed(failure(question, &arrived)),
+                    _ if is_failure(arrived.status) => {
+                        let bare = is_bare(&sent, &Vary::Nothing);
+                        failed_for(question, names, failure(question, &arrived), bare)
+                    }
                     Keeps::Personal => Landing::Personal,
                     Keeps::Kept | Keeps::Private => Landing::Private,
                 });

@@ -4,8 +4,8 @@
 //! this proxy adds. Who calls it: the cache and the client of the origin.
 
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, HOST,
-    HeaderMap, HeaderName, HeaderValue, SET_COOKIE, VARY,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
+    CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PRAGMA, SET_COOKIE, VARY,
 };
 
 use super::list;
@@ -145,6 +145,20 @@ pub fn is_for_others(sent: &HeaderMap, response: &HeaderMap) -> bool {
     !response.contains_key(CONTENT_ENCODING) && sent.keys().all(harmless)
 }
 
+/// Whether a request says nothing but what everybody says, and what `Vary` names: what the origin answers is due to the
+/// resource, and to no field that one client chose. Conditions are the cache's own.
+pub fn is_bare(sent: &HeaderMap, vary: &Vary) -> bool {
+    sent.iter().all(|(name, value)| {
+        OF_THE_CACHE.contains(&name.as_str())
+            || vary.names(name)
+            || ([ACCEPT, CACHE_CONTROL, PRAGMA].contains(name) && is_ordinary(value))
+    })
+}
+
+fn is_ordinary(value: &HeaderValue) -> bool {
+    ORDINARY.iter().any(|ordinary| value.as_bytes().eq_ignore_ascii_case(ordinary.as_bytes()))
+}
+
 fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     let lines = headers.iter().filter(|(name, _)| !is_hop_by_hop(headers, name) && passes(name));
     lines.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -153,7 +167,7 @@ fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> Header
 /// Whether a field of a request could show in an answer that others get.
 fn could_show(name: &HeaderName, value: &HeaderValue, vary: &Vary) -> bool {
     value.len() >= MIN_REFLECTED
-        && !ORDINARY.iter().any(|ordinary| value.as_bytes().eq_ignore_ascii_case(ordinary.as_bytes()))
+        && !is_ordinary(value)
         && *name != CONTENT_LENGTH
         && !OF_THE_CACHE.contains(&name.as_str())
         && *name != HOST
