@@ -124,6 +124,11 @@ fn selectable(question: &Question) -> HeaderMap {
     onward(&question.fields, Purpose::Store, |_| true)
 }
 
+/// Whether a part is to be asked for: nothing is kept that could be confirmed and cut.
+fn wants_part(question: &Question, kept: Option<&Stored>) -> bool {
+    question.method == Method::GET && question.fields.contains_key(RANGE) && !kept.is_some_and(Stored::has_validator)
+}
+
 /// What the origin gets to see of a client's header when the answer is for all. `names`: what the answers vary by.
 fn told(question: &Question, names: &[HeaderName]) -> HeaderMap {
     onward(&question.fields, Purpose::Store, |name| names.contains(name))
@@ -255,7 +260,7 @@ impl PassThrough {
         let credentials = [AUTHORIZATION, COOKIE].iter().any(|name| question.fields.contains_key(name));
         let alone = directives.no_store
             || question.method == Method::HEAD
-            || (kept.is_none() && question.fields.contains_key(RANGE))
+            || wants_part(&question, kept.as_deref())
             || inner.private.holds(&key, now)
             || (credentials && inner.personal.holds(&key, now));
         // What others were answered says nothing of what one client alone asks for.

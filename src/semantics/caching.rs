@@ -31,5 +31,5 @@ pub use invalidation::{invalidated, stores_for_get};
 pub use ranges::{Ranged, select};
 pub use reuse::{Policy, Reuse, Why, may_stand_in, reuse};
 pub use selecting::{Selecting, Vary};
-pub use storing::{NotStored, may_store};
+pub use storing::{NotStored, blames_the_request, may_store};
 pub use terms::{Exchange, Terms};

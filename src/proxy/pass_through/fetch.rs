@@ -19,11 +19,12 @@ use crate::origin::client::{AskError, Asker};
 use crate::origin::flight::Ticket;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
-    Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, end_to_end, freshen,
-    head_agrees, invalidated, is_bare, is_for_others, is_plain, may_store, onward, reflects, stores_for_get,
+    Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
+    end_to_end, freshen, head_agrees, invalidated, is_bare, is_for_others, is_plain, may_store, onward, reflects,
+    stores_for_get,
 };
 
-use super::{Flight, Head, Landing, PassThrough, Passed, Question, is_failure, selectable, told};
+use super::{Flight, Head, Landing, PassThrough, Passed, Question, is_failure, selectable, told, wants_part};
 use crate::proxy::spool::{Reader, Spool};
 use crate::proxy::upstream::{Arrived, Interim, Pieces, Sending};
 
@@ -77,8 +78,11 @@ fn failure(question: &Question, arrived: &Arrived) -> AskError {
 
 /// Whether the answer can be for others, too.
 fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
-    let part = kept.is_none() && question.method == Method::GET && question.fields.contains_key(RANGE);
-    if part || RequestDirectives::of(&question.fields).no_store { Purpose::Pass } else { Purpose::Store }
+    if wants_part(question, kept) || RequestDirectives::of(&question.fields).no_store {
+        Purpose::Pass
+    } else {
+        Purpose::Store
+    }
 }
 
 /// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of everybody
@@ -188,6 +192,9 @@ impl PassThrough {
             |sent: &HeaderMap| may_store(&question.method, sent, stored.status, &stored.fields, &directives, None);
         if question.method != Method::GET {
             return Keeps::Private;
+        }
+        if blames_the_request(stored.status) && !is_bare(sent, &Vary::of(&stored.fields)) {
+            return Keeps::Personal;
         }
         // What is asked for a part with all of a client's fields is that client's, even if all of it comes.
         let own = allowed(sent).err().or_else(|| sent.contains_key(RANGE).then_some(NotStored::Partial));

@@ -189,3 +189,20 @@ async fn what_fails_for_the_fields_of_one_client_fails_for_nobody_else() {
         assert_eq!(server.ok("/api/x").await.text(), "whole", "{headers:?}");
     }
 }
+
+#[tokio::test]
+async fn an_error_that_the_fields_of_one_client_brought_about_is_not_kept_for_others() {
+    for status in [400, 405, 406, 411, 413, 414, 415, 417, 421, 422, 431, 501] {
+        let (origin, server) = shield(move |seen| {
+            let answer = kept("all right");
+            if seen.header("x-odd").is_some() { Script::new(status, "odd") } else { answer }
+                .with("Cache-Control", "max-age=60")
+        })
+        .await;
+        for value in ["1", "something longer"] {
+            server.get_with("/api/x", &[("x-odd", value)]).await;
+        }
+        assert_eq!(server.ok("/api/x").await.text(), "all right", "{status}");
+        assert!(origin.count() >= 2);
+    }
+}
