@@ -302,6 +302,15 @@ impl PassThrough {
                     if let Some(hit) = self.landed_meanwhile(&fetch.key, &selectable, fetch.kept.as_ref()) {
                         return Ok(hit);
                     }
+                    // What was kept when this client came may have been replaced meanwhile, and may tell what matters.
+                    let variants = inner.cache.stored(&fetch.key);
+                    let known = names(variants.as_deref());
+                    if known.iter().any(|name| !fetch.names.contains(name)) {
+                        fetch.names = sorted(fetch.names.into_iter().chain(known).collect());
+                        drop(ticket);
+                        continue;
+                    }
+                    fetch.kept = variants.and_then(|variants| variants.select(&selectable).cloned());
                     let kept = fetch.kept.clone();
                     return self.served(self.start(fetch, Some(ticket), interim).await, kept, why);
                 }

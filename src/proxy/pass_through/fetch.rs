@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
@@ -90,7 +91,7 @@ fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
 fn fields(question: &Question, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
     let purpose = purpose(question, kept);
     let mut fields = onward(&question.fields, purpose, |name| names.contains(name));
-    if let Some(stored) = kept.filter(|_| question.method == Method::GET) {
+    if let Some(stored) = kept.filter(|_| question.method == Method::GET && purpose == Purpose::Store) {
         for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
             if let Some(value) = value {
                 fields.insert(name, value.clone());
@@ -141,7 +142,8 @@ impl PassThrough {
         };
         let sent = sending.fields.clone();
         // A failure that one client's fields may have brought about is none of the resource.
-        let bare = purpose(question, kept.as_deref()) == Purpose::Store && is_bare(&sent, &Vary::Nothing);
+        let shared = purpose(question, kept.as_deref()) == Purpose::Store;
+        let bare = shared && is_bare(&sent, &Vary::Nothing);
         let arrived = match inner.upstream.send(sending, interim).await {
             Ok(arrived) => arrived,
             Err(error) => {
@@ -165,10 +167,12 @@ impl PassThrough {
         if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD) {
             self.learn_from_head(key, kept, &sent, &arrived, asked);
         }
-        if let Some(kept) = kept.as_ref().filter(|_| arrived.status == StatusCode::NOT_MODIFIED) {
+        // A 304 confirms what it was asked about: with conditions of the client, or to HEAD, that is nothing of ours.
+        let confirms = arrived.status == StatusCode::NOT_MODIFIED && question.method == Method::GET && shared;
+        if let Some(kept) = kept.as_ref().filter(|kept| confirms && kept.has_validator()) {
             let stored = Arc::new(self.confirmed(kept, &arrived));
             let keeps = self.keeps(question, key, &sent, &stored, &arrived);
-            let is_kept = keeps == Keeps::Kept && inner.cache.keep_stored(key, &stored, asked);
+            let is_kept = keeps == Keeps::Kept && inner.cache.keep_confirmed(key, kept, &stored, asked);
             if keeps == Keeps::Private {
                 inner.cache.forget_stored(key, kept);
             }
@@ -261,12 +265,16 @@ impl PassThrough {
             // It says something of this client, and not what others would be told.
             return;
         }
-        if head_agrees(&kept.fields, &head) {
-            let stored = Arc::new(self.confirmed(kept, arrived));
-            self.0.cache.keep_stored(key, &stored, asked);
+        let stored = if head_agrees(&kept.fields, &head) {
+            self.confirmed(kept, arrived)
         } else {
-            self.0.cache.forget_stored(key, kept);
-        }
+            // It is stale from now on, and may still stand in for an origin that fails.
+            let mut stored = Stored::clone(kept);
+            stored.terms.lifetime = Duration::ZERO;
+            stored.terms.stale_while_revalidate = Some(Duration::ZERO);
+            stored
+        };
+        self.0.cache.keep_confirmed(key, kept, &Arc::new(stored), asked);
     }
 
     /// Lets the body run, for the client and for the cache.

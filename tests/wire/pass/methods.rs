@@ -247,3 +247,39 @@ async fn an_answer_to_head_confirms_or_voids_what_is_kept() {
     server.get_with(PATH, &[("cache-control", "no-cache")]).await;
     wait_until("the new one is kept", || async { server.ok(PATH).await.text() == "two!" }).await;
 }
+
+#[tokio::test]
+async fn what_head_disagrees_with_still_stands_in_for_a_failing_origin() {
+    let (origin, server) = shield(|_| kept("one").with("ETag", "\"a\"")).await;
+    server.ok(PATH).await;
+    origin.answers(|_| kept("two!").with("ETag", "\"b\""));
+    server.send(Method::HEAD, PATH, &[("cache-control", "no-cache")]).await;
+    origin.go_down().await;
+    let reply = server.ok(PATH).await;
+    assert_eq!(reply.text(), "one");
+    assert!(reply.the("cache-status").contains("stale-if-error"), "{reply:?}");
+    origin.come_back();
+    wait_until("the new one is kept", || async { server.ok(PATH).await.text() == "two!" }).await;
+}
+
+#[tokio::test]
+async fn a_304_to_the_conditions_of_a_client_confirms_nothing_that_is_kept() {
+    let (origin, server) = shield(|seen| match seen.header("if-none-match") {
+        Some("\"new\"") => Script::new(304, "").with("ETag", "\"new\"").with("Cache-Control", "max-age=60"),
+        _ => Script::new(200, "old").with("ETag", "\"old\"").with("Cache-Control", "max-age=0"),
+    })
+    .await;
+    server.ok(PATH).await;
+    let mine = [("cache-control", "no-store"), ("if-none-match", "\"new\"")];
+    for method in [Method::GET, Method::HEAD] {
+        let reply = server.send(method, PATH, &mine).await;
+        assert_eq!((reply.status, reply.etag().as_str(), reply.body.len()), (304, "\"new\"", 0), "{reply:?}");
+    }
+    origin.forget();
+    assert_eq!(server.ok(PATH).await.etag(), "\"old\"");
+    assert_eq!(
+        origin.seen()[0].header("if-none-match"),
+        Some("\"old\""),
+        "what is kept is still the old one, and stale"
+    );
+}
