@@ -18,14 +18,12 @@ use crate::cache::stored::Stored;
 use crate::cache::{Key, Purges};
 use crate::origin::client::{AskError, Asker};
 use crate::origin::flight::Ticket;
-use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
-    end_to_end, freshen, head_agrees, invalidated, is_bare, is_for_others, is_plain, may_store, onward, reflects,
-    stores_for_get,
+    end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, onward, reflects,
 };
 
-use super::{Flight, Head, Landing, PassThrough, Passed, Question, is_failure, selectable, told, wants_part};
+use super::{Flight, Head, Landing, PassThrough, Question, is_failure, told, wants_part};
 use crate::proxy::spool::{Reader, Spool};
 use crate::proxy::upstream::{Arrived, Interim, Pieces, Sending};
 
@@ -102,12 +100,12 @@ fn fields(question: &Question, names: &[HeaderName], kept: Option<&Stored>) -> H
 }
 
 /// What will be kept when the body is complete.
-struct Keeping {
-    key: Key,
-    stored: Stored,
-    asked: Purges,
-    sent: HeaderMap,
-    vary: Vary,
+pub(super) struct Keeping {
+    pub key: Key,
+    pub stored: Stored,
+    pub asked: Purges,
+    pub sent: HeaderMap,
+    pub vary: Vary,
 }
 
 impl PassThrough {
@@ -228,7 +226,7 @@ impl PassThrough {
     }
 
     /// An answer with the terms on which it is kept.
-    fn stored(
+    pub(super) fn stored(
         &self,
         status: StatusCode,
         mut fields: HeaderMap,
@@ -344,11 +342,12 @@ impl PassThrough {
                 }));
             }
         });
-        Fetched::Arriving { head, body, keeps }
+        // Whether it shows something of a request that is not plain is not known before its end.
+        Fetched::Arriving { head, body, keeps: keeps && plain }
     }
 
     /// Moves a body to its readers, and into the cache if it is to be kept.
-    async fn pump(&self, spool: Spool, mut pieces: Pieces, keeping: Option<Keeping>) -> Option<Arc<Stored>> {
+    pub(super) async fn pump(&self, spool: Spool, mut pieces: Pieces, keeping: Option<Keeping>) -> Option<Arc<Stored>> {
         let inner = &*self.0;
         let mut held = 0;
         let mut keeping = keeping;
@@ -384,49 +383,5 @@ impl PassThrough {
         stored.body = Arc::new(Coded::new(whole));
         let stored = Arc::new(stored);
         inner.cache.keep_stored(&key, &stored, asked).then_some(stored)
-    }
-
-    /// A method that is not for caches: it passes as it is, and what it changes is forgotten (RFC 9111 §4.4).
-    pub(super) async fn forward(
-        &self,
-        question: &Question,
-        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
-    ) -> Result<Passed, AskError> {
-        let inner = &*self.0;
-        let sent = onward(&question.fields, Purpose::Pass, |_| true);
-        let sending = Sending {
-            method: question.method.clone(),
-            target: question.target.clone(),
-            fields: sent.clone(),
-            body: question.body.clone(),
-            asker: self.asker(question),
-        };
-        let arrived = inner.upstream.send(sending, interim).await?;
-        let fields = end_to_end(&arrived.headers, false);
-        let target = String::from_utf8_lossy(&question.target);
-        for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.bases) {
-            let void = Key::origin(&target);
-            inner.cache.purge(&void);
-            inner.flights.close_where(|(key, _)| *key == void);
-        }
-        let key = Key::origin(&question.target);
-        let asked = inner.cache.purges(&key);
-        let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
-        let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
-        let keeping = stores_for_get(&question.method, &target, arrived.status, &fields, &inner.bases).then(|| {
-            let vary = Vary::of(&fields);
-            let selecting = Selecting::of(&vary, &selectable(question));
-            let stored = self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
-            Keeping { key, stored, asked, sent: sent.clone(), vary }
-        });
-        let keeping = keeping.filter(|keeping| is_for_others(&sent, &keeping.stored.fields)).filter(|keeping| {
-            let directives = ResponseDirectives::of(&keeping.stored.fields);
-            may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
-        });
-        let spool = Spool::new(keeping.is_some());
-        let body = spool.tap().reader();
-        let this = self.clone();
-        tokio::spawn(async move { drop(this.pump(spool, arrived.body, keeping).await) });
-        Ok(Passed::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
     }
 }

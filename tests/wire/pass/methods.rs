@@ -283,3 +283,37 @@ async fn a_304_to_the_conditions_of_a_client_confirms_nothing_that_is_kept() {
         "what is kept is still the old one, and stale"
     );
 }
+
+#[tokio::test]
+async fn what_a_client_changes_is_void_even_if_it_does_not_wait_for_the_answer() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = open({
+        let gate = gate.clone();
+        move |seen| if seen.method == "GET" { counted(seen) } else { Script::new(204, "").held_by(&gate) }
+    })
+    .await;
+    assert_eq!(server.ok(PATH).await.text(), "answer 1");
+    let request = format!("DELETE {PATH} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let gone = Wire::send(server.public, &request).await;
+    asked(&origin, 2).await;
+    drop(gone);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    gate.add_permits(1);
+    wait_until("the change shows", || async { server.ok(PATH).await.text() == "answer 3" }).await;
+}
+
+#[tokio::test]
+async fn what_is_refreshed_in_the_background_is_asked_for_in_nobodys_name() {
+    let control = "public, max-age=0, stale-while-revalidate=60";
+    let (origin, server) =
+        shield(move |_| Script::new(200, "x").with("Cache-Control", control).with("ETag", "\"a\"")).await;
+    server.ok(PATH).await;
+    for (number, field) in [("authorization", "Bearer secret"), ("cookie", "a=1")].iter().enumerate() {
+        server.get_with(PATH, &[*field]).await;
+        asked(&origin, number + 2).await;
+        let seen = origin.seen().pop().unwrap();
+        assert_eq!((seen.header(field.0), seen.header("if-none-match")), (None, Some("\"a\"")), "{seen:?}");
+        // Until that one has ended nobody starts another.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
