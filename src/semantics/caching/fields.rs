@@ -5,7 +5,7 @@
 
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PRAGMA, SET_COOKIE, VARY,
+    CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderName, HeaderValue, PRAGMA, SET_COOKIE, VARY,
 };
 
 use super::list;
@@ -77,9 +77,10 @@ const TRACES: [&str; 9] = [
 const ORDINARY: [&str; 6] = ["*/*", "application/json", "max-age=0", "no-cache", "no-store", "text/html"];
 /// A shorter value shows by chance.
 const MIN_REFLECTED: usize = 3;
-/// Fields of an answer whose grammar is full of words that requests know, too, and that show nothing to anybody.
-const UNTOLD: [HeaderName; 5] =
-    [CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderName::from_static("cdn-cache-control"), VARY];
+/// Fields of an answer whose grammar is full of words that requests know, too, and that show nothing to anybody; and
+/// `Date`, which is written anew.
+const UNTOLD: [HeaderName; 6] =
+    [CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, DATE, HeaderName::from_static("cdn-cache-control"), VARY];
 
 /// What a request is sent on for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +104,7 @@ pub fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
         let text = name.as_str();
         let ours = OF_THE_ORIGIN.contains(&text)
             || text.starts_with("ratelimit-")
+            || text.starts_with("x-ratelimit-")
             || text.starts_with("access-control-")
             || (known && (*name == SET_COOKIE || text == "set-cookie2" || text.starts_with("mirror-")));
         !ours
@@ -212,7 +214,7 @@ mod tests {
         let dropped: Vec<_> = HOP_BY_HOP
             .iter()
             .chain(&OF_THE_ORIGIN)
-            .chain(&["ratelimit-policy", "access-control-allow-origin", "a", "b"])
+            .chain(&["ratelimit-policy", "x-ratelimit-remaining", "access-control-allow-origin", "a", "b"])
             .map(|name| (*name, if *name == "connection" { "a, B" } else { "x" }))
             .chain([
                 ("c", "1"),
