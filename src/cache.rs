@@ -57,18 +57,25 @@ enum Kept {
     Stored(Arc<Variants>),
 }
 
-/// How many purges there had been of one resource when a question was asked: what was purged since must not be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When a question was asked: what was purged since must not be kept, and nothing replaces the answer to a question that
+/// was asked later.
+#[derive(Clone, Copy, Debug)]
 pub struct Purges {
-    all: u64,
-    /// Of this resource, and of those that share its counter.
-    some: u64,
+    /// How many purges there had been.
+    counts: Counts,
+    /// The place in the order of all questions.
+    number: u64,
 }
+
+/// How many purges there were, of everything and of one resource (and of those that share its counter).
+type Counts = (u64, u64);
 
 /// Counters of purges. That some resources share one only means that an answer may not be kept without need.
 struct Counters {
     all: AtomicU64,
     some: Box<[AtomicU64]>,
+    /// How many questions were asked.
+    asked: AtomicU64,
 }
 
 impl Counters {
@@ -105,7 +112,11 @@ impl Cache {
             .max_capacity(max_bytes)
             .weigher(weigh)
             .build_with_hasher(foldhash::fast::RandomState::default());
-        let purges = Counters { all: AtomicU64::new(0), some: (0..4096).map(|_| AtomicU64::new(0)).collect() };
+        let purges = Counters {
+            all: AtomicU64::new(0),
+            some: (0..4096).map(|_| AtomicU64::new(0)).collect(),
+            asked: AtomicU64::new(0),
+        };
         Self { kept, max_bytes, purges: Arc::new(purges) }
     }
 
@@ -135,23 +146,30 @@ impl Cache {
         }
     }
 
-    /// Keeps an answer of the origin to a question that was asked when the purges were at `asked`; `false` when it was
-    /// purged since, and is not kept.
+    /// Keeps an answer of the origin to a question that was asked at `asked`; `false` when it was purged since, or a
+    /// later question was answered already: then it is not kept.
     pub fn keep_stored(&self, key: &Key, stored: &Arc<Stored>, asked: Purges) -> bool {
+        self.keep(key, asked, |old| old.with(stored, asked.number))
+    }
+
+    /// Keeps what the origin confirmed in place of `kept`; `false` when that is no longer what is kept, and this neither.
+    pub fn keep_confirmed(&self, key: &Key, kept: &Arc<Stored>, stored: &Arc<Stored>, asked: Purges) -> bool {
+        self.keep(key, asked, |old| old.confirmed(kept, stored, asked.number))
+    }
+
+    fn keep(&self, key: &Key, asked: Purges, change: impl FnOnce(&Variants) -> Option<Variants>) -> bool {
         let mut keeps = false;
-        let now = || self.purges(key);
         self.kept.entry_by_ref(key).and_compute_with(|old| {
             // A purge counts first and removes then: whatever is put in between is not put, or removed.
-            keeps = now() == asked;
-            if !keeps {
+            if self.counts(key) != asked.counts {
                 return Op::Nop;
             }
-            let old = old.map(moka::Entry::into_value);
-            let variants = match old {
-                Some(Kept::Stored(variants)) => variants.with(stored),
-                Some(Kept::Reply(_)) | None => Variants::default().with(stored),
+            let variants = match old.map(moka::Entry::into_value) {
+                Some(Kept::Stored(variants)) => change(&variants),
+                Some(Kept::Reply(_)) | None => change(&Variants::default()),
             };
-            Op::Put(Kept::Stored(Arc::new(variants)))
+            keeps = variants.is_some();
+            variants.map_or(Op::Nop, |variants| Op::Put(Kept::Stored(Arc::new(variants))))
         });
         keeps
     }
@@ -172,10 +190,13 @@ impl Cache {
         self.kept.invalidate(key);
     }
 
-    /// How many purges there were of a resource.
+    /// The instant of a question about a resource.
     pub fn purges(&self, key: &Key) -> Purges {
-        let load = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
-        Purges { all: load(&self.purges.all), some: load(self.purges.of(key)) }
+        Purges { counts: self.counts(key), number: self.purges.asked.fetch_add(1, Ordering::SeqCst) }
+    }
+
+    fn counts(&self, key: &Key) -> Counts {
+        (self.purges.all.load(Ordering::SeqCst), self.purges.of(key).load(Ordering::SeqCst))
     }
 
     /// Forgets one resource for good: an answer that is on its way is not kept either. `true` if there was something.
@@ -204,5 +225,61 @@ impl Cache {
     /// Bytes and entries held, as far as counted by now.
     pub fn size(&self) -> (u64, u64) {
         (self.kept.weighted_size(), self.kept.entry_count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::semantics::caching::{Exchange, ResponseDirectives, Selecting, Terms, Vary};
+    use coded::Coded;
+    use http::{HeaderMap, StatusCode};
+
+    fn answer(body: &'static str) -> Arc<Stored> {
+        let now = crate::clock::WallTime::from_millis(0);
+        let (fields, exchange) = (HeaderMap::new(), Exchange { asked: now, received: now });
+        Arc::new(Stored {
+            status: StatusCode::OK,
+            terms: Terms::of(StatusCode::OK, &fields, &ResponseDirectives::of(&fields), exchange, None),
+            selecting: Selecting::of(&Vary::Nothing, &fields),
+            fields,
+            body: Arc::new(Coded::new(body)),
+            tag: None,
+            etag: None,
+            last_modified: None,
+            arrived: crate::clock::Monotonic::from_seconds(0),
+        })
+    }
+
+    fn shown(cache: &Cache, key: &Key) -> Vec<u8> {
+        cache.stored(key).unwrap().iter().next().unwrap().body.identity().body.to_vec()
+    }
+
+    #[test]
+    fn an_answer_never_replaces_one_that_was_asked_for_later() {
+        let (cache, key) = (Cache::new(1 << 20), Key::origin("/a"));
+        let (early, late) = (cache.purges(&key), cache.purges(&key));
+        assert!(cache.keep_stored(&key, &answer("late"), late));
+        assert!(!cache.keep_stored(&key, &answer("early"), early));
+        assert_eq!(shown(&cache, &key), b"late");
+        assert!(cache.keep_stored(&key, &answer("later"), cache.purges(&key)));
+        assert_eq!(shown(&cache, &key), b"later");
+    }
+
+    #[test]
+    fn a_confirmation_counts_only_for_what_is_still_kept() {
+        let (cache, key) = (Cache::new(1 << 20), Key::origin("/a"));
+        let (first, second) = (answer("first"), answer("second"));
+        assert!(cache.keep_stored(&key, &first, cache.purges(&key)));
+        let confirmed = answer("first, confirmed");
+        assert!(cache.keep_confirmed(&key, &first, &confirmed, cache.purges(&key)));
+        let asked = cache.purges(&key);
+        assert!(cache.keep_stored(&key, &second, cache.purges(&key)));
+        assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), asked));
+        assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), cache.purges(&key)));
+        assert_eq!(shown(&cache, &key), b"second");
+        cache.purge(&key);
+        assert!(!cache.keep_confirmed(&key, &second, &answer("gone"), cache.purges(&key)));
+        assert!(cache.stored(&key).is_none());
     }
 }

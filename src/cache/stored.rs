@@ -71,35 +71,52 @@ impl Stored {
 
 /// The answers that are kept for one resource, which differ in what requests they are for; newest first.
 #[derive(Clone, Debug, Default)]
-pub struct Variants(Vec<Arc<Stored>>);
+pub struct Variants(Vec<Variant>);
+
+#[derive(Clone, Debug)]
+struct Variant {
+    stored: Arc<Stored>,
+    /// The place of its question in the order of all.
+    asked: u64,
+}
 
 impl Variants {
     /// The newest that answers a request with these fields (RFC 9111 §4.1).
     pub fn select(&self, request: &HeaderMap) -> Option<&Arc<Stored>> {
-        self.0.iter().find(|stored| stored.selecting.matches(request, &stored.fields))
+        self.iter().find(|stored| stored.selecting.matches(request, &stored.fields))
     }
 
     /// All of them, newest first.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Stored>> {
-        self.0.iter()
+        self.0.iter().map(|variant| &variant.stored)
     }
 
-    /// The same with another one, which takes the place of what answers the same requests.
-    #[must_use]
-    pub fn with(&self, stored: &Arc<Stored>) -> Self {
+    /// The same with another one, which takes the place of what answers the same requests; `None` when that was asked
+    /// for later.
+    pub fn with(&self, stored: &Arc<Stored>, asked: u64) -> Option<Self> {
         const MOST: usize = 16;
-        let others = self.0.iter().filter(|other| other.selecting != stored.selecting).take(MOST - 1).cloned();
-        Self(std::iter::once(stored.clone()).chain(others).collect())
+        let same = |other: &&Variant| other.stored.selecting == stored.selecting;
+        if self.0.iter().filter(same).any(|other| other.asked > asked) {
+            return None;
+        }
+        let others = self.0.iter().filter(|other| !same(other)).take(MOST - 1).cloned();
+        Some(Self(std::iter::once(Variant { stored: stored.clone(), asked }).chain(others).collect()))
+    }
+
+    /// The same with one of them as it was confirmed; `None` when that one is no longer among them.
+    pub fn confirmed(&self, kept: &Arc<Stored>, stored: &Arc<Stored>, asked: u64) -> Option<Self> {
+        let confirmed = self.0.iter().find(|variant| Arc::ptr_eq(&variant.stored, kept))?;
+        self.with(stored, asked.max(confirmed.asked))
     }
 
     /// The same without one; `None` when nothing is left.
     pub fn without(&self, stored: &Arc<Stored>) -> Option<Self> {
-        let others: Vec<_> = self.0.iter().filter(|other| !Arc::ptr_eq(other, stored)).cloned().collect();
+        let others: Vec<_> = self.0.iter().filter(|other| !Arc::ptr_eq(&other.stored, stored)).cloned().collect();
         (!others.is_empty()).then_some(Self(others))
     }
 
     /// What they weigh in a cache, in bytes.
     pub fn weight(&self) -> usize {
-        self.0.iter().map(|stored| stored.weight()).sum()
+        self.iter().map(|stored| stored.weight()).sum()
     }
 }

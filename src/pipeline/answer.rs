@@ -272,6 +272,10 @@ fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode,
         head.remove(CONTENT_LENGTH);
         return (stored.status, None);
     }
+    if stored.status == StatusCode::RESET_CONTENT {
+        head.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        return (stored.status, None);
+    }
     let whole = stored.body.identity();
     if *asked.method != Method::GET {
         head.insert(CONTENT_LENGTH, whole.length.clone());

@@ -3,31 +3,85 @@
 //! Callers: [`super::read_through`], [`super::pass_through`]; the turns are given by [`crate::origin::budget`].
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::cache::Key;
 use crate::origin::budget::Demand;
 
-/// The demand for each resource that is being fetched in the background.
+/// The demand for each resource that is being fetched in the background; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Demands(Arc<Inner>);
+
 #[derive(Debug, Default)]
-pub struct Demands(Mutex<HashMap<Key, Demand>>);
+struct Inner {
+    fetched: Mutex<HashMap<Key, (u64, Demand)>>,
+    number: AtomicU64,
+}
+
+/// A fetch in the background, until it is dropped.
+#[derive(Debug)]
+pub struct Fetching {
+    demands: Demands,
+    key: Key,
+    number: u64,
+    /// How much is asked for it.
+    pub demand: Demand,
+}
 
 impl Demands {
     /// Somebody asked for it; nothing is remembered of what is not being fetched.
     pub fn asked(&self, key: &Key) {
-        if let Some(demand) = self.0.lock().get(key) {
+        if let Some((_, demand)) = self.0.fetched.lock().get(key) {
             demand.more();
         }
     }
 
+    /// It is being fetched from now on, until what is returned is dropped. What was asked for an earlier fetch that has
+    /// not ended yet counts for this one.
+    pub fn fetching(&self, key: &Key) -> Fetching {
+        let number = self.0.number.fetch_add(1, Ordering::Relaxed);
+        let mut fetched = self.0.fetched.lock();
+        let (last, demand) = fetched.entry(key.clone()).or_default();
+        *last = number;
+        Fetching { demands: self.clone(), key: key.clone(), number, demand: demand.clone() }
+    }
+
     /// It is being fetched from now on.
     pub fn begin(&self, key: &Key) -> Demand {
-        self.0.lock().entry(key.clone()).or_default().clone()
+        self.0.fetched.lock().entry(key.clone()).or_default().1.clone()
     }
 
     /// It is not being fetched any more.
     pub fn end(&self, key: &Key) {
-        self.0.lock().remove(key);
+        self.0.fetched.lock().remove(key);
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        let mut fetched = self.demands.0.fetched.lock();
+        if fetched.get(&self.key).is_some_and(|(last, _)| *last == self.number) {
+            fetched.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_fetch_is_not_the_end_of_the_next() {
+        let (demands, key) = (Demands::default(), Key::origin("/a"));
+        let remembered = || demands.0.fetched.lock().contains_key(&key);
+        let old = demands.fetching(&key);
+        let new = demands.fetching(&key);
+        drop(old);
+        assert!(remembered());
+        drop(new);
+        assert!(!remembered());
     }
 }

@@ -1,9 +1,12 @@
 //! Paths that are not known here: passed to the origin as they are, and cached by RFC 9111 to the letter.
 //!
-//! This file decides, from what is kept and what is under way, whether to ask; `fetch` asks. Bodies are streamed to
+//! This file decides, from what is kept and what is under way, whether to ask; `together` lets all who ask share one
+//! fetch; `fetch` asks; `forward` is for methods that no cache answers. Bodies are streamed to
 //! clients while they arrive, untouched. Callers: [`crate::serve`].
 
 mod fetch;
+mod forward;
+mod together;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,14 +14,13 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, COOKIE, RANGE};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, PRAGMA, RANGE};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use url::Url;
 
 use crate::cache::stored::{Stored, Variants};
 use crate::cache::{Cache, Key};
 use crate::clock::Clock;
-use crate::origin::budget::Spent;
 use crate::origin::client::{AskError, Asker};
 use crate::origin::flight::{Boarding, Flights};
 use crate::origin::window::Class;
@@ -39,9 +41,6 @@ use fetch::{Fetch, Fetched};
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
 /// For how long a resource whose answers are for one client each is asked for by each at once.
 const PRIVATE_FOR: Duration = Duration::from_secs(120);
-
-/// How often a client waits for an answer that others asked for and that then is not for it.
-const MOST_TRIES: u32 = 2;
 
 /// A client's request.
 #[derive(Clone, Debug)]
@@ -112,6 +111,8 @@ enum Landing {
     Private,
     /// No answer.
     Failed(AskError),
+    /// No answer to a request with these fields, which may be why: others who say something else ask again.
+    FailedFor(AskError, Arc<HeaderMap>),
 }
 
 /// One fetch at a time for a resource and the values of what it is known to vary by.
@@ -120,6 +121,16 @@ type Flight = (Key, Selecting);
 /// What of a request may select an answer: what the origin gets to see when it varies by it.
 fn selectable(question: &Question) -> HeaderMap {
     onward(&question.fields, Purpose::Store, |_| true)
+}
+
+/// Whether a part is to be asked for: nothing is kept that could be confirmed and cut.
+fn wants_part(question: &Question, kept: Option<&Stored>) -> bool {
+    question.method == Method::GET && question.fields.contains_key(RANGE) && !kept.is_some_and(Stored::has_validator)
+}
+
+/// What the origin gets to see of a client's header when the answer is for all. `names`: what the answers vary by.
+fn told(question: &Question, names: &[HeaderName]) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, |name| names.contains(name))
 }
 
 /// The fields that the answers of a resource are known to vary by.
@@ -212,7 +223,7 @@ impl PassThrough {
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Passed, PassError> {
         if !matches!(question.method, Method::GET | Method::HEAD) {
-            return Ok(self.forward(&question, interim).await?);
+            return Ok(self.forward(question, interim).await?);
         }
         let inner = &*self.0;
         let key = Key::origin(&question.target);
@@ -245,15 +256,16 @@ impl PassThrough {
         if directives.only_if_cached {
             return Err(PassError::OnlyIfCached);
         }
-        if let Some(error) = inner.failures.resting(&key, now) {
-            return self.stale_or(kept, error);
-        }
         let credentials = [AUTHORIZATION, COOKIE].iter().any(|name| question.fields.contains_key(name));
         let alone = directives.no_store
             || question.method == Method::HEAD
-            || (kept.is_none() && question.fields.contains_key(RANGE))
+            || wants_part(&question, kept.as_deref())
             || inner.private.holds(&key, now)
             || (credentials && inner.personal.holds(&key, now));
+        // What others were answered says nothing of what one client alone asks for.
+        if !alone && let Some(error) = inner.failures.resting(&key, now) {
+            return self.stale_or(kept, error);
+        }
         let asker = self.asker(&question);
         let fetch = Fetch { question, key, names, kept, asker };
         if alone { self.alone(fetch, why, interim).await } else { self.together(fetch, why, interim).await }
@@ -270,84 +282,6 @@ impl PassThrough {
         }
         let modest = reuse(&stored.terms, age, &RequestDirectives::default(), &inner.policy);
         if modest.is_usable() && !inner.forced.mark(key, now) { modest } else { wanted }
-    }
-
-    /// One fetch for all who ask meanwhile.
-    async fn together(
-        &self,
-        mut fetch: Fetch,
-        why: Reason,
-        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
-    ) -> Result<Passed, PassError> {
-        let inner = &*self.0;
-        let deadline = inner.clock.now_mono().plus(inner.wait);
-        let selectable = selectable(&fetch.question);
-        let mut tries = 0;
-        loop {
-            let passenger = match inner.flights.board(&flight(&fetch.key, &fetch.names, &selectable)) {
-                Boarding::First(ticket, _) => {
-                    if let Some(hit) = self.landed_meanwhile(&fetch.key, &selectable, fetch.kept.as_ref()) {
-                        return Ok(hit);
-                    }
-                    let kept = fetch.kept.clone();
-                    return self.served(self.start(fetch, Some(ticket), interim).await, kept, why);
-                }
-                Boarding::Joined(passenger) => passenger,
-            };
-            // It may be waiting for its turn more patiently than this client does; on the wire it needs its time.
-            let bound = deadline.since(inner.clock.now_mono()) + inner.upstream.origin().config().timeout;
-            let landed = tokio::time::timeout(bound, passenger.landed()).await.ok().flatten();
-            match landed {
-                Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(&selectable, &stored.fields) => {
-                    let forwarded = Forwarded { fwd_status, stored: true, collapsed: true };
-                    return Ok(Passed::Stored { stored, outcome: why(forwarded) });
-                }
-                Some(Landing::Arriving { head, selecting, tap })
-                    if selecting.matches(&selectable, &head.fields)
-                        && let Some(body) = tap.reader() =>
-                {
-                    let fwd_status = head.status.as_u16();
-                    let outcome = why(Forwarded { fwd_status, stored: true, collapsed: true });
-                    return Ok(Passed::Streamed { head, body: Some(body), outcome });
-                }
-                // It was the patience of somebody who came earlier that ended.
-                Some(Landing::Failed(AskError::Spent(_))) | None if inner.clock.now_mono() < deadline => {}
-                Some(Landing::Failed(error)) => return self.stale_or(fetch.kept, error),
-                None => return self.stale_or(fetch.kept, Spent::soon().into()),
-                // What came is not for this request; what the answers vary by is known now.
-                Some(Landing::Arriving { selecting, .. }) if tries < MOST_TRIES => {
-                    fetch.names = sorted(fetch.names.into_iter().chain(selecting.names().cloned()).collect());
-                    tries += 1;
-                }
-                Some(Landing::Kept(stored, _)) if tries < MOST_TRIES => {
-                    fetch.names = sorted(fetch.names.into_iter().chain(stored.selecting.names().cloned()).collect());
-                    tries += 1;
-                }
-                Some(Landing::Personal) if tries < MOST_TRIES => tries += 1,
-                Some(_) => return self.alone(fetch, why, interim).await,
-            }
-        }
-    }
-
-    /// What another flight brought between the look into the cache and the boarding of this one.
-    fn landed_meanwhile(&self, key: &Key, selectable: &HeaderMap, kept: Option<&Arc<Stored>>) -> Option<Passed> {
-        let (inner, now) = (&*self.0, self.0.clock.now_mono());
-        let variants = inner.cache.stored(key)?;
-        let stored = variants.select(selectable).filter(|stored| kept.is_none_or(|kept| !Arc::ptr_eq(kept, stored)))?;
-        let usable = reuse(&stored.terms, stored.age(now), &RequestDirectives::default(), &inner.policy).is_usable();
-        let outcome = CacheOutcome::Hit { ttl: Some(stored.ttl(now)) };
-        usable.then(|| Passed::Stored { stored: stored.clone(), outcome })
-    }
-
-    /// A fetch for one client.
-    async fn alone(
-        &self,
-        fetch: Fetch,
-        why: Reason,
-        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
-    ) -> Result<Passed, PassError> {
-        let kept = fetch.kept.clone();
-        self.served(self.start(fetch, None, interim).await, kept, why)
     }
 
     fn asker(&self, question: &Question) -> Asker {
@@ -395,13 +329,14 @@ impl PassThrough {
         }
         if let Boarding::First(ticket, _) = inner.flights.board(flight) {
             let (this, key, names) = (self.clone(), key.clone(), names.to_vec());
-            let demand = Some(inner.demands.begin(&key));
+            let fetching = inner.demands.fetching(&key);
+            let demand = Some(fetching.demand.clone());
             let asker = Asker { patience: Some(BEHIND), demand, ..self.asker(question) };
-            let (question, kept) = (question.clone(), Some(stored.clone()));
-            let fetch = Fetch { question, key: key.clone(), names, kept, asker };
+            let (question, kept) = (for_everybody(question, &names), Some(stored.clone()));
+            let fetch = Fetch { question, key, names, kept, asker };
             tokio::spawn(async move {
                 drop(this.start(fetch, Some(ticket), |_| {}).await);
-                this.0.demands.end(&key);
+                drop(fetching);
             });
         }
     }
@@ -416,6 +351,16 @@ impl PassThrough {
             None => Err(error.into()),
         }
     }
+}
+
+/// The question of one client as it is asked in the background, for all: without what makes it that client's own, but
+/// for what the answers vary by.
+fn for_everybody(question: &Question, names: &[HeaderName]) -> Question {
+    let mut question = Question { method: Method::GET, ..question.clone() };
+    for name in [AUTHORIZATION, COOKIE, RANGE, CACHE_CONTROL, PRAGMA].iter().filter(|name| !names.contains(name)) {
+        question.fields.remove(name);
+    }
+    question
 }
 
 /// What becomes of an outcome when it is known how the origin answered.

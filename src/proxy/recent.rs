@@ -3,6 +3,7 @@
 //! Time is an argument. Callers: [`super::pass_through`].
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,24 +18,32 @@ const MOST: usize = 4096;
 #[derive(Debug)]
 pub struct Recent {
     span: Duration,
-    marked: Mutex<HashMap<Key, Monotonic>>,
+    /// By a hash of 128 bits that nobody can foresee: keys are as long as clients make them.
+    marked: Mutex<HashMap<u128, Monotonic>>,
+    halves: [RandomState; 2],
 }
 
 impl Recent {
     /// One that forgets after `span`.
     pub fn new(span: Duration) -> Self {
-        Self { span, marked: Mutex::default() }
+        Self { span, marked: Mutex::default(), halves: [RandomState::new(), RandomState::new()] }
+    }
+
+    fn hash(&self, key: &Key) -> u128 {
+        let [high, low] = self.halves.each_ref().map(|half| u128::from(half.hash_one(key)));
+        high << 64 | low
     }
 
     /// Whether it happened lately.
     pub fn holds(&self, key: &Key, now: Monotonic) -> bool {
-        self.marked.lock().get(key).is_some_and(|at| now.since(*at) < self.span)
+        self.marked.lock().get(&self.hash(key)).is_some_and(|at| now.since(*at) < self.span)
     }
 
     /// It happens now; `false` when it happened lately, and then nothing is changed.
     pub fn mark(&self, key: &Key, now: Monotonic) -> bool {
+        let hash = self.hash(key);
         let mut marked = self.marked.lock();
-        if marked.get(key).is_some_and(|at| now.since(*at) < self.span) {
+        if marked.get(&hash).is_some_and(|at| now.since(*at) < self.span) {
             return false;
         }
         if marked.len() >= MOST {
@@ -43,13 +52,13 @@ impl Recent {
                 marked.clear();
             }
         }
-        marked.insert(key.clone(), now);
+        marked.insert(hash, now);
         true
     }
 
     /// It is no longer so.
     pub fn forget(&self, key: &Key) {
-        self.marked.lock().remove(key);
+        self.marked.lock().remove(&self.hash(key));
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{DATE, RETRY_AFTER, USER_AGENT};
+use http::header::{CONTENT_LENGTH, DATE, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT};
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -244,7 +244,18 @@ impl Upstream {
         // The origin has counted the request by now.
         permit.answered();
         let received = self.clock.now_wall();
-        let (parts, incoming) = answer.into_parts();
+        let (mut parts, incoming) = answer.into_parts();
+        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err((AskError::nonsense(path, "101, which nobody asked for"), false));
+        }
+        match parts.status {
+            // RFC 9110 §8.6 and §15.3.6: the one has no length, the other none but zero.
+            StatusCode::NO_CONTENT => drop(parts.headers.remove(CONTENT_LENGTH)),
+            StatusCode::RESET_CONTENT => drop(parts.headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"))),
+            // RFC 9112 §6.3: who sends both means the coding, or no good.
+            _ if parts.headers.contains_key(TRANSFER_ENCODING) => drop(parts.headers.remove(CONTENT_LENGTH)),
+            _ => {}
+        }
         let deadline = self.clock.now_mono().plus(timeout.saturating_mul(MOST_STEPS));
         let body = Pieces { incoming, step: timeout, deadline, clock: self.clock.clone() };
         let mut headers = parts.headers;

@@ -25,11 +25,11 @@ mod testing;
 
 pub use conditional::evaluate;
 pub use directives::{RequestDirectives, ResponseDirectives};
-pub use fields::{Purpose, end_to_end, is_for_others, is_plain, onward, reflects};
+pub use fields::{Purpose, end_to_end, is_bare, is_for_others, is_plain, onward, reflects};
 pub use freshen::{freshen, head_agrees};
 pub use invalidation::{invalidated, stores_for_get};
 pub use ranges::{Ranged, select};
 pub use reuse::{Policy, Reuse, Why, may_stand_in, reuse};
 pub use selecting::{Selecting, Vary};
-pub use storing::{NotStored, may_store};
+pub use storing::{NotStored, blames_the_request, may_store};
 pub use terms::{Exchange, Terms};

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
@@ -17,13 +18,12 @@ use crate::cache::stored::Stored;
 use crate::cache::{Key, Purges};
 use crate::origin::client::{AskError, Asker};
 use crate::origin::flight::Ticket;
-use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
-    Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, end_to_end, freshen,
-    head_agrees, invalidated, is_for_others, is_plain, may_store, onward, reflects, stores_for_get,
+    Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
+    end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, onward, reflects,
 };
 
-use super::{Flight, Head, Landing, PassThrough, Passed, Question, is_failure, selectable};
+use super::{Flight, Head, Landing, PassThrough, Question, is_failure, told, wants_part};
 use crate::proxy::spool::{Reader, Spool};
 use crate::proxy::upstream::{Arrived, Interim, Pieces, Sending};
 
@@ -61,20 +61,35 @@ enum Keeps {
     Private,
 }
 
+/// What those who waited hear of a failure: that of a request with fields of its own may be due to these.
+fn failed_for(question: &Question, names: &[HeaderName], error: AskError, bare: bool) -> Landing {
+    if bare || matches!(error, AskError::Spent(_)) {
+        return Landing::Failed(error);
+    }
+    Landing::FailedFor(error, Arc::new(told(question, names)))
+}
+
 /// What a failure says to those who only hear of it.
 fn failure(question: &Question, arrived: &Arrived) -> AskError {
     let path = String::from_utf8_lossy(&question.target).into_owned();
     AskError::Status { status: arrived.status.as_u16(), path, retry_after: arrived.retry_after() }
 }
 
+/// Whether the answer can be for others, too.
+fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
+    if wants_part(question, kept) || RequestDirectives::of(&question.fields).no_store {
+        Purpose::Pass
+    } else {
+        Purpose::Store
+    }
+}
+
 /// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of everybody
 /// whom it answers. `names`: what the answers are known to vary by.
 fn fields(question: &Question, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
-    let alone = RequestDirectives::of(&question.fields).no_store
-        || (kept.is_none() && question.method == Method::GET && question.fields.contains_key(RANGE));
-    let purpose = if alone { Purpose::Pass } else { Purpose::Store };
+    let purpose = purpose(question, kept);
     let mut fields = onward(&question.fields, purpose, |name| names.contains(name));
-    if let Some(stored) = kept.filter(|_| question.method == Method::GET) {
+    if let Some(stored) = kept.filter(|_| question.method == Method::GET && purpose == Purpose::Store) {
         for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
             if let Some(value) = value {
                 fields.insert(name, value.clone());
@@ -85,12 +100,12 @@ fn fields(question: &Question, names: &[HeaderName], kept: Option<&Stored>) -> H
 }
 
 /// What will be kept when the body is complete.
-struct Keeping {
-    key: Key,
-    stored: Stored,
-    asked: Purges,
-    sent: HeaderMap,
-    vary: Vary,
+pub(super) struct Keeping {
+    pub key: Key,
+    pub stored: Stored,
+    pub asked: Purges,
+    pub sent: HeaderMap,
+    pub vary: Vary,
 }
 
 impl PassThrough {
@@ -124,29 +139,38 @@ impl PassThrough {
             asker: asker.clone(),
         };
         let sent = sending.fields.clone();
+        // A failure that one client's fields may have brought about is none of the resource.
+        let shared = purpose(question, kept.as_deref()) == Purpose::Store;
+        let bare = shared && is_bare(&sent, &Vary::Nothing);
         let arrived = match inner.upstream.send(sending, interim).await {
             Ok(arrived) => arrived,
             Err(error) => {
-                inner.failures.failed(key, &error, inner.clock.now_mono());
+                if bare {
+                    inner.failures.failed(key, &error, inner.clock.now_mono());
+                }
                 if let Some(ticket) = ticket {
-                    ticket.land(Landing::Failed(error.clone()));
+                    ticket.land(failed_for(question, names, error.clone(), bare));
                 }
                 return Err(error);
             }
         };
         if is_failure(arrived.status) {
-            let error = failure(question, &arrived);
-            inner.failures.failed(key, &error, inner.clock.now_mono());
+            if bare {
+                let error = failure(question, &arrived);
+                inner.failures.failed(key, &error, inner.clock.now_mono());
+            }
         } else {
             inner.failures.answered(key);
         }
         if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD) {
             self.learn_from_head(key, kept, &sent, &arrived, asked);
         }
-        if let Some(kept) = kept.as_ref().filter(|_| arrived.status == StatusCode::NOT_MODIFIED) {
+        // A 304 confirms what it was asked about: with conditions of the client, or to HEAD, that is nothing of ours.
+        let confirms = arrived.status == StatusCode::NOT_MODIFIED && question.method == Method::GET && shared;
+        if let Some(kept) = kept.as_ref().filter(|kept| confirms && kept.has_validator()) {
             let stored = Arc::new(self.confirmed(kept, &arrived));
             let keeps = self.keeps(question, key, &sent, &stored, &arrived);
-            let is_kept = keeps == Keeps::Kept && inner.cache.keep_stored(key, &stored, asked);
+            let is_kept = keeps == Keeps::Kept && inner.cache.keep_confirmed(key, kept, &stored, asked);
             if keeps == Keeps::Private {
                 inner.cache.forget_stored(key, kept);
             }
@@ -170,6 +194,9 @@ impl PassThrough {
             |sent: &HeaderMap| may_store(&question.method, sent, stored.status, &stored.fields, &directives, None);
         if question.method != Method::GET {
             return Keeps::Private;
+        }
+        if blames_the_request(stored.status) && !is_bare(sent, &Vary::of(&stored.fields)) {
+            return Keeps::Personal;
         }
         // What is asked for a part with all of a client's fields is that client's, even if all of it comes.
         let own = allowed(sent).err().or_else(|| sent.contains_key(RANGE).then_some(NotStored::Partial));
@@ -199,7 +226,7 @@ impl PassThrough {
     }
 
     /// An answer with the terms on which it is kept.
-    fn stored(
+    pub(super) fn stored(
         &self,
         status: StatusCode,
         mut fields: HeaderMap,
@@ -237,12 +264,16 @@ impl PassThrough {
             // It says something of this client, and not what others would be told.
             return;
         }
-        if head_agrees(&kept.fields, &head) {
-            let stored = Arc::new(self.confirmed(kept, arrived));
-            self.0.cache.keep_stored(key, &stored, asked);
+        let stored = if head_agrees(&kept.fields, &head) {
+            self.confirmed(kept, arrived)
         } else {
-            self.0.cache.forget_stored(key, kept);
-        }
+            // It is stale from now on, and may still stand in for an origin that fails.
+            let mut stored = Stored::clone(kept);
+            stored.terms.lifetime = Duration::ZERO;
+            stored.terms.stale_while_revalidate = Some(Duration::ZERO);
+            stored
+        };
+        self.0.cache.keep_confirmed(key, kept, &Arc::new(stored), asked);
     }
 
     /// Lets the body run, for the client and for the cache.
@@ -254,7 +285,7 @@ impl PassThrough {
         arrived: Arrived,
         asked: Purges,
     ) -> Fetched {
-        let Fetch { question, key, kept, .. } = fetch;
+        let Fetch { question, key, names, kept, .. } = fetch;
         let fields = end_to_end(&arrived.headers, false);
         let vary = Vary::of(&fields);
         let selecting = Selecting::of(&vary, &sent);
@@ -289,7 +320,10 @@ impl PassThrough {
             if let Some(ticket) = ticket.take() {
                 ticket.land(match decided {
                     // Those who waited would only get the same.
-                    _ if is_failure(arrived.status) => Landing::Failed(failure(question, &arrived)),
+                    _ if is_failure(arrived.status) => {
+                        let bare = is_bare(&sent, &Vary::Nothing);
+                        failed_for(question, names, failure(question, &arrived), bare)
+                    }
                     Keeps::Personal => Landing::Personal,
                     Keeps::Kept | Keeps::Private => Landing::Private,
                 });
@@ -309,11 +343,12 @@ impl PassThrough {
                 }));
             }
         });
-        Fetched::Arriving { head, body, keeps }
+        // Whether it shows something of a request that is not plain is not known before its end.
+        Fetched::Arriving { head, body, keeps: keeps && plain }
     }
 
     /// Moves a body to its readers, and into the cache if it is to be kept.
-    async fn pump(&self, spool: Spool, mut pieces: Pieces, keeping: Option<Keeping>) -> Option<Arc<Stored>> {
+    pub(super) async fn pump(&self, spool: Spool, mut pieces: Pieces, keeping: Option<Keeping>) -> Option<Arc<Stored>> {
         let inner = &*self.0;
         let mut held = 0;
         let mut keeping = keeping;
@@ -349,49 +384,5 @@ impl PassThrough {
         stored.body = Arc::new(Coded::new(whole));
         let stored = Arc::new(stored);
         inner.cache.keep_stored(&key, &stored, asked).then_some(stored)
-    }
-
-    /// A method that is not for caches: it passes as it is, and what it changes is forgotten (RFC 9111 §4.4).
-    pub(super) async fn forward(
-        &self,
-        question: &Question,
-        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
-    ) -> Result<Passed, AskError> {
-        let inner = &*self.0;
-        let sent = onward(&question.fields, Purpose::Pass, |_| true);
-        let sending = Sending {
-            method: question.method.clone(),
-            target: question.target.clone(),
-            fields: sent.clone(),
-            body: question.body.clone(),
-            asker: self.asker(question),
-        };
-        let arrived = inner.upstream.send(sending, interim).await?;
-        let fields = end_to_end(&arrived.headers, false);
-        let target = String::from_utf8_lossy(&question.target);
-        for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.bases) {
-            let void = Key::origin(&target);
-            inner.cache.purge(&void);
-            inner.flights.close_where(|(key, _)| *key == void);
-        }
-        let key = Key::origin(&question.target);
-        let asked = inner.cache.purges(&key);
-        let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
-        let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
-        let keeping = stores_for_get(&question.method, &target, arrived.status, &fields, &inner.bases).then(|| {
-            let vary = Vary::of(&fields);
-            let selecting = Selecting::of(&vary, &selectable(question));
-            let stored = self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
-            Keeping { key, stored, asked, sent: sent.clone(), vary }
-        });
-        let keeping = keeping.filter(|keeping| is_for_others(&sent, &keeping.stored.fields)).filter(|keeping| {
-            let directives = ResponseDirectives::of(&keeping.stored.fields);
-            may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
-        });
-        let spool = Spool::new(keeping.is_some());
-        let body = spool.tap().reader();
-        let this = self.clone();
-        tokio::spawn(async move { drop(this.pump(spool, arrived.body, keeping).await) });
-        Ok(Passed::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
     }
 }

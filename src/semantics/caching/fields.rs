@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, HOST,
-    HeaderMap, HeaderName, HeaderValue, SET_COOKIE, VARY,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
+    CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderName, HeaderValue, PRAGMA, SET_COOKIE, VARY,
 };
 
 use super::list;
@@ -79,9 +79,10 @@ const TRACES: [&str; 9] = [
 const ORDINARY: [&str; 6] = ["*/*", "application/json", "max-age=0", "no-cache", "no-store", "text/html"];
 /// A shorter value shows by chance.
 const MIN_REFLECTED: usize = 3;
-/// Fields of an answer whose grammar is full of words that requests know, too, and that show nothing to anybody.
-const UNTOLD: [HeaderName; 5] =
-    [CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderName::from_static("cdn-cache-control"), VARY];
+/// Fields of an answer whose grammar is full of words that requests know, too, and that show nothing to anybody; and
+/// `Date`, which is written anew.
+const UNTOLD: [HeaderName; 6] =
+    [CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, DATE, HeaderName::from_static("cdn-cache-control"), VARY];
 
 /// What a request is sent on for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,6 +117,7 @@ pub fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
         let text = name.as_str();
         let ours = OF_THE_ORIGIN.contains(&text)
             || text.starts_with("ratelimit-")
+            || text.starts_with("x-ratelimit-")
             || text.starts_with("access-control-")
             || (known && (*name == SET_COOKIE || text == "set-cookie2" || text.starts_with("mirror-")));
         !ours
@@ -158,6 +160,20 @@ pub fn is_for_others(sent: &HeaderMap, response: &HeaderMap) -> bool {
     !response.contains_key(CONTENT_ENCODING) && sent.keys().all(harmless)
 }
 
+/// Whether a request says nothing but what everybody says, and what `Vary` names: what the origin answers is due to the
+/// resource, and to no field that one client chose. Conditions are the cache's own.
+pub fn is_bare(sent: &HeaderMap, vary: &Vary) -> bool {
+    sent.iter().all(|(name, value)| {
+        OF_THE_CACHE.contains(&name.as_str())
+            || vary.names(name)
+            || ([ACCEPT, CACHE_CONTROL, PRAGMA].contains(name) && is_ordinary(value))
+    })
+}
+
+fn is_ordinary(value: &HeaderValue) -> bool {
+    ORDINARY.iter().any(|ordinary| value.as_bytes().eq_ignore_ascii_case(ordinary.as_bytes()))
+}
+
 fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     let hop_by_hop = HopByHop::of(headers);
     let lines = headers.iter().filter(|(name, _)| !hop_by_hop.contains(name) && passes(name));
@@ -167,7 +183,7 @@ fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> Header
 /// Whether a field of a request could show in an answer that others get.
 fn could_show(name: &HeaderName, value: &HeaderValue, vary: &Vary) -> bool {
     value.len() >= MIN_REFLECTED
-        && !ORDINARY.iter().any(|ordinary| value.as_bytes().eq_ignore_ascii_case(ordinary.as_bytes()))
+        && !is_ordinary(value)
         && *name != CONTENT_LENGTH
         && !OF_THE_CACHE.contains(&name.as_str())
         && *name != HOST
@@ -212,7 +228,7 @@ mod tests {
         let dropped: Vec<_> = HOP_BY_HOP
             .iter()
             .chain(&OF_THE_ORIGIN)
-            .chain(&["ratelimit-policy", "access-control-allow-origin", "a", "b"])
+            .chain(&["ratelimit-policy", "x-ratelimit-remaining", "access-control-allow-origin", "a", "b"])
             .map(|name| (*name, if *name == "connection" { "a, B" } else { "x" }))
             .chain([
                 ("c", "1"),

@@ -29,7 +29,7 @@ pub enum NotStored {
     Cookie,
     /// The answer sets a cookie and does not say how long it is fresh.
     SetCookie,
-    /// Nothing says how long it is fresh, and there is no validator: it could never be used.
+    /// Nothing says how long it is fresh and it is not for a cache to guess, or it can never be used.
     NoFreshness,
     /// The answer to a range or a condition: it does not stand alone.
     Partial,
@@ -94,9 +94,17 @@ pub fn may_store(
         return Err(NotStored::SetCookie);
     }
     let validator = response.contains_key(ETAG) || response.contains_key(LAST_MODIFIED);
-    let guessed = may_guess(status, directives) && (default_lifetime.is_some() || validator);
+    // Without a lifetime and a validator it is stale at once: it serves those who waited for it, and when the origin fails.
+    let guessed = may_guess(status, directives);
     let reusable = validator || !directives.no_cache;
     if (explicit || guessed) && reusable { Ok(()) } else { Err(NotStored::NoFreshness) }
+}
+
+/// The statuses that a field of the request may have brought about, one that is malformed, too long or not accepted: an
+/// answer to a request with fields that others do not send tells these others nothing. 405, 414 and 501 are due to the
+/// method and the target: no field that could replace these is ever sent on.
+pub const fn blames_the_request(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 400 | 406 | 411..=413 | 415..=417 | 421 | 422 | 431)
 }
 
 /// The statuses that a range or a condition brings about, 206, 304, 412 and 416.
@@ -147,8 +155,9 @@ mod tests {
             ("private=\"set-cookie\", max-age=3600", Err(NotStored::Private)),
             ("no-cache, max-age=3600", Err(NotStored::NoFreshness)),
             ("no-store, must-understand, max-age=3600", Ok(())),
-            ("public", Err(NotStored::NoFreshness)),
-            ("", Err(NotStored::NoFreshness)),
+            ("no-cache", Err(NotStored::NoFreshness)),
+            ("public", Ok(())),
+            ("", Ok(())),
         ] {
             assert_eq!(stored(&[], 200, &[("cache-control", control)]), expected, "{control:?}");
         }

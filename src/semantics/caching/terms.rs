@@ -16,6 +16,8 @@ use crate::semantics::freshness::{MAX_AGE_SECONDS, parse_age};
 
 /// The longest lifetime that is ever guessed.
 const MAX_GUESS: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long what is missing is taken to stay so: long enough that nobody can use it to hammer the origin.
+const MISSING_GUESS: Duration = Duration::from_secs(10);
 /// The longest lifetime and the highest age that there are; they can be added without overflow.
 const MAX: Duration = Duration::from_secs(MAX_AGE_SECONDS as u64);
 /// By how much `Date` may lie in the past without adding to the age: it counts whole seconds, and clocks differ.
@@ -102,7 +104,8 @@ fn lifetime(
     default_lifetime.unwrap_or_else(|| {
         // RFC 9111 §4.2.2: what has not changed for long will not change soon.
         let unchanged = dates::single(headers, LAST_MODIFIED, date).map_or(Duration::ZERO, |at| between(at, date));
-        (unchanged / 10).min(MAX_GUESS)
+        let missing = matches!(status.as_u16(), 404 | 410) && !headers.contains_key(LAST_MODIFIED);
+        if missing { MISSING_GUESS } else { (unchanged / 10).min(MAX_GUESS) }
     })
 }
 
@@ -185,6 +188,10 @@ mod tests {
         ] {
             let terms = of(status, &[("cache-control", control), ("last-modified", modified)], default);
             assert_eq!(terms.lifetime, Duration::from_secs(seconds), "{status} {control:?} {modified} {default:?}");
+        }
+        for (status, control, seconds) in [(404, "", 10), (410, "", 10), (200, "", 0), (404, "max-age=0", 0)] {
+            let lifetime = of(status, &[("cache-control", control)], None).lifetime;
+            assert_eq!(lifetime, Duration::from_secs(seconds), "{status} {control:?}");
         }
     }
 

@@ -361,3 +361,39 @@ async fn heads_of_any_size_do_no_harm() {
         reply.assert_problem(reply.status, &[]);
     }
 }
+
+#[tokio::test]
+async fn the_length_of_an_answer_is_told_once_and_right() {
+    let (_origin, server) = shield(|seen| {
+        Script::raw(match seen.target.as_str() {
+            "/api/both" => {
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\nCache-Control: max-age=60\r\n\r\n\
+                 5\r\nwhole\r\n0\r\n\r\n"
+            }
+            "/api/204" => "HTTP/1.1 204 No Content\r\nContent-Length: 7\r\nCache-Control: max-age=60\r\n\r\n",
+            "/api/205" => {
+                "HTTP/1.1 205 Reset Content\r\nContent-Length: 5\r\nCache-Control: max-age=60\r\n\r\nhello"
+            }
+            _ => "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+        })
+    })
+    .await;
+    for round in 0..2 {
+        for (target, status, body, length) in
+            [("/api/both", 200, "whole", None), ("/api/204", 204, "", None), ("/api/205", 205, "", Some("0"))]
+        {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            let all = Wire::send(server.public, &request).await.rest().await;
+            assert!(all.starts_with(&format!("HTTP/1.1 {status} ")), "{round}: {all}");
+            let (head, rest) = all.split_once("\r\n\r\n").unwrap();
+            assert!(rest.contains(body) && (!body.is_empty() || rest.is_empty()), "{round}: {all}");
+            let lengths: Vec<_> = head
+                .lines()
+                .filter_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ").map(str::to_owned))
+                .collect();
+            let expected = length.or((round == 1 && status == 200).then_some("5"));
+            assert_eq!(lengths, expected.into_iter().collect::<Vec<_>>(), "{round}: {all}");
+        }
+        server.get("/api/101").await.assert_problem(502, &[]);
+    }
+}

@@ -247,3 +247,73 @@ async fn an_answer_to_head_confirms_or_voids_what_is_kept() {
     server.get_with(PATH, &[("cache-control", "no-cache")]).await;
     wait_until("the new one is kept", || async { server.ok(PATH).await.text() == "two!" }).await;
 }
+
+#[tokio::test]
+async fn what_head_disagrees_with_still_stands_in_for_a_failing_origin() {
+    let (origin, server) = shield(|_| kept("one").with("ETag", "\"a\"")).await;
+    server.ok(PATH).await;
+    origin.answers(|_| kept("two!").with("ETag", "\"b\""));
+    server.send(Method::HEAD, PATH, &[("cache-control", "no-cache")]).await;
+    origin.go_down().await;
+    let reply = server.ok(PATH).await;
+    assert_eq!(reply.text(), "one");
+    assert!(reply.the("cache-status").contains("stale-if-error"), "{reply:?}");
+    origin.come_back();
+    wait_until("the new one is kept", || async { server.ok(PATH).await.text() == "two!" }).await;
+}
+
+#[tokio::test]
+async fn a_304_to_the_conditions_of_a_client_confirms_nothing_that_is_kept() {
+    let (origin, server) = shield(|seen| match seen.header("if-none-match") {
+        Some("\"new\"") => Script::new(304, "").with("ETag", "\"new\"").with("Cache-Control", "max-age=60"),
+        _ => Script::new(200, "old").with("ETag", "\"old\"").with("Cache-Control", "max-age=0"),
+    })
+    .await;
+    server.ok(PATH).await;
+    let mine = [("cache-control", "no-store"), ("if-none-match", "\"new\"")];
+    for method in [Method::GET, Method::HEAD] {
+        let reply = server.send(method, PATH, &mine).await;
+        assert_eq!((reply.status, reply.etag().as_str(), reply.body.len()), (304, "\"new\"", 0), "{reply:?}");
+    }
+    origin.forget();
+    assert_eq!(server.ok(PATH).await.etag(), "\"old\"");
+    assert_eq!(
+        origin.seen()[0].header("if-none-match"),
+        Some("\"old\""),
+        "what is kept is still the old one, and stale"
+    );
+}
+
+#[tokio::test]
+async fn what_a_client_changes_is_void_even_if_it_does_not_wait_for_the_answer() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = open({
+        let gate = gate.clone();
+        move |seen| if seen.method == "GET" { counted(seen) } else { Script::new(204, "").held_by(&gate) }
+    })
+    .await;
+    assert_eq!(server.ok(PATH).await.text(), "answer 1");
+    let request = format!("DELETE {PATH} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let gone = Wire::send(server.public, &request).await;
+    asked(&origin, 2).await;
+    drop(gone);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    gate.add_permits(1);
+    wait_until("the change shows", || async { server.ok(PATH).await.text() == "answer 3" }).await;
+}
+
+#[tokio::test]
+async fn what_is_refreshed_in_the_background_is_asked_for_in_nobodys_name() {
+    let control = "public, max-age=0, stale-while-revalidate=60";
+    let (origin, server) =
+        shield(move |_| Script::new(200, "x").with("Cache-Control", control).with("ETag", "\"a\"")).await;
+    server.ok(PATH).await;
+    for (number, field) in [("authorization", "Bearer secret"), ("cookie", "a=1")].iter().enumerate() {
+        server.get_with(PATH, &[*field]).await;
+        asked(&origin, number + 2).await;
+        let seen = origin.seen().pop().unwrap();
+        assert_eq!((seen.header(field.0), seen.header("if-none-match")), (None, Some("\"a\"")), "{seen:?}");
+        // Until that one has ended nobody starts another.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}

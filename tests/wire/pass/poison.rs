@@ -166,3 +166,43 @@ async fn the_origin_is_asked_in_its_own_name_whatever_the_client_says() {
     }
     assert!(seen.header("user-agent").unwrap().starts_with("grandstand/"));
 }
+
+#[tokio::test]
+async fn what_fails_for_the_fields_of_one_client_fails_for_nobody_else() {
+    for headers in [
+        &[("cache-control", "no-store")][..],
+        &[("range", "bytes=0-1")],
+        &[("authorization", "Bearer x")],
+        &[("cookie", "a=b")],
+        &[("x-odd", "1")],
+        &[("accept-language", "xx")],
+    ] {
+        let (origin, server) = shield(move |seen| {
+            let odd = headers.iter().any(|(name, value)| seen.header(name) == Some(value));
+            if odd { Script::new(500, "broken") } else { kept("whole") }
+        })
+        .await;
+        for _ in 0..6 {
+            assert!(server.get_with("/api/x", headers).await.status >= 500, "{headers:?}");
+        }
+        assert_eq!(origin.count(), 6, "{headers:?}: asked each time");
+        assert_eq!(server.ok("/api/x").await.text(), "whole", "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_the_fields_of_one_client_brought_about_is_not_kept_for_others() {
+    for status in [400, 406, 411, 413, 415, 417, 421, 422, 431] {
+        let (origin, server) = shield(move |seen| {
+            let answer = kept("all right");
+            if seen.header("x-odd").is_some() { Script::new(status, "odd") } else { answer }
+                .with("Cache-Control", "max-age=60")
+        })
+        .await;
+        for value in ["1", "something longer"] {
+            server.get_with("/api/x", &[("x-odd", value)]).await;
+        }
+        assert_eq!(server.ok("/api/x").await.text(), "all right", "{status}");
+        assert!(origin.count() >= 2);
+    }
+}

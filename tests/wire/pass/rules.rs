@@ -39,6 +39,41 @@ async fn two_hundred_clients_on_a_cold_key_make_one_request() {
 }
 
 #[tokio::test]
+async fn what_says_nothing_of_its_freshness_is_shared_by_those_who_wait_and_stands_in_for_a_failing_origin() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (origin, server) = shield({
+        let gate = gate.clone();
+        move |_| Script::new(200, "bare").held_by(&gate)
+    })
+    .await;
+    let release = async {
+        asked(&origin, 1).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        gate.add_permits(100);
+    };
+    let (replies, ()) = tokio::join!(all_at_once(&server, 60, &[]), release);
+    assert!(replies.iter().all(|reply| reply.text() == "bare"));
+    assert!(origin.count() <= 3, "{} requests: connections that are slow to come may miss the first", origin.count());
+    let before = origin.count();
+    server.ok(PATH).await;
+    assert_eq!(origin.count(), before + 1, "never used again without asking");
+    origin.go_down().await;
+    let reply = server.ok(PATH).await;
+    assert_eq!(reply.text(), "bare");
+    assert!(reply.the("cache-status").contains("stale-if-error"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn what_is_missing_is_not_asked_for_again_at_once() {
+    let (origin, server) = shield(|_| Script::new(404, "nothing here")).await;
+    for _ in 0..5 {
+        let reply = server.get(PATH).await;
+        assert_eq!((reply.status, reply.text()), (404, "nothing here"));
+    }
+    assert_eq!(origin.count(), 1);
+}
+
+#[tokio::test]
 async fn a_failure_is_shared_by_all_who_waited_for_it() {
     for stale in [true, false] {
         let gate = Arc::new(Semaphore::new(0));

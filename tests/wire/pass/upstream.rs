@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 
-use super::{PATH, kept, shield};
+use super::{PATH, Wire, kept, shield};
 use crate::harness::{PATIENCE, Script, Setup, Upstream, origin};
 
 #[tokio::test]
@@ -232,4 +232,20 @@ async fn fields_of_both_sides_are_as_the_contract_says() {
     let refused = server.get("/api/x?2").await;
     refused.assert_problem(429, &[]);
     assert!(refused.the("retry-after").parse::<u64>().unwrap() >= 1);
+}
+
+#[tokio::test]
+async fn who_waited_long_enough_for_somebody_elses_slow_answer_asks_alone() {
+    let origin = Upstream::start(|seen| {
+        let pieces = if seen.header("x-own").is_some() { 30 } else { 0 };
+        (0..pieces).fold(kept("whole"), |script, _| script.then(Duration::from_millis(150), "."))
+    })
+    .await;
+    let setup = Setup::shield_of_url(&origin.url()).set("origin.wait", "300ms").set("origin.timeout", "700ms");
+    let server = setup.start().await;
+    let request = format!("GET {PATH} HTTP/1.1\r\nHost: x\r\nX-Own: something\r\nConnection: close\r\n\r\n");
+    let mut slow = Wire::send(server.public, &request).await;
+    slow.until("whole").await;
+    assert_eq!(server.ok(PATH).await.text(), "whole");
+    assert!(slow.rest().await.contains(".\r\n0\r\n"), "the slow one is well");
 }

@@ -1,0 +1,79 @@
+//! Methods that no cache answers, on their way to the origin and back, and what they change of what is kept.
+//!
+//! It decides nothing about GET and HEAD. Callers: [`super`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+
+use crate::cache::Key;
+use crate::cache::coded::Coded;
+use crate::origin::client::AskError;
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::caching::{
+    Purpose, ResponseDirectives, Selecting, Vary, end_to_end, invalidated, is_for_others, may_store, onward,
+    stores_for_get,
+};
+
+use super::fetch::Keeping;
+use super::{Head, PassThrough, Passed, Question, selectable};
+use crate::proxy::spool::Spool;
+use crate::proxy::upstream::{Interim, Sending};
+
+impl PassThrough {
+    /// A method that is not for caches: it passes as it is, and what it changes is forgotten (RFC 9111 §4.4), whether or
+    /// not its client waits for the answer.
+    pub(super) async fn forward(
+        &self,
+        question: Question,
+        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
+    ) -> Result<Passed, AskError> {
+        let this = self.clone();
+        let task = tokio::spawn(async move { this.forwarded(&question, interim).await });
+        task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
+    }
+
+    async fn forwarded(
+        &self,
+        question: &Question,
+        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
+    ) -> Result<Passed, AskError> {
+        let inner = &*self.0;
+        let sent = onward(&question.fields, Purpose::Pass, |_| true);
+        let sending = Sending {
+            method: question.method.clone(),
+            target: question.target.clone(),
+            fields: sent.clone(),
+            body: question.body.clone(),
+            asker: self.asker(question),
+        };
+        let arrived = inner.upstream.send(sending, interim).await?;
+        let fields = end_to_end(&arrived.headers, false);
+        let target = String::from_utf8_lossy(&question.target);
+        for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.bases) {
+            let void = Key::origin(&target);
+            inner.cache.purge(&void);
+            inner.flights.close_where(|(key, _)| *key == void);
+        }
+        let key = Key::origin(&question.target);
+        let asked = inner.cache.purges(&key);
+        let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
+        let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
+        let keeping = stores_for_get(&question.method, &target, arrived.status, &fields, &inner.bases).then(|| {
+            let vary = Vary::of(&fields);
+            let selecting = Selecting::of(&vary, &selectable(question));
+            let stored = self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
+            Keeping { key, stored, asked, sent: sent.clone(), vary }
+        });
+        let keeping = keeping.filter(|keeping| is_for_others(&sent, &keeping.stored.fields)).filter(|keeping| {
+            let directives = ResponseDirectives::of(&keeping.stored.fields);
+            may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
+        });
+        let spool = Spool::new(keeping.is_some());
+        let body = spool.tap().reader();
+        let this = self.clone();
+        tokio::spawn(async move { drop(this.pump(spool, arrived.body, keeping).await) });
+        Ok(Passed::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
+    }
+}
