@@ -14,6 +14,7 @@ pub mod commands;
 pub mod copies;
 pub mod crawl;
 pub mod details;
+pub mod failures;
 pub mod flight;
 pub mod ledger;
 pub mod mirror;

@@ -20,6 +20,7 @@ use crate::cache::{Cache, Key};
 use crate::clock::Clock;
 use crate::origin::budget::Spent;
 use crate::origin::client::{AskError, Asker};
+use crate::origin::failures::Failures;
 use crate::origin::flight::{Boarding, Flights};
 use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
@@ -28,7 +29,7 @@ use crate::semantics::caching::{
 };
 
 use super::demand::Demands;
-use super::failures::Failures;
+
 use super::read_through::BEHIND;
 use super::recent::Recent;
 use super::spool::{Reader, Tap};

@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::origin::budget::Spent;
 use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
 use crate::origin::details::Details;
+use crate::origin::failures::Failures;
 use crate::origin::flight::{Boarding, Flights, Passenger};
 use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
@@ -30,7 +31,7 @@ use crate::semantics::caching::{
 };
 
 use super::demand::Demands;
-use super::failures::Failures;
+
 use representation::Representation;
 
 /// How long a 404 is kept at most.
