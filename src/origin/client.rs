@@ -23,7 +23,7 @@ use crate::semantics::freshness::{self, OriginTime, Stamps};
 
 use super::budget::{Budget, Demand};
 use super::chance::Chance;
-use super::status::OriginStatus;
+use super::status::{FEW, OriginStatus, Weight};
 use super::transport::{Arrival, Http, Transport, TransportError};
 use super::window::Class;
 
@@ -215,7 +215,7 @@ impl OriginClient {
     /// The origin gave an answer.
     pub fn succeeded(&self) {
         self.status.succeeded();
-        self.budget.try_gently(false);
+        self.budget.try_gently(None);
     }
 
     async fn follow(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
@@ -280,34 +280,39 @@ impl OriginClient {
     /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
     ///
     /// What only one resource or one odd question brings about never stops the rest: refusals of a question, bad
-    /// answers to a client or to a single detail, and failures of one resource again and again (who asks for it paces
-    /// itself) pause nothing. Failures of requests that were on the wire together count once.
+    /// answers to a client or to a single detail, an error of one resource and what it asks for with it, and failures of
+    /// one resource again and again (who asks for it paces itself) pause nothing. Errors of several resources without an
+    /// answer between are an outage. Failures of requests that were on the wire together count once.
     pub fn failed(&self, error: &AskError, class: Class) {
-        const FEW: u32 = 3;
-        let asked = match error {
-            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(self.config.longest_pause)),
-            AskError::Status { status: 500.., retry_after, .. } => *retry_after,
-            _ => None,
-        };
+        /// A try that hangs holds up the next one no longer than this at least.
+        const SPACING: Duration = Duration::from_secs(1);
         let single = matches!(class, Class::Client | Class::Details | Class::Background);
-        let counts = match error {
-            AskError::Timeout { .. } | AskError::Connection { .. } => true,
-            AskError::Status { status: 500.., .. } => !single,
-            _ => false,
+        let weight = match error {
+            AskError::Timeout { .. } | AskError::Connection { .. } => Weight::Whole,
+            AskError::Status { status: 500.., .. } if single => Weight::Single,
+            AskError::Status { status: 500.., .. } => Weight::Whole,
+            _ => Weight::None,
         };
         let paused = !self.budget.view().paused.is_zero();
-        let (failures, several) = self.status.failed(error, counts && !paused, self.clock.now_wall());
-        let outage = counts && several && failures >= FEW;
-        if outage {
-            self.budget.try_gently(true);
-        }
-        let own = (outage && !paused).then(|| {
-            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow((failures - FEW).min(10));
-            // Its return shows within seconds.
-            self.jittered(doubled.min(self.config.longest_pause).min(Duration::from_secs(4)))
+        let weight = if paused { Weight::None } else { weight };
+        let row = self.status.failed(error, weight, self.clock.now_wall());
+        let outage = row.is_outage(weight);
+        let asked = match error {
+            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(self.config.longest_pause)),
+            AskError::Status { status: 500.., retry_after, .. } if !single => *retry_after,
+            _ => None,
+        };
+        let own = outage.then(|| {
+            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(row.failures.saturating_sub(FEW).min(10));
+            // Its return shows within seconds, and what is tried until then leaves most of the budget.
+            let pause = doubled.min(self.config.longest_pause).min(Duration::from_secs(4));
+            self.budget.try_gently(Some(pause.max(SPACING)));
+            pause + self.jittered(pause / 4)
         });
-        if let Some(span) = asked.into_iter().chain(own).max().filter(|_| !paused || asked.is_some()) {
-            tracing::warn!(%error, failures, pause_seconds = span.as_secs_f32(), "leaving the origin alone");
+        let wanted = row.asked.filter(|_| outage);
+        let span = [asked, own, wanted].into_iter().flatten().max();
+        if let Some(span) = span {
+            tracing::warn!(%error, failures = row.failures, pause_seconds = span.as_secs_f32(), "leaving the origin alone");
             self.budget.pause(span);
         }
     }
@@ -339,3 +344,6 @@ fn judge(path: &str, answer: Answer) -> Result<Answer, AskError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

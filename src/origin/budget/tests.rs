@@ -1,6 +1,7 @@
 mod clients;
 mod shares;
 
+use super::choice::{ClientTurn, View, choose};
 use super::*;
 
 fn waiting(ticket: u64, class: Class, client: Option<u8>) -> Waiting {

@@ -1,6 +1,7 @@
 //! Reads of clients: what nobody has and what is served stale by turns, spread over time under overload, one at a time
 //! while the origin fails.
 
+use super::super::choice::{ClientTurn, View, choose};
 use super::super::*;
 use crate::clock::WallTime;
 
@@ -91,17 +92,31 @@ async fn under_overload_the_slots_are_given_out_over_time() {
 #[tokio::test(start_paused = true)]
 async fn an_origin_that_fails_is_tried_by_one_at_a_time() {
     let budget = budget(60);
-    budget.try_gently(true);
+    budget.try_gently(Some(Duration::from_secs(4)));
     let first = budget.acquire(Class::Client, None, None).await.unwrap();
     assert!(!budget.has_room());
     let second = budget.acquire(Class::Refresh, None, Some(Duration::from_secs(1))).await;
     assert!(second.is_err(), "one is on the wire");
     drop(first);
     let third = budget.acquire(Class::Client, None, Some(Duration::from_secs(1))).await.unwrap();
-    budget.try_gently(false);
+    budget.try_gently(None);
     let others = [budget.acquire(Class::Client, None, None).await, budget.acquire(Class::Crawl, None, None).await];
     assert!(others.iter().all(Result::is_ok), "it answers again");
     third.answered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_hangs_does_not_hold_up_the_next_for_long() {
+    let budget = budget(60);
+    budget.try_gently(Some(Duration::from_secs(1)));
+    let start = tokio::time::Instant::now();
+    let mut hanging = Vec::new();
+    for seconds in 0..4 {
+        hanging.push(budget.acquire(Class::Client, None, Some(Duration::from_secs(10))).await.unwrap());
+        let waited = start.elapsed();
+        let due = Duration::from_secs(seconds);
+        assert!((due..due + Duration::from_millis(100)).contains(&waited), "{waited:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
