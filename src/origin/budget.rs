@@ -6,7 +6,7 @@ pub mod choice;
 mod state;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,17 +120,18 @@ impl Budget {
         patience: Option<Duration>,
         demand: Option<Demand>,
     ) -> Result<Permit, Spent> {
-        const MOST_WAITING: usize = 4096;
+        let client = client.map(household);
         let deadline = patience.map(|patience| self.0.clock.now_mono().plus(patience));
         let (mut place, awaited) = {
             let mut state = self.0.state.lock();
-            if state.waiting.len() >= MOST_WAITING {
-                return Err(Spent { retry_after: Duration::from_secs(60), paused: false });
+            // Clients only: whatever they do, the mirror itself is not locked out.
+            if class == Class::Client && state.is_full_for(client) {
+                return Err(state.spent(class, None, self.0.clock.now_mono()));
             }
             let ticket = state.next_ticket;
             state.next_ticket += 1;
             let awaited = demand.is_none();
-            state.waiting.push(Waiting { ticket, class, client, demand });
+            state.waiting.push(Waiting { ticket, class, client, demand, until: deadline });
             (Place { budget: self.clone(), ticket, left: false }, awaited)
         };
         loop {
@@ -151,12 +152,13 @@ impl Budget {
                 (state.wake_at(now), state.paused_until)
             };
             // There is no use in waiting for the end of a pause that comes too late.
-            if let Some(deadline) = deadline.filter(|deadline| now >= *deadline || paused_until > *deadline) {
-                let wait = wake.unwrap_or(deadline).since(now);
-                if class == Class::Client && awaited {
-                    self.0.state.lock().refused = Some(now);
+            if deadline.is_some_and(|deadline| now >= deadline || paused_until > deadline) {
+                let mut state = self.0.state.lock();
+                // An origin that is left alone is no sign of too many reads.
+                if class == Class::Client && awaited && state.stopped_until(now).is_none() {
+                    state.refused = Some(now);
                 }
-                return Err(Spent { retry_after: wait.max(Duration::from_secs(1)), paused: now < paused_until });
+                return Err(state.spent(class, Some(place.ticket), now));
             }
             let until = [wake, deadline].into_iter().flatten().min();
             match until {
@@ -225,6 +227,14 @@ impl Budget {
             paused: state.paused_until.since(now),
             waiting: state.waiting.len(),
         }
+    }
+}
+
+/// Whose turn it is: an IPv6 network of 64 bits is one client, like an address of IPv4.
+fn household(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() & (u128::MAX << 64)).into(),
+        four @ IpAddr::V4(_) => four,
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::clock::Monotonic;
 
 use super::super::ledger::Ledger;
-use super::super::window::{Class, Window};
+use super::super::window::{Class, SPAN, Window};
+use super::Spent;
 use super::choice::{ClientTurn, View, Waiting, choose, client_share};
 
 /// How long an origin that fails is left alone after each try at least: whether it failed has then been judged.
@@ -61,8 +62,7 @@ impl State {
         let free = window.free(now);
         let waiting = self.waiting.iter().filter(|waiting| waiting.class == Class::Client).count();
         let last = self.last_client.filter(|_| refused && waiting > free && free > 0)?;
-        // The fewer are left, the more slowly they go: there is always one, and half of them are used in half a minute.
-        Some(last.plus(Duration::from_secs(30) / u32::try_from(free).unwrap_or(u32::MAX)))
+        Some(last.plus(self.pace()))
     }
 
     fn client_turn(&self, now: Monotonic) -> ClientTurn {
@@ -76,7 +76,7 @@ impl State {
     }
 
     /// Until when nothing is sent whoever waits, if nothing else happens.
-    fn stopped_until(&self, now: Monotonic) -> Option<Monotonic> {
+    pub(super) fn stopped_until(&self, now: Monotonic) -> Option<Monotonic> {
         let pause = (now < self.paused_until).then_some(self.paused_until);
         let gently = self.gentle.and_then(|spacing| match self.on_wire {
             0 => Some(self.ended?.plus(SETTLES)),
@@ -141,6 +141,45 @@ impl State {
         self.window.as_mut().and_then(|window| window.take(class, now))
     }
 
+    /// When somebody who leaves may come back, as far as the window and a pause show. Before the read of a client go those
+    /// that will still wait then; what nobody waits for takes every other turn.
+    pub(super) fn comes_back_at(&self, class: Class, ticket: Option<u64>, now: Monotonic) -> Monotonic {
+        let Some(window) = &self.window else { return self.paused_until.max(now) };
+        let all = window.frees_at(None, now);
+        if class != Class::Client {
+            return nth(&all, 0).unwrap_or(now).max(self.paused_until);
+        }
+        let share = client_share(window.limit(), self.crawl_work > 0);
+        let mut own = window.frees_at(Some(Class::Client), now);
+        own.drain(..own.len().saturating_sub(share));
+        own.splice(..0, std::iter::repeat_n(now, share.saturating_sub(own.len())));
+        let slot = |number| nth(&all, number).max(nth(&own, number)).unwrap_or(now).max(self.paused_until);
+        let others = || self.waiting.iter().filter(|one| one.class == class && Some(one.ticket) != ticket);
+        let (mut awaited, mut stale) = (0, 0);
+        for other in others().filter(|other| other.demand.is_none()) {
+            awaited += usize::from(other.until.is_none_or(|until| until >= slot(awaited)));
+        }
+        for other in others().filter(|other| other.demand.is_some()) {
+            let goes = stale <= awaited && other.until.is_none_or(|until| until >= slot(awaited + stale));
+            stale += usize::from(goes);
+        }
+        slot(awaited + stale)
+    }
+
+    /// What somebody is told who leaves.
+    pub(super) fn spent(&self, class: Class, ticket: Option<u64>, now: Monotonic) -> Spent {
+        let retry_after = self.comes_back_at(class, ticket, now).since(now).max(Duration::from_secs(1));
+        Spent { retry_after, paused: now < self.paused_until }
+    }
+
+    /// Whether as many reads of clients wait, in all or of this one, as may.
+    pub(super) fn is_full_for(&self, client: Option<IpAddr>) -> bool {
+        const MOST: usize = 4096;
+        const MOST_OF_ONE: usize = 256;
+        let clients = || self.waiting.iter().filter(|waiting| waiting.class == Class::Client);
+        clients().count() >= MOST || clients().filter(|waiting| waiting.client == client).count() >= MOST_OF_ONE
+    }
+
     /// When something may change without anybody saying so.
     pub(super) fn wake_at(&self, now: Monotonic) -> Option<Monotonic> {
         if let Some(until) = self.stopped_until(now) {
@@ -151,4 +190,10 @@ impl State {
         let client = self.client_due_at(now).filter(|due| *due > now);
         [slot, detail, client].into_iter().flatten().min()
     }
+}
+
+/// When the slot with this number frees, of slots that are taken again as soon as they do.
+fn nth(frees: &[Monotonic], number: usize) -> Option<Monotonic> {
+    let rounds = u32::try_from(number.checked_div(frees.len())?).unwrap_or(u32::MAX);
+    Some(frees.get(number % frees.len())?.plus(SPAN.saturating_mul(rounds)))
 }

@@ -16,7 +16,7 @@ fn waiting(ticket: u64, demand: Option<u32>) -> Waiting {
         (0..times).for_each(|_| demand.more());
         demand
     });
-    Waiting { ticket, class: Class::Client, client: Some(IpAddr::from([10, 0, 0, 1])), demand }
+    Waiting { ticket, class: Class::Client, client: Some(IpAddr::from([10, 0, 0, 1])), demand, until: None }
 }
 
 #[test]
@@ -87,6 +87,59 @@ async fn under_overload_the_slots_are_given_out_over_time() {
     assert!((4..=8).contains(&given.len()), "{given:?}");
     assert!(given[..4].windows(2).all(|two| two[1] - two[0] >= 3), "not all at once: {given:?}");
     assert!(given.last().is_some_and(|last| *last >= 20), "and something is left for later: {given:?}");
+}
+
+/// Spreading reads over time wastes nothing of the budget, and a pause is no overload.
+#[tokio::test(start_paused = true)]
+async fn under_overload_the_whole_budget_is_used() {
+    let budget = budget(60);
+    let start = tokio::time::Instant::now();
+    let clients: Vec<_> = (0..90_u8)
+        .map(|number| {
+            let budget = budget.clone();
+            tokio::spawn(async move {
+                let mut given = Vec::new();
+                while start.elapsed() < Duration::from_secs(240) {
+                    let client = Some(IpAddr::from([10, 0, 0, number]));
+                    if let Ok(permit) = budget.acquire(Class::Client, client, Some(Duration::from_secs(10))).await {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        permit.answered();
+                        given.push(start.elapsed().as_secs() / 60);
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                given
+            })
+        })
+        .collect();
+    let mut given = Vec::new();
+    for client in clients {
+        given.extend(client.await.unwrap());
+    }
+    for minute in 2..4 {
+        let many = given.iter().filter(|given| **given == minute).count();
+        assert!((57..=60).contains(&many), "{many} in minute {minute}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_no_overload() {
+    let budget = budget(4);
+    budget.pause(Duration::from_secs(30));
+    assert!(budget.acquire(Class::Client, None, Some(Duration::from_secs(1))).await.is_err());
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let start = tokio::time::Instant::now();
+    let reads: Vec<_> = (0..8)
+        .map(|_| {
+            let budget = budget.clone();
+            tokio::spawn(async move { budget.acquire(Class::Client, None, Some(Duration::from_secs(5))).await.is_ok() })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(budget.view().free, 0, "after {:?}", start.elapsed());
+    for read in reads {
+        let _ = read.await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
