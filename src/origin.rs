@@ -25,5 +25,6 @@ pub mod refresh;
 pub mod status;
 pub mod sweep;
 pub mod terms;
+pub mod told;
 pub mod transport;
 pub mod window;

@@ -18,12 +18,13 @@ use http::header::{
 };
 use url::Url;
 
-use crate::clock::{Clock, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::freshness::{self, OriginTime, Stamps};
 
 use super::budget::{Budget, Demand};
 use super::chance::Chance;
 use super::status::{FEW, OriginStatus, Weight};
+use super::told::Told;
 use super::transport::{Arrival, Http, Transport, TransportError};
 use super::window::Class;
 
@@ -131,6 +132,7 @@ pub struct OriginClient {
     status: OriginStatus,
     clock: Clock,
     chance: Chance,
+    told: Arc<Told>,
 }
 
 impl OriginClient {
@@ -157,7 +159,7 @@ impl OriginClient {
         status: OriginStatus,
         clock: Clock,
     ) -> Self {
-        Self { transport, config, budget, status, clock, chance: Chance::default() }
+        Self { transport, config, budget, status, clock, chance: Chance::default(), told: Arc::default() }
     }
 
     /// The same client, whose jitter is drawn from a seed: for a run that is to be repeated exactly.
@@ -180,6 +182,11 @@ impl OriginClient {
     /// What is known of the origin's health.
     pub fn status(&self) -> &OriginStatus {
         &self.status
+    }
+
+    /// The clock that only goes forward.
+    pub fn now_mono(&self) -> Monotonic {
+        self.clock.now_mono()
     }
 
     /// The wall clock, in milliseconds since the epoch.
@@ -216,6 +223,9 @@ impl OriginClient {
     pub fn succeeded(&self) {
         self.status.succeeded();
         self.budget.try_gently(None);
+        if self.told.answered() {
+            tracing::info!("the origin answers again");
+        }
     }
 
     async fn follow(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
@@ -311,9 +321,31 @@ impl OriginClient {
         });
         let wanted = row.asked.filter(|_| outage);
         let span = [asked, own, wanted].into_iter().flatten().max();
+        self.tell(error, class, span);
         if let Some(span) = span {
-            tracing::warn!(%error, failures = row.failures, pause_seconds = span.as_secs_f32(), "leaving the origin alone");
             self.budget.pause(span);
+        }
+    }
+}
+
+impl OriginClient {
+    /// An answer that came is not what it should be.
+    pub fn unusable(&self, error: &AskError) {
+        self.status.error(error.to_string(), self.clock.now_wall());
+        self.tell(error, Class::Client, None);
+    }
+
+    fn tell(&self, error: &AskError, class: Class, pause: Option<Duration>) {
+        let now = self.clock.now_mono();
+        if let Some(span) = pause {
+            if let Some(failures) = self.told.left_alone(now) {
+                let pause_seconds = span.as_secs_f32();
+                tracing::warn!(%error, failures, pause_seconds, "leaving the origin alone");
+            }
+        } else if class == Class::Client
+            && let Some(failures) = self.told.failed(now)
+        {
+            tracing::warn!(%error, failures, "a client's read got no usable answer from the origin");
         }
     }
 }

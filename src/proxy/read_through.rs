@@ -296,7 +296,8 @@ impl ReadThrough {
         let answer = inner.client.ask(&question.path, validators.as_ref(), asker).await?;
         // A 304 to a question without a condition confirms nothing.
         let confirmable = kept.filter(|stored| stored.has_validator());
-        let (stored, may_keep) = self.judge(question, &answer, confirmable)?;
+        let (stored, may_keep) =
+            self.judge(question, &answer, confirmable).inspect_err(|error| inner.client.unusable(error))?;
         if let (Some(details), Some(id)) = (inner.details.get(), detail_of(&question.path)) {
             details.offer(id, &answer);
         }
