@@ -26,6 +26,8 @@ pub enum OriginState {
     Offline,
     /// A pass is running.
     Crawling,
+    /// It answers clients' reads; nobody looks for changes.
+    Answering,
     /// It was asked, and nothing has changed.
     Unchanged,
     /// It was asked, and something had changed.
@@ -43,6 +45,7 @@ impl OriginState {
             Self::NotAsked => "not-asked",
             Self::Offline => "offline",
             Self::Crawling => "crawling",
+            Self::Answering => "answering",
             Self::Unchanged => "unchanged",
             Self::Changed => "changed",
             Self::CouldNotBeAsked => "could-not-be-asked",
@@ -139,6 +142,8 @@ pub struct Picture {
     pub refreshed_ms: Option<i64>,
     /// Whole passes that came to their end.
     pub passes: u64,
+    /// Whether no mirror looks at the origin, so that only clients' reads say how it is.
+    pub shield: bool,
     /// Why the data directory cannot be written, if so.
     pub disk: Option<String>,
 }
@@ -153,6 +158,11 @@ impl OriginStatus {
         self.0.lock().clone()
     }
 
+    /// No mirror looks at the origin.
+    pub fn set_shield(&self) {
+        self.0.lock().shield = true;
+    }
+
     /// A request is on the wire.
     pub fn sent(&self, class: Class) {
         *self.0.lock().sent.entry(class.as_str()).or_default() += 1;
@@ -162,6 +172,9 @@ impl OriginStatus {
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
         picture.failures = 0;
+        if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
+            picture.state = OriginState::Answering;
+        }
         picture.failing.clear();
     }
 

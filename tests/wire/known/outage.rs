@@ -309,6 +309,8 @@ async fn an_origin_that_answers_errors_to_everything_is_tried_gently_and_its_ret
         assert_eq!(server.get(&target(case)).await.status, 200);
     }
     pass(PAUSE).await;
+    let state = async || server.status().await["origin"]["state"].as_str().unwrap().to_owned();
+    assert_eq!(state().await, "answering");
     upstream.answers(|_| Script::new(500, ""));
     upstream.forget();
     let start = Instant::now();
@@ -318,6 +320,7 @@ async fn an_origin_that_answers_errors_to_everything_is_tried_gently_and_its_ret
         pass(Duration::from_millis(20)).await;
     }
     let tried = upstream.count();
+    assert_eq!(state().await, "could-not-be-asked");
     // Up to twenty may be on the wire before the first of them has failed.
     assert!((4..=26).contains(&tried), "{tried} tries in 15 s of outage");
     upstream.answers(good);
@@ -328,4 +331,5 @@ async fn an_origin_that_answers_errors_to_everything_is_tried_gently_and_its_ret
     })
     .await;
     assert!(back.elapsed() < Duration::from_secs(8), "{:?}", back.elapsed());
+    assert_eq!(state().await, "answering");
 }
