@@ -244,7 +244,7 @@ mod tests {
             selecting: Selecting::of(&Vary::Nothing, &fields),
             fields,
             body: Arc::new(Coded::new(body)),
-            tag: None,
+            link: None,
             etag: None,
             last_modified: None,
             arrived: crate::clock::Monotonic::from_seconds(0),

@@ -6,7 +6,6 @@
 //! [`upstream`]. Callers: [`crate::serve`].
 
 pub mod demand;
-pub mod failures;
 pub mod pass_through;
 pub mod read_through;
 pub mod recent;

@@ -157,7 +157,9 @@ impl Core {
             auditor: None,
             audits: Audits::default(),
         };
-        if config.usage() != Use::Shield {
+        if config.usage() == Use::Shield {
+            status.set_shield();
+        } else {
             core.open_store(config, &status)?;
         }
         Ok(core)

@@ -11,7 +11,6 @@ use http::header::{HeaderMap, HeaderValue};
 use crate::clock::Monotonic;
 use crate::semantics::caching::selecting::Selecting;
 use crate::semantics::caching::terms::Terms;
-use crate::semantics::etag::EntityTag;
 
 use super::coded::Coded;
 
@@ -24,8 +23,6 @@ pub struct Stored {
     pub fields: HeaderMap,
     /// The body.
     pub body: Arc<Coded>,
-    /// The entity tag as it is sent, parsed for comparison.
-    pub tag: Option<EntityTag>,
     /// Our own `Link`, beside the origin's.
     pub link: Option<HeaderValue>,
     /// The origin's own `ETag`, to revalidate with.

@@ -3,9 +3,10 @@
 //! [`choice`] decides; the rest waits and wakes. Callers: [`super::client`], [`crate::proxy::upstream`].
 
 pub mod choice;
+mod state;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Monotonic};
 
 pub use choice::Demand;
-use choice::{ClientTurn, View, Waiting, choose, client_share};
+use choice::Waiting;
+use state::State;
 
 use super::ledger::{LONGEST_PAUSE, Ledger};
 use super::window::{Class, Window};
@@ -61,130 +63,6 @@ struct Inner {
     changed: Notify,
 }
 
-struct State {
-    window: Option<Window>,
-    ledger: Option<Ledger>,
-    waiting: Vec<Waiting>,
-    next_ticket: u64,
-    /// Turns given to clients. Not tickets: a client with many old ones would have every turn until they are used up.
-    turns: u64,
-    served: HashMap<IpAddr, u64>,
-    paused_until: Monotonic,
-    /// Requests that are on the wire.
-    on_wire: usize,
-    /// Whether the origin has failed so often that one request at a time tries it.
-    gentle: bool,
-    last_detail: Option<Monotonic>,
-    crawl_work: usize,
-    /// When a client last got its turn, and whether nobody waited for it.
-    last_client: Option<Monotonic>,
-    refreshed_last: bool,
-    /// When the patience of a client last ended.
-    refused: Option<Monotonic>,
-}
-
-impl State {
-    fn pace(&self) -> Duration {
-        let limit = self.window.as_ref().map_or(usize::MAX, Window::limit);
-        Duration::from_secs(60) / u32::try_from(limit.max(1)).unwrap_or(u32::MAX)
-    }
-
-    fn detail_due(&self, now: Monotonic) -> bool {
-        self.last_detail.is_none_or(|last| now >= last.plus(self.pace()))
-    }
-
-    /// When the next client gets its turn, if their reads are spread over time: only while more of them wait than there
-    /// are slots, and somebody's patience has ended lately. All slots at once would be a minute of answers in a second,
-    /// and then none for a minute.
-    fn client_due_at(&self, now: Monotonic) -> Option<Monotonic> {
-        const OVERLOADED_FOR: Duration = Duration::from_secs(120);
-        let window = self.window.as_ref()?;
-        let refused = self.refused.is_some_and(|at| now.since(at) < OVERLOADED_FOR);
-        let free = window.free(now);
-        let waiting = self.waiting.iter().filter(|waiting| waiting.class == Class::Client).count();
-        let last = self.last_client.filter(|_| refused && waiting > free && free > 0)?;
-        // The fewer are left, the more slowly they go: there is always one, and half of them are used in half a minute.
-        Some(last.plus(Duration::from_secs(30) / u32::try_from(free).unwrap_or(u32::MAX)))
-    }
-
-    fn client_turn(&self, now: Monotonic) -> ClientTurn {
-        if self.client_due_at(now).is_some_and(|due| now < due) {
-            ClientTurn::Later
-        } else if self.refreshed_last {
-            ClientTurn::Awaited
-        } else {
-            ClientTurn::Stale
-        }
-    }
-
-    /// Whether the read of a client would be sent at once.
-    fn has_room(&self, now: Monotonic) -> bool {
-        let stopped = now < self.paused_until || (self.gentle && self.on_wire > 0);
-        let window = self.window.as_ref().is_none_or(|window| {
-            // Those who wait have their slots before this one.
-            let before = self.waiting.iter().filter(|waiting| waiting.class == Class::Client).count();
-            let share = client_share(window.limit(), self.crawl_work > 0);
-            let used = window.used_by(Class::Client, now);
-            window.free(now) > before && used + before < share && self.client_turn(now) != ClientTurn::Later
-        });
-        !stopped && window
-    }
-
-    fn chosen(&self, now: Monotonic) -> Option<u64> {
-        if now < self.paused_until || (self.gentle && self.on_wire > 0) {
-            return None;
-        }
-        let Some(window) = &self.window else {
-            return self.waiting.iter().map(|waiting| waiting.ticket).min();
-        };
-        choose(&View {
-            waiting: &self.waiting,
-            free: window.free(now),
-            limit: window.limit(),
-            client_used: window.used_by(Class::Client, now),
-            refresh_used: window.used_by(Class::Refresh, now),
-            background_used: window.used_by(Class::Background, now),
-            detail_due: self.detail_due(now),
-            clients: self.client_turn(now),
-            crawl_has_work: self.crawl_work > 0,
-            served: &self.served,
-        })
-    }
-
-    /// Gives the chosen one its turn; returns its slot of the window.
-    fn give(&mut self, ticket: u64, class: Class, client: Option<IpAddr>, now: Monotonic) -> Option<usize> {
-        let chosen = self.waiting.iter().position(|waiting| waiting.ticket == ticket);
-        let chosen = chosen.map(|index| self.waiting.remove(index));
-        if class == Class::Client {
-            self.refreshed_last = chosen.is_some_and(|waiting| waiting.demand.is_some());
-            self.last_client = Some(now);
-        }
-        if let Some(client) = client {
-            const MOST_REMEMBERED: usize = 4096;
-            if self.served.len() >= MOST_REMEMBERED {
-                self.served.clear();
-            }
-            self.turns += 1;
-            self.served.insert(client, self.turns);
-        }
-        if class == Class::Details {
-            self.last_detail = Some(now);
-        }
-        self.window.as_mut().and_then(|window| window.take(class, now))
-    }
-
-    /// When something may change without anybody saying so.
-    fn wake_at(&self, now: Monotonic) -> Option<Monotonic> {
-        if now < self.paused_until {
-            return Some(self.paused_until);
-        }
-        let slot = self.window.as_ref().and_then(|window| window.next_free(now));
-        let detail = self.last_detail.map(|last| last.plus(self.pace())).filter(|due| *due > now);
-        let client = self.client_due_at(now).filter(|due| *due > now);
-        [slot, detail, client].into_iter().flatten().min()
-    }
-}
-
 impl Budget {
     /// A budget of `limit` requests in 60 s (`None`: unlimited) whose ledger is kept at `path` (`None`: not at all). A
     /// pause that was not over when the last process ended goes on.
@@ -201,7 +79,9 @@ impl Budget {
             served: HashMap::new(),
             paused_until: now.plus(pause.unwrap_or_default()),
             on_wire: 0,
-            gentle: false,
+            gentle: None,
+            left: None,
+            ended: None,
             last_detail: None,
             crawl_work: 0,
             last_client: None,
@@ -240,17 +120,18 @@ impl Budget {
         patience: Option<Duration>,
         demand: Option<Demand>,
     ) -> Result<Permit, Spent> {
-        const MOST_WAITING: usize = 4096;
+        let client = client.map(household);
         let deadline = patience.map(|patience| self.0.clock.now_mono().plus(patience));
         let (mut place, awaited) = {
             let mut state = self.0.state.lock();
-            if state.waiting.len() >= MOST_WAITING {
-                return Err(Spent { retry_after: Duration::from_secs(60), paused: false });
+            // Clients only: whatever they do, the mirror itself is not locked out.
+            if class == Class::Client && state.is_full_for(client) {
+                return Err(state.spent(class, None, self.0.clock.now_mono()));
             }
             let ticket = state.next_ticket;
             state.next_ticket += 1;
             let awaited = demand.is_none();
-            state.waiting.push(Waiting { ticket, class, client, demand });
+            state.waiting.push(Waiting { ticket, class, client, demand, until: deadline });
             (Place { budget: self.clone(), ticket, left: false }, awaited)
         };
         loop {
@@ -271,12 +152,13 @@ impl Budget {
                 (state.wake_at(now), state.paused_until)
             };
             // There is no use in waiting for the end of a pause that comes too late.
-            if let Some(deadline) = deadline.filter(|deadline| now >= *deadline || paused_until > *deadline) {
-                let wait = wake.unwrap_or(deadline).since(now);
-                if class == Class::Client && awaited {
-                    self.0.state.lock().refused = Some(now);
+            if deadline.is_some_and(|deadline| now >= deadline || paused_until > deadline) {
+                let mut state = self.0.state.lock();
+                // An origin that is left alone is no sign of too many reads.
+                if class == Class::Client && awaited && state.stopped_until(now).is_none() {
+                    state.refused = Some(now);
                 }
-                return Err(Spent { retry_after: wait.max(Duration::from_secs(1)), paused: now < paused_until });
+                return Err(state.spent(class, Some(place.ticket), now));
             }
             let until = [wake, deadline].into_iter().flatten().min();
             match until {
@@ -317,11 +199,12 @@ impl Budget {
         }
     }
 
-    /// Whether one request at a time is enough for an origin that fails again and again: its return shows all the same.
-    pub fn try_gently(&self, gentle: bool) {
+    /// Whether one request at a time is enough, for an origin that fails again and again: its return shows all the same.
+    /// One that hangs holds up the next for as long as is said here.
+    pub fn try_gently(&self, spacing: Option<Duration>) {
         let mut state = self.0.state.lock();
-        let changed = state.gentle != gentle;
-        state.gentle = gentle;
+        let changed = state.gentle != spacing;
+        state.gentle = spacing;
         drop(state);
         if changed {
             self.0.changed.notify_waiters();
@@ -344,6 +227,14 @@ impl Budget {
             paused: state.paused_until.since(now),
             waiting: state.waiting.len(),
         }
+    }
+}
+
+/// Whose turn it is: an IPv6 network of 64 bits is one client, like an address of IPv4.
+fn household(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() & (u128::MAX << 64)).into(),
+        four @ IpAddr::V4(_) => four,
     }
 }
 
@@ -396,6 +287,7 @@ impl Drop for Permit {
         let (now, wall) = (inner.clock.now_mono(), inner.clock.now_wall());
         let mut state = inner.state.lock();
         state.on_wire = state.on_wire.saturating_sub(1);
+        state.ended = Some(now);
         if let Some(slot) = self.slot
             && let Some(window) = &mut state.window
         {

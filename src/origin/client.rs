@@ -18,12 +18,13 @@ use http::header::{
 };
 use url::Url;
 
-use crate::clock::{Clock, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::freshness::{self, OriginTime, Stamps};
 
 use super::budget::{Budget, Demand};
 use super::chance::Chance;
-use super::status::OriginStatus;
+use super::status::{FEW, OriginStatus, Weight};
+use super::told::Told;
 use super::transport::{Arrival, Http, Transport, TransportError};
 use super::window::Class;
 
@@ -131,6 +132,7 @@ pub struct OriginClient {
     status: OriginStatus,
     clock: Clock,
     chance: Chance,
+    told: Arc<Told>,
 }
 
 impl OriginClient {
@@ -157,7 +159,7 @@ impl OriginClient {
         status: OriginStatus,
         clock: Clock,
     ) -> Self {
-        Self { transport, config, budget, status, clock, chance: Chance::default() }
+        Self { transport, config, budget, status, clock, chance: Chance::default(), told: Arc::default() }
     }
 
     /// The same client, whose jitter is drawn from a seed: for a run that is to be repeated exactly.
@@ -180,6 +182,11 @@ impl OriginClient {
     /// What is known of the origin's health.
     pub fn status(&self) -> &OriginStatus {
         &self.status
+    }
+
+    /// The clock that only goes forward.
+    pub fn now_mono(&self) -> Monotonic {
+        self.clock.now_mono()
     }
 
     /// The wall clock, in milliseconds since the epoch.
@@ -215,7 +222,10 @@ impl OriginClient {
     /// The origin gave an answer.
     pub fn succeeded(&self) {
         self.status.succeeded();
-        self.budget.try_gently(false);
+        self.budget.try_gently(None);
+        if self.told.answered() {
+            tracing::info!("the origin answers again");
+        }
     }
 
     async fn follow(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
@@ -281,35 +291,62 @@ impl OriginClient {
     /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
     ///
     /// What only one resource or one odd question brings about never stops the rest: refusals of a question, bad
-    /// answers to a client or to a single detail, and failures of one resource again and again (who asks for it paces
-    /// itself) pause nothing. Failures of requests that were on the wire together count once.
+    /// answers to a client or to a single detail, an error of one resource and what it asks for with it, and failures of
+    /// one resource again and again (who asks for it paces itself) pause nothing. Errors of several resources without an
+    /// answer between are an outage. Failures of requests that were on the wire together count once.
     pub fn failed(&self, error: &AskError, class: Class) {
-        const FEW: u32 = 3;
-        let asked = match error {
-            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(self.config.longest_pause)),
-            AskError::Status { status: 500.., retry_after, .. } => *retry_after,
-            _ => None,
-        };
+        /// A try that hangs holds up the next one no longer than this at least.
+        const SPACING: Duration = Duration::from_secs(1);
         let single = matches!(class, Class::Client | Class::Details | Class::Background);
-        let counts = match error {
-            AskError::Timeout { .. } | AskError::Connection { .. } => true,
-            AskError::Status { status: 500.., .. } => !single,
-            _ => false,
+        let weight = match error {
+            AskError::Timeout { .. } | AskError::Connection { .. } => Weight::Whole,
+            AskError::Status { status: 500.., .. } if single => Weight::Single,
+            AskError::Status { status: 500.., .. } => Weight::Whole,
+            _ => Weight::None,
         };
         let paused = !self.budget.view().paused.is_zero();
-        let (failures, several) = self.status.failed(error, counts && !paused, self.clock.now_wall());
-        let outage = counts && several && failures >= FEW;
-        if outage {
-            self.budget.try_gently(true);
-        }
-        let own = (outage && !paused).then(|| {
-            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow((failures - FEW).min(10));
-            // Its return shows within seconds.
-            self.jittered(doubled.min(self.config.longest_pause).min(Duration::from_secs(4)))
+        let weight = if paused { Weight::None } else { weight };
+        let row = self.status.failed(error, weight, self.clock.now_wall());
+        let outage = row.is_outage(weight);
+        let asked = match error {
+            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(self.config.longest_pause)),
+            AskError::Status { status: 500.., retry_after, .. } if !single => *retry_after,
+            _ => None,
+        };
+        let own = outage.then(|| {
+            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(row.failures.saturating_sub(FEW).min(10));
+            // Its return shows within seconds, and what is tried until then leaves most of the budget.
+            let pause = doubled.min(self.config.longest_pause).min(Duration::from_secs(4));
+            self.budget.try_gently(Some(pause.max(SPACING)));
+            pause + self.jittered(pause / 4)
         });
-        if let Some(span) = asked.into_iter().chain(own).max().filter(|_| !paused || asked.is_some()) {
-            tracing::warn!(%error, failures, pause_seconds = span.as_secs_f32(), "leaving the origin alone");
+        let wanted = row.asked.filter(|_| outage);
+        let span = [asked, own, wanted].into_iter().flatten().max();
+        self.tell(error, class, span);
+        if let Some(span) = span {
             self.budget.pause(span);
+        }
+    }
+}
+
+impl OriginClient {
+    /// An answer that came is not what it should be.
+    pub fn unusable(&self, error: &AskError) {
+        self.status.error(error.to_string(), self.clock.now_wall());
+        self.tell(error, Class::Client, None);
+    }
+
+    fn tell(&self, error: &AskError, class: Class, pause: Option<Duration>) {
+        let now = self.clock.now_mono();
+        if let Some(span) = pause {
+            if let Some(failures) = self.told.left_alone(now) {
+                let pause_seconds = span.as_secs_f32();
+                tracing::warn!(%error, failures, pause_seconds, "leaving the origin alone");
+            }
+        } else if class == Class::Client
+            && let Some(failures) = self.told.failed(now)
+        {
+            tracing::warn!(%error, failures, "a client's read got no usable answer from the origin");
         }
     }
 }
@@ -346,3 +383,6 @@ fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, AskError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

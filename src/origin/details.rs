@@ -4,6 +4,7 @@
 //! [`crate::serve`], which reads and asks for single ones.
 
 mod early;
+mod once;
 pub mod worker;
 mod write;
 
@@ -26,10 +27,10 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::{Live, Published};
 use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
 
-use super::budget::Spent;
 use super::client::{AskError, Asker, OriginClient, Validators};
 use super::copies::{CopyError, DATE_GRAIN_MS, generated_at};
-use super::flight::{Boarding, Flights};
+use super::failures::Failures;
+use super::flight::Flights;
 
 /// What the index knows of a stored detail.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +61,8 @@ struct Inner {
     /// Listings whose detail is here but was answered 404 the last time.
     missing: Mutex<HashSet<ListingId>>,
     flights: Flights<ListingId, Result<DetailRecord, Arc<CopyError>>>,
+    /// Those that the origin could not give to a client of late.
+    failures: Failures,
     live: Live,
     /// Held while an answer is compared with what is kept and takes its place; never across a wait.
     judging: Mutex<()>,
@@ -83,6 +86,7 @@ impl Details {
             cache,
             missing: Mutex::default(),
             flights: Flights::default(),
+            failures: Failures::default(),
             live,
             judging: Mutex::default(),
             all_wanted: OnceLock::new(),
@@ -217,39 +221,6 @@ impl Details {
             .collect();
         due.sort_unstable();
         due.into_iter().map(|(_, id)| id).filter(|id| is_due(*id)).take(most).collect()
-    }
-
-    /// The detail that a client waits for, fetched once however many wait; `true` when another one's request fetched it.
-    /// A client that leaves does not end the fetch.
-    ///
-    /// # Errors
-    /// When there is no usable answer.
-    pub async fn fetch_once(
-        &self,
-        client: &OriginClient,
-        volatile: &VolatileKeys,
-        summary: &Summary,
-        asker: Asker,
-    ) -> Result<(DetailRecord, bool), Arc<CopyError>> {
-        let (passenger, joined) = match self.0.flights.board(&summary.id) {
-            Boarding::Joined(passenger) => (passenger, true),
-            Boarding::First(ticket, passenger) => {
-                let (this, client) = (self.clone(), client.clone());
-                let (volatile, summary) = (volatile.clone(), summary.clone());
-                tokio::spawn(async move {
-                    // An earlier flight may have landed between the look at what is here and this one.
-                    let here = this.get(summary.id).ok().flatten();
-                    let fetched = match here {
-                        Some(record) => Ok(record),
-                        None => this.fetch(&client, &volatile, &summary, asker).await.map_err(Arc::new),
-                    };
-                    ticket.land(fetched);
-                });
-                (passenger, false)
-            }
-        };
-        let lost = || Arc::new(CopyError::from(AskError::from(Spent::soon())));
-        passenger.landed().await.unwrap_or_else(|| Err(lost())).map(|record| (record, joined))
     }
 
     /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::api::hash::ContentHash;
 use crate::clock::WallTime;
 
 use super::client::AskError;
@@ -24,6 +26,8 @@ pub enum OriginState {
     Offline,
     /// A pass is running.
     Crawling,
+    /// It answers clients' reads; nobody looks for changes.
+    Answering,
     /// It was asked, and nothing has changed.
     Unchanged,
     /// It was asked, and something had changed.
@@ -41,6 +45,7 @@ impl OriginState {
             Self::NotAsked => "not-asked",
             Self::Offline => "offline",
             Self::Crawling => "crawling",
+            Self::Answering => "answering",
             Self::Unchanged => "unchanged",
             Self::Changed => "changed",
             Self::CouldNotBeAsked => "could-not-be-asked",
@@ -80,6 +85,42 @@ pub struct Held {
     pub reason: String,
 }
 
+/// After how many failures in a row the origin as a whole is taken to fail, and not one resource of it.
+pub const FEW: u32 = 3;
+
+/// What a failure says about the origin as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// Nothing.
+    None,
+    /// Something, together with those of other resources: an error as the answer to a single question.
+    Single,
+    /// Something.
+    Whole,
+}
+
+/// Failures without an answer between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// How many count.
+    pub failures: u32,
+    /// Of how many resources they are, as far as they are told apart.
+    pub targets: u32,
+    /// For how long the origin wants to be left alone by all of them, if each was answered so.
+    pub asked: Option<Duration>,
+}
+
+impl Row {
+    /// Whether the origin as a whole fails, now that a failure of this weight is the latest.
+    pub const fn is_outage(&self, latest: Weight) -> bool {
+        match latest {
+            Weight::None => false,
+            Weight::Single => self.targets >= FEW,
+            Weight::Whole => self.targets > 1 && self.failures >= FEW,
+        }
+    }
+}
+
 /// Everything at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
@@ -89,8 +130,8 @@ pub struct Picture {
     pub last_error: Option<LastError>,
     /// Requests in a row that failed.
     pub failures: u32,
-    /// What the first of them asked for, and whether others asked for something else.
-    pub failing: Option<(String, bool)>,
+    /// The first few different things that they asked for, and for how long the origin then wanted to be left alone.
+    pub failing: Vec<(ContentHash, Option<Duration>)>,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
     /// The pass that runs.
@@ -101,6 +142,8 @@ pub struct Picture {
     pub refreshed_ms: Option<i64>,
     /// Whole passes that came to their end.
     pub passes: u64,
+    /// Whether no mirror looks at the origin, so that only clients' reads say how it is.
+    pub shield: bool,
     /// Why the data directory cannot be written, if so.
     pub disk: Option<String>,
 }
@@ -115,6 +158,11 @@ impl OriginStatus {
         self.0.lock().clone()
     }
 
+    /// No mirror looks at the origin.
+    pub fn set_shield(&self) {
+        self.0.lock().shield = true;
+    }
+
     /// A request is on the wire.
     pub fn sent(&self, class: Class) {
         *self.0.lock().sent.entry(class.as_str()).or_default() += 1;
@@ -123,27 +171,44 @@ impl OriginStatus {
     /// A request was answered.
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
-        (picture.failures, picture.failing) = (0, None);
+        picture.failures = 0;
+        if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
+            picture.state = OriginState::Answering;
+        }
+        picture.failing.clear();
     }
 
-    /// A request failed; returns how many failures in a row count, and whether they are of more than one resource.
-    pub fn failed(&self, error: &AskError, counts: bool, now: WallTime) -> (u32, bool) {
+    /// A request failed; returns what it is the latest of.
+    pub fn failed(&self, error: &AskError, weight: Weight, now: WallTime) -> Row {
         let mut picture = self.0.lock();
         picture.last_error = Some(LastError { at: now.rfc3339(), message: error.to_string() });
-        if counts {
-            picture.failures = picture.failures.saturating_add(1);
+        let target = ContentHash::of(error.path().unwrap_or_default().as_bytes());
+        let asked = match error {
+            AskError::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        };
+        if weight != Weight::None {
+            let known = picture.failing.iter_mut().find(|(failing, _)| *failing == target);
+            let fresh = known.is_none();
+            if let Some((_, wanted)) = known {
+                *wanted = asked;
+            }
+            let many = picture.failing.len() >= FEW as usize;
+            if fresh && !many {
+                picture.failing.push((target, asked));
+            }
+            // A resource that answers errors again and again counts once: it says nothing about the others.
+            if weight == Weight::Whole || fresh || many {
+                picture.failures = picture.failures.saturating_add(1);
+            }
             // One failure is an accident.
             if picture.failures > 1 && picture.state != OriginState::Crawling {
                 picture.state = OriginState::CouldNotBeAsked;
             }
-            let path = error.path().unwrap_or_default();
-            match &mut picture.failing {
-                Some((first, several)) => *several |= first != path,
-                None => picture.failing = Some((path.to_owned(), false)),
-            }
         }
-        let several = picture.failing.as_ref().is_some_and(|(_, several)| *several);
-        (picture.failures, several)
+        let targets = u32::try_from(picture.failing.len()).unwrap_or(u32::MAX);
+        let wanted = picture.failing.iter().map(|(_, wanted)| *wanted).chain([asked]).min().flatten();
+        Row { failures: picture.failures, targets, asked: wanted }
     }
 
     /// Something else went wrong.

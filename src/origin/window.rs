@@ -119,6 +119,19 @@ impl Window {
         ends.min()
     }
 
+    /// When each slot can be taken again, in order, of all classes or of one: one that is on the wire as if it ended now.
+    pub fn frees_at(&self, class: Option<Class>, now: Monotonic) -> Vec<Monotonic> {
+        let of = |used: &Class| class.is_none_or(|class| class == *used);
+        let frees = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Until(until, used) if *until > now => of(used).then_some(*until),
+            Slot::InFlight(used) => of(used).then(|| now.plus(SPAN)),
+            Slot::Free | Slot::Until(..) => class.is_none().then_some(now),
+        });
+        let mut frees: Vec<_> = frees.collect();
+        frees.sort_unstable();
+        frees
+    }
+
     fn expire(&mut self, now: Monotonic) {
         for slot in &mut self.slots {
             if !counts(*slot, now) {

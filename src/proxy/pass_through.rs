@@ -22,6 +22,7 @@ use crate::cache::stored::{Stored, Variants};
 use crate::cache::{Cache, Key};
 use crate::clock::Clock;
 use crate::origin::client::{AskError, Asker};
+use crate::origin::failures::Failures;
 use crate::origin::flight::{Boarding, Flights};
 use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
@@ -30,7 +31,7 @@ use crate::semantics::caching::{
 };
 
 use super::demand::Demands;
-use super::failures::Failures;
+
 use super::read_through::BEHIND;
 use super::recent::Recent;
 use super::spool::{Reader, Tap};

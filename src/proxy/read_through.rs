@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::origin::budget::Spent;
 use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
 use crate::origin::early::Early;
+use crate::origin::failures::Failures;
 use crate::origin::flight::{Boarding, Flights, Passenger};
 use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
@@ -29,7 +30,7 @@ use crate::semantics::caching::{
 };
 
 use super::demand::Demands;
-use super::failures::Failures;
+
 use representation::Representation;
 
 /// How long a 404 is kept at most.
@@ -306,7 +307,8 @@ impl ReadThrough {
             last_modified: stored.last_modified.as_ref().and_then(text),
         });
         let answer = inner.client.ask(&question.path, validators.as_ref(), asker).await?;
-        let (stored, may_keep) = self.judge(question, &answer, kept)?;
+        let judged = self.judge(question, &answer, kept);
+        let (stored, may_keep) = judged.inspect_err(|error| inner.client.unusable(error))?;
         if let Some(early) = inner.early.get() {
             early.offer(&question.path, &answer);
         }
@@ -360,9 +362,9 @@ impl ReadThrough {
             shown.fields.remove(EXPIRES);
             shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
         }
-        let Representation { status, fields, body, tag, link, etag, last_modified } = shown;
+        let Representation { status, fields, body, link, etag, last_modified } = shown;
         let (selecting, arrived) = (Selecting::of(&Vary::Nothing, &sent), inner.clock.now_mono());
-        Ok((Stored { status, fields, body, tag, link, etag, last_modified, terms, selecting, arrived }, may_keep))
+        Ok((Stored { status, fields, body, link, etag, last_modified, terms, selecting, arrived }, may_keep))
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::window::Class;
+use crate::clock::Monotonic;
 
 /// How often clients asked for what waits for its turn, and were served something stale instead.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,8 @@ pub struct Waiting {
     pub client: Option<IpAddr>,
     /// What clients want of it, where none of them waits: each has been served something stale.
     pub demand: Option<Demand>,
+    /// When their patience ends, if ever.
+    pub until: Option<Monotonic>,
 }
 
 /// Which read of a client would go next.

@@ -1,10 +1,12 @@
 mod clients;
+mod coming_back;
 mod shares;
 
+use super::choice::{ClientTurn, View, choose};
 use super::*;
 
 fn waiting(ticket: u64, class: Class, client: Option<u8>) -> Waiting {
-    Waiting { ticket, class, client: client.map(|last| IpAddr::from([10, 0, 0, last])), demand: None }
+    Waiting { ticket, class, client: client.map(|last| IpAddr::from([10, 0, 0, last])), demand: None, until: None }
 }
 
 fn view<'a>(waiting: &'a [Waiting], served: &'a HashMap<IpAddr, u64>) -> View<'a> {

@@ -109,6 +109,26 @@ impl AskError {
         }
     }
 
+    /// The same, without the rest of a long path: for keeping.
+    #[must_use]
+    pub(in crate::origin) fn shortened(mut self) -> Self {
+        const LONGEST: usize = 200;
+        if let Self::Status { path, .. }
+        | Self::Timeout { path, .. }
+        | Self::Connection { path, .. }
+        | Self::TooLarge { path, .. }
+        | Self::Redirect { path, .. }
+        | Self::Nonsense { path, .. } = &mut self
+            && path.len() > LONGEST
+        {
+            let end = (0..=LONGEST).rev().find(|end| path.is_char_boundary(*end));
+            path.truncate(end.unwrap_or_default());
+            path.push('\u{2026}');
+            path.shrink_to_fit();
+        }
+        self
+    }
+
     /// An answer to `path` that is not what it should be.
     pub fn nonsense(path: &str, reason: impl std::fmt::Display) -> Self {
         Self::Nonsense { path: path.to_owned(), reason: reason.to_string() }

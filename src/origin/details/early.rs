@@ -14,6 +14,9 @@ use crate::store::{DetailMeta, DetailRecord, DetailState};
 
 use super::{Details, Known, provisional};
 
+/// How many are kept at most until there is a snapshot: unknown ids that the origin answers all the same cost no more.
+const MOST: usize = 10_000;
+
 /// What stands for the summary of a detail that was fetched for none.
 fn no_summary() -> ContentHash {
     ContentHash::default()
@@ -28,7 +31,12 @@ impl Details {
             return;
         }
         let _judging = self.0.judging.lock();
-        if self.0.index.read().contains_key(&id) {
+        let has_room = {
+            let index = self.0.index.read();
+            let offered = || index.values().filter(|known| known.summary_hash == no_summary()).count();
+            !index.contains_key(&id) && (index.len() < MOST || offered() < MOST)
+        };
+        if !has_room {
             return;
         }
         let validators = answer.validators();

@@ -240,7 +240,6 @@ impl PassThrough {
         fields.remove(AGE);
         Stored {
             status,
-            tag: None,
             link: None,
             etag: fields.get(ETAG).cloned(),
             last_modified: fields.get(LAST_MODIFIED).cloned(),

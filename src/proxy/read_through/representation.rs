@@ -38,7 +38,6 @@ pub(super) struct Representation {
     pub status: StatusCode,
     pub fields: HeaderMap,
     pub body: Arc<Coded>,
-    pub tag: Option<EntityTag>,
     pub link: Option<HeaderValue>,
     pub etag: Option<HeaderValue>,
     pub last_modified: Option<HeaderValue>,
@@ -80,7 +79,6 @@ impl Representation {
             status: StatusCode::OK,
             fields,
             body: Arc::new(Coded::new(body)),
-            tag,
             link: link(path, text, public_url),
             etag: value(etag),
             last_modified: value(last_modified),
@@ -99,7 +97,6 @@ impl Representation {
             status: kept.status,
             fields,
             body: kept.body.clone(),
-            tag: kept.tag.clone(),
             link: kept.link.clone(),
             etag: kept.etag.clone(),
             last_modified: headers.get(LAST_MODIFIED).cloned().or_else(|| kept.last_modified.clone()),
@@ -117,7 +114,7 @@ impl Representation {
         fields.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
         let body = Arc::new(Coded::new(document.to_json()));
         let status = StatusCode::NOT_FOUND;
-        Self { status, fields, body, tag: None, link: None, etag: None, last_modified: None }
+        Self { status, fields, body, link: None, etag: None, last_modified: None }
     }
 
     /// What the origin refuses, in its own words: what a slug or a page beyond the last means is its business.
@@ -127,7 +124,7 @@ impl Representation {
             fields.remove(name);
         }
         let body = Arc::new(Coded::new(answer.body.clone()));
-        Self { status, fields, body, tag: None, link: None, etag: None, last_modified: None }
+        Self { status, fields, body, link: None, etag: None, last_modified: None }
     }
 }
 

@@ -276,3 +276,60 @@ async fn one_resource_that_hangs_is_no_outage_of_the_others() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn one_resource_that_wants_to_be_left_alone_stops_no_other() {
+    in_both(async |uses| {
+        let upstream = Upstream::start(|seen| match case_of(seen) {
+            None => nothing(),
+            Some(0) => Script::new(503, "").with("retry-after", "3600"),
+            Some(_) => answer(seen.nth, &[]),
+        })
+        .await;
+        let server = uses.start(&upstream).await;
+        for case in 1..20 {
+            let refused = server.get(&target(0)).await;
+            refused.assert_problem(503, &[]);
+            assert!(refused.the("retry-after").parse::<u64>().unwrap() > 200, "{uses:?}: {refused:?}");
+            assert_eq!(number(&server.get(&target(case)).await), 1, "{uses:?}");
+        }
+        assert_eq!(upstream.count_of(&target(0)), 1, "{uses:?}: that one is left alone");
+    })
+    .await;
+}
+
+/// An origin that answers, but nothing but errors, is as dead as one that does not: the budget is not spent on it.
+#[tokio::test]
+async fn an_origin_that_answers_errors_to_everything_is_tried_gently_and_its_return_is_noticed() {
+    let good = |seen: &crate::harness::Seen| answer(seen.number, &[("cache-control", "max-age=1")]);
+    let upstream = Upstream::start(good).await;
+    let setup = Use::Shield.setup(&upstream).set("origin.requests_per_minute", "60").set("origin.wait", "1s");
+    let server = started(setup, Use::Shield).await;
+    for case in 0..20 {
+        assert_eq!(server.get(&target(case)).await.status, 200);
+    }
+    pass(PAUSE).await;
+    let state = async || server.status().await["origin"]["state"].as_str().unwrap().to_owned();
+    assert_eq!(state().await, "answering");
+    upstream.answers(|_| Script::new(500, ""));
+    upstream.forget();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(15) {
+        let kept = join_all((0..20).map(async |case| server.get(&target(case)).await)).await;
+        assert!(kept.iter().all(|reply: &Reply| reply.status == 200), "{kept:?}");
+        pass(Duration::from_millis(20)).await;
+    }
+    let tried = upstream.count();
+    assert_eq!(state().await, "could-not-be-asked");
+    // Up to twenty may be on the wire before the first of them has failed.
+    assert!((4..=26).contains(&tried), "{tried} tries in 15 s of outage");
+    upstream.answers(good);
+    let back = Instant::now();
+    wait_until("something is fresh again", || async {
+        let replies = join_all((0..20).map(async |case| server.get(&target(case)).await)).await;
+        replies.iter().any(|reply| !reply.the("cache-status").contains("stale-if-error"))
+    })
+    .await;
+    assert!(back.elapsed() < Duration::from_secs(8), "{:?}", back.elapsed());
+    assert_eq!(state().await, "answering");
+}

@@ -160,12 +160,12 @@ async fn reads_wait_while_the_origin_wants_to_be_left_alone_and_are_then_answere
 #[tokio::test]
 async fn nobody_waits_for_a_pause_that_is_longer_than_their_patience() {
     let upstream = Upstream::start(|seen| match (case_of(seen), seen.nth) {
-        (Some(0), _) => crate::harness::Script::new(503, "").with("retry-after", "30"),
+        (Some(0), _) => crate::harness::Script::new(429, "").with("retry-after", "30"),
         _ => answer(seen.nth, &[]),
     })
     .await;
     let server = started(Use::Shield.setup(&upstream).set("origin.wait", "5s"), Use::Shield).await;
-    server.get(&target(0)).await.assert_problem(503, &["503"]);
+    server.get(&target(0)).await.assert_problem(503, &["429"]);
     let asked = Instant::now();
     let reply = server.get(&target(1)).await;
     reply.assert_problem(503, &[]);

@@ -1,6 +1,7 @@
 //! Reads of clients: what nobody has and what is served stale by turns, spread over time under overload, one at a time
 //! while the origin fails.
 
+use super::super::choice::{ClientTurn, View, choose};
 use super::super::*;
 use crate::clock::WallTime;
 
@@ -15,7 +16,7 @@ fn waiting(ticket: u64, demand: Option<u32>) -> Waiting {
         (0..times).for_each(|_| demand.more());
         demand
     });
-    Waiting { ticket, class: Class::Client, client: Some(IpAddr::from([10, 0, 0, 1])), demand }
+    Waiting { ticket, class: Class::Client, client: Some(IpAddr::from([10, 0, 0, 1])), demand, until: None }
 }
 
 #[test]
@@ -88,20 +89,87 @@ async fn under_overload_the_slots_are_given_out_over_time() {
     assert!(given.last().is_some_and(|last| *last >= 20), "and something is left for later: {given:?}");
 }
 
+/// Spreading reads over time wastes nothing of the budget, and a pause is no overload.
+#[tokio::test(start_paused = true)]
+async fn under_overload_the_whole_budget_is_used() {
+    let budget = budget(60);
+    let start = tokio::time::Instant::now();
+    let clients: Vec<_> = (0..90_u8)
+        .map(|number| {
+            let budget = budget.clone();
+            tokio::spawn(async move {
+                let mut given = Vec::new();
+                while start.elapsed() < Duration::from_secs(240) {
+                    let client = Some(IpAddr::from([10, 0, 0, number]));
+                    if let Ok(permit) = budget.acquire(Class::Client, client, Some(Duration::from_secs(10))).await {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        permit.answered();
+                        given.push(start.elapsed().as_secs() / 60);
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                given
+            })
+        })
+        .collect();
+    let mut given = Vec::new();
+    for client in clients {
+        given.extend(client.await.unwrap());
+    }
+    for minute in 2..4 {
+        let many = given.iter().filter(|given| **given == minute).count();
+        assert!((57..=60).contains(&many), "{many} in minute {minute}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_no_overload() {
+    let budget = budget(4);
+    budget.pause(Duration::from_secs(30));
+    assert!(budget.acquire(Class::Client, None, Some(Duration::from_secs(1))).await.is_err());
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let start = tokio::time::Instant::now();
+    let reads: Vec<_> = (0..8)
+        .map(|_| {
+            let budget = budget.clone();
+            tokio::spawn(async move { budget.acquire(Class::Client, None, Some(Duration::from_secs(5))).await.is_ok() })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(budget.view().free, 0, "after {:?}", start.elapsed());
+    for read in reads {
+        let _ = read.await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_origin_that_fails_is_tried_by_one_at_a_time() {
     let budget = budget(60);
-    budget.try_gently(true);
+    budget.try_gently(Some(Duration::from_secs(4)));
     let first = budget.acquire(Class::Client, None, None).await.unwrap();
     assert!(!budget.has_room());
     let second = budget.acquire(Class::Refresh, None, Some(Duration::from_secs(1))).await;
     assert!(second.is_err(), "one is on the wire");
     drop(first);
     let third = budget.acquire(Class::Client, None, Some(Duration::from_secs(1))).await.unwrap();
-    budget.try_gently(false);
+    budget.try_gently(None);
     let others = [budget.acquire(Class::Client, None, None).await, budget.acquire(Class::Crawl, None, None).await];
     assert!(others.iter().all(Result::is_ok), "it answers again");
     third.answered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_hangs_does_not_hold_up_the_next_for_long() {
+    let budget = budget(60);
+    budget.try_gently(Some(Duration::from_secs(1)));
+    let start = tokio::time::Instant::now();
+    let mut hanging = Vec::new();
+    for seconds in 0..4 {
+        hanging.push(budget.acquire(Class::Client, None, Some(Duration::from_secs(10))).await.unwrap());
+        let waited = start.elapsed();
+        let due = Duration::from_secs(seconds);
+        assert!((due..due + Duration::from_millis(100)).contains(&waited), "{waited:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,7 +54,7 @@ impl Simulation {
         let ticket = self.state.next_ticket;
         self.state.next_ticket += 1;
         let client = client.map(|last| IpAddr::from([10, 0, 0, last]));
-        self.state.waiting.push(Waiting { ticket, class, client, demand: None });
+        self.state.waiting.push(Waiting { ticket, class, client, demand: None, until: None });
         self.since.insert(ticket, self.now);
     }
 

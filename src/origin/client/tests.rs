@@ -1,0 +1,117 @@
+use std::time::Duration;
+
+use super::*;
+use crate::clock::WallTime;
+
+fn client() -> OriginClient {
+    let (clock, _hand) = Clock::of_runtime(WallTime::from_seconds(1_000_000));
+    let config = ClientConfig {
+        base: "http://127.0.0.1:1".parse().unwrap(),
+        timeout: Duration::from_secs(5),
+        max_body: 1 << 20,
+        longest_pause: Duration::from_secs(60),
+        user_agent: "test".into(),
+    };
+    let budget = Budget::open(Some(60), None, clock.clone());
+    OriginClient::new(config, None, budget, OriginStatus::default(), clock).unwrap()
+}
+
+fn error(status: u16, path: &str, seconds: Option<u64>) -> AskError {
+    AskError::Status { status, path: path.to_owned(), retry_after: seconds.map(Duration::from_secs) }
+}
+
+fn paused(client: &OriginClient) -> Duration {
+    client.budget().view().paused
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_resource_that_wants_to_be_left_alone_stops_no_other() {
+    for class in [Class::Client, Class::Details, Class::Background] {
+        let client = client();
+        for _ in 0..10 {
+            client.failed(&error(503, "/a", Some(3600)), class);
+            client.failed(&error(503, "/b", Some(3600)), class);
+        }
+        assert_eq!(paused(&client), Duration::ZERO, "{class:?}");
+        client.failed(&error(429, "/a", Some(30)), class);
+        assert_eq!(paused(&client), Duration::from_secs(30), "{class:?}: a refusal is about everything");
+    }
+    for class in [Class::Refresh, Class::Crawl] {
+        let client = client();
+        client.failed(&error(503, "/a", Some(30)), class);
+        assert_eq!(paused(&client), Duration::from_secs(30), "{class:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_three_resources_without_an_answer_between_are_an_outage() {
+    let client = client();
+    for path in ["/a", "/b"] {
+        client.failed(&error(500, path, None), Class::Client);
+    }
+    client.succeeded();
+    for path in ["/c", "/d", "/c", "/d", "/d"] {
+        client.failed(&error(500, path, None), Class::Client);
+    }
+    assert_eq!(paused(&client), Duration::ZERO, "two are not enough, however often");
+    client.failed(&error(502, "/e", None), Class::Client);
+    let mut last = Duration::ZERO;
+    for _ in 0..5 {
+        let pause = paused(&client);
+        assert!(pause > last.mul_f64(0.9) && pause <= Duration::from_secs(5), "{pause:?} after {last:?}");
+        last = pause;
+        tokio::time::sleep(pause).await;
+        client.failed(&error(500, "/c", None), Class::Client);
+    }
+    assert!(last >= Duration::from_secs(4), "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_lasts_as_long_as_the_origin_says_if_it_says_so_to_everything() {
+    let client = client();
+    for (path, seconds) in [("/a", 3600), ("/b", 20), ("/c", 30)] {
+        client.failed(&error(503, path, Some(seconds)), Class::Client);
+    }
+    assert_eq!(paused(&client), Duration::from_secs(20));
+    let other = self::client();
+    for (path, seconds) in [("/a", Some(3600)), ("/b", None), ("/c", Some(30))] {
+        other.failed(&error(503, path, seconds), Class::Client);
+    }
+    assert!(paused(&other) < Duration::from_secs(1), "{:?}", paused(&other));
+}
+
+/// What is tried during an outage leaves most of the budget, whether tries fail at once or hang.
+#[tokio::test(start_paused = true)]
+async fn an_outage_costs_few_tries() {
+    for hangs in [Duration::ZERO, Duration::from_secs(5)] {
+        let client = client();
+        let start = tokio::time::Instant::now();
+        let mut tries = Vec::new();
+        for number in 0..50 {
+            let client = client.clone();
+            tries.push(tokio::spawn(async move {
+                let mut tries = Vec::new();
+                while start.elapsed() < Duration::from_secs(240) {
+                    let patience = Some(Duration::from_secs(10));
+                    if let Ok(permit) = client.budget().acquire(Class::Client, None, patience).await {
+                        tries.push(start.elapsed().as_secs());
+                        tokio::time::sleep(hangs + Duration::from_millis(20)).await;
+                        permit.answered();
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        client.failed(&error(500, &format!("/{number}"), None), Class::Client);
+                    }
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                tries
+            }));
+        }
+        let mut all = Vec::new();
+        for some in tries {
+            all.extend(some.await.unwrap());
+        }
+        for minute in 1..4 {
+            let tried = all.iter().filter(|second| **second / 60 == minute).count();
+            assert!((8..=16).contains(&tried), "{tried} tries in minute {minute} when each takes {hangs:?}");
+        }
+    }
+}
