@@ -60,7 +60,7 @@ mod tests {
         let query = |text: &str| Parameters::parse(text).unwrap().list;
         let public = "https://mirror.test/api-of";
         let link = list(Some("https://c.test/by"), &query("sport=golf&page=2&per_page=10"), 35, public, None).unwrap();
-        let at = |page: &str| format!("<{public}/api/listings.json?{page}per_page=10&sport=golf>");
+        let at = |page: &str| format!("<{public}/api/listings.json?sport=golf&{page}per_page=10>");
         let link = link.to_str().unwrap();
         for (page, rel) in [("", "first"), ("", "prev"), ("page=3&", "next"), ("page=4&", "last")] {
             assert!(link.contains(&format!("{}; rel=\"{rel}\"", at(page))), "{rel}: {link}");
