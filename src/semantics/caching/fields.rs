@@ -32,13 +32,15 @@ const OF_THE_ORIGIN: [&str; 5] = ["alt-svc", "nel", "ratelimit", "report-to", "s
 /// Fields of a request that are of this hop or that a client must not choose: no purpose lets them through.
 const NEVER_ONWARD: [&str; 5] = ["host", "expect", "forwarded", "x-real-ip", "via"];
 /// Fields that can change an answer without `Vary` saying so: attacks on caches use them.
-const POISONOUS: [&str; 24] = [
+const POISONOUS: [&str; 25] = [
     "cf-connecting-ip",
     "client-ip",
     "early-data",
     "fastly-client-ip",
     "front-end-https",
     "origin",
+    // Deprecated (RFC 9111 §5.4), and heard here; what else it says is of no use to an origin.
+    "pragma",
     "proxy",
     "referer",
     "true-client-ip",
