@@ -51,7 +51,7 @@
 //! Why our own and not pingora-cache: out of the box that passes 112 of the 160 required and 73 of the 105 optimal cases of
 //! the public HTTP cache test suite, lacks what would have to be added around it (`Age` of the upstream, request
 //! directives, invalidation, the whole update by a 304, `CDN-Cache-Control`), and stores bodies for each coding. This one
-//! passes 158 and 99: `tests/cache_suite` runs the suite and says why the others fail.
+//! passes 157 and 98: `tests/cache_suite` runs the suite and says why the others fail.
 //!
 //! **An entry cannot be poisoned** through known endpoints: nothing of a client's header is sent. On other paths the
 //! origin's `Vary` says what an answer depends on. Fields that are known to change answers without it (`X-Forwarded-*`,

@@ -299,9 +299,10 @@ impl OriginClient {
         const SPACING: Duration = Duration::from_secs(1);
         let single = matches!(class, Class::Client | Class::Details | Class::Background);
         let weight = match error {
-            AskError::Timeout { .. } | AskError::Connection { .. } => Weight::Whole,
             AskError::Status { status: 500.., .. } if single => Weight::Single,
-            AskError::Status { status: 500.., .. } => Weight::Whole,
+            AskError::Timeout { .. } | AskError::Connection { .. } | AskError::Status { status: 500.., .. } => {
+                Weight::Whole
+            }
             _ => Weight::None,
         };
         let paused = !self.budget.view().paused.is_zero();

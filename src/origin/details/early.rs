@@ -74,3 +74,37 @@ impl Details {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::cache::Cache;
+    use crate::clock::WallTime;
+    use crate::semantics::freshness::Stamps;
+    use crate::snapshot::live::Live;
+    use crate::store::{DataDir, Store};
+
+    #[test]
+    fn no_more_details_are_offered_than_may_be_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
+        let details = Details::open(store, Cache::new(1 << 20), Live::default()).unwrap();
+        let now = WallTime::from_seconds(1_000_000);
+        let stamps = Stamps { date: None, age: None, generated_at: None };
+        let (headers, body) = (HeaderMap::new(), Bytes::from_static(b"{}"));
+        let answer = Answer { status: 200, headers, body, stamps, asked: now, received: now };
+        let known = Known { summary_hash: no_summary(), origin_time_ms: 0, fetched_ms: 0 };
+        details.0.index.write().extend((1..=MOST as u64).map(|id| (ListingId(id), known)));
+        details.offer(ListingId(1_000_000), &answer);
+        assert!(details.get(ListingId(1_000_000)).unwrap().is_none());
+        // One of them has been listed since.
+        details.0.index.write().get_mut(&ListingId(1)).unwrap().summary_hash = ContentHash::of(b"listed");
+        details.offer(ListingId(1_000_000), &answer);
+        assert!(details.get(ListingId(1_000_000)).unwrap().is_some());
+    }
+}

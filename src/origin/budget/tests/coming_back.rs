@@ -8,8 +8,8 @@ fn budget(limit: usize) -> Budget {
     Budget::open(Some(limit), None, clock)
 }
 
-fn address(number: usize) -> Option<IpAddr> {
-    Some(IpAddr::from(u32::try_from(number).unwrap().to_be_bytes()))
+fn address(number: usize) -> IpAddr {
+    IpAddr::from(u32::try_from(number).unwrap().to_be_bytes())
 }
 
 async fn taken(budget: &Budget, class: Class, many: usize) {
@@ -20,7 +20,7 @@ async fn taken(budget: &Budget, class: Class, many: usize) {
 
 async fn seconds(budget: &Budget, patience: u64) -> u64 {
     let patience = Some(Duration::from_secs(patience));
-    let spent = budget.acquire(Class::Client, address(1), patience).await.err().unwrap();
+    let spent = budget.acquire(Class::Client, Some(address(1)), patience).await.err().unwrap();
     spent.retry_after.as_millis().div_ceil(1000) as u64
 }
 
@@ -43,7 +43,7 @@ async fn those_who_still_wait_go_before_and_those_who_will_have_left_do_not() {
     let wait = |patience: Option<Duration>, many: usize| {
         for number in 0..many {
             let budget = budget.clone();
-            tokio::spawn(async move { budget.acquire(Class::Client, address(100 + number), patience).await });
+            tokio::spawn(async move { budget.acquire(Class::Client, Some(address(100 + number)), patience).await });
         }
     };
     wait(Some(Duration::from_secs(10)), 50);
@@ -68,21 +68,21 @@ async fn while_a_crawl_has_work_it_is_the_share_of_clients_that_says_when() {
 #[tokio::test(start_paused = true)]
 async fn clients_that_wait_lock_out_neither_one_another_nor_the_mirror() {
     let budget = budget(60);
-    let fill = |many: usize, of: fn(usize) -> Option<IpAddr>| {
+    let fill = |many: usize, of: fn(usize) -> IpAddr| {
         let mut state = budget.0.state.lock();
         state.waiting = (0..many)
-            .map(|ticket| {
-                let (ticket, class) = (1_000_000 + ticket as u64, Class::Client);
-                Waiting { ticket, class, client: of(ticket as usize), demand: None, until: None }
+            .map(|number| {
+                let (ticket, class) = (1_000_000 + number as u64, Class::Client);
+                Waiting { ticket, class, client: Some(of(number)), demand: None, until: None }
             })
             .collect();
     };
     let soon = Some(Duration::from_millis(5));
     fill(256, |_| address(1));
-    assert!(budget.acquire(Class::Client, address(1), soon).await.is_err(), "it has as many as it may");
-    assert!(budget.acquire(Class::Client, address(2), soon).await.is_ok());
+    assert!(budget.acquire(Class::Client, Some(address(1)), soon).await.is_err(), "it has as many as it may");
+    assert!(budget.acquire(Class::Client, Some(address(2)), soon).await.is_ok());
     fill(4096, address);
-    assert!(budget.acquire(Class::Client, address(1 << 20), soon).await.is_err());
+    assert!(budget.acquire(Class::Client, Some(address(1 << 20)), soon).await.is_err());
     assert!(budget.acquire(Class::Refresh, None, soon).await.is_ok(), "the mirror is no client");
 }
 
