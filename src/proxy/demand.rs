@@ -48,16 +48,6 @@ impl Demands {
         *last = number;
         Fetching { demands: self.clone(), key: key.clone(), number, demand: demand.clone() }
     }
-
-    /// It is being fetched from now on.
-    pub fn begin(&self, key: &Key) -> Demand {
-        self.0.fetched.lock().entry(key.clone()).or_default().1.clone()
-    }
-
-    /// It is not being fetched any more.
-    pub fn end(&self, key: &Key) {
-        self.0.fetched.lock().remove(key);
-    }
 }
 
 impl Drop for Fetching {

@@ -247,17 +247,14 @@ impl ReadThrough {
             Boarding::Joined(passenger) => (passenger, false),
             Boarding::First(ticket, passenger) => {
                 let (this, question, kept) = (self.clone(), question.clone(), kept.cloned());
+                let fetching = behind.then(|| self.inner.demands.fetching(&question.key));
                 let mut asker = self.asker(question.client);
-                if behind {
-                    asker = Asker {
-                        patience: Some(BEHIND),
-                        demand: Some(self.inner.demands.begin(&question.key)),
-                        ..asker
-                    };
+                if let Some(fetching) = &fetching {
+                    asker = Asker { patience: Some(BEHIND), demand: Some(fetching.demand.clone()), ..asker };
                 }
                 tokio::spawn(async move {
                     let landed = this.fetch(&question, kept, asker).await;
-                    this.inner.demands.end(&question.key);
+                    drop(fetching);
                     ticket.land(landed);
                 });
                 (passenger, true)
