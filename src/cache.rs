@@ -222,8 +222,10 @@ impl Cache {
         count
     }
 
-    /// Bytes and entries held, as far as counted by now.
+    /// Bytes and entries held.
     pub fn size(&self) -> (u64, u64) {
+        // What was put and has not been counted yet.
+        self.kept.run_pending_tasks();
         (self.kept.weighted_size(), self.kept.entry_count())
     }
 }

@@ -60,22 +60,29 @@ fn screen(value: &Value) -> String {
     let parity = value.pointer("/parity/percent").and_then(Value::as_f64);
     let parity =
         parity.map(|percent| format!("{percent:.2} % of the last {} samples compared", text("/parity/compared")));
-    let mut lines = vec![
-        format!("grandstand {} ({})", text("/state"), text("/use")),
-        format!("  snapshot   {} ({})", text("/snapshot/id"), text("/snapshot/certificate")),
-        format!("  confirmed  {} ({} s ago)", text("/confirmed_at"), text("/age_seconds")),
-        format!("  listings   {}", text("/listings")),
-        format!(
-            "  details    {} of {}, ETA {} s",
-            text("/details/mirrored"),
-            text("/details/of"),
-            text("/origin/eta_seconds")
-        ),
-        format!("  origin     {}", text("/origin/state")),
-        format!("  budget     {} of {} free", text("/origin/budget/free"), text("/origin/budget/limit")),
-        format!("  hit ratio  {}", percent.unwrap_or_else(|| "-".to_owned())),
-        format!("  parity     {}", parity.unwrap_or_else(|| "-".to_owned())),
-    ];
+    let mut lines = vec![format!("grandstand {} ({})", text("/state"), text("/use"))];
+    let mut line = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
+    // A shield has no data of its own to tell of.
+    let mirrors = text("/use") != "shield";
+    if mirrors {
+        line("snapshot", format!("{} ({})", text("/snapshot/id"), text("/snapshot/certificate")));
+        line("confirmed", format!("{} ({} s ago)", text("/confirmed_at"), text("/age_seconds")));
+        line("listings", text("/listings"));
+        let (mirrored, of) = (text("/details/mirrored"), text("/details/of"));
+        line("details", format!("{mirrored} of {of}, ETA {} s", text("/origin/eta_seconds")));
+    }
+    line("origin", text("/origin/state"));
+    let limit = text("/origin/budget/limit");
+    let free =
+        if limit == "-" { "no limit".to_owned() } else { format!("{} of {limit} free", text("/origin/budget/free")) };
+    let pause = value.pointer("/origin/budget/paused_seconds").and_then(Value::as_u64).filter(|seconds| *seconds > 0);
+    let pause = pause.map_or_else(String::new, |seconds| format!(", left alone for {seconds} s"));
+    line("budget", free + &pause);
+    line("cache", format!("{} bytes, {} entries", text("/cache/bytes"), text("/cache/entries")));
+    line("hit ratio", percent.unwrap_or_else(|| "-".to_owned()));
+    if mirrors {
+        line("parity", parity.unwrap_or_else(|| "-".to_owned()));
+    }
     for (name, pointer) in [("held", "/held/reason"), ("disk", "/disk"), ("last error", "/last_error/message")] {
         if text(pointer) != "-" {
             lines.push(format!("  {name:<10} {}", text(pointer)));
@@ -148,4 +155,32 @@ pub(super) fn ask(method: reqwest::Method, url: &str, token: Option<&Secret>) ->
         return Err(StatusError::Refused { url: url.to_owned(), status, body }.into());
     }
     Ok((status, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_shield_is_not_asked_about_a_snapshot() {
+        let mut status = json!({
+            "state": "healthy",
+            "use": "shield",
+            "origin": { "state": "answering", "budget": { "free": 58, "limit": 60, "paused_seconds": 3 } },
+            "cache": { "bytes": 4096, "entries": 2 },
+            "hit_ratio": 0.5,
+        });
+        let text = screen(&status);
+        for line in
+            ["budget     58 of 60 free, left alone for 3 s", "cache      4096 bytes, 2 entries", "hit ratio  50.0 %"]
+        {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(!text.contains("snapshot") && !text.contains("parity"), "{text}");
+        status["use"] = "mirror".into();
+        status["origin"]["budget"]["limit"] = Value::Null;
+        let text = screen(&status);
+        assert!(text.contains("snapshot") && text.contains("budget     no limit"), "{text}");
+    }
 }
