@@ -150,7 +150,10 @@ async fn an_origin_that_asks_for_a_pause_gets_one() {
         .await;
         let reply = server.get("/api/busy").await;
         assert_eq!((reply.status, reply.the("retry-after").as_str()), (status, "2"), "the origin's own answer passes");
-        assert!(server.get("/api/busy").await.the("retry-after").parse::<u64>().unwrap() <= 2, "and is remembered");
+        if status == 503 {
+            let again = server.get("/api/busy").await;
+            assert!(again.status == 503 && again.the("retry-after").parse::<u64>().unwrap() <= 2, "{again:?}");
+        }
         let start = Instant::now();
         assert_eq!(server.ok(PATH).await.text(), "x");
         assert!(start.elapsed() < Duration::from_secs(8));
