@@ -24,6 +24,7 @@ use rustls_platform_verifier::Verifier;
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::origin::client::{AskError, Asker, ClientError, OriginClient, read_ca_file};
 use crate::origin::window::Class;
+use crate::semantics::caching::{Vary, is_bare};
 use crate::semantics::freshness;
 
 /// How often the time for one step may pass before an answer must have ended.
@@ -175,7 +176,7 @@ impl Upstream {
         let mut outcome = self.once(&sending, &path, interim.clone()).await;
         for _ in 0..MOST_RETRIES {
             // The connection was closed before the origin can have answered on it (RFC 9112 §9.3.1, §9.6).
-            if let Err((error, true)) = &outcome
+            if let Err((error, Fate::Idle)) = &outcome
                 && sending.method.is_safe()
             {
                 tracing::debug!(%error, "an idle connection was closed under a request");
@@ -184,12 +185,17 @@ impl Upstream {
         }
         match outcome {
             Ok(arrived) => {
-                self.heed(&path, &arrived);
+                self.heed(&path, &arrived, &sending);
                 Ok(arrived)
             }
-            Err((error, _)) => {
-                if !matches!(error, AskError::Spent(_)) {
-                    self.origin.failed(&error, Class::Client);
+            Err((error, fate)) => {
+                match &error {
+                    AskError::Spent(_) => {}
+                    // Whom nothing can be sent to is down, whatever it is.
+                    _ if fate == Fate::Unconnected || speaks_for_all(&sending) => {
+                        self.origin.failed(&error, Class::Client);
+                    }
+                    _ => self.origin.unusable(&error),
                 }
                 Err(error)
             }
@@ -197,40 +203,50 @@ impl Upstream {
     }
 
     /// What an answer says about the origin's health, and about when it wants to be asked again.
-    fn heed(&self, path: &str, arrived: &Arrived) {
+    fn heed(&self, path: &str, arrived: &Arrived, sending: &Sending) {
         let status = arrived.status.as_u16();
         if status != 429 && status < 500 {
             self.origin.succeeded();
             return;
         }
-        let retry_after = arrived.retry_after();
-        self.origin.failed(&AskError::Status { status, path: path.to_owned(), retry_after }, Class::Client);
+        let error = AskError::Status { status, path: path.to_owned(), retry_after: arrived.retry_after() };
+        if status == 429 || speaks_for_all(sending) {
+            self.origin.failed(&error, Class::Client);
+        } else {
+            self.origin.unusable(&error);
+        }
     }
 
-    /// One request on the wire; with an error goes whether it is worth another connection.
+    /// One request on the wire; with an error goes what became of the request.
     async fn once(
         &self,
         sending: &Sending,
         path: &str,
         interim: impl Fn(Interim) + Send + Sync + 'static,
-    ) -> Result<Arrived, (AskError, bool)> {
+    ) -> Result<Arrived, (AskError, Fate)> {
         let timeout = self.origin.config().timeout;
-        let mut request = self.request(sending).map_err(|reason| (AskError::nonsense(path, reason), false))?;
+        let mut request = self.request(sending).map_err(|reason| (AskError::nonsense(path, reason), Fate::Sent))?;
         hyper::ext::on_informational(&mut request, move |answer| {
             interim((answer.status(), answer.headers().clone()));
         });
         let budget = self.origin.budget();
         let Asker { class, client, patience, demand } = sending.asker.clone();
         let permit = budget.acquire_for(class, client, patience, demand).await;
-        let permit = permit.map_err(|spent| (AskError::from(spent), false))?;
+        let permit = permit.map_err(|spent| (AskError::from(spent), Fate::Sent))?;
         self.origin.status().sent(Class::Client);
         let asked = self.clock.now_wall();
         let sent = tokio::time::timeout(timeout, self.http.request(request)).await;
         let answer = match sent {
-            Err(_elapsed) => return Err((AskError::Timeout { path: path.to_owned(), after: timeout }, false)),
+            Err(_elapsed) => return Err((AskError::Timeout { path: path.to_owned(), after: timeout }, Fate::Sent)),
             Ok(Err(error)) => {
-                let stale = was_not_sent(&error) || (has_ended(&error) && self.gave_answers(&error));
-                return Err((AskError::Connection { path: path.to_owned(), reason: chain(&error) }, stale));
+                let fate = if error.is_connect() {
+                    Fate::Unconnected
+                } else if was_not_sent(&error) || (has_ended(&error) && self.gave_answers(&error)) {
+                    Fate::Idle
+                } else {
+                    Fate::Sent
+                };
+                return Err((AskError::Connection { path: path.to_owned(), reason: chain(&error) }, fate));
             }
             Ok(Ok(answer)) => answer,
         };
@@ -246,7 +262,7 @@ impl Upstream {
         let received = self.clock.now_wall();
         let (mut parts, incoming) = answer.into_parts();
         if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err((AskError::nonsense(path, "101, which nobody asked for"), false));
+            return Err((AskError::nonsense(path, "101, which nobody asked for"), Fate::Sent));
         }
         match parts.status {
             // RFC 9110 §8.6 and §15.3.6: the one has no length, the other none but zero.
@@ -291,6 +307,22 @@ impl Upstream {
         }
         Ok(request)
     }
+}
+
+/// What became of a request that got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// There was no connection.
+    Unconnected,
+    /// Its connection had been idle and was closed under it: worth another one.
+    Idle,
+    /// It may have arrived.
+    Sent,
+}
+
+/// Whether what becomes of a request tells of the origin, and not of fields that one client chose.
+fn speaks_for_all(sending: &Sending) -> bool {
+    is_bare(&sending.fields, &Vary::Nothing)
 }
 
 /// Whether the connection was gone before the request left.
