@@ -148,7 +148,8 @@ impl Upstream {
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(15))
+            // Many servers close a connection that is idle for 5 s; a method that is not safe must not meet one.
+            .pool_idle_timeout(Duration::from_secs(4))
             .pool_max_idle_per_host(32)
             .http1_max_buf_size(256 * 1024)
             .http2_max_header_list_size(64 * 1024)
@@ -176,8 +177,8 @@ impl Upstream {
         let mut outcome = self.once(&sending, &path, interim.clone()).await;
         for _ in 0..MOST_RETRIES {
             // The connection was closed before the origin can have answered on it (RFC 9112 §9.3.1, §9.6).
-            if let Err((error, Fate::Idle)) = &outcome
-                && sending.method.is_safe()
+            if let Err((error, fate)) = &outcome
+                && (*fate == Fate::Unsent || (*fate == Fate::Idle && sending.method.is_safe()))
             {
                 tracing::debug!(%error, "an idle connection was closed under a request");
                 outcome = self.once(&sending, &path, interim.clone()).await;
@@ -241,7 +242,9 @@ impl Upstream {
             Ok(Err(error)) => {
                 let fate = if error.is_connect() {
                     Fate::Unconnected
-                } else if was_not_sent(&error) || (has_ended(&error) && self.gave_answers(&error)) {
+                } else if was_not_sent(&error) {
+                    Fate::Unsent
+                } else if has_ended(&error) && self.gave_answers(&error) {
                     Fate::Idle
                 } else {
                     Fate::Sent
@@ -314,6 +317,8 @@ impl Upstream {
 enum Fate {
     /// There was no connection.
     Unconnected,
+    /// It never left.
+    Unsent,
     /// Its connection had been idle and was closed under it: worth another one.
     Idle,
     /// It may have arrived.
