@@ -1,6 +1,7 @@
 //! Hot answers in memory, bounded by bytes: rendered replies and what was read through from the origin.
 //!
-//! The only user of moka. It decides nothing about freshness. Callers: [`crate::serve`], [`crate::origin`].
+//! The only user of moka. It decides nothing about freshness. Callers: [`crate::serve`], [`crate::proxy`],
+//! [`crate::origin`], [`crate::admin`].
 
 pub mod coded;
 pub mod reply;

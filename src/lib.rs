@@ -63,7 +63,8 @@
 //! queue, at most `origin.wait`. While more wait than there are slots, slots are given out over time instead of all at
 //! once, so that a minute of overload does not leave the next without fresh answers.
 //!
-//! **An origin that is down** (no connection, or errors on three resources in a row) is left alone for longer and longer,
+//! **An origin that is down** (no connection, or errors on three resources in a row, not counting requests of unknown paths
+//! with fields of one client's own) is left alone for longer and longer,
 //! up to 4 s, then tried by about one request at a time; a resource that fails alone is left alone for 1, 2, then 4 s, or as
 //! long as it asks. 429 with `Retry-After` stops everything for that long.
 //!

@@ -1,7 +1,7 @@
 //! Details that clients read before there is a snapshot: kept for it, so that the origin is not asked for them again.
 //!
 //! Such a detail was fetched for no summary, which is said by a hash that no summary has; the first snapshot that has
-//! the listing adopts it, if it is no older than the summary. Callers: [`crate::proxy::read_through`] offers,
+//! the listing adopts it, if it is no older than the summary. Callers: [`super::super::early`] offers,
 //! [`super::worker`] adopts.
 
 use crate::api::hash::ContentHash;
