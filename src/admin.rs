@@ -113,6 +113,7 @@ impl Admin {
                 let mut text = String::new();
                 let registry = self.registry.lock();
                 // Gauges are written by hand beside the registry: they are read, not kept.
+                self.status.telemetry.settle();
                 let encoded = prometheus_client::encoding::text::encode_registry(&mut text, &registry);
                 if encoded.is_err() {
                     return error(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written");

@@ -149,8 +149,8 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
 
     let mut service = Service::new("public".to_owned(), Gate::new(public));
     for address in sockets.public() {
-        // Header and body of a page in one send: the default of 1,460 bytes makes two.
-        let buffers = L4BufferSettings::new(16 * 1024, 32 * 1024);
+        // Heads are read into buffers of the session's; whole answers are written past the buffer for small pieces.
+        let buffers = L4BufferSettings::default().read(0);
         service.add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
     }
     let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin));

@@ -25,11 +25,13 @@
 //!
 //! # The life of a request
 //!
-//! [`serve::gate`] reads the head of a request within a deadline; [`serve::public`] takes it to [`pipeline::admit`]:
+//! [`serve::gate`] tells protocols apart; pingora's session reads the head of a request, for HTTP/1 within the deadlines of
+//! `serve::connection`; [`serve::public`] takes it to [`pipeline::admit`]:
 //! client address, preflight, limit, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which
 //! is the only await: a reply kept in [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a
 //! stored detail, or one read through [`proxy::read_through`]. [`pipeline::answer`] evaluates preconditions and writes
-//! the head. Head and body leave in one send. Paths that are not known here go to [`proxy::pass_through`], whose bodies
+//! the head: for HTTP/1 at once as the lines that go on the wire ([`pipeline::head`]), for HTTP/2 as a map. Head and body
+//! leave in one send, from where they lie in memory. Paths that are not known here go to [`proxy::pass_through`], whose bodies
 //! are streamed.
 //!
 //! # The caching reverse proxy

@@ -1,8 +1,9 @@
 //! The public listener, kept thin.
 //!
 //! Layer 4. What to answer is decided in [`crate::pipeline`]; [`find`] looks it up, [`public`] moves the
-//! bytes, [`gate`] holds connections to deadlines, [`listener`] holds the sockets. Callers: [`crate::app`].
+//! bytes, [`gate`] tells protocols apart, `connection` holds clients to deadlines, [`listener`] holds the sockets. Callers: [`crate::app`].
 
+mod connection;
 pub mod find;
 pub mod gate;
 pub mod in_flight;

@@ -87,6 +87,9 @@ impl Parameters {
     /// # Errors
     /// When a known parameter is malformed or repeated with different values.
     pub fn parse(raw: &str) -> Result<Self, QueryError> {
+        if raw.is_empty() {
+            return Ok(Self::default());
+        }
         let mut values: [Option<Cow<'_, str>>; KNOWN.len()] = Default::default();
         for pair in raw.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

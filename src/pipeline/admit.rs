@@ -7,7 +7,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Method;
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HeaderMap, ORIGIN, TRANSFER_ENCODING};
+use http::header::{
+    ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HeaderMap, IF_MATCH, IF_NONE_MATCH, ORIGIN,
+    TRANSFER_ENCODING,
+};
 
 use crate::api::listing::ListingId;
 use crate::api::query::{ListQuery, Parameters, QueryError};
@@ -105,6 +108,8 @@ pub struct Admitted {
     pub client: IpAddr,
     /// What the limiter says.
     pub limit: Decision,
+    /// Whether the header states conditions.
+    pub conditional: bool,
 }
 
 /// Decides on a request.
@@ -115,26 +120,29 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         && view.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     if preflight {
         let limit = rules.limiter.peek(client, now);
-        return Admitted { admission: Admission::Preflight, route: "preflight", client, limit };
+        return Admitted { admission: Admission::Preflight, route: "preflight", client, limit, conditional: false };
     }
     let limit = rules.limiter.admit(client, now);
     if let Decision::Refused { quota, retry_after_seconds } = limit {
         let problem = Problem::rate_limited(quota, retry_after_seconds);
-        return Admitted { admission: Admission::Refused(problem), route: "limit", client, limit };
+        let admission = Admission::Refused(problem);
+        return Admitted { admission, route: "limit", client, limit, conditional: false };
     }
-    let routed = check_size(view).and_then(|()| route(view, rules));
+    let noted = Noted::of(view.headers);
+    let routed = check_size(view, &noted).and_then(|()| route(view, rules));
     let (route, admission) = match routed {
-        Ok(routed) => (routed.route.as_str(), target(&routed, view, rules)),
+        Ok(routed) => (routed.route.as_str(), target(&routed, view, &noted, rules)),
         Err(problem) => (Route::Unknown.as_str(), Err(problem)),
     };
     let admission = match admission {
         Ok(target) => {
-            let coding = coding::negotiate(view.headers, &Coding::PREFERENCE);
+            let wished = || coding::negotiate(view.headers, &Coding::PREFERENCE);
+            let coding = if noted.wishes { wished() } else { Coding::Identity };
             Admission::Admitted { target, coding }
         }
         Err(problem) => Admission::Refused(problem),
     };
-    Admitted { admission, route, client, limit }
+    Admitted { admission, route, client, limit, conditional: noted.conditional }
 }
 
 /// The longest request target, and all names and values of a header together, in bytes.
@@ -142,13 +150,42 @@ pub const MAX_TARGET: usize = 8 << 10;
 /// See [`MAX_TARGET`].
 pub const MAX_HEADERS: usize = 32 << 10;
 
+/// What a header says, found in one pass: nearly every request has none of it.
+#[derive(Default)]
+struct Noted {
+    /// All names and values together, in bytes.
+    size: usize,
+    /// Whether a body is announced. `Content-Length: 0` announces none.
+    body: bool,
+    /// Whether there are wishes for a coding.
+    wishes: bool,
+    /// Whether there are conditions.
+    conditional: bool,
+}
+
+impl Noted {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut noted = Self::default();
+        for (name, value) in headers {
+            noted.size += name.as_str().len() + value.len();
+            match *name {
+                TRANSFER_ENCODING => noted.body = true,
+                CONTENT_LENGTH => noted.body |= value.as_bytes().iter().any(|byte| *byte != b'0'),
+                ACCEPT_ENCODING => noted.wishes = true,
+                IF_MATCH | IF_NONE_MATCH => noted.conditional = true,
+                _ => {}
+            }
+        }
+        noted
+    }
+}
+
 /// Everything that follows works on what is of a size that anybody needs.
-fn check_size(view: &View<'_>) -> Result<(), Problem> {
+fn check_size(view: &View<'_>, noted: &Noted) -> Result<(), Problem> {
     if view.target.len() > MAX_TARGET {
         return Err(Problem::uri_too_long(MAX_TARGET as u64));
     }
-    let size: usize = view.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    if size > MAX_HEADERS { Err(Problem::headers_too_large(MAX_HEADERS as u64)) } else { Ok(()) }
+    if noted.size > MAX_HEADERS { Err(Problem::headers_too_large(MAX_HEADERS as u64)) } else { Ok(()) }
 }
 
 /// A target taken apart.
@@ -165,6 +202,12 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
     let (raw_path, raw_query) = split(view);
     let bad = |_| Problem::bad_parameter("query", raw_query.unwrap_or_default(), "must be percent-encoded ASCII");
     let query = std::str::from_utf8(raw_query.unwrap_or_default()).map_err(bad)?;
+    // A path that names an endpoint as it stands is in its normal form.
+    if let Ok(path) = std::str::from_utf8(raw_path)
+        && let route @ (Route::List | Route::Detail(_) | Route::Taxonomy(_)) = Route::of(path)
+    {
+        return Ok(Routed { route, path: path.into(), raw_path, raw_query, query });
+    }
     let path = path::normalise(raw_path).map_err(|error| Problem::bad_path(raw_path, error))?;
     let route = Route::of(&path);
     // The path of `public_url` is accepted in front and stripped.
@@ -203,7 +246,7 @@ fn below_authority(target: &[u8]) -> Option<&[u8]> {
 }
 
 /// What an endpoint is asked for.
-fn target(routed: &Routed<'_>, view: &View<'_>, rules: &Rules) -> Result<Target, Problem> {
+fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted, rules: &Rules) -> Result<Target, Problem> {
     let path = &*routed.path;
     if routed.route == Route::Unknown {
         let passes = rules.passthrough_paths.iter().any(|prefix| path.starts_with(prefix.as_str()));
@@ -214,7 +257,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, rules: &Rules) -> Result<Target,
             let allow: Vec<&str> = rules.passthrough_methods.iter().map(Method::as_str).collect();
             return Err(Problem::method_not_allowed(view.method.as_str(), &allow.join(", ")));
         }
-        check_body(view)?;
+        check_body(view, noted)?;
         let mut target = routed.raw_path.to_vec();
         if let Some(query) = routed.raw_query {
             target.push(b'?');
@@ -225,7 +268,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, rules: &Rules) -> Result<Target,
     if !matches!(*view.method, Method::GET | Method::HEAD) {
         return Err(Problem::method_not_allowed(view.method.as_str(), ALLOW));
     }
-    check_body(view)?;
+    check_body(view, noted)?;
     match routed.route {
         Route::List => {
             let parameters = parse(routed.query)?;
@@ -246,8 +289,8 @@ pub const MAX_REQUEST_BODY: u64 = 1 << 20;
 
 /// GET and HEAD have none; of other methods its length must be said and bounded, so that nothing that follows it can be
 /// taken for another request (RFC 9112 §11.2).
-fn check_body(view: &View<'_>) -> Result<(), Problem> {
-    if !view.has_body && !announces_body(view.headers) {
+fn check_body(view: &View<'_>, noted: &Noted) -> Result<(), Problem> {
+    if !view.has_body && !noted.body {
         return Ok(());
     }
     if matches!(*view.method, Method::GET | Method::HEAD) || view.headers.contains_key(TRANSFER_ENCODING) {
@@ -267,12 +310,6 @@ fn parse(query: &str) -> Result<Parameters, Problem> {
         }
         QueryError::Repeated { parameter, first, second } => Problem::repeated_parameter(parameter, first, second),
     })
-}
-
-/// Whether a head announces a body. `Content-Length: 0` announces none.
-fn announces_body(headers: &HeaderMap) -> bool {
-    headers.contains_key(TRANSFER_ENCODING)
-        || headers.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes().iter().any(|byte| *byte != b'0'))
 }
 
 #[cfg(test)]

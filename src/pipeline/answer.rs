@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, LINK, RETRY_AFTER, VARY,
+    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES,
+    HeaderMap, HeaderName, HeaderValue, LINK, VARY,
 };
 use http::{Method, StatusCode};
 
@@ -25,15 +24,12 @@ use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::{self, Problem, ProblemKind};
 use crate::snapshot::live::Published;
 
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
-const MIRROR_SNAPSHOT: HeaderName = HeaderName::from_static("mirror-snapshot");
-const MIRROR_CONFIRMED: HeaderName = HeaderName::from_static("mirror-confirmed");
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+use super::head::{self as fields, Head};
 
-const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed",
-);
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+const EXPOSED: &str =
+    "ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed";
 
 /// What is the same in every answer.
 #[derive(Clone, Debug)]
@@ -57,17 +53,32 @@ pub struct Asked<'a> {
     pub limit: Decision,
     /// The coding that the client likes best.
     pub coding: Coding,
+    /// Whether the header states conditions; a wrong `true` costs only a look at it.
+    pub conditional: bool,
     /// Whether the endpoint is one that is passed through.
     pub passes: bool,
 }
 
+/// What was found in the snapshot.
+#[derive(Clone, Copy)]
+pub struct FromSnapshot<'a> {
+    /// The reply.
+    pub reply: &'a Reply,
+    /// The snapshot.
+    pub published: &'a Published,
+    /// How it came about when the origin was asked for it just now.
+    pub forwarded: Option<CacheOutcome>,
+    /// Whether the client named the snapshot: then the answer does not age.
+    pub pinned: bool,
+}
+
 /// An answer that is ready to be sent.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Answer<H = HeaderMap> {
     /// The status.
     pub status: StatusCode,
-    /// The header.
-    pub headers: HeaderMap,
+    /// The head.
+    pub head: H,
     /// The body; `None` for 304, 204 and HEAD.
     pub body: Option<Bytes>,
     /// The word for logs and metrics.
@@ -88,48 +99,54 @@ impl Standing {
         Self { cache_control, ttl, ages, passthrough_allow }
     }
 
-    /// An answer from the snapshot. `forwarded`: the origin was asked for it just now. `pinned`: it does not age.
-    pub fn snapshot(
+    /// An answer from the snapshot, in `head`.
+    pub fn snapshot<H: Head>(
         &self,
         asked: Asked<'_>,
-        reply: &Reply,
-        published: &Published,
-        forwarded: Option<CacheOutcome>,
-        pinned: bool,
+        found: FromSnapshot<'_>,
         now: WallTime,
-    ) -> Answer {
+        mut head: H,
+    ) -> Answer<H> {
+        let FromSnapshot { reply, published, forwarded, pinned } = found;
         let ages = self.ages && !pinned;
         let age = self.age(published, now);
         let ttl = ages.then(|| self.ttl - i64::from(age));
         let outcome = forwarded.unwrap_or(CacheOutcome::Hit { ttl });
-        let state = precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref());
-        let (status, mut head, body) = match state {
-            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
-            Precondition::NotModified => (StatusCode::NOT_MODIFIED, HeaderMap::with_capacity(ROOM), None),
-            Precondition::Proceed => {
-                let mut head = HeaderMap::with_capacity(ROOM);
-                head.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                let body = represent(&mut head, asked, &reply.body);
-                (StatusCode::OK, head, body)
-            }
+        let state = match asked.conditional {
+            true => precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref()),
+            false => Precondition::Proceed,
         };
-        head.insert(CACHE_CONTROL, self.cache_control.clone());
+        let (status, body) = match state {
+            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None, head),
+            Precondition::NotModified => (StatusCode::NOT_MODIFIED, None),
+            Precondition::Proceed => (StatusCode::OK, Some(reply.body.variant(asked.coding))),
+        };
+        head.begin(status);
+        if let Some((coding, variant)) = body {
+            head.put_static(&fields::CONTENT_TYPE, "application/json");
+            head.put(&fields::CONTENT_LENGTH, &variant.length);
+            if coding != Coding::Identity {
+                head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
+            }
+        }
+        head.put(&fields::CACHE_CONTROL, &self.cache_control);
         if ages {
-            head.insert(AGE, HeaderValue::from(age));
+            head.put_number(&fields::AGE, age);
         }
         if let Some(etag) = &reply.etag {
-            head.insert(ETAG, etag.clone());
+            head.put(&fields::ETAG, etag);
         }
         if let Some(link) = &reply.link {
-            head.insert(LINK, link.clone());
+            head.put(&fields::LINK, link);
         }
-        head.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        head.insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
-        head.insert(MIRROR_SNAPSHOT, published.snapshot_header.clone());
-        head.insert(MIRROR_CONFIRMED, published.confirmed_header.clone());
-        head.insert(CACHE_STATUS, outcome.to_header_value());
+        head.put_static(&fields::VARY, "accept-encoding");
+        head.put_static(&fields::ACCEPT_RANGES, "none");
+        head.put(&fields::MIRROR_SNAPSHOT, &published.snapshot_header);
+        head.put(&fields::MIRROR_CONFIRMED, &published.confirmed_header);
+        head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
         common(&mut head, asked.limit);
-        Answer { status, headers: head, body, outcome: outcome.as_str(), cache: Some(outcome) }
+        let body = body.filter(|_| *asked.method != Method::HEAD).map(|(_, variant)| variant.body.clone());
+        Answer { status, head, body, outcome: outcome.as_str(), cache: Some(outcome) }
     }
 
     /// Seconds since the instant for which the data is confirmed. A stamp from the future confirms nothing: how old the
@@ -143,7 +160,9 @@ impl Standing {
     pub fn through(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
         let mut head = stored.fields.clone();
         let (status, body) = match conditions(asked, stored.status, &head) {
-            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::Failed => {
+                return self.problem(asked, &Problem::precondition_failed(), None, HeaderMap::new());
+            }
             Precondition::NotModified => (not_modified(&mut head), None),
             Precondition::Proceed => (stored.status, represent(&mut head, asked, &stored.body)),
         };
@@ -164,7 +183,9 @@ impl Standing {
         let mut head = stored.fields.clone();
         let state = conditions(asked, stored.status, &head);
         let (status, body) = match state {
-            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::Failed => {
+                return self.problem(asked, &Problem::precondition_failed(), None, HeaderMap::new());
+            }
             Precondition::NotModified => (not_modified(&mut head), None),
             Precondition::Proceed => part(&mut head, asked, stored),
         };
@@ -176,7 +197,9 @@ impl Standing {
     pub fn streamed(&self, asked: Asked<'_>, status: StatusCode, fields: &HeaderMap, outcome: CacheOutcome) -> Answer {
         let mut head = fields.clone();
         let (status, body) = match conditions(asked, status, &head) {
-            Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None),
+            Precondition::Failed => {
+                return self.problem(asked, &Problem::precondition_failed(), None, HeaderMap::new());
+            }
             Precondition::NotModified => (not_modified(&mut head), None),
             Precondition::Proceed => {
                 let none = *asked.method == Method::HEAD
@@ -186,42 +209,51 @@ impl Standing {
         };
         head.append(CACHE_STATUS, outcome.to_header_value());
         common(&mut head, asked.limit);
-        Answer { status, headers: head, body, outcome: outcome.as_str(), cache: Some(outcome) }
+        Answer { status, head, body, outcome: outcome.as_str(), cache: Some(outcome) }
     }
 
-    /// An error of our own.
-    pub fn problem(&self, asked: Asked<'_>, problem: &Problem, retry_after: Option<u64>) -> Answer {
+    /// An error of our own, in `head`.
+    pub fn problem<H: Head>(
+        &self,
+        asked: Asked<'_>,
+        problem: &Problem,
+        retry_after: Option<u64>,
+        mut head: H,
+    ) -> Answer<H> {
         let body = problem.to_json();
-        let mut head = HeaderMap::with_capacity(ROOM);
-        head.insert(CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
-        head.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-        head.insert(CACHE_CONTROL, HeaderValue::from_static(problem.cache_control()));
+        head.begin(problem.status());
+        head.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
+        head.put_number(&fields::CONTENT_LENGTH, body.len());
+        head.put_static(&fields::CACHE_CONTROL, problem.cache_control());
         let retry_after = match asked.limit {
             Decision::Refused { retry_after_seconds, .. } => Some(u64::from(retry_after_seconds)),
             _ => retry_after,
         };
         if let Some(seconds) = retry_after {
-            head.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+            head.put_number(&fields::RETRY_AFTER, seconds.max(1));
         }
         if problem.kind() == ProblemKind::MethodNotAllowed {
-            let known = HeaderValue::from_static(super::admit::ALLOW);
-            let passes = asked.passes;
-            head.insert(ALLOW, if passes { self.passthrough_allow.clone() } else { known });
+            if asked.passes {
+                head.put(&fields::ALLOW, &self.passthrough_allow);
+            } else {
+                head.put_static(&fields::ALLOW, super::admit::ALLOW);
+            }
         }
         common(&mut head, asked.limit);
         let body = (*asked.method != Method::HEAD).then_some(body);
         let outcome = if asked.limit.is_admitted() { "problem" } else { "refused" };
-        Answer { status: problem.status(), headers: head, body, outcome, cache: None }
+        Answer { status: problem.status(), head, body, outcome, cache: None }
     }
 
-    /// The answer to a CORS preflight.
-    pub fn preflight(&self, limit: Decision) -> Answer {
-        let mut head = HeaderMap::with_capacity(ROOM);
-        head.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
-        head.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("If-None-Match, If-Match"));
-        head.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
+    /// The answer to a CORS preflight, in `head`.
+    pub fn preflight<H: Head>(&self, limit: Decision, mut head: H) -> Answer<H> {
+        let status = StatusCode::NO_CONTENT;
+        head.begin(status);
+        head.put_static(&fields::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD");
+        head.put_static(&fields::ACCESS_CONTROL_ALLOW_HEADERS, "If-None-Match, If-Match");
+        head.put_static(&fields::ACCESS_CONTROL_MAX_AGE, "86400");
         common(&mut head, limit);
-        Answer { status: StatusCode::NO_CONTENT, headers: head, body: None, outcome: "preflight", cache: None }
+        Answer { status, head, body: None, outcome: "preflight", cache: None }
     }
 }
 
@@ -237,7 +269,7 @@ fn of_the_origin(
     head.insert(AGE, HeaderValue::from(age.as_secs()));
     head.append(CACHE_STATUS, outcome.to_header_value());
     common(&mut head, asked.limit);
-    Answer { status, headers: head, body, outcome: outcome.as_str(), cache: Some(outcome) }
+    Answer { status, head, body, outcome: outcome.as_str(), cache: Some(outcome) }
 }
 
 /// The body in the coding that the client likes best, unless only the head was asked for; its length and coding go into
@@ -302,19 +334,15 @@ fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode,
 }
 
 /// CORS and the limit, which go with every answer.
-pub fn common(head: &mut HeaderMap, limit: Decision) {
-    head.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    head.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
-    let mut text = Vec::with_capacity(32);
-    if limit.write_policy(&mut text) {
-        head.insert(RATE_LIMIT_POLICY, HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(EMPTY));
-        let mut text = Vec::with_capacity(32);
-        limit.write_rate_limit(&mut text);
-        head.insert(RATE_LIMIT, HeaderValue::from_maybe_shared(Bytes::from(text)).unwrap_or(EMPTY));
+fn common(head: &mut impl Head, limit: Decision) {
+    head.put_static(&fields::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+    head.put_static(&fields::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    if limit.quota().is_some() {
+        head.put_with(&fields::RATE_LIMIT_POLICY, |out| {
+            limit.write_policy(out);
+        });
+        head.put_with(&fields::RATE_LIMIT, |out| {
+            limit.write_rate_limit(out);
+        });
     }
 }
-
-/// Room for every field of an answer, so that the map is allocated once.
-const ROOM: usize = 22;
-
-const EMPTY: HeaderValue = HeaderValue::from_static("");

@@ -1,104 +1,49 @@
-//! The way in: tells protocols apart, and holds clients to deadlines.
+//! The way in: tells protocols apart.
 //!
-//! It answers nothing. Callers: [`crate::app`] hands it to pingora, in front of [`super::public`].
+//! It answers nothing: [`super::connection`] serves HTTP/1, pingora takes HTTP/2 apart into streams, and
+//! [`super::public`] knows the answers. Callers: [`crate::app`] hands it to pingora.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora::ErrorType;
-use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::server::ShutdownWatch;
 use tokio::sync::Notify;
 
+use super::connection::{self, HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, WRITE_TIMEOUT};
 use super::public::Public;
 
-/// How long a client may take between two reads of a request's head, and how long a write may stall.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long an idle connection is kept.
-pub(super) const KEEPALIVE_SECONDS: u64 = 60;
-const KEEPALIVE: Duration = Duration::from_secs(KEEPALIVE_SECONDS);
-/// How long the head of a request may take in all.
-const HEAD_DEADLINE: Duration = Duration::from_secs(15);
-
-/// Left with a connection that has had a request: the next one may be long in coming.
-struct Reused;
-
-/// Connections of one kind: reads heads within deadlines, and lets [`Public`] answer.
-///
-/// Pingora's own deadlines are per read, so that a client that drips bytes could stay for ever.
-pub struct Front {
+/// One HTTP/2 stream after the other: [`Public`] answers each through pingora's session.
+struct Http2 {
     public: Arc<Public>,
     options: HttpServerOptions,
-    closing: Arc<Notify>,
-}
-
-impl Front {
-    fn new(public: Arc<Public>, closing: Arc<Notify>, h2c: bool) -> Self {
-        let mut options = HttpServerOptions::default();
-        options.h2c = h2c;
-        options.h2_idle_timeout = Some(KEEPALIVE);
-        Self { public, options, closing }
-    }
-
-    /// Reads the head of the next request; `false` when the connection is to be given up.
-    async fn read_head(&self, session: &mut ServerSession, deadline: Duration) -> bool {
-        let read = tokio::select! {
-            // A request that is there is answered, even when the server is about to end.
-            biased;
-            read = pingora_timeout::timeout(deadline, session.read_request()) => read,
-            () = self.closing.notified() => return false,
-        };
-        match read {
-            Ok(Ok(read)) => read,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a request cannot be read");
-                if matches!(error.etype(), ErrorType::InvalidHTTPHeader) {
-                    self.public.unreadable(session).await;
-                }
-                session.shutdown().await;
-                false
-            }
-            Err(_elapsed) => false,
-        }
-    }
 }
 
 #[async_trait]
-impl HttpServerApp for Front {
+impl HttpServerApp for Http2 {
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
-        shutdown: &ShutdownWatch,
+        _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         session.set_read_timeout(Some(READ_TIMEOUT));
         session.set_write_timeout(Some(WRITE_TIMEOUT));
         session.set_total_drain_timeout(Some(READ_TIMEOUT));
-        session.set_pipelining_enabled(true);
-        let reused = session.take_connection_user_context().is_some();
-        let deadline = if reused { KEEPALIVE + HEAD_DEADLINE } else { HEAD_DEADLINE };
-        if !self.read_head(&mut session, deadline).await {
+        if !session.read_request().await.ok()? {
             return None;
         }
-        if *shutdown.borrow() {
-            // The client goes elsewhere with its next request.
-            session.set_keepalive(None);
+        let _busy = self.public.in_flight.enter();
+        let peer = session.client_addr().and_then(|address| address.as_inet());
+        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
+        self.public.exchange(&mut session, peer).await.ok()?;
+        if let Err(error) = session.finish().await {
+            tracing::debug!(%error, "a stream broke");
         }
-        // Dropping the session closes the connection.
-        self.public.exchange(&mut session).await.ok()?;
-        let mut settings = HttpPersistentSettings::for_session(&session);
-        settings.set_user_context(Box::new(Reused));
-        match session.finish().await {
-            Ok(stream) => stream.map(|stream| ReusedHttpStream::from_reusable_stream(stream, settings)),
-            Err(error) => {
-                tracing::debug!(%error, "a connection broke");
-                None
-            }
-        }
+        None
     }
 
     fn h2_options(&self) -> Option<H2Options> {
@@ -111,26 +56,23 @@ impl HttpServerApp for Front {
     fn server_options(&self) -> Option<&HttpServerOptions> {
         Some(&self.options)
     }
-
-    async fn http_cleanup(&self) {
-        // Idle connections wait for a request that would not be answered any more.
-        self.closing.notify_waiters();
-    }
 }
 
 /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection, within a deadline: pingora's own
 /// look waits for 24 bytes, which a short request never sends and an idle client never will.
 pub struct Gate {
-    http1: Arc<Front>,
-    http2: Arc<Front>,
+    http2: Arc<Http2>,
+    /// Tells idle connections of HTTP/1 that no request of theirs would be answered any more.
+    closing: Notify,
 }
 
 impl Gate {
     /// A gate before the public listener's state.
     pub fn new(public: Public) -> Self {
-        let (public, closing) = (Arc::new(public), Arc::new(Notify::new()));
-        let front = |h2c| Arc::new(Front::new(public.clone(), closing.clone(), h2c));
-        Self { http1: front(false), http2: front(true) }
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        options.h2_idle_timeout = Some(KEEPALIVE);
+        Self { http2: Arc::new(Http2 { public: Arc::new(public), options }), closing: Notify::new() }
     }
 }
 
@@ -140,7 +82,8 @@ impl ServerApp for Gate {
         let mut start = [0; 3];
         let peeked = pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut start)).await.ok()?.ok()?;
         if !peeked || start != *b"PRI" {
-            return self.http1.process_new(stream, shutdown).await;
+            connection::serve(&self.http2.public, stream, &self.closing, shutdown).await;
+            return None;
         }
         let mut preface = [0; 24];
         pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut preface)).await.ok()?.ok()?;
@@ -148,6 +91,6 @@ impl ServerApp for Gate {
     }
 
     async fn cleanup(&self) {
-        self.http1.http_cleanup().await;
+        self.closing.notify_waiters();
     }
 }

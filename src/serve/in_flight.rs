@@ -16,17 +16,17 @@ impl InFlight {
     }
 
     /// One more, until the value is dropped.
-    pub fn enter(&self) -> Busy {
+    pub fn enter(&self) -> Busy<'_> {
         self.0.fetch_add(1, Ordering::AcqRel);
-        Busy(self.clone())
+        Busy(&self.0)
     }
 }
 
 /// One request being answered.
-pub struct Busy(InFlight);
+pub struct Busy<'a>(&'a AtomicUsize);
 
-impl Drop for Busy {
+impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -2,27 +2,25 @@
 //!
 //! Whether the origin is asked at all is the business of [`crate::proxy::pass_through`]. Callers: [`super::public`].
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::Version;
 use http::header::EXPECT;
+use http::{HeaderMap, Version};
 use pingora::protocols::http::ServerSession;
 use tokio::sync::mpsc;
 
-use crate::api::route::Route;
 use crate::limit::Decision;
 use crate::pipeline::admit::MAX_REQUEST_BODY;
 use crate::pipeline::answer::Asked;
-use crate::proxy::pass_through::{PassError, PassThrough, Passed, Question};
+use crate::proxy::pass_through::{PassError, Passed, Question};
 use crate::proxy::upstream::Interim;
 use crate::semantics::caching::end_to_end;
 use crate::semantics::coding::Coding;
 use crate::semantics::problem::Problem;
 
 use super::find::{Found, failed};
-use super::public::{Broken, Public, head};
+use super::public::{Broken, Of, Public, head};
 
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
@@ -32,16 +30,25 @@ const MOST_INTERIM: usize = 16;
 impl Public {
     pub(super) async fn pass_through(
         &self,
-        pass: &PassThrough,
         session: &mut ServerSession,
         target: Bytes,
-        client: IpAddr,
+        of: Of,
         limit: Decision,
     ) -> Result<(), Broken> {
         let request = session.req_header();
         let (method, fields, version) = (request.method.clone(), request.headers.clone(), request.version);
-        let asked = Asked { method: &method, headers: &fields, limit, coding: Coding::Identity, passes: true };
-        let route = Route::Unknown.as_str();
+        let asked = Asked {
+            method: &method,
+            headers: &fields,
+            limit,
+            coding: Coding::Identity,
+            conditional: true,
+            passes: true,
+        };
+        let problem = |problem: &Problem, after| self.standing.problem(asked, problem, after, HeaderMap::new());
+        let Some(pass) = &self.pass else {
+            return self.send(session, of, problem(&Problem::unknown_path(&target[..]), None), None).await;
+        };
         let body = if session.is_body_empty() {
             Bytes::new()
         } else {
@@ -50,7 +57,7 @@ impl Public {
                 Err(_elapsed) => return Err(Broken),
             }
         };
-        let question = Question { method: method.clone(), target, fields: fields.clone(), body, client };
+        let question = Question { method: method.clone(), target, fields: fields.clone(), body, client: of.client };
         let (tell, mut told) = mpsc::channel::<Interim>(MOST_INTERIM);
         let asking = pass.ask(question, move |interim| drop(tell.try_send(interim)));
         let mut asking = std::pin::pin!(asking);
@@ -75,13 +82,13 @@ impl Public {
                 let follows = answer.body.as_ref().is_some_and(Bytes::is_empty);
                 (answer, body.filter(|_| follows))
             }
-            Err(PassError::OnlyIfCached) => (self.standing.problem(asked, &Problem::only_if_cached(), None), None),
+            Err(PassError::OnlyIfCached) => (problem(&Problem::only_if_cached(), None), None),
             Err(PassError::Ask(error)) => match failed(&error) {
-                Found::Problem { problem, retry_after } => (self.standing.problem(asked, &problem, retry_after), None),
-                _ => (self.standing.problem(asked, &Problem::internal(), None), None),
+                Found::Problem { problem: why, retry_after } => (problem(&why, retry_after), None),
+                _ => (problem(&Problem::internal(), None), None),
             },
         };
-        self.send(session, route, client, answer, rest).await
+        self.send(session, of, answer, rest).await
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It decides nothing itself: [`crate::pipeline`] does. Connections are the business of [`super::gate`], which calls it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::TRANSFER_ENCODING;
@@ -11,10 +11,11 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 
 use crate::api::route::Route;
-use crate::clock::Clock;
+use crate::clock::{Clock, WallTime};
 use crate::limit::Decision;
 use crate::pipeline::admit::{self, Admission, Admitted, Rules, Target, View};
-use crate::pipeline::answer::{Answer, Asked, Standing};
+use crate::pipeline::answer::{Answer, Asked, FromSnapshot, Standing};
+use crate::pipeline::head::Head;
 use crate::proxy::pass_through::PassThrough;
 use crate::proxy::spool::Reader;
 use crate::semantics::cache_status::CacheOutcome;
@@ -23,7 +24,6 @@ use crate::semantics::problem::Problem;
 use crate::telemetry::{ForwardLabels, Telemetry};
 
 use super::find::{Finder, Found};
-use super::gate::KEEPALIVE_SECONDS;
 use super::in_flight::InFlight;
 
 /// The public listener's state.
@@ -55,81 +55,125 @@ impl From<Box<pingora::Error>> for Broken {
     }
 }
 
+/// What becomes of a request whose head has been read.
+pub(super) enum Decided<H> {
+    /// It is answered, and the whole answer is there.
+    Ready {
+        /// The answer.
+        answer: Answer<H>,
+        /// Whose it is.
+        of: Of,
+        /// When it was made.
+        now: WallTime,
+    },
+    /// The origin answers it.
+    Passes {
+        /// Path and raw query to send.
+        target: Bytes,
+        /// Whose it is.
+        of: Of,
+        /// What the limiter says.
+        limit: Decision,
+    },
+}
+
+/// Whose request it is, and what for: for logs and counters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Of {
+    /// The word for the endpoint.
+    pub route: &'static str,
+    /// The client.
+    pub client: IpAddr,
+}
+
 impl Public {
-    /// Answers the request whose head has been read.
-    ///
-    /// # Errors
-    /// When the connection must be given up.
-    pub async fn exchange(&self, session: &mut ServerSession) -> Result<(), Broken> {
-        let _busy = self.in_flight.enter();
-        let has_body = !session.is_body_empty();
-        let peer = session.client_addr().and_then(|address| address.as_inet());
-        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
-        let request = session.req_header();
+    /// Decides on a request, and makes the answer in `head` where there is one.
+    pub(super) async fn decide<H: Head>(
+        &self,
+        request: &RequestHeader,
+        peer: IpAddr,
+        has_body: bool,
+        mut head: H,
+    ) -> Decided<H> {
         let view =
             View { method: &request.method, target: request.raw_path(), headers: &request.headers, peer, has_body };
         let admitted = admit::admit(&view, &self.rules, self.clock.now_mono());
-        let passes = admitted.route == Route::Unknown.as_str() && self.pass.is_some();
-        let mut asked = Asked {
-            method: view.method,
-            headers: view.headers,
-            limit: admitted.limit,
-            coding: Coding::Identity,
-            passes,
-        };
-        let Admitted { admission, route, client, limit } = admitted;
+        let Admitted { admission, route, client, limit, conditional } = admitted;
+        let passes = route == Route::Unknown.as_str() && self.pass.is_some();
+        let mut asked =
+            Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
+        let of = Of { route, client };
         let answer = match admission {
-            Admission::Preflight => self.standing.preflight(limit),
-            Admission::Refused(problem) => self.standing.problem(asked, &problem, None),
-            Admission::Admitted { target: Target::PassThrough { target }, .. } => match &self.pass {
-                Some(pass) => return self.pass_through(pass, session, target.into(), client, limit).await,
-                None => self.standing.problem(asked, &Problem::unknown_path(&target[..]), None),
-            },
+            Admission::Preflight => self.standing.preflight(limit, head),
+            Admission::Refused(problem) => self.standing.problem(asked, &problem, None, head),
+            Admission::Admitted { target: Target::PassThrough { target }, .. } => {
+                if passes {
+                    return Decided::Passes { target: target.into(), of, limit };
+                }
+                self.standing.problem(asked, &Problem::unknown_path(&target[..]), None, head)
+            }
             Admission::Admitted { target, coding } => {
                 asked.coding = coding;
                 match self.finder.find(target, client).await {
                     Found::Snapshot { reply, published, forwarded, pinned } => {
                         let now = self.clock.now_wall();
-                        self.standing.snapshot(asked, &reply, &published, forwarded, pinned, now)
+                        let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
+                        let answer = self.standing.snapshot(asked, found, now, head);
+                        return Decided::Ready { answer, of, now };
                     }
                     Found::Through { stored, outcome } => {
-                        self.standing.through(asked, &stored, outcome, self.clock.now_mono())
+                        let answer = self.standing.through(asked, &stored, outcome, self.clock.now_mono());
+                        let Answer { status, head: fields, body, outcome, cache } = answer;
+                        head.adopt(status, fields);
+                        Answer { status, head, body, outcome, cache }
                     }
-                    Found::Problem { problem, retry_after } => self.standing.problem(asked, &problem, retry_after),
+                    Found::Problem { problem, retry_after } => {
+                        self.standing.problem(asked, &problem, retry_after, head)
+                    }
                 }
             }
         };
-        self.send(session, route, client, answer, None).await
+        Decided::Ready { answer, of, now: self.clock.now_wall() }
+    }
+
+    /// Answers the request whose head has been read, through pingora's session.
+    ///
+    /// # Errors
+    /// When the connection must be given up.
+    pub(super) async fn exchange(&self, session: &mut ServerSession, peer: IpAddr) -> Result<(), Broken> {
+        let has_body = !session.is_body_empty();
+        match self.decide(session.req_header(), peer, has_body, HeaderMap::new()).await {
+            Decided::Ready { answer, of, .. } => self.send(session, of, answer, None).await,
+            Decided::Passes { target, of, limit } => self.pass_through(session, target, of, limit).await,
+        }
     }
 
     /// Writes an answer, the rest of whose body may be on its way, and records it.
     pub(super) async fn send(
         &self,
         session: &mut ServerSession,
-        route: &'static str,
-        client: IpAddr,
-        answer: Answer,
+        of: Of,
+        mut answer: Answer,
         rest: Option<Reader>,
     ) -> Result<(), Broken> {
-        let Answer { status, mut headers, body, outcome, cache } = answer;
-        if outcome == "problem" && !is_bodyless(session.req_header()) {
+        if answer.outcome == "problem" && !is_bodyless(session.req_header()) {
             // What follows on the connection is a body that nobody reads (RFC 9112 §9.6).
             session.set_keepalive(None);
-        } else if session.get_keepalive().is_some() {
-            session.set_keepalive(Some(KEEPALIVE_SECONDS));
         }
+        let body = answer.body.take();
         let rest = rest.filter(|_| body.is_some());
-        if rest.is_some() && !headers.contains_key(http::header::CONTENT_LENGTH) && !session.is_http2() {
+        if rest.is_some() && !answer.head.contains_key(http::header::CONTENT_LENGTH) && !session.is_http2() {
             if session.req_header().version == Version::HTTP_11 {
-                headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+                answer.head.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             } else {
                 // HTTP/1.0 knows the end of such a body by the end of the connection.
                 session.set_keepalive(None);
             }
         }
+        let fields = std::mem::take(&mut answer.head);
         let mut bytes = body.as_ref().map_or(0, Bytes::len);
         let sent = async {
-            session.write_response_header(Box::new(head(status, headers))).await?;
+            session.write_response_header(Box::new(head(answer.status, fields))).await?;
             let Some(mut rest) = rest else {
                 if let Some(body) = body {
                     session.write_response_body(body, true).await?;
@@ -148,17 +192,23 @@ impl Public {
             Ok(())
         };
         let sent = sent.await;
-        self.telemetry.answered(route, outcome, status.as_u16(), bytes);
+        self.record(session.req_header(), of, &answer, bytes);
+        sent
+    }
+
+    /// Counts an answer, and logs it where that is wanted.
+    pub(super) fn record<H>(&self, request: &RequestHeader, of: Of, answer: &Answer<H>, bytes: usize) {
+        let Answer { status, outcome, cache, .. } = *answer;
+        self.telemetry.answered(of.route, outcome, status.as_u16(), bytes);
         if let Some(asked) = cache.and_then(CacheOutcome::forwarded) {
             let word = |flag: bool| if flag { "true" } else { "false" };
             let (stored, collapsed) = (word(asked.stored), word(asked.collapsed));
             let fwd_status = asked.fwd_status;
             self.telemetry.forwarded(&ForwardLabels { fwd: outcome, fwd_status, stored, collapsed });
         }
-        let request = session.req_header();
         tracing::debug!(
             target: "access",
-            client = %client,
+            client = %of.client,
             method = %request.method,
             path = %String::from_utf8_lossy(request.raw_path()),
             status = status.as_u16(),
@@ -166,18 +216,24 @@ impl Public {
             outcome,
             cache = cache.map(|cache| String::from_utf8_lossy(cache.to_header_value().as_bytes()).into_owned()),
         );
-        sent
     }
 
     /// Says that a request cannot be read, where the client can still be told.
     pub(super) async fn unreadable(&self, session: &mut ServerSession) {
         let (method, headers) = (Method::GET, HeaderMap::new());
         let limit = Decision::Unlimited;
-        let asked = Asked { method: &method, headers: &headers, limit, coding: Coding::Identity, passes: false };
-        let answer = self.standing.problem(asked, &Problem::unreadable(), None);
+        let asked = Asked {
+            method: &method,
+            headers: &headers,
+            limit,
+            coding: Coding::Identity,
+            conditional: false,
+            passes: false,
+        };
+        let answer = self.standing.problem(asked, &Problem::unreadable(), None, HeaderMap::new());
         self.telemetry.answered(Route::Unknown.as_str(), answer.outcome, answer.status.as_u16(), 0);
         session.set_keepalive(None);
-        let sent = session.write_response_header(Box::new(head(answer.status, answer.headers))).await;
+        let sent = session.write_response_header(Box::new(head(answer.status, answer.head))).await;
         if let (Ok(()), Some(body)) = (sent, answer.body)
             && let Err(error) = session.write_response_body(body, true).await
         {

@@ -1,0 +1,214 @@
+//! One HTTP/1 connection: a request after the other, within deadlines, until one of both sides has had enough.
+//!
+//! Pingora's session reads and checks requests, and writes what arrives piece by piece. An answer that is there as a
+//! whole goes out from here in one send, head and body as they lie in memory. Callers: [`super::gate`].
+
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::Version;
+use pingora::ErrorType;
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::{Instant, Sleep};
+
+use crate::clock::WallTime;
+use crate::pipeline::head::Lines;
+
+use super::public::{Broken, Decided, Public};
+
+/// How long a client may take between two reads of a request's body, and how long a write may stall.
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// See [`READ_TIMEOUT`].
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the head of the first request may take in all.
+pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(15);
+/// How long an idle connection is kept; the head of its next request has to come within that time, too.
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// What lives as long as a connection.
+struct Connection<'a, 'n> {
+    public: &'a Public,
+    shutdown: &'a ShutdownWatch,
+    peer: IpAddr,
+    /// The one timer, which is set anew for each thing that is waited for.
+    timer: Pin<&'a mut Sleep>,
+    closing: Pin<&'a mut Notified<'n>>,
+    /// For heads.
+    buffer: Vec<u8>,
+    date: Date,
+}
+
+/// Whether there is a head, or why it cannot be read.
+type Head = pingora::Result<bool>;
+
+/// A connection between two requests, and what came of the next one already.
+type Between = (Stream, Option<BytesMut>);
+
+/// Serves a connection to its end. `closing` tells of the server's: then idle connections are given up.
+pub(super) async fn serve(public: &Public, stream: Stream, closing: &Notify, shutdown: &ShutdownWatch) {
+    let peer =
+        stream.get_socket_digest().and_then(|digest| digest.peer_addr()?.as_inet().map(std::net::SocketAddr::ip));
+    let timer = pin!(tokio::time::sleep(HEAD_DEADLINE));
+    let closing = pin!(closing.notified());
+    let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let mut connection =
+        Connection { public, shutdown, peer, timer, closing, buffer: Vec::new(), date: Date::default() };
+    let mut between = Some((stream, None));
+    let mut patience = HEAD_DEADLINE;
+    while let Some((stream, begun)) = between {
+        between = connection.request(stream, begun, patience).await.unwrap_or_default();
+        patience = KEEPALIVE;
+    }
+}
+
+impl Connection<'_, '_> {
+    /// Waits for one request and answers it; `None` at the end of the connection.
+    async fn request(
+        &mut self,
+        stream: Stream,
+        begun: Option<BytesMut>,
+        patience: Duration,
+    ) -> Result<Option<Between>, Broken> {
+        let mut session = ServerSession::new_http1(stream);
+        // Pingora's own timer would start anew with each byte that drips in.
+        session.set_keepalive(Some(0));
+        session.set_pipelining_enabled(true);
+        if let Some(begun) = begun {
+            session.set_pipelined_prefix(begun);
+        }
+        if !self.read_head(&mut session, patience).await {
+            return Ok(None);
+        }
+        let _busy = self.public.in_flight.enter();
+        if self.shutdown.has_changed().unwrap_or(true) {
+            // The client goes elsewhere with its next request.
+            session.set_keepalive(None);
+        }
+        let lasts = session.get_keepalive().is_some() && session.req_header().version == Version::HTTP_11;
+        if lasts && session.is_body_done() {
+            self.answer(session).await
+        } else {
+            session.set_read_timeout(Some(READ_TIMEOUT));
+            session.set_write_timeout(Some(WRITE_TIMEOUT));
+            session.set_total_drain_timeout(Some(READ_TIMEOUT));
+            self.public.exchange(&mut session, self.peer).await?;
+            finish(session).await
+        }
+    }
+
+    /// Reads the head of a request; `false` when the connection is to be given up.
+    async fn read_head(&mut self, session: &mut ServerSession, patience: Duration) -> bool {
+        match self.wait_for_head(session, patience).await {
+            Some(Ok(read)) => read,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a request cannot be read");
+                if matches!(error.etype(), ErrorType::InvalidHTTPHeader) {
+                    session.set_write_timeout(Some(WRITE_TIMEOUT));
+                    self.public.unreadable(session).await;
+                }
+                session.shutdown().await;
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The next head; `None` when it did not come in time, or the server is about to end.
+    async fn wait_for_head(&mut self, session: &mut ServerSession, patience: Duration) -> Option<Head> {
+        let mut read = pin!(session.read_request());
+        let closing = &mut self.closing;
+        let read = poll_fn(|cx| match read.as_mut().poll(cx) {
+            // A request that is there is answered, even when the server is about to end.
+            Poll::Ready(read) => Poll::Ready(Some(read)),
+            Poll::Pending => closing.as_mut().poll(cx).map(|()| None),
+        });
+        within(self.timer.as_mut(), patience, read).await.flatten()
+    }
+
+    /// Answers a request without a body on a connection that lasts.
+    async fn answer(&mut self, mut session: ServerSession) -> Result<Option<Between>, Broken> {
+        let head = Lines::new(std::mem::take(&mut self.buffer));
+        let decided = self.public.decide(session.req_header(), self.peer, false, head).await;
+        let (mut answer, of, now) = match decided {
+            Decided::Ready { answer, of, now } => (answer, of, now),
+            Decided::Passes { target, of, limit } => {
+                session.set_write_timeout(Some(WRITE_TIMEOUT));
+                self.public.pass_through(&mut session, target, of, limit).await?;
+                return finish(session).await;
+            }
+        };
+        let body = answer.body.take().unwrap_or_default();
+        self.public.record(session.req_header(), of, &answer, body.len());
+        answer.head.end(self.date.at(now));
+        let Some((mut stream, begun)) = finish(session).await? else { return Ok(None) };
+        let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
+        self.buffer = answer.head.into_buffer();
+        sent.map_err(|error| {
+            tracing::debug!(%error, "a connection broke");
+            Broken
+        })?;
+        Ok(Some((stream, begun)))
+    }
+
+    /// Writes head and body together.
+    async fn send(&mut self, stream: &mut Stream, head: &[u8], body: &Bytes) -> io::Result<()> {
+        let mut slices = [IoSlice::new(head), IoSlice::new(body)];
+        let mut left = &mut slices[..];
+        while !left.is_empty() {
+            let written = within(self.timer.as_mut(), WRITE_TIMEOUT, stream.write_vectored(left)).await;
+            match written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => IoSlice::advance_slices(&mut left, written),
+            }
+        }
+        let flushed = within(self.timer.as_mut(), WRITE_TIMEOUT, stream.flush()).await;
+        flushed.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// Takes the stream back from a session that has had its request.
+async fn finish(session: ServerSession) -> Result<Option<Between>, Broken> {
+    Ok(session.finish().await?.map(pingora::protocols::http::ReusableHttpStream::into_parts))
+}
+
+/// What `work` comes to, unless that takes longer than `limit`. The timer is touched only when something is waited for.
+async fn within<T>(mut timer: Pin<&mut Sleep>, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut set) = (pin!(work), false);
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        if !set {
+            timer.as_mut().reset(Instant::now() + limit);
+            set = true;
+        }
+        timer.as_mut().poll(cx).map(|()| None)
+    })
+    .await
+}
+
+/// `Date`, written out once a second.
+#[derive(Default)]
+struct Date {
+    second: Option<i64>,
+    text: String,
+}
+
+impl Date {
+    fn at(&mut self, now: WallTime) -> &[u8] {
+        if self.second != Some(now.as_seconds()) {
+            (self.second, self.text) = (Some(now.as_seconds()), now.http_date());
+        }
+        self.text.as_bytes()
+    }
+}
