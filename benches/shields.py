@@ -42,7 +42,9 @@ import urllib.parse
 from email.utils import formatdate
 from pathlib import Path
 
-from side_by_side import LIST, check, free_port, get, machine, start, stop, stop_all, version, wait_for
+from measure.processes import check, free_port, start, stop, stop_all, wait_for
+from measure.tools import machine, version
+from measure.web import LIST, get
 
 TOOLS = {"nginx": "nginx-light", "varnishd": "varnish", "taskset": "util-linux"}
 PARTS = Path(__file__).resolve().parent / "shields"
