@@ -57,7 +57,7 @@ fn rules() -> Rules {
 
 fn words(c: &mut Criterion) {
     let mut group = c.benchmark_group("paths");
-    for target in ["/api/listings.json", "/api/listings/123456.json", "/api/./%6Cistings.json"] {
+    for target in ["/api/listings.json", "/api/listings/123456.json", "/api/%6Cistings.json"] {
         group.bench_function(format!("route of {target}"), |b| {
             b.iter(|| Route::of(&path::normalise(black_box(target.as_bytes())).unwrap()));
         });
