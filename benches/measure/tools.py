@@ -1,5 +1,6 @@
 """What has to be there: programs by apt-get, Datasette, ROAPI and json-server by pip and npm, versions, the machine."""
 
+import importlib.util
 import os
 import platform
 import re
@@ -8,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .processes import check, fail, say
+from .processes import check, say
 
 # Programs and their Debian packages.
 PACKAGES = {
@@ -21,6 +22,9 @@ PACKAGES = {
     "curl": "curl",
     "cc": "gcc",
 }
+APT = ["apt-get", "install", "-y", "--no-install-recommends"]
+# Wanted by npm's and pip's packages, without which some columns are left out.
+NPM, VENV = "npm", "python3-venv"
 # A directory for each, so that "as installed" stays what it says.
 PYTHON = {
     "datasette": ["datasette"],
@@ -38,16 +42,19 @@ def cache_directory():
 def install_programs(tools):
     """Installs Debian packages as root; says the command to anyone else."""
     missing = sorted({PACKAGES[tool] for tool in tools if not shutil.which(tool)})
-    if not missing:
-        return
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
+    command = " ".join([*APT, *missing])
+    check(not missing or install_packages(missing), f"missing: {command}")
+
+
+def install_packages(names):
+    """Whether Debian packages could be installed, which takes root."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        fail(f"missing: {' '.join(command)}")
-    say(" ".join(command))
+        say(f"not installed: {' '.join([*APT, *names])}")
+        return False
+    say(" ".join([*APT, *names]))
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "update"], env=environment, stdout=sys.stderr, check=False)
-    done = subprocess.run(command, env=environment, stdout=sys.stderr, check=False)
-    check(done.returncode == 0, f"failed: {' '.join(command)}")
+    return subprocess.run([*APT, *names], env=environment, stdout=sys.stderr, check=False).returncode == 0
 
 
 def install_python(name):
@@ -55,6 +62,8 @@ def install_python(name):
     directory = cache_directory() / name
     mark = directory / "installed"
     if not mark.exists():
+        if not importlib.util.find_spec("ensurepip") and not install_packages([VENV]):
+            return None
         say(f"installing {' '.join(PYTHON[name])} in {directory}")
         steps = [
             [sys.executable, "-m", "venv", "--clear", directory],
@@ -71,7 +80,7 @@ def install_node(name):
     directory = cache_directory() / name
     command = directory / "node_modules" / ".bin" / name
     if not command.exists():
-        if not shutil.which("npm"):
+        if not shutil.which("npm") and not install_packages([NPM]):
             return None
         say(f"installing {NODE[name]} in {directory}")
         directory.mkdir(parents=True, exist_ok=True)
