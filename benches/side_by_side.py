@@ -21,6 +21,7 @@ import argparse
 import atexit
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -49,9 +50,12 @@ class Bench:
     def __init__(self, options, cores, directory):
         self.options, self.directory = options, directory
         self.server_core, self.load_core = cores[:2]
-        self.notes, self.versions = [], set()
+        self.notes, self.versions, self.reference = [], set(), None
         self.date = time.strftime("%Y-%m-%d")
-        self.command = shlex.join(["python3", "benches/side_by_side.py", *sys.argv[1:]])
+        # As it is repeated: not with the places of this machine.
+        places = re.compile(r"--(grandstand|bare-pingora)(=|\0)[^\0]*\0?")
+        arguments = places.sub("", "\0".join(sys.argv[1:]))
+        self.command = shlex.join(["python3", "benches/side_by_side.py", *filter(None, arguments.split("\0"))])
 
 
 class Site:
@@ -112,29 +116,43 @@ def with_details(bench, tables, figures):
 
 
 def at_ten_thousand(bench, tables):
-    """Never-seen queries; microseconds of the row that a million is compared with."""
+    """Never-seen queries, and the row that a million is compared with."""
     if "queries" not in bench.options.only:
-        return None
+        return
     site = Site(bench, bench.options.listings)
     site.mirror = site.start("mirror", ON_DEMAND, NO_CACHE)
     site.cached = site.start("cached", ON_DEMAND)
     rows = never_seen.run(bench, site, f"{site.listings:,} listings")
     tables.append((f"Queries never seen before, {site.listings:,} listings, identity", rows))
+    bench.reference = rows[0].median(OURS)
     site.close()
-    return rows[0].median(OURS)
 
 
-def at_a_million(bench, tables, figures, reference):
+def at_a_million(bench, tables, figures):
     if "million" not in bench.options.only:
         return
     site = Site(bench, bench.options.million)
     site.mirror = site.start("mirror", ON_DEMAND, NO_CACHE, patience=1800)
     # Without the smaller size beside it: twice its goal.
-    reference = reference or never_seen.MOST
+    reference = bench.reference or never_seen.MOST
     rows = never_seen.run(bench, site, f"{site.listings:,} listings", 20, 60, reference)
     tables.append((f"Queries never seen before, {site.listings:,} listings, identity", rows))
     figures += starts.run(bench, site, 3000, 1024, 3)
     site.close()
+
+
+def attempt(bench, parts, run, *others):
+    """Whether some parts came to their end. What is known by then is reported in any case."""
+    try:
+        run(bench, *others)
+        return True
+    except SystemExit as end:
+        if not isinstance(end.code, str):
+            raise
+        say(end.code)
+        bench.notes.append(f"**Failed** ({parts}): {end.code[:500]}")
+        stop_all()
+        return False
 
 
 def arguments():
@@ -173,9 +191,11 @@ def main():
     os.sched_setaffinity(0, {bench.load_core})
 
     tables, figures = [], []
-    with_details(bench, tables, figures)
-    reference = at_ten_thousand(bench, tables)
-    at_a_million(bench, tables, figures, reference)
+    whole = [
+        attempt(bench, "hot, h2, start", with_details, tables, figures),
+        attempt(bench, "queries", at_ten_thousand, tables),
+        attempt(bench, "million", at_a_million, tables, figures),
+    ]
 
     bench.machine, bench.load = tools.machine(), os.getloadavg()[0]
     bench.base_versions = tools.versions(options.grandstand)
@@ -190,6 +210,7 @@ def main():
         for file in (RUNS / f"{name}.svg", RUNS / "latest.svg"):
             file.write_text(picture)
         say(f"written: {RUNS / name}.md, its plot and latest.svg")
+    sys.exit(0 if all(whole) else 1)
 
 
 if __name__ == "__main__":

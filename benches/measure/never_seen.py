@@ -3,14 +3,14 @@
 CPU per page of 50 with its exact total. Slow servers are asked by four clients one after another, grandstand by wrk.
 """
 
+import http.client
 import random
-import time
 
 from .data_servers import ALL
 from .export import export
 from .load import CONNECTIONS, wrk
 from .mix import answer_of, check_against_origin, queries
-from .processes import check, cpu_seconds, fail, say, stop
+from .processes import check, cpu_seconds, say, stop
 from .row import OURS, Row, spread
 from .web import LIST
 
@@ -19,6 +19,8 @@ GOALS = {"SQLite in-process": 1 / 9, "Datasette tuned": 1 / 80, "ROAPI": 1 / 100
 MOST = 30
 # At a million: of what it costs at ten thousand.
 GROWTH = 2
+# What becomes of a peer that does not work.
+FAILURES = (SystemExit, OSError, ValueError, KeyError, http.client.HTTPException)
 
 
 class Mix:
@@ -35,6 +37,16 @@ class Mix:
         check(result["refused"] == 0 and result["broken"] == 0, f"never seen: {result}")
         self.sent += result["requests"] + CONNECTIONS
         return used, result
+
+
+def leave_out(bench, server, error):
+    """A peer that fails does not end the run."""
+    if isinstance(error, SystemExit) and not isinstance(error.code, str):
+        raise error
+    if server.child:
+        stop(server.child)
+    say(f"{server.name}: {error}")
+    bench.notes.append(f"{server.name} failed and is left out: {str(error)[:200]}")
 
 
 def launch(bench, database, directory, asked):
@@ -54,8 +66,8 @@ def launch(bench, database, directory, asked):
         try:
             began = server.launch(bench.server_core, directory)
             wrong = sum(server.answer(query) != expected[query] for query in asked)
-        except (OSError, ValueError, KeyError) as error:
-            bench.notes.append(f"{kind.name} was left out: {error!r}.")
+        except FAILURES as error:
+            leave_out(bench, server, error)
             continue
         took = f", up in {began:.1f} s" if began else ""
         say(f"{kind.name}: {wrong} wrong of {len(asked)}{took}")
@@ -92,8 +104,14 @@ def run(bench, site, title, sample=60, against_origin=300, reference=None):
             each.note(OURS, used, result)
             each.bodies[OURS] = round(result["bytes"] / result["requests"])
             tails[id(each)].append(result["p99"] / 1000)
-        for server in servers:
-            row.note(server.name, *server.measure(chosen, bench.options.seconds))
+        for server in list(servers):
+            try:
+                row.note(server.name, *server.measure(chosen, bench.options.seconds))
+            except FAILURES as error:
+                servers.remove(server)
+                row.micros.pop(server.name, None)
+                row.rates.pop(server.name, None)
+                leave_out(bench, server, error)
         say(f"round {number + 1}, {row.title}: " + ", ".join(f"{n} {v[-1]:.0f} us" for n, v in row.micros.items()))
     for server in servers:
         if server.child:
