@@ -43,8 +43,9 @@ class Scale:
 
 
 def limit(row):
-    """The most microseconds that the goals leave to ours; None without a goal."""
-    limits = [statistics.median(row.micros[peer]) * goal for peer, goal in row.goals.items() if peer in row.micros]
+    """The most microseconds that the goals leave to ours, by the rounds' own ratios; None without a goal."""
+    goals = [(goal, row.ratio(peer)) for peer, goal in row.goals.items() if row.ratio(peer)]
+    limits = [row.median(OURS) * goal / ratio for goal, ratio in goals]
     return min([*limits, *([row.most] if row.most else [])], default=None)
 
 
