@@ -7,8 +7,8 @@
     python3 benches/side_by_side.py --write              # and keep the report and its plot in benches/runs
 
 Parts: `hot` (objects over HTTP/1.1: nginx, Varnish, bare pingora, a loop in C), `h2` (HTTP/2 and TLS: nginx), `start`
-(memory and starts), `queries` (never asked before: SQLite, Datasette, ROAPI, json-server), `million` (queries, memory
-and starts at 1,000,000 listings; takes minutes to mirror, and 10 GiB).
+(memory and starts), `counts` (requests to the origin), `queries` (never asked before: SQLite, Datasette, ROAPI,
+json-server), `million` (queries, memory and starts at 1,000,000 listings; takes minutes to mirror, and 10 GiB).
 
 Needs Linux, two cores and Debian's nginx-light, varnish, wrk, nghttp2-client, openssl, curl and util-linux, which it
 installs when it is root, and says so otherwise. Datasette, ROAPI and json-server come from PyPI and npm into
@@ -29,7 +29,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from measure import hot, never_seen, starts, tls, tools
+from measure import counts, hot, never_seen, starts, tls, tools
 from measure.mirror import Grandstand, start_origin
 from measure.peers import make_certificate
 from measure.plot import plot
@@ -38,7 +38,7 @@ from measure.report import report
 from measure.row import OURS
 from measure.web import LIST, get
 
-PARTS = ["hot", "h2", "start", "queries", "million"]
+PARTS = ["hot", "h2", "start", "counts", "queries", "million"]
 RUNS = Path(__file__).resolve().parent / "runs"
 ON_DEMAND = 'mirror.details="on-demand"'
 NO_CACHE = 'cache.max_bytes="1KiB"'
@@ -101,10 +101,11 @@ class Site:
 def with_details(bench, tables, figures):
     """The parts for which everything is mirrored, details too."""
     only = bench.options.only
-    if not {"hot", "h2", "start"} & set(only):
+    if not {"hot", "h2", "start", "counts"} & set(only):
         return
     site = Site(bench, bench.options.listings)
     site.mirror = site.start("mirror", tls="h2" in only)
+    first = sum(counts.asked(site.mirror).values())
     site.find_detail()
     if "hot" in only:
         tables.append(("Hot objects, HTTP/1.1 keep-alive, 32 connections", hot.run(bench, site)))
@@ -112,6 +113,8 @@ def with_details(bench, tables, figures):
         tables.append(("HTTP/2 and TLS, 32 connections", tls.run(bench, site)))
     if "start" in only:
         figures += starts.run(bench, site, 150, 64)
+    if "counts" in only:
+        figures += counts.run(bench, site, first)
     site.close()
 
 
@@ -192,7 +195,7 @@ def main():
 
     tables, figures = [], []
     whole = [
-        attempt(bench, "hot, h2, start", with_details, tables, figures),
+        attempt(bench, "hot, h2, start, counts", with_details, tables, figures),
         attempt(bench, "queries", at_ten_thousand, tables),
         attempt(bench, "million", at_a_million, tables, figures),
     ]

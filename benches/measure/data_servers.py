@@ -125,7 +125,9 @@ class Roapi(DataServer):
         parquet = self.database.with_name("listings.parquet")
         if not parquet.exists():
             done = subprocess.run(
-                [self.programs / "python", PARTS / "to_parquet.py", self.database, parquet], capture_output=True, text=True
+                [self.programs / "python", PARTS / "to_parquet.py", self.database, parquet],
+                capture_output=True,
+                text=True,
             )
             check(done.returncode == 0, f"to_parquet: {done.stderr}")
         table = f"listings={parquet}"
@@ -146,7 +148,10 @@ class Roapi(DataServer):
         terms = [("sport", query.sport), ("state_slug", query.state), ("city_slug", query.city)]
         fields = [f"filter[{name}]='{quote(value)}'" for name, value in terms if value]
         fields += [f"filter[modified_at]gt={query.since}"] if query.since is not None else []
-        return [("GET", f"/api/tables/listings?{'&'.join([*fields, 'sort=position', f'limit={PER_PAGE}'])}", None), count]
+        return [
+            ("GET", f"/api/tables/listings?{'&'.join([*fields, 'sort=position', f'limit={PER_PAGE}'])}", None),
+            count,
+        ]
 
     def read(self, answers):
         page, count = (json.loads(answer.body) for answer in answers)

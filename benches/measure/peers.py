@@ -103,7 +103,18 @@ def start_bare(binary, core, directory, port_of_ours, requests):
 def make_certificate(directory):
     """A certificate of our own making and its key, on the curve that most servers use."""
     cert, key = directory / "cert.pem", directory / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "30",
+    ]
     command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     done = subprocess.run([*command, "-keyout", key, "-out", cert], capture_output=True, text=True)
     check(done.returncode == 0, f"openssl: {done.stderr}")

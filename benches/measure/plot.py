@@ -1,4 +1,4 @@
-"""CPU per request as bars in SVG, ours and the peers', lost rows marked. Written by hand: no library, light and dark."""
+"""CPU per request as bars in SVG: ours, the peers, and what is lost. By hand: no library; readable in light and dark."""
 
 import math
 import statistics
@@ -13,11 +13,13 @@ BAR, PITCH, TITLE, SECTION = 11, 15, 22, 44
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #1f2328 }
   .title { font-weight: 600 } .section { font-size: 14px; font-weight: 700 } .small { font-size: 11px; fill: #59636e }
-  .page { fill: #ffffff } .ours { fill: #1a7f37 } .peer { fill: #8c959f } .lost { fill: #cf222e } .goal { stroke: #1f2328 }
+  .page { fill: #ffffff } .ours { fill: #1a7f37 } .peer { fill: #8c959f } .lost { fill: #cf222e }
+  .goal { stroke: #1f2328 }
   text.lost { font-weight: 700 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .small { fill: #9198a1 }
-    .page { fill: #0d1117 } .ours { fill: #3fb950 } .peer { fill: #6e7681 } .lost { fill: #ff7b72 } .goal { stroke: #e6edf3 }
+    .page { fill: #0d1117 } .ours { fill: #3fb950 } .peer { fill: #6e7681 } .lost { fill: #ff7b72 }
+    .goal { stroke: #e6edf3 }
   }
 """
 
@@ -100,7 +102,8 @@ def plot(tables, caption):
     for line, text in enumerate([caption, "The line at a bar of ours: what the goals leave to it."]):
         y = height - MARGIN - 16 * (1 - line)
         out.append(f'<text class="small" x="{MARGIN}" y="{y}">{escape(text)}</text>')
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     page = f'<rect class="page" width="{width}" height="{height}"/>'
     description = f"<title>Server CPU per request of grandstand and its peers</title><style>{STYLE}</style>"
     return "\n".join([head, description, page, *out, "</svg>"]) + "\n"

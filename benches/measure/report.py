@@ -43,7 +43,7 @@ def table(title, rows):
 
 
 def figures_table(figures):
-    lines = ["| memory and starts | median (least-most) | goal |", "|---|---:|---:|"]
+    lines = ["| memory, starts, requests | median (least-most) | goal |", "|---|---:|---:|"]
     return "\n".join([*lines, *(figure.text() for figure in figures)])
 
 
@@ -68,6 +68,7 @@ def report(bench, tables, figures):
         "  columns.",
     ]
     lost = [row.title for _, rows in tables for row in rows if row.is_lost()]
+    lost += [figure.title for figure in figures if figure.is_lost()]
     lines.append(f"* Rows that miss a goal: {'; '.join(lost) if lost else 'none'}.")
     for title, rows in tables:
         if rows:

@@ -2,6 +2,7 @@
 
 import http.client
 import signal
+import statistics
 import time
 
 from .processes import check, resident, say, stop
@@ -15,12 +16,14 @@ class Figure:
     def __init__(self, title, values, unit, most=None):
         self.title, self.values, self.unit, self.most = title, values, unit, most
 
+    def is_lost(self):
+        return self.most is not None and statistics.median(self.values) > self.most
+
     def text(self):
-        lost = self.most is not None and sorted(self.values)[len(self.values) // 2] > self.most
         value = spread(self.values, 0) if len(self.values) > 1 else f"{self.values[0]:,.0f}"
-        goal = "" if self.most is None else f"{self.most:,} {self.unit}"
-        title = f"**{self.title}**" if lost else self.title
-        return f"| {title} | {value} {self.unit}{' **lost**' if lost else ''} | {goal} |"
+        goal = "" if self.most is None else f"{self.most:,} {self.unit}".rstrip()
+        title, mark = (f"**{self.title}**", " **lost**") if self.is_lost() else (self.title, "")
+        return f"| {title} | {f'{value} {self.unit}'.rstrip()}{mark} | {goal} |"
 
 
 def starts(server, expected, how, times, patience=60):
@@ -48,7 +51,8 @@ def memory(server, title, most=None):
     cache = server.status()["cache"]["bytes"] / 2**20
     whole, anonymous = resident(server.child)
     say(f"{title}: {whole:.0f} MiB, {anonymous:.0f} anonymous, {cache:.0f} in the reply cache")
-    return Figure(f"{title}, {anonymous:.0f} MiB of it anonymous, without {cache:.0f} MiB of replies", [whole - cache], "MiB", most)
+    title = f"{title}, {anonymous:.0f} MiB of it anonymous, without {cache:.0f} MiB of replies"
+    return Figure(title, [whole - cache], "MiB", most)
 
 
 def run(bench, site, most_millis, most_mib, times=5):

@@ -50,7 +50,9 @@ def rows_of(detail, with_tls):
             LoadedRow(f"{title}: list page of 50, `Accept-Encoding: {BROWSER}`", LIST, BROWSER, way, 0.95),
         ]
     if with_tls:
-        rows.append(LoadedRow("HTTPS, a new connection with a full handshake for each request", detail, None, "handshake", None))
+        rows.append(
+            LoadedRow("HTTPS, a new connection with a full handshake for each request", detail, None, "handshake", None)
+        )
     return rows
 
 
@@ -61,7 +63,12 @@ def run(bench, site):
     h2c, https = free_port(), free_port()
     cert, key = site.certificate
     listen = [f"listen 127.0.0.1:{h2c} http2", f"listen 127.0.0.1:{https} ssl http2"]
-    listen += [f"ssl_certificate {cert}", f"ssl_certificate_key {key}", "ssl_protocols TLSv1.3", "ssl_session_cache off"]
+    listen += [
+        f"ssl_certificate {cert}",
+        f"ssl_certificate_key {key}",
+        "ssl_protocols TLSv1.3",
+        "ssl_session_cache off",
+    ]
     where = bench.directory / "tls-nginx"
     port, nginx = start_nginx(bench.server_core, where, site.origin_port, list_headers, detail_headers, listen)
     wait_for("nginx", 30, lambda: get(port, LIST)[0] == 200)
