@@ -19,6 +19,7 @@ each, load and origin on the second. Prints a report in Markdown; what is measur
 
 import argparse
 import atexit
+import itertools
 import json
 import os
 import re
@@ -168,7 +169,7 @@ def arguments():
     add("--million", type=int, default=1_000_000, help="listings of the part `million`")
     add("--skip", action="append", default=[], metavar="NAME", help="leave out a server of data, e.g. json-server")
     add("--write", action="store_true", help="write benches/runs/DATE.md, DATE.svg and latest.svg")
-    add("--name", help="instead of the date in the names of these files")
+    add("--name", help="instead of the date in the names of these files; replaces what has this name")
     target = os.environ.get("CARGO_TARGET_DIR", "target")
     add("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
     add("--bare-pingora", type=Path, help="the built benches/bare_pingora.rs (default: cargo builds it)")
@@ -177,6 +178,12 @@ def arguments():
     check(not unknown, f"no such part: {', '.join(sorted(unknown))}")
     options.grandstand = Path(options.grandstand).resolve()
     return options
+
+
+def free_name(date):
+    """A run does not replace one of the same day."""
+    names = itertools.chain([date], (f"{date}-{number}" for number in itertools.count(2)))
+    return next(name for name in names if not (RUNS / f"{name}.md").exists())
 
 
 def main():
@@ -205,7 +212,7 @@ def main():
     text = report(bench, tables, figures)
     print(text)
     if options.write:
-        name = options.name or bench.date
+        name = options.name or free_name(bench.date)
         picture = plot(tables, f"{bench.date}, {bench.machine}, {options.rounds} rounds of {options.seconds} s.")
         link = f"\n![CPU per request]({name}.svg)\n"
         head, _, rest = text.partition("\n")

@@ -67,6 +67,8 @@ class DataServer:
             return None
         condition, parameters = query.where()
         skipped = (query.page - 1) * PER_PAGE - 1
+        if not parameters:
+            return skipped + 1
         text = f"SELECT position FROM listings WHERE {condition} ORDER BY position LIMIT 1 OFFSET {skipped}"
         return self.connection.execute(text, parameters).fetchone()[0]
 
