@@ -24,7 +24,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import sys
 import tempfile
 import time
@@ -34,7 +33,7 @@ from measure import counts, hot, never_seen, starts, tls, tools
 from measure.mirror import Grandstand, start_origin
 from measure.peers import make_certificate
 from measure.plot import plot
-from measure.processes import check, free_port, resident, say, stop, stop_all
+from measure.processes import check, end_on_signals, free_port, resident, say, stop, stop_all
 from measure.report import report
 from measure.row import OURS
 from measure.web import LIST, get
@@ -192,8 +191,7 @@ def main():
     check(options.grandstand.exists(), f"{options.grandstand} does not exist: cargo build --release --locked")
     cores = sorted(os.sched_getaffinity(0))
     check(len(cores) >= 2, "two cores are needed")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(1))
+    end_on_signals()
     scratch = tempfile.TemporaryDirectory(prefix="side-by-side-")
     atexit.register(scratch.cleanup)
     atexit.register(stop_all)

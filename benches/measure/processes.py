@@ -61,6 +61,19 @@ def stop_all():
         stop(child)
 
 
+def end_on_signals():
+    """A signal ends the run in order; a second one does not keep it from stopping what it started."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+
+    def end(*_):
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        sys.exit(1)
+
+    for number in numbers:
+        signal.signal(number, end)
+
+
 def tree(root):
     """The process ids of a process and all its descendants."""
     parents = {}
