@@ -33,7 +33,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -42,7 +41,9 @@ import urllib.parse
 from email.utils import formatdate
 from pathlib import Path
 
-from side_by_side import LIST, check, free_port, get, machine, start, stop, stop_all, version, wait_for
+from measure.processes import check, end_on_signals, free_port, start, stop, stop_all, wait_for
+from measure.tools import machine, version
+from measure.web import LIST, get
 
 TOOLS = {"nginx": "nginx-light", "varnishd": "varnish", "taskset": "util-linux"}
 PARTS = Path(__file__).resolve().parent / "shields"
@@ -488,8 +489,7 @@ def main():
     cores = sorted(os.sched_getaffinity(0))
     check(len(cores) >= 2, "two cores are needed")
     os.sched_setaffinity(0, {cores[1]})
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(1))
+    end_on_signals()
     scratch = tempfile.TemporaryDirectory(prefix="shields-")
     directory = Path(scratch.name)
     atexit.register(scratch.cleanup)

@@ -1,0 +1,88 @@
+"""Hot objects over HTTP/2 with prior knowledge, HTTPS with HTTP/1.1 and HTTP/2, and handshakes: beside nginx."""
+
+from .hot import BROWSER
+from .load import h2load, handshakes
+from .peers import start_nginx
+from .processes import check, cpu_seconds, free_port, say, stop, wait_for
+from .row import OURS, Row
+from .web import LIST, get, raw_answer
+
+# Requests under way at once on a connection of HTTP/2.
+STREAMS = 10
+
+
+class LoadedRow(Row):
+    """`way`: which port, and how it is spoken to."""
+
+    def __init__(self, title, target, coding, way, goal):
+        super().__init__(title, {"nginx": goal} if goal else {})
+        self.target, self.way = target, way
+        self.headers = {"Accept-Encoding": coding} if coding else {}
+
+    def prepare(self, name, plain_port):
+        """Notes the size of the body, which is the same over every protocol."""
+        get(plain_port, self.target, self.headers)
+        self.bodies[name] = len(raw_answer(plain_port, self.target, self.headers)[1])
+
+    def measure(self, name, ports, child, core, seconds):
+        port, before = ports[self.way != "h2c"], cpu_seconds(child)
+        if self.way == "handshake":
+            result = handshakes(core, port, self.target, seconds)
+        else:
+            scheme, http1 = ("http" if self.way == "h2c" else "https"), self.way == "https1"
+            streams = 1 if http1 else STREAMS
+            url = f"{scheme}://127.0.0.1:{port}{self.target}"
+            result = h2load(core, url, seconds, self.headers, streams, http1)
+            mean, size = result["bytes"] / result["requests"], self.bodies[name]
+            # Bodies of answers that were not complete at the end.
+            check(abs(mean - size) < 0.03 * size + 8, f"{self.title}, {name}: bodies of {mean} bytes, not {size}")
+        return self.note(name, cpu_seconds(child) - before, result)
+
+
+def rows_of(detail, with_tls):
+    rows = []
+    ways = [("h2c", f"HTTP/2 in cleartext, {STREAMS} streams")]
+    ways += [("https1", "HTTPS, HTTP/1.1"), ("https2", f"HTTPS, HTTP/2, {STREAMS} streams")] if with_tls else []
+    for way, title in ways:
+        rows += [
+            LoadedRow(f"{title}: detail, identity", detail, None, way, 1.0),
+            LoadedRow(f"{title}: list page of 50, identity", LIST, None, way, 1.1),
+            LoadedRow(f"{title}: list page of 50, `Accept-Encoding: {BROWSER}`", LIST, BROWSER, way, 0.95),
+        ]
+    if with_tls:
+        rows.append(
+            LoadedRow("HTTPS, a new connection with a full handshake for each request", detail, None, "handshake", None)
+        )
+    return rows
+
+
+def run(bench, site):
+    """The rows, measured; `site`: an origin and a mirror of it that is covered, with `tls_port` if it speaks TLS."""
+    ours = site.mirror
+    list_headers, detail_headers = get(ours.port, LIST)[1], get(ours.port, site.detail)[1]
+    h2c, https = free_port(), free_port()
+    cert, key = site.certificate
+    listen = [f"listen 127.0.0.1:{h2c} http2", f"listen 127.0.0.1:{https} ssl http2"]
+    listen += [
+        f"ssl_certificate {cert}",
+        f"ssl_certificate_key {key}",
+        "ssl_protocols TLSv1.3",
+        "ssl_session_cache off",
+    ]
+    where = bench.directory / "tls-nginx"
+    port, nginx = start_nginx(bench.server_core, where, site.origin_port, list_headers, detail_headers, listen)
+    wait_for("nginx", 30, lambda: get(port, LIST)[0] == 200)
+    if not site.tls_port:
+        bench.notes.append("This binary refuses `tls.*`: the rows of HTTPS are left out.")
+    rows = rows_of(site.detail, bool(site.tls_port))
+    servers = {OURS: ((ours.port, site.tls_port), ours.child, ours.port), "nginx": ((h2c, https), nginx, port)}
+    for row in rows:
+        for name, (_, _, plain) in servers.items():
+            row.prepare(name, plain)
+    for number in range(bench.options.rounds):
+        for row in rows:
+            for name, (ports, child, _) in servers.items():
+                row.measure(name, ports, child, bench.load_core, bench.options.seconds)
+            say(f"round {number + 1}, {row.title}: " + ", ".join(f"{n} {v[-1]:.2f} us" for n, v in row.micros.items()))
+    stop(nginx)
+    return rows

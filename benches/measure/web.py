@@ -1,0 +1,51 @@
+"""Single requests over loopback: what a server answers. Not load."""
+
+import http.client
+import re
+import socket
+import subprocess
+
+LIST = "/api/listings.json"
+
+
+def get(port, target, headers=None, timeout=30):
+    """Status, headers and body. No field is sent but those given, and Host."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    try:
+        connection.putrequest("GET", target, skip_accept_encoding=True)
+        for name, value in (headers or {}).items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+    finally:
+        connection.close()
+
+
+def raw_answer(port, target, headers):
+    """Head and body of one answer as they come, on a connection that stays open, as wrk sees it."""
+    with socket.create_connection(("127.0.0.1", port), 10) as sock:
+        lines = [f"GET {target} HTTP/1.1", f"Host: 127.0.0.1:{port}", *(f"{k}: {v}" for k, v in headers.items())]
+        sock.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += sock.recv(65536)
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        size = int(length[1]) if length and b" 304 " not in head.split(b"\r\n")[0] else 0
+        while len(body) < size:
+            body += sock.recv(65536)
+        return head + b"\r\n\r\n", body
+
+
+def timeless(body):
+    """A body without the time at which it was made."""
+    return re.sub(rb'"generated_at":"[^"]*"', b'"generated_at":""', body)
+
+
+def decoded(port, target, headers):
+    """A body with its content coding undone, and without the time at which it was made."""
+    command = ["curl", "-sS", "--fail", "--compressed", f"http://127.0.0.1:{port}{target}"]
+    # curl asks for everything it knows unless told otherwise.
+    command += ["-H", f"Accept-Encoding: {headers.get('Accept-Encoding', '')}".rstrip()]
+    return timeless(subprocess.run(command, capture_output=True, check=True).stdout)

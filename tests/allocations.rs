@@ -1,0 +1,182 @@
+//! How often a hot request allocates, counted in the whole process while a real client asks over a real socket.
+//!
+//! Not how long anything takes. The mirror runs inside the test, so that its allocator can count; the client reuses its
+//! buffer, and what other threads allocate meanwhile is left out by taking the quietest of several rounds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+#![allow(missing_docs, reason = "nothing here is called from outside")]
+
+use std::alloc::System;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use grandstand::app::core::Core;
+use grandstand::app::{Sockets, serve};
+use grandstand::config::Config;
+use grandstand::sample::{Origin, Switches, World};
+use serde_json::Value;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const ROUNDS: usize = 10;
+const REQUESTS: usize = 200;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A client that allocates nothing once it is built.
+struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { stream, buffer: vec![0; 1 << 20] }
+    }
+
+    /// Sends a request and reads its answer whole; head and body.
+    fn ask(&mut self, request: &[u8]) -> (&[u8], &[u8]) {
+        self.stream.write_all(request).unwrap();
+        let mut have = 0;
+        loop {
+            have += match self.stream.read(&mut self.buffer[have..]) {
+                Ok(0) => panic!("the server hung up"),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => 0,
+                Err(error) => panic!("{error}"),
+            };
+            let Some(end) = find(&self.buffer[..have], b"\r\n\r\n") else { continue };
+            let whole = end + 4 + length(&self.buffer[..end]);
+            if have >= whole {
+                assert_eq!(have, whole, "more than one answer");
+                return (&self.buffer[..end], &self.buffer[end + 4..whole]);
+            }
+        }
+    }
+
+    fn get(&mut self, target: &str) -> Vec<u8> {
+        let (head, body) = self.ask(request(target, "").as_bytes());
+        assert!(head.starts_with(b"HTTP/1.1 200 "), "{target}: {}", String::from_utf8_lossy(head));
+        body.to_vec()
+    }
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
+}
+
+fn field<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let start = head.windows(name.len()).position(|window| window.eq_ignore_ascii_case(name))? + name.len();
+    let value = &head[start..];
+    Some(&value[..find(value, b"\r\n").unwrap_or(value.len())])
+}
+
+fn length(head: &[u8]) -> usize {
+    let bodyless = head.starts_with(b"HTTP/1.1 304 ");
+    let digits = field(head, b"\r\ncontent-length: ").filter(|_| !bodyless).unwrap_or_default();
+    digits.iter().fold(0, |length, digit| length * 10 + usize::from(digit - b'0'))
+}
+
+/// What a browser's library would send, with some more fields.
+fn request(target: &str, fields: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nAccept: */*\r\n{fields}\r\n")
+}
+
+/// Starts an origin and a mirror of it in this process: the public and the operator's address.
+fn start() -> (SocketAddr, SocketAddr, tempfile::TempDir) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            let origin = Origin::start(any, World::generate(300, 42), Switches::default()).await.unwrap();
+            sender.send(origin.url()).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    let origin = receiver.recv().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let sets = [
+        "listen=[\"127.0.0.1:0\"]".to_owned(),
+        "admin.listen=\"127.0.0.1:0\"".to_owned(),
+        "public_url=\"http://mirror.test\"".to_owned(),
+        // So long that no refresh comes in between.
+        "ttl=\"1h\"".to_owned(),
+        format!("data_dir={:?}", directory.path().to_str().unwrap()),
+        format!("origin.url={origin:?}"),
+        "origin.requests_per_minute=0".to_owned(),
+        "origin.cache_ttl=\"100ms\"".to_owned(),
+        "mirror.audit_per_hour=0".to_owned(),
+        "rate_limit.requests_per_minute=100000000".to_owned(),
+    ];
+    let config = Config::load(None, std::iter::empty(), &sets).unwrap().config;
+    let sockets = Sockets::bind(&config).unwrap();
+    let (public, admin) = (sockets.public()[0], sockets.admin());
+    let core = Core::open(&config).unwrap();
+    std::thread::spawn(move || serve(&config, sockets, core).map(|never| match never {}).unwrap());
+    (public, admin, directory)
+}
+
+/// Waits until everything is mirrored and certified, so that nothing goes on but what is asked for.
+fn settle(admin: SocketAddr) {
+    let began = Instant::now();
+    loop {
+        // 503 before the first snapshot.
+        let mut client = Client::new(admin);
+        let (_, body) = client.ask(request("/status", "").as_bytes());
+        let status: Value = serde_json::from_slice(body).unwrap();
+        let certified = matches!(status["snapshot"]["certificate"].as_str(), Some("full" | "incremental"));
+        if certified && status["details"]["mirrored"] == status["details"]["of"] {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "not settled: {status:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Allocations for each of many equal requests on one connection; growing a block counts as one.
+fn count(client: &mut Client, request: &[u8], status: &[u8]) -> usize {
+    let rounds = (0..ROUNDS).map(|_| {
+        let region = Region::new(ALLOCATOR);
+        for _ in 0..REQUESTS {
+            let (head, _) = client.ask(request);
+            assert_eq!(&head[9..12], status);
+        }
+        let change = region.change();
+        change.allocations + change.reallocations
+    });
+    // One round to warm up.
+    rounds.skip(1).min().unwrap() / REQUESTS
+}
+
+#[test]
+fn a_hot_answer_allocates_no_more_often_than_is_known() {
+    let (public, admin, _directory) = start();
+    settle(admin);
+    let mut client = Client::new(public);
+    let list: Value = serde_json::from_slice(&client.get("/api/listings.json")).unwrap();
+    let detail = format!("/api/listings/{}.json", list["items"][0]["id"]);
+    let (head, _) = client.ask(request("/api/listings.json", "").as_bytes());
+    let tag = String::from_utf8(field(head, b"\r\netag: ").unwrap().to_vec()).unwrap();
+    let gzip = "Accept-Encoding: gzip, deflate\r\n";
+    // Lower a bound when the number falls; raise it only with a reason.
+    let cases = [
+        ("a detail", request(&detail, ""), b"200", 31),
+        ("a page of a list, gzip", request("/api/listings.json", gzip), b"200", 31),
+        ("a page of a list, 304", request("/api/listings.json", &format!("If-None-Match: {tag}\r\n")), b"304", 31),
+    ];
+    let counted = cases.map(|(name, request, status, bound)| {
+        let counted = count(&mut client, request.as_bytes(), status);
+        println!("{name}: {counted} allocations a request");
+        (name, counted, bound)
+    });
+    for (name, counted, bound) in counted {
+        assert!(counted <= bound, "{name}: {counted} allocations a request, {bound} are known");
+        assert!(counted > 0, "{name}: nothing was counted");
+    }
+}
