@@ -35,6 +35,9 @@ impl ShutdownSignalWatch for Signals {
     }
 }
 
+/// How long HTTP/2 connections have to write their last answers and to end, once all requests are answered.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`.
 pub fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Option<Details>) {
     let mut phases = server.watch_execution_phase();
@@ -51,6 +54,10 @@ pub fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Opt
             std::thread::sleep(Duration::from_millis(10));
         }
         let left = in_flight.count();
+        let linger = deadline.min(Instant::now() + LINGER);
+        while in_flight.connections() > 0 && Instant::now() < linger {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         if left > 0 {
             tracing::warn!(left, "requests were still in flight when the drain time was over");
         }

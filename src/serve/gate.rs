@@ -132,6 +132,11 @@ impl Gate {
         let front = |h2c| Arc::new(Front::new(public.clone(), closing.clone(), h2c));
         Self { http1: front(false), http2: front(true) }
     }
+
+    async fn http2(&self, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let _open = self.http2.public.in_flight.connect();
+        self.http2.process_new(stream, shutdown).await
+    }
 }
 
 #[async_trait]
@@ -144,7 +149,7 @@ impl ServerApp for Gate {
         }
         let mut preface = [0; 24];
         pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut preface)).await.ok()?.ok()?;
-        self.http2.process_new(stream, shutdown).await
+        self.http2(stream, shutdown).await
     }
 
     async fn cleanup(&self) {
