@@ -1,7 +1,8 @@
 //! The public listener, kept thin.
 //!
 //! Layer 4. What to answer is decided in [`crate::pipeline`]; [`find`] looks it up, [`public`] moves the
-//! bytes, [`gate`] holds connections to deadlines, [`listener`] holds the sockets. Callers: [`crate::app`].
+//! bytes, [`gate`] holds connections to deadlines, [`tls`] makes the secure ones, [`listener`] holds the sockets.
+//! Callers: [`crate::app`].
 
 pub mod find;
 pub mod gate;
@@ -10,3 +11,4 @@ pub mod listener;
 mod pass;
 pub mod public;
 pub mod render;
+pub mod tls;

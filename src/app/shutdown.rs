@@ -11,9 +11,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::origin::details::Details;
 use crate::serve::in_flight::InFlight;
+use crate::serve::tls::renewal::Nudge;
 
-/// SIGTERM and SIGINT drain; SIGHUP is ignored.
-pub struct Signals;
+/// SIGTERM and SIGINT drain; SIGHUP has the certificate looked at, where there is one.
+pub struct Signals {
+    /// Who looks at the certificate; `None` without HTTPS.
+    pub certificate: Option<Nudge>,
+}
 
 #[async_trait]
 impl ShutdownSignalWatch for Signals {
@@ -27,7 +31,10 @@ impl ShutdownSignalWatch for Signals {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = hangup.recv() => tracing::info!("SIGHUP changes nothing; restart to read another configuration"),
+                _ = hangup.recv() => {
+                    tracing::info!("SIGHUP changes nothing but the certificate; restart to read another configuration");
+                    self.certificate.iter().for_each(Nudge::look);
+                }
             }
         }
         tracing::info!("stopping: no new connections, requests in flight are finished");

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pingora::ErrorType;
 use pingora::apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
-use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
+use pingora::protocols::{ALPN, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::sync::Notify;
 
@@ -119,7 +119,8 @@ impl HttpServerApp for Front {
 }
 
 /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection, within a deadline: pingora's own
-/// look waits for 24 bytes, which a short request never sends and an idle client never will.
+/// look waits for 24 bytes, which a short request never sends and an idle client never will. Under TLS the two sides
+/// have agreed already ([`super::tls`]).
 pub struct Gate {
     http1: Arc<Front>,
     http2: Arc<Front>,
@@ -127,8 +128,8 @@ pub struct Gate {
 
 impl Gate {
     /// A gate before the public listener's state.
-    pub fn new(public: Public) -> Self {
-        let (public, closing) = (Arc::new(public), Arc::new(Notify::new()));
+    pub fn new(public: &Arc<Public>) -> Self {
+        let closing = Arc::new(Notify::new());
         let front = |h2c| Arc::new(Front::new(public.clone(), closing.clone(), h2c));
         Self { http1: front(false), http2: front(true) }
     }
@@ -142,6 +143,9 @@ impl Gate {
 #[async_trait]
 impl ServerApp for Gate {
     async fn process_new(self: &Arc<Self>, mut stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            return self.http2(stream, shutdown).await;
+        }
         let mut start = [0; 3];
         let peeked = pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut start)).await.ok()?.ok()?;
         if !peeked || start != *b"PRI" {
