@@ -20,7 +20,8 @@ use grandstand::cache::reply::Reply;
 use grandstand::clock::{Clock, Monotonic, WallTime};
 use grandstand::limit::{LimitConfig, Limiter};
 use grandstand::pipeline::admit::{Rules, View, admit};
-use grandstand::pipeline::answer::{Asked, Standing};
+use grandstand::pipeline::answer::{Asked, FromSnapshot, Standing};
+use grandstand::pipeline::head::Lines;
 use grandstand::semantics::cache_status::CacheOutcome;
 use grandstand::semantics::client_address::ClientIpConfig;
 use grandstand::semantics::coding::{self, Coding};
@@ -144,9 +145,18 @@ fn heads(c: &mut Criterion) {
         ("304", vec![("if-none-match", TAG)], Coding::Identity),
     ] {
         let headers = headers(&fields);
-        let asked = Asked { method: &Method::GET, headers: &headers, limit, coding, passes: false };
+        let conditional = !headers.is_empty();
+        let asked = Asked { method: &Method::GET, headers: &headers, limit, coding, conditional, passes: false };
+        let found = FromSnapshot { reply: &reply, published: &published, forwarded: None, pinned: false };
+        let mut buffer = Vec::new();
         group.bench_function(name, |b| {
-            b.iter(|| standing.snapshot(black_box(asked), &reply, &published, None, false, now));
+            b.iter(|| {
+                let lines = Lines::new(std::mem::take(&mut buffer));
+                buffer = black_box(standing.snapshot(black_box(asked), found, now, lines)).head.into_buffer();
+            });
+        });
+        group.bench_function(format!("{name}, for HTTP/2"), |b| {
+            b.iter(|| standing.snapshot(black_box(asked), found, now, HeaderMap::new()));
         });
     }
     group.finish();

@@ -3,6 +3,7 @@
 //! Layer 5, and the only place that knows every other. Callers: [`crate::cli`].
 
 pub mod core;
+pub mod https;
 pub mod keeper;
 pub mod origin;
 pub mod shutdown;
@@ -39,11 +40,13 @@ use crate::serve::public::Public;
 use crate::telemetry::Telemetry;
 
 use self::core::{AppError, Core};
+use self::https::Https;
 use self::keeper::Keeper;
 
 /// Sockets that are bound before anything else starts.
 pub struct Sockets {
     public: Vec<Bound>,
+    tls: Vec<Bound>,
     admin: Bound,
 }
 
@@ -54,12 +57,19 @@ impl Sockets {
     /// When one is taken; nothing has been started then.
     pub fn bind(config: &Config) -> Result<Self, AppError> {
         let public = config.listen.iter().map(|address| listener::bind(*address)).collect::<Result<_, _>>()?;
-        Ok(Self { public, admin: listener::bind(config.admin.listen)? })
+        let tls = config.tls.iter().flat_map(|tls| &tls.listen);
+        let tls = tls.map(|address| listener::bind(*address)).collect::<Result<_, _>>()?;
+        Ok(Self { public, tls, admin: listener::bind(config.admin.listen)? })
     }
 
     /// The public addresses with their real ports.
     pub fn public(&self) -> Vec<std::net::SocketAddr> {
         self.public.iter().map(|bound| bound.address).collect()
+    }
+
+    /// The public addresses with TLS, with their real ports.
+    pub fn tls(&self) -> Vec<std::net::SocketAddr> {
+        self.tls.iter().map(|bound| bound.address).collect()
     }
 
     /// The operator's address with its real port.
@@ -108,10 +118,12 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     );
     let in_flight = InFlight::default();
     let limiter = Arc::new(limiter(config));
+    let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let status = Status {
         limiter: limiter.clone(),
         usage: config.usage(),
         listen: sockets.public(),
+        tls: https.as_ref().map(|https| https.status(sockets.tls())),
         live: core.live.clone(),
         origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
         budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
@@ -140,24 +152,30 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         base_path: base_path(config),
     };
     let admin = Admin { status, commands, purger, registry: Mutex::new(registry), config: config.admin.clone() };
-    let public = public(config, &core, limiter, telemetry, in_flight.clone());
+    let public = Arc::new(public(config, &core, limiter, telemetry, in_flight.clone()));
 
     for address in sockets.public() {
         tracing::info!(%address, r#use = config.usage().as_str(), "serving");
     }
+    for address in sockets.tls() {
+        tracing::info!(%address, r#use = config.usage().as_str(), "serving HTTPS");
+    }
     tracing::info!(address = %sockets.admin(), "the operator's listener");
 
-    let mut service = Service::new("public".to_owned(), Gate::new(public));
-    for address in sockets.public() {
-        // Heads are read into buffers of the session's; whole answers are written past the buffer for small pieces.
-        let buffers = L4BufferSettings::default().read(0);
-        service.add_listener(ListenerConfig::tcp(address.to_string()).l4_buffer(buffers));
-    }
+    let mut service = Service::new("public".to_owned(), Gate::new(&public));
+    sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
     let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin));
     operator.threads = Some(1);
     operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
     server.add_service(Prebound::new(service, sockets.public));
     server.add_service(Prebound::new(operator, vec![sockets.admin]));
+    let mut certificate = None;
+    if let Some(https) = https {
+        let (mut service, nudge) = https.start(&public)?;
+        certificate = Some(nudge);
+        sockets.tls.iter().map(|bound| buffered(bound.address)).for_each(|listener| service.add_listener(listener));
+        server.add_service(Prebound::new(service, sockets.tls));
+    }
     if let Some(mirror) = core.mirror {
         server.add_service(background_service("mirror", Task::new(mirror.run())));
     }
@@ -171,8 +189,14 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         server.add_service(background_service("details", Task::new(worker.run())));
     }
     shutdown::watch(&server, in_flight, config.drain, core.details);
-    server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals) });
+    server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { certificate }) });
     std::process::exit(0)
+}
+
+/// A public listener. Heads are read into buffers of the session's; whole answers are written past the one for small
+/// pieces.
+fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
+    ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::default().read(0))
 }
 
 /// The path of `public_url`, where it has one.

@@ -17,8 +17,11 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::core::{AppError, Core};
+use crate::app::https::files;
 use crate::app::{Sockets, serve};
-use crate::config::{Config, ConfigErrors, Loaded};
+use crate::clock::Clock;
+use crate::config::{Config, ConfigErrors, Finding, Loaded};
+use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
 
 /// The exit code for a configuration that cannot be used (`EX_USAGE` of sysexits).
@@ -138,8 +141,25 @@ fn load(sources: &Sources) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
+/// The same for those who listen: the certificate has to be usable as well.
+fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
+    let mut loaded = load(sources)?;
+    let Some(tls) = &loaded.config.tls else { return Ok(loaded) };
+    match files(tls).certificate(&provider()) {
+        Ok(certificate) => {
+            let concern = certificate.concern(Clock::system().now_wall());
+            loaded.warnings.extend(concern.map(|concern| Finding::about("tls.cert", &concern)));
+            Ok(loaded)
+        }
+        Err(unusable) => {
+            let findings = unusable.iter().map(|unusable| Finding::about(unusable.key, unusable));
+            ConfigErrors::none_or(findings.collect()).map_err(Failure::Config).map(|()| loaded)
+        }
+    }
+}
+
 fn run_serve(sources: &Sources) -> Result<ExitCode, Failure> {
-    let Loaded { config, warnings } = load(sources)?;
+    let Loaded { config, warnings } = load_to_serve(sources)?;
     logging::start(config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -159,7 +179,7 @@ fn bind(config: &Config) -> Result<Sockets, AppError> {
 }
 
 fn check(sources: &Sources) -> Result<ExitCode, Failure> {
-    let Loaded { config, warnings } = load(sources)?;
+    let Loaded { config, warnings } = load_to_serve(sources)?;
     for warning in warnings {
         eprintln!("warning: {warning}");
     }

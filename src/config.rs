@@ -168,7 +168,6 @@ impl Config {
     /// One finding for each such key.
     pub fn check_supported(&self) -> Result<(), ConfigErrors> {
         let asked = [
-            ("tls.listen", self.tls.is_some(), "HTTPS is not served yet; put a TLS proxy in front"),
             ("rate_limit.store", self.rate_limit.store.is_some(), "a shared limit is not there yet"),
             ("client_ip.proxy_protocol", self.client_ip.proxy_protocol, "the PROXY protocol is not understood yet"),
         ];
@@ -176,20 +175,14 @@ impl Config {
         ConfigErrors::none_or(findings.map(|(key, _, problem)| Finding::new(Place::Default, key, problem)).collect())
     }
 
-    /// Checks that the files which the configuration names can be opened: `origin.ca_file`, `tls.cert`, `tls.key`.
-    ///
-    /// Apart from [`Config::load`] so that `status` runs for users who may not read the private key.
+    /// Checks that the file which the configuration names can be opened: `origin.ca_file`. Not `tls.cert` and `tls.key`:
+    /// those are judged by whoever serves with them, so that `status` runs for users who may not read the private key.
     ///
     /// # Errors
     ///
     /// One finding for each file that cannot be opened.
     pub fn check_files(&self) -> Result<(), ConfigErrors> {
-        let tls = self.tls.as_ref();
-        let named = [
-            ("origin.ca_file", self.origin.ca_file.as_deref()),
-            ("tls.cert", tls.map(|tls| tls.cert.as_path())),
-            ("tls.key", tls.map(|tls| tls.key.as_path())),
-        ];
+        let named = [("origin.ca_file", self.origin.ca_file.as_deref())];
         let findings: Vec<Finding> = named
             .into_iter()
             .filter_map(|(key, path)| {

@@ -25,8 +25,9 @@
 //!
 //! # The life of a request
 //!
-//! [`serve::gate`] tells protocols apart; pingora's session reads the head of a request, for HTTP/1 within the deadlines of
-//! `serve::connection`; [`serve::public`] takes it to [`pipeline::admit`]:
+//! [`serve::tls`] makes the connection secure where it is to be, and [`serve::gate`] tells protocols apart. Pingora's session
+//! reads the head of a request, for HTTP/1 within the deadlines of `serve::connection`; [`serve::public`] takes it to
+//! [`pipeline::admit`]:
 //! client address, preflight, limit, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which
 //! is the only await: a reply kept in [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a
 //! stored detail, or one read through [`proxy::read_through`]. [`pipeline::answer`] evaluates preconditions and writes

@@ -1,7 +1,8 @@
 //! The public listener, kept thin.
 //!
 //! Layer 4. What to answer is decided in [`crate::pipeline`]; [`find`] looks it up, [`public`] moves the
-//! bytes, [`gate`] tells protocols apart, `connection` holds clients to deadlines, [`listener`] holds the sockets. Callers: [`crate::app`].
+//! bytes, [`tls`] makes connections secure, [`gate`] tells protocols apart, `connection` holds clients to deadlines,
+//! [`listener`] holds the sockets. Callers: [`crate::app`].
 
 mod connection;
 pub mod find;
@@ -11,3 +12,4 @@ pub mod listener;
 mod pass;
 pub mod public;
 pub mod render;
+pub mod tls;

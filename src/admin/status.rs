@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::Cache;
-use crate::clock::Clock;
+use crate::clock::{Clock, WallTime};
 use crate::config::Use;
 use crate::limit::Limiter;
 use crate::origin::audit::job::Audits;
@@ -20,10 +20,19 @@ use crate::origin::budget::Budget;
 use crate::origin::details::Details;
 use crate::origin::status::{OriginState, OriginStatus};
 use crate::semantics::freshness;
+use crate::serve::tls::renewal::Current;
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
+
+/// The public HTTPS listener.
+pub struct TlsStatus {
+    /// Its addresses.
+    pub listen: Vec<SocketAddr>,
+    /// What it serves with.
+    pub certificate: Arc<Current>,
+}
 
 /// Everything that can be told.
 pub struct Status {
@@ -31,6 +40,8 @@ pub struct Status {
     pub usage: Use,
     /// The public addresses.
     pub listen: Vec<SocketAddr>,
+    /// The public HTTPS listener, where there is one.
+    pub tls: Option<TlsStatus>,
     /// The served snapshot.
     pub live: Live,
     /// The origin's health; `None` offline.
@@ -53,6 +64,13 @@ pub struct Status {
     pub ttl: Duration,
     /// The clock.
     pub clock: Clock,
+}
+
+impl TlsStatus {
+    fn describe(&self, now: WallTime) -> Value {
+        let (until, problem) = (self.certificate.until().rfc3339(), self.certificate.problem(now));
+        json!({ "listen": self.listen, "valid_until": until, "problem": problem })
+    }
 }
 
 impl Status {
@@ -104,6 +122,7 @@ impl Status {
             "use": self.usage.as_str(),
             "state": if healthy { "healthy" } else { "unhealthy" },
             "listen": self.listen,
+            "tls": self.tls.as_ref().map(|tls| tls.describe(now)),
             "snapshot": published.as_ref().map(|published| json!({
                 "id": published.dataset.id.as_str(),
                 "certificate": published.meta.certificate.as_str(),
@@ -190,6 +209,10 @@ impl Status {
                 "Seconds for which nothing is sent to the origin",
                 view.paused.as_secs_f64(),
             );
+        }
+        if let Some(tls) = &self.tls {
+            let left = tls.certificate.until().seconds_since(now) as f64;
+            gauge("certificate_seconds", "Seconds until the served certificate expires", left);
         }
         gauge("limit_windows", "Clients whose requests are being counted", self.limiter.windows() as f64);
         let (bytes, entries) = self.cache.size();

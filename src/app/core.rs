@@ -44,6 +44,9 @@ pub enum AppError {
     /// An address is taken.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The certificate of the HTTPS listener cannot be served.
+    #[error("HTTPS cannot be served: {0}")]
+    Certificate(String),
     /// The data directory cannot be used.
     #[error(transparent)]
     Open(OpenError),

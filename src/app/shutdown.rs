@@ -11,9 +11,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::origin::details::Details;
 use crate::serve::in_flight::InFlight;
+use crate::serve::tls::renewal::Nudge;
 
-/// SIGTERM and SIGINT drain; SIGHUP is ignored.
-pub struct Signals;
+/// SIGTERM and SIGINT drain; SIGHUP has the certificate looked at, where there is one.
+pub struct Signals {
+    /// Who looks at the certificate; `None` without HTTPS.
+    pub certificate: Option<Nudge>,
+}
 
 #[async_trait]
 impl ShutdownSignalWatch for Signals {
@@ -27,13 +31,19 @@ impl ShutdownSignalWatch for Signals {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                _ = hangup.recv() => tracing::info!("SIGHUP changes nothing; restart to read another configuration"),
+                _ = hangup.recv() => {
+                    tracing::info!("SIGHUP changes nothing but the certificate; restart to read another configuration");
+                    self.certificate.iter().for_each(Nudge::look);
+                }
             }
         }
         tracing::info!("stopping: no new connections, requests in flight are finished");
         ShutdownSignal::GracefulTerminate
     }
 }
+
+/// How long HTTP/2 connections have to write their last answers and to end, once all requests are answered.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`.
 pub fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Option<Details>) {
@@ -51,6 +61,10 @@ pub fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Opt
             std::thread::sleep(Duration::from_millis(10));
         }
         let left = in_flight.count();
+        let linger = deadline.min(Instant::now() + LINGER);
+        while in_flight.connections() > 0 && Instant::now() < linger {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         if left > 0 {
             tracing::warn!(left, "requests were still in flight when the drain time was over");
         }

@@ -11,7 +11,7 @@ use crate::app::{Sockets, serve};
 use crate::config::Loaded;
 
 use super::progress::{Display, INTERVAL, Stage, Watched};
-use super::{Failure, Sources, load, logging};
+use super::{Failure, Sources, load, load_to_serve, logging};
 
 /// Arguments of `grandstand demo`.
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ impl Demo {
         ];
         sets.extend(self.sources.sets.iter().cloned());
         let sources = Sources { config: self.sources.config.clone(), sets };
-        let Loaded { config, .. } = load(&sources)?;
+        let Loaded { config, .. } = load_to_serve(&sources)?;
         logging::start(config.log)?;
         let began = Instant::now();
         let sockets = Sockets::bind(&config)?;

@@ -79,11 +79,15 @@ fn screen(value: &Value) -> String {
     let pause = pause.map_or_else(String::new, |seconds| format!(", left alone for {seconds} s"));
     line("budget", free + &pause);
     line("cache", format!("{} bytes, {} entries", text("/cache/bytes"), text("/cache/entries")));
+    if text("/tls/valid_until") != "-" {
+        line("https", format!("certificate valid until {}", text("/tls/valid_until")));
+    }
     line("hit ratio", percent.unwrap_or_else(|| "-".to_owned()));
     if mirrors {
         line("parity", parity.unwrap_or_else(|| "-".to_owned()));
     }
-    for (name, pointer) in [("held", "/held/reason"), ("disk", "/disk"), ("last error", "/last_error/message")] {
+    let wrong = [("https", "/tls/problem"), ("held", "/held/reason"), ("disk", "/disk")];
+    for (name, pointer) in wrong.into_iter().chain([("last error", "/last_error/message")]) {
         if text(pointer) != "-" {
             lines.push(format!("  {name:<10} {}", text(pointer)));
         }

@@ -51,6 +51,11 @@ impl Finding {
         Self { place, key: key.into(), problem: problem.into() }
     }
 
+    /// About the value of a key, for those who put it to use.
+    pub fn about(key: &str, problem: &impl ToString) -> Self {
+        Self::new(Place::Default, key, problem.to_string())
+    }
+
     /// Where the value was written.
     pub fn place(&self) -> &Place {
         &self.place
@@ -87,7 +92,10 @@ pub struct ConfigErrors(Vec<Finding>);
 impl ConfigErrors {
     /// `Ok` when there is nothing to report; else the findings in the order of the file, then of the
     /// environment, then of `--set`.
-    pub(super) fn none_or(mut findings: Vec<Finding>) -> Result<(), Self> {
+    ///
+    /// # Errors
+    /// When there is something to report.
+    pub fn none_or(mut findings: Vec<Finding>) -> Result<(), Self> {
         if findings.is_empty() {
             return Ok(());
         }

@@ -86,7 +86,8 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     if config.admin.token.as_ref().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
         warn("admin.token", "is short: 16 random characters or more are hard to guess");
     }
-    if reader.place("public_url").is_none() && config.listen.iter().any(exposed) {
+    let public = || config.listen.iter().chain(config.tls.iter().flat_map(|tls| &tls.listen));
+    if reader.place("public_url").is_none() && public().any(exposed) {
         warn("public_url", "is not set: links in the answers will point to http://127.0.0.1:8080");
     }
     if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {

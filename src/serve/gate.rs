@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
-use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
+use pingora::protocols::{ALPN, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::sync::Notify;
 
@@ -59,7 +59,8 @@ impl HttpServerApp for Http2 {
 }
 
 /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection, within a deadline: pingora's own
-/// look waits for 24 bytes, which a short request never sends and an idle client never will.
+/// look waits for 24 bytes, which a short request never sends and an idle client never will. Under TLS the two sides
+/// have agreed already ([`super::tls`]).
 pub struct Gate {
     http2: Arc<Http2>,
     /// Tells idle connections of HTTP/1 that no request of theirs would be answered any more.
@@ -68,17 +69,25 @@ pub struct Gate {
 
 impl Gate {
     /// A gate before the public listener's state.
-    pub fn new(public: Public) -> Self {
+    pub fn new(public: &Arc<Public>) -> Self {
         let mut options = HttpServerOptions::default();
         options.h2c = true;
         options.h2_idle_timeout = Some(KEEPALIVE);
-        Self { http2: Arc::new(Http2 { public: Arc::new(public), options }), closing: Notify::new() }
+        Self { http2: Arc::new(Http2 { public: public.clone(), options }), closing: Notify::new() }
+    }
+
+    async fn http2(&self, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let _open = self.http2.public.in_flight.connect();
+        self.http2.process_new(stream, shutdown).await
     }
 }
 
 #[async_trait]
 impl ServerApp for Gate {
     async fn process_new(self: &Arc<Self>, mut stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            return self.http2(stream, shutdown).await;
+        }
         let mut start = [0; 3];
         let peeked = pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut start)).await.ok()?.ok()?;
         if !peeked || start != *b"PRI" {
@@ -87,7 +96,7 @@ impl ServerApp for Gate {
         }
         let mut preface = [0; 24];
         pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut preface)).await.ok()?.ok()?;
-        self.http2.process_new(stream, shutdown).await
+        self.http2(stream, shutdown).await
     }
 
     async fn cleanup(&self) {

@@ -3,6 +3,7 @@
 //! It listens on ports of the system's choice and is found by the lock file of its data directory. What is asked of it
 //! and how answers are judged is in `client` and `compare`. Called by all tests.
 
+pub mod openssl;
 mod process;
 mod upstream;
 

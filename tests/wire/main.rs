@@ -43,3 +43,4 @@ mod refresh;
 mod shield;
 mod shrink;
 mod simulation;
+mod tls;

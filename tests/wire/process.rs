@@ -7,7 +7,7 @@ use http::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{Reply, plain_client};
+use crate::client::{Reply, http2_client, plain_client};
 use crate::harness::{PATIENCE, Process, Setup, origin, run, until, wait_until};
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -107,6 +107,38 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
         assert!(start.elapsed() < Duration::from_secs(8), "{signal}: {:?}", start.elapsed());
         assert!(TcpStream::connect(server.public).await.is_err(), "nobody listens any more");
     }
+}
+
+/// Such answers are written by their connection, after those who gave them are done.
+#[tokio::test]
+async fn a_stop_cuts_no_answer_over_http2() {
+    let origin = origin(20).await;
+    let mut server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    origin.clear_log();
+    origin.set(|switches| switches.latency = Duration::from_secs(1));
+    let client = http2_client();
+    let in_flight: Vec<_> = (0..20)
+        .map(|number| {
+            let request = client.get(format!("http://{}/api/regions.json?{number}", server.public));
+            tokio::spawn(async move { Reply::of(request.send().await.unwrap()).await })
+        })
+        .collect();
+    wait_until("the requests are at the origin", || {
+        let arrived = origin.count() >= 20;
+        async move { arrived }
+    })
+    .await;
+    server.process.signal("TERM");
+    for reply in in_flight {
+        assert!(reply.await.unwrap().text().contains("northeast"));
+    }
+    let code = until("it ends", || {
+        let ended = server.process.ended();
+        async move { ended }
+    })
+    .await;
+    assert_eq!(code, 0);
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,29 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::PATH;
 use crate::harness::Setup;
-
-fn openssl(dir: &Path, arguments: &[&str]) {
-    let output = Command::new("openssl").args(arguments).current_dir(dir).output().unwrap();
-    assert!(output.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// An authority, `ca.pem`, and a certificate for `name` that it signed, `cert.pem`, good from and to these days.
-fn certificate(dir: &Path, name: &str, days: &[&str]) {
-    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    let authority = ["req", "-x509", "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"];
-    openssl(dir, &[&authority[..], &key[..]].concat());
-    let request = ["req", "-new", "-subj", "/CN=origin", "-keyout", "key.pem", "-out", "cert.csr"];
-    openssl(dir, &[&request[..], &key[..]].concat());
-    std::fs::write(dir.join("leaf.ext"), format!("subjectAltName={name}\nbasicConstraints=CA:FALSE\n")).unwrap();
-    // `ca` and not `x509`: only it takes dates in the past everywhere.
-    let files =
-        "database=index\nserial=ca.srl\nnew_certs_dir=.\ndefault_md=sha256\npolicy=any\n[any]\ncommonName=supplied\n";
-    std::fs::write(dir.join("ca.cnf"), format!("[ca]\ndefault_ca=own\n[own]\n{files}")).unwrap();
-    std::fs::write(dir.join("index"), "").unwrap();
-    let sign =
-        ["ca", "-batch", "-notext", "-config", "ca.cnf", "-cert", "ca.pem", "-keyfile", "ca.key", "-create_serial"];
-    openssl(dir, &[&sign[..], &["-in", "cert.csr", "-extfile", "leaf.ext", "-out", "cert.pem"], days].concat());
-}
+use crate::harness::openssl::certificate;
 
 /// What a connection agreed on: the name asked for, and the protocol.
 type Agreed = (Option<String>, Option<String>);

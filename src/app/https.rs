@@ -1,0 +1,61 @@
+//! The public HTTPS listener: certificate, service, and what is told of them.
+//!
+//! Callers: [`super::serve`].
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pingora::services::listening::Service;
+use rustls::crypto::CryptoProvider;
+
+use crate::admin::status::TlsStatus;
+use crate::clock::Clock;
+use crate::config::TlsConfig;
+use crate::serve::gate::Gate;
+use crate::serve::public::Public;
+use crate::serve::tls::certificate::Files;
+use crate::serve::tls::renewal::{Nudge, Renewal};
+use crate::serve::tls::{TlsGate, provider};
+
+use super::core::AppError;
+
+/// A listener whose certificate is fit to be served.
+pub struct Https {
+    renewal: Renewal,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Https {
+    /// Reads the certificate.
+    ///
+    /// # Errors
+    /// With everything that is wrong with it.
+    pub fn new(config: &TlsConfig, clock: &Clock) -> Result<Self, AppError> {
+        let provider = provider();
+        let renewal = Renewal::new(files(config), provider.clone(), clock.clone()).map_err(|errors| {
+            let errors = errors.iter().map(|error| format!("{}: {error}", error.key));
+            AppError::Certificate(errors.collect::<Vec<_>>().join("; "))
+        })?;
+        Ok(Self { renewal, provider })
+    }
+
+    /// What `/status` tells of it.
+    pub fn status(&self, listen: Vec<SocketAddr>) -> TlsStatus {
+        TlsStatus { listen, certificate: self.renewal.current() }
+    }
+
+    /// The service in front of the public listener's state, and the one who renews its certificate.
+    ///
+    /// # Errors
+    /// When the TLS library refuses.
+    pub fn start(self, public: &Arc<Public>) -> Result<(Service<TlsGate>, Nudge), AppError> {
+        let gate = TlsGate::new(Gate::new(public), self.provider, self.renewal.current());
+        let gate = gate.map_err(|error| AppError::Certificate(error.to_string()))?;
+        Ok((Service::new("public-https".to_owned(), gate), self.renewal.start()))
+    }
+}
+
+/// The files that a configuration names.
+pub fn files(config: &TlsConfig) -> Files {
+    Files { cert: config.cert.clone(), key: config.key.clone() }
+}

@@ -1,0 +1,164 @@
+//! The way in over TLS: the handshake, within a deadline, in front of [`super::gate`], which answers as over plain TCP.
+//!
+//! Pingora's own listener for TLS would do with a minute for each handshake and no bound on their number, report every
+//! client that fails as an error, and take the process's default for its cryptography. Callers: [`crate::app`].
+
+pub mod certificate;
+pub mod renewal;
+mod rewound;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora::apps::ServerApp;
+use pingora::listeners::tls::Acceptor;
+use pingora::protocols::l4::stream::Stream as Tcp;
+use pingora::protocols::{ALPN, Peek as _, Ssl as _, Stream};
+use pingora::server::ShutdownWatch;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+use rustls::server::ResolvesServerCert;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
+
+use super::gate::Gate;
+use rewound::Rewound;
+
+/// How long a connection may take until the first byte of HTTP can be told apart, all in all.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Handshakes at once; who is one too many waits, within the deadline. Clients that send nothing take no place.
+const AT_ONCE: usize = 2048;
+/// What TLS begins with: a record of the kind "handshake" (RFC 8446 §5.1).
+const HANDSHAKE: u8 = 22;
+/// What HTTP/2 begins with (RFC 9113 §3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What is said to those who speak HTTP without TLS.
+const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
+    Cache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nConnection: close\r\nContent-Length: 124\r\n\r\n\
+    {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"this is a port for HTTPS, and the request is plain HTTP\"}";
+
+/// The cryptography that is used, the same wherever this process speaks TLS.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(default_provider())
+}
+
+/// Why a connection got no further than its handshake.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("it broke: {0}")]
+    Broken(#[from] std::io::Error),
+    #[error("{0}")]
+    Handshake(#[from] Box<pingora::Error>),
+    #[error("it does not speak TLS")]
+    NotTls,
+    #[error("it agreed on HTTP/2 and speaks something else")]
+    NotHttp2,
+}
+
+/// Makes TLS connections and hands them to a [`Gate`].
+pub struct TlsGate {
+    acceptor: Acceptor,
+    room: Semaphore,
+    gate: Arc<Gate>,
+}
+
+impl TlsGate {
+    /// In front of `gate`, with the certificates of `resolver`. TLS 1.2 and 1.3; sessions are resumed by tickets.
+    ///
+    /// # Errors
+    /// When the TLS library refuses.
+    pub fn new(
+        gate: Gate,
+        provider: Arc<CryptoProvider>,
+        resolver: Arc<dyn ResolvesServerCert>,
+    ) -> Result<Self, rustls::Error> {
+        let config = ServerConfig::builder_with_provider(provider);
+        let config = config.with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(resolver);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.ticketer = Ticketer::new()?;
+        let acceptor = Acceptor::from_server_config(Arc::new(config));
+        Ok(Self { acceptor, room: Semaphore::new(AT_ONCE), gate: Arc::new(gate) })
+    }
+
+    async fn establish(&self, mut tcp: Tcp) -> Result<Stream, Refused> {
+        let mut first = [0];
+        tcp.try_peek(&mut first).await?;
+        if first[0] != HANDSHAKE {
+            if first[0].is_ascii_uppercase() {
+                tell_plain_http(&mut tcp).await?;
+            }
+            return Err(Refused::NotTls);
+        }
+        let room = self.room.acquire().await.map_err(std::io::Error::other)?;
+        let mut stream = self.acceptor.tls_handshake(tcp).await?;
+        drop(room);
+        if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            return Ok(Box::new(stream));
+        }
+        // Whoever serves HTTP/2 waits for this without a deadline.
+        let mut preface = [0; PREFACE.len()];
+        stream.read_exact(&mut preface).await?;
+        if preface != *PREFACE {
+            return Err(Refused::NotHttp2);
+        }
+        Ok(Box::new(Rewound { start: Bytes::from_static(PREFACE), stream: Box::new(stream) }))
+    }
+}
+
+#[async_trait]
+impl ServerApp for TlsGate {
+    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let Ok(tcp) = stream.into_any().downcast::<Tcp>() else {
+            tracing::error!("a connection to the HTTPS listener is not TCP");
+            return None;
+        };
+        let stream = match pingora_timeout::timeout(DEADLINE, self.establish(*tcp)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(why)) => {
+                tracing::debug!(%why, "a connection never got to TLS");
+                return None;
+            }
+            Err(_elapsed) => {
+                tracing::debug!("a TLS handshake took too long");
+                return None;
+            }
+        };
+        // What is left of a connection that was served is plain HTTP by now, and not ours.
+        let mut next = self.gate.process_new(stream, shutdown).await;
+        while let Some(stream) = next {
+            next = self.gate.process_new(stream, shutdown).await;
+        }
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.gate.cleanup().await;
+    }
+}
+
+/// Answers what somebody asked in the clear, as far as it has arrived.
+async fn tell_plain_http(tcp: &mut Tcp) -> std::io::Result<()> {
+    // What is not read would break the connection before the answer is read.
+    let mut request = [0; 8192];
+    let _length = tcp.read(&mut request).await?;
+    tcp.write_all(NOT_TLS).await?;
+    tcp.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_plain_http_has_the_length_that_it_says() {
+        let text = std::str::from_utf8(NOT_TLS).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{} bytes", body.len());
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(problem["status"], 400);
+    }
+}

@@ -1,0 +1,198 @@
+//! A certificate chain and its key, read from two PEM files and judged before anything is served with them.
+//!
+//! It decides nothing about when to read: [`super::renewal`] does. Callers: that, and [`crate::cli`] before a start.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject as _, SectionKind};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+use x509_parser::parse_x509_certificate;
+
+use crate::clock::WallTime;
+
+/// No chain and no key comes near this many bytes.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Where certificate chain and key are.
+#[derive(Debug, Clone)]
+pub struct Files {
+    /// The chain, the server's own certificate first.
+    pub cert: PathBuf,
+    /// The key of the first certificate.
+    pub key: PathBuf,
+}
+
+/// What is wrong with one file: always one line, without anything of its content.
+#[derive(Debug, thiserror::Error)]
+#[error("\"{}\" {problem}", path.display())]
+pub struct Unusable {
+    /// The configuration's key for the file.
+    pub key: &'static str,
+    path: PathBuf,
+    problem: Problem,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
+    #[error("is not PEM: {0}")]
+    NotPem(pem::Error),
+    #[error("holds no certificate{0}")]
+    NoCertificate(&'static str),
+    #[error("holds no private key{0}")]
+    NoKey(&'static str),
+    #[error("holds a certificate that cannot be understood: {0}")]
+    StrangeCertificate(String),
+    #[error("holds a private key that cannot be used: {0}")]
+    StrangeKey(Error),
+    #[error("does not belong to the first certificate in \"{}\"", .0.display())]
+    OtherKey(PathBuf),
+}
+
+/// A chain and its key, fit to be served.
+#[derive(Debug)]
+pub struct Certificate {
+    /// What a handshake needs.
+    pub key: Arc<CertifiedKey>,
+    /// From when the first certificate is valid.
+    pub from: WallTime,
+    /// Until when.
+    pub until: WallTime,
+}
+
+impl Certificate {
+    /// Why clients will not accept it at `now`; `None` when they may.
+    pub fn concern(&self, now: WallTime) -> Option<String> {
+        if now > self.until {
+            return Some(format!("the certificate expired at {}: clients refuse it", self.until));
+        }
+        (now < self.from).then(|| format!("the certificate is not valid before {}: clients refuse it", self.from))
+    }
+}
+
+/// What is in the two files at one instant, or why that cannot be read.
+pub struct Contents {
+    cert: Result<Vec<u8>, String>,
+    key: Result<Vec<u8>, String>,
+}
+
+impl Contents {
+    /// A hash that differs when anything differs.
+    pub fn fingerprint(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        for part in [&self.cert, &self.key] {
+            let (word, bytes) = match part {
+                Ok(bytes) => (b'+', bytes.as_slice()),
+                Err(why) => (b'-', why.as_bytes()),
+            };
+            hasher.update(&[word]).update(&(bytes.len() as u64).to_be_bytes()).update(bytes);
+        }
+        hasher.finalize()
+    }
+}
+
+impl Files {
+    /// Reads both files and judges them.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn certificate(&self, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
+        self.judge(&self.read(), provider)
+    }
+
+    /// Reads both files.
+    pub fn read(&self) -> Contents {
+        Contents { cert: bytes(&self.cert), key: bytes(&self.key) }
+    }
+
+    /// Judges what was read.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn judge(&self, contents: &Contents, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
+        let cert = |problem| Unusable { key: "tls.cert", path: self.cert.clone(), problem };
+        let key = |problem| Unusable { key: "tls.key", path: self.key.clone(), problem };
+        let read_chain = contents.cert.as_ref().map_err(|why| Problem::Unreadable(why.clone()));
+        let read_key = contents.key.as_ref().map_err(|why| Problem::Unreadable(why.clone()));
+        let chain = read_chain.and_then(|bytes| chain(bytes)).map_err(cert);
+        let secret = read_key
+            .and_then(|bytes| secret(bytes))
+            .and_then(|secret| provider.key_provider.load_private_key(secret).map_err(Problem::StrangeKey));
+        match (chain, secret.map_err(key)) {
+            (Ok((chain, from, until)), Ok(secret)) => {
+                let certified = CertifiedKey::new(chain, secret);
+                match certified.keys_match() {
+                    // Not every kind of key can say what its public half is.
+                    Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                        Ok(Certificate { key: Arc::new(certified), from, until })
+                    }
+                    Err(_) => Err(vec![key(Problem::OtherKey(self.cert.clone()))]),
+                }
+            }
+            (chain, secret) => Err(chain.err().into_iter().chain(secret.err()).collect()),
+        }
+    }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let read = || {
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|error: std::io::Error| error.to_string())
+}
+
+/// The chain, and from when until when its first certificate is valid.
+type Chain = (Vec<CertificateDer<'static>>, WallTime, WallTime);
+
+fn chain(bytes: &[u8]) -> Result<Chain, Problem> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
+    let chain = chain.map_err(Problem::NotPem)?;
+    let Some(first) = chain.first() else {
+        let hint =
+            if secret(bytes).is_ok() { ", but a private key: are tls.cert and tls.key swapped?" } else { hint(bytes) };
+        return Err(Problem::NoCertificate(hint));
+    };
+    let strange = |error: &dyn std::fmt::Display| Problem::StrangeCertificate(error.to_string());
+    ParsedCertificate::try_from(first).map_err(|error| strange(&error))?;
+    let (_, parsed) = parse_x509_certificate(first).map_err(|error| strange(&error))?;
+    let validity = parsed.validity();
+    let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+    Ok((chain, WallTime::from_seconds(from), WallTime::from_seconds(until)))
+}
+
+fn secret(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
+    PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
+        pem::Error::NoItemsFound if is_encrypted(bytes) => {
+            Problem::NoKey(" that can be read without a passphrase: store it unencrypted, readable for grandstand only")
+        }
+        pem::Error::NoItemsFound => {
+            let certificates = <(SectionKind, Vec<u8>)>::pem_slice_iter(bytes)
+                .any(|section| matches!(section, Ok((SectionKind::Certificate, _))));
+            Problem::NoKey(if certificates { ", but certificates" } else { hint(bytes) })
+        }
+        error => Problem::NotPem(error),
+    })
+}
+
+fn is_encrypted(bytes: &[u8]) -> bool {
+    memchr::memmem::find(bytes, b"-----BEGIN ENCRYPTED PRIVATE KEY").is_some()
+}
+
+/// What a file without PEM sections may be.
+fn hint(bytes: &[u8]) -> &'static str {
+    match bytes.first() {
+        None => ": it is empty",
+        // The tag of a SEQUENCE, which PEM never starts with.
+        Some(0x30) => ": it looks like DER, and PEM is needed",
+        Some(_) => "",
+    }
+}

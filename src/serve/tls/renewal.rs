@@ -1,0 +1,172 @@
+//! The certificate that handshakes get, and its renewal in place: whoever renews it (certbot ...) replaces the files, and
+//! within seconds new connections get the new one. A broken new file changes nothing but the log and `/status`.
+//!
+//! The content is compared, not the times of files: links that are switched and copies that keep their times are found
+//! as well. What is usable is decided in [`super::certificate`]. Callers: [`crate::app`].
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rustls::crypto::CryptoProvider;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::clock::{Clock, WallTime};
+
+use super::certificate::{Certificate, Contents, Files, Unusable};
+
+/// How often the files are looked at.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The certificate that is served.
+#[derive(Debug)]
+pub struct Current {
+    certificate: ArcSwap<Certificate>,
+    problem: Mutex<Option<String>>,
+}
+
+impl Current {
+    /// Until when it is valid.
+    pub fn until(&self) -> WallTime {
+        self.certificate.load().until
+    }
+
+    /// What is wrong at `now`: with the files, or with what is served; `None` when all is well.
+    pub fn problem(&self, now: WallTime) -> Option<String> {
+        self.problem.lock().clone().or_else(|| self.certificate.load().concern(now))
+    }
+}
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.certificate.load().key.clone())
+    }
+}
+
+/// Asks for a look at the files now.
+#[derive(Debug, Clone)]
+pub struct Nudge(SyncSender<()>);
+
+impl Nudge {
+    /// Has the files looked at now.
+    pub fn look(&self) {
+        // Full: a look is coming anyway.
+        let _ = self.0.try_send(());
+    }
+}
+
+/// Keeps a served certificate as the files have it.
+pub struct Renewal {
+    files: Files,
+    provider: Arc<CryptoProvider>,
+    current: Arc<Current>,
+    clock: Clock,
+    /// What was taken or complained of last.
+    known: blake3::Hash,
+    /// What could not be used when it was seen first.
+    doubtful: Option<blake3::Hash>,
+    warned: bool,
+}
+
+/// What a look found.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Unchanged,
+    Renewed,
+    /// Perhaps one of the two files is still being replaced.
+    Doubtful,
+    Broken,
+}
+
+impl Renewal {
+    /// Reads the files for the first time.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn new(files: Files, provider: Arc<CryptoProvider>, clock: Clock) -> Result<Self, Vec<Unusable>> {
+        let contents = files.read();
+        let certificate = files.judge(&contents, &provider)?;
+        let current = Current { certificate: ArcSwap::from_pointee(certificate), problem: Mutex::default() };
+        let known = contents.fingerprint();
+        // Whoever starts the process says what is wrong with it at the start.
+        let warned = current.problem(clock.now_wall()).is_some();
+        Ok(Self { files, provider, current: Arc::new(current), clock, known, doubtful: None, warned })
+    }
+
+    /// What is served.
+    pub fn current(&self) -> Arc<Current> {
+        self.current.clone()
+    }
+
+    /// Starts looking, for as long as the process lives. A thread of its own, because reading files blocks.
+    pub fn start(mut self) -> Nudge {
+        let (nudge, nudged) = sync_channel(1);
+        let work = move || self.run(&nudged);
+        if let Err(error) = std::thread::Builder::new().name("renewal".into()).spawn(work) {
+            tracing::error!(%error, "no thread for the renewal; a new certificate is taken by the next start only");
+        }
+        Nudge(nudge)
+    }
+
+    fn run(&mut self, nudged: &Receiver<()>) {
+        loop {
+            self.mind_the_date();
+            let asked = match nudged.recv_timeout(INTERVAL) {
+                Ok(()) => true,
+                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(INTERVAL);
+                    false
+                }
+            };
+            let contents = self.files.read();
+            if self.look(&contents, asked) == Look::Unchanged && asked {
+                tracing::info!(until = %self.current.until(), "the certificate files have not changed");
+            }
+        }
+    }
+
+    /// Takes what was read, where it is new and usable. `asked`: somebody waits for a verdict now.
+    fn look(&mut self, contents: &Contents, asked: bool) -> Look {
+        let seen = contents.fingerprint();
+        let complaint = self.current.problem.lock().is_some();
+        if seen == self.known && !(asked && complaint) {
+            self.doubtful = None;
+            return Look::Unchanged;
+        }
+        let errors = match self.files.judge(contents, &self.provider) {
+            Ok(certificate) => {
+                tracing::info!(until = %certificate.until, "the certificate was renewed");
+                self.current.certificate.store(Arc::new(certificate));
+                *self.current.problem.lock() = None;
+                (self.known, self.doubtful, self.warned) = (seen, None, false);
+                return Look::Renewed;
+            }
+            Err(errors) => errors,
+        };
+        if !asked && self.doubtful != Some(seen) {
+            self.doubtful = Some(seen);
+            return Look::Doubtful;
+        }
+        let errors: Vec<String> = errors.iter().map(|error| format!("{}: {error}", error.key)).collect();
+        let told = format!("the new certificate cannot be used, the old one stays: {}", errors.join("; "));
+        tracing::error!("{told}");
+        *self.current.problem.lock() = Some(told);
+        (self.known, self.doubtful) = (seen, None);
+        Look::Broken
+    }
+
+    /// Says once that clients refuse what is served.
+    fn mind_the_date(&mut self) {
+        let concern = self.current.certificate.load().concern(self.clock.now_wall());
+        if let Some(concern) = &concern
+            && !self.warned
+        {
+            tracing::warn!("{concern}");
+        }
+        self.warned = concern.is_some();
+    }
+}

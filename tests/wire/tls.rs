@@ -1,0 +1,270 @@
+//! The public HTTPS listener: the same answers as without TLS, to clients that keep to deadlines.
+//!
+//! The certificates are made for the test by `openssl`. What becomes of unusable and of new files is in [`files`] and
+//! [`renewal`].
+
+mod files;
+mod renewal;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use grandstand::sample::World;
+use http::Version;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use crate::client::Reply;
+use crate::harness::openssl::certificate;
+use crate::harness::{Server, Setup, origin, run, until, wait_until};
+
+const NAME: &str = "DNS:localhost,IP:127.0.0.1";
+const DAYS: [&str; 2] = ["-days", "2"];
+/// Longer than the deadline for a handshake, with room for a busy machine.
+const BOUND: Duration = Duration::from_secs(25);
+
+fn certified() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    certificate(dir.path(), NAME, &DAYS);
+    dir
+}
+
+fn with_tls(setup: Setup, dir: &Path) -> Setup {
+    setup
+        .set("tls.listen", r#"["127.0.0.1:0"]"#)
+        .set("tls.cert", dir.join("cert.pem").to_str().unwrap())
+        .set("tls.key", dir.join("key.pem").to_str().unwrap())
+}
+
+async fn address(server: &Server) -> SocketAddr {
+    server.status().await["tls"]["listen"][0].as_str().unwrap().parse().unwrap()
+}
+
+/// A client that trusts the authority of `dir` only.
+fn client(dir: &Path) -> reqwest::ClientBuilder {
+    let authority = reqwest::Certificate::from_pem(&std::fs::read(dir.join("ca.pem")).unwrap()).unwrap();
+    reqwest::Client::builder().no_proxy().no_gzip().no_brotli().no_zstd().tls_certs_only([authority])
+}
+
+/// A bare TLS connection that offers these protocols.
+async fn connect(address: SocketAddr, dir: &Path, protocols: &[&str]) -> TlsStream<TcpStream> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(dir.join("ca.pem")).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let tcp = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::from(address.ip());
+    tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
+}
+
+/// Everything that a client is told but for the instant.
+fn told(reply: &Reply) -> Vec<(String, String)> {
+    let mut told: Vec<_> =
+        reply.headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    told.retain(|(name, _)| !["date", "age", "cache-status", "connection", "keep-alive"].contains(&name.as_str()));
+    told.sort();
+    told
+}
+
+#[tokio::test]
+async fn https_gives_the_same_answers_over_both_protocols() {
+    let dir = certified();
+    let origin = origin(60).await;
+    let server = with_tls(Setup::mirror_of(&origin), dir.path()).start().await;
+    server.settled(&origin).await;
+    let address = address(&server).await;
+    let id = origin.world(World::ids)[3];
+    for (client, version) in [
+        (client(dir.path()).http1_only().build().unwrap(), Version::HTTP_11),
+        (client(dir.path()).build().unwrap(), Version::HTTP_2),
+        (client(dir.path()).tls_version_max(reqwest::tls::Version::TLS_1_2).build().unwrap(), Version::HTTP_2),
+        (client(dir.path()).tls_version_min(reqwest::tls::Version::TLS_1_3).build().unwrap(), Version::HTTP_2),
+    ] {
+        for target in [
+            "/api/listings.json?per_page=100".to_owned(),
+            format!("/api/listings/{id}.json"),
+            "/api/cities.json".into(),
+            "/api/regions.json".into(),
+            "/api/listings.json?page=0".into(),
+        ] {
+            let url = format!("https://{address}{target}");
+            let plain = server.get(&target).await;
+            let response = client.get(&url).send().await.unwrap();
+            assert_eq!(response.version(), version);
+            let reply = Reply::of(response).await;
+            assert_eq!((reply.status, &reply.body), (plain.status, &plain.body), "{target}");
+            assert_eq!(told(&reply), told(&plain), "{target}");
+            let head = client.head(&url).send().await.unwrap();
+            assert_eq!(head.headers()["content-length"].to_str().unwrap(), plain.body.len().to_string(), "{target}");
+            if plain.header("etag").is_some() {
+                let reply = client.get(&url).header("if-none-match", plain.etag()).send().await.unwrap();
+                let reply = Reply::of(reply).await;
+                assert_eq!((reply.status, reply.etag()), (304, plain.etag()), "{target}");
+                assert!(reply.body.is_empty());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_has_one_limit_over_all_listeners() {
+    let dir = certified();
+    let origin = origin(20).await;
+    let setup = Setup::mirror_of(&origin).set("rate_limit.requests_per_minute", "4");
+    let server = with_tls(setup, dir.path()).start().await;
+    server.settled(&origin).await;
+    let url = format!("https://{}/api/sports.json", address(&server).await);
+    let (first, second) = (client(dir.path()).build().unwrap(), client(dir.path()).http1_only().build().unwrap());
+    for left in [3, 1] {
+        assert_eq!(server.ok("/api/sports.json").await.the("ratelimit").split(';').nth(1), Some(&*format!("r={left}")));
+        assert_eq!(first.get(&url).send().await.unwrap().status(), 200);
+    }
+    for client in [&first, &second] {
+        let reply = Reply::of(client.get(&url).send().await.unwrap()).await;
+        assert_eq!(reply.status, 429);
+        reply.the("retry-after");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_gets_to_http_is_dropped_and_holds_up_nobody() {
+    let dir = certified();
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let address = address(&server).await;
+    let start = Instant::now();
+    let silent = TcpStream::connect(address).await.unwrap();
+    let mut half = TcpStream::connect(address).await.unwrap();
+    half.write_all(&[22, 3, 1, 2, 0, 1, 0, 1]).await.unwrap();
+    let agreed = connect(address, dir.path(), &["h2"]).await;
+    let mut agreed_half = connect(address, dir.path(), &["h2"]).await;
+    agreed_half.write_all(b"PRI * HTTP").await.unwrap();
+    let mut others = Vec::new();
+    for _ in 0..600 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&[22, 3, 1]).await.unwrap();
+        others.push(stream);
+    }
+    let url = format!("https://{address}/nothing");
+    assert_eq!(client(dir.path()).build().unwrap().get(url).send().await.unwrap().status(), 404);
+    let waited = start.elapsed();
+    drop(others);
+    let ended = async |mut stream: Box<dyn tokio::io::AsyncRead + Unpin>| {
+        // However it ends; TLS tells by an error that the other side said no farewell.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    };
+    let all: [Box<dyn tokio::io::AsyncRead + Unpin>; 4] =
+        [Box::new(silent), Box::new(half), Box::new(agreed), Box::new(agreed_half)];
+    let all = join_all(all.map(ended));
+    assert!(tokio::time::timeout(BOUND, all).await.is_ok(), "still connected after {:?}", start.elapsed());
+    assert!(waited < Duration::from_secs(9), "somebody else waited for {waited:?}");
+}
+
+#[tokio::test]
+async fn plain_http_on_the_https_port_is_told_so_and_nonsense_is_dropped() {
+    let dir = certified();
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let address = address(&server).await;
+    let reply =
+        crate::client::raw(address, b"GET /api/sports.json HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("an answer");
+    reply.assert_problem(400, &["HTTPS"]);
+    for nonsense in
+        [&b"\x80\x2e\x01\x03\x01"[..], b"\0\0\0\0", b"\x16\x03\x01\x00\x05hello", b"\x16GET / HTTP/1.1\r\n\r\n"]
+    {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(nonsense).await.unwrap();
+        let ended = tokio::time::timeout(BOUND, stream.read_to_end(&mut Vec::new())).await;
+        assert!(ended.is_ok(), "{nonsense:?} is still connected");
+    }
+    let url = format!("https://{address}/nothing");
+    assert_eq!(client(dir.path()).build().unwrap().get(url).send().await.unwrap().status(), 404);
+    let said = server.process.said();
+    assert!(!said.contains("ERROR") && !said.contains("WARN"), "clients fill the log: {said}");
+}
+
+#[tokio::test]
+async fn a_stop_finishes_what_is_in_flight_over_http2_and_closes_the_connection() {
+    let dir = certified();
+    let origin = origin(20).await;
+    let mut server = with_tls(Setup::mirror_of(&origin), dir.path()).start().await;
+    server.settled(&origin).await;
+    let address = address(&server).await;
+    let mut idle = connect(address, dir.path(), &["h2"]).await;
+    idle.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    origin.clear_log();
+    origin.set(|switches| switches.latency = Duration::from_millis(1_500));
+    let client = client(dir.path()).build().unwrap();
+    let in_flight: Vec<_> = (0..20)
+        .map(|number| {
+            let request = client.get(format!("https://{address}/api/regions.json?{number}"));
+            tokio::spawn(async move { Reply::of(request.send().await.unwrap()).await })
+        })
+        .collect();
+    wait_until("the requests are at the origin", || {
+        let arrived = origin.count() >= 20;
+        async move { arrived }
+    })
+    .await;
+    let start = Instant::now();
+    server.process.signal("TERM");
+    for reply in in_flight {
+        let reply = reply.await.unwrap();
+        assert_eq!(reply.status, 200);
+        assert!(reply.text().contains("northeast"));
+    }
+    let mut seen = Vec::new();
+    let _ = idle.read_to_end(&mut seen).await;
+    // The type of a frame is its fourth byte: GOAWAY is 7 (RFC 9113 section 6.8).
+    let (mut rest, mut goaway) = (&seen[..], false);
+    while rest.len() >= 9 {
+        let length = usize::from(rest[1]) << 8 | usize::from(rest[2]);
+        goaway |= rest[3] == 7;
+        rest = rest.get(9 + length..).unwrap_or_default();
+    }
+    assert!(goaway, "an idle connection is told: {seen:?}");
+    let code = until("it ends", || {
+        let ended = server.process.ended();
+        async move { ended }
+    })
+    .await;
+    assert_eq!(code, 0);
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    let said = server.process.said();
+    assert!(!said.contains("ERROR"), "connections that a client gives up are no errors: {said}");
+}
+
+#[tokio::test]
+async fn https_addresses_are_bound_like_others() {
+    let dir = certified();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let setup = with_tls(Setup::offline(), dir.path());
+    let data = dir.path().join("data");
+    let (code, said) =
+        run(&setup.clone().set("tls.listen", &format!("[{address:?}]")).arguments(&["serve"], &data)).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
+    let server = setup.set("tls.listen", r#"["127.0.0.1:0", "127.0.0.1:0"]"#).start().await;
+    let status = server.status().await;
+    for address in status["tls"]["listen"].as_array().unwrap() {
+        let address = address.as_str().unwrap();
+        let url = format!("https://{address}/nothing");
+        assert_eq!(client(dir.path()).build().unwrap().get(url).send().await.unwrap().status(), 404);
+        assert!(
+            server.process.said().contains(&format!("serving HTTPS address={address}")),
+            "{}",
+            server.process.said()
+        );
+    }
+    let metrics = server.admin(http::Method::GET, "/metrics").await;
+    assert!(metrics.text().contains("grandstand_certificate_seconds 17"), "two days: {}", metrics.text());
+}

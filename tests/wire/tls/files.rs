@@ -1,0 +1,143 @@
+//! What may be in the certificate files, and what is said of what may not.
+
+use std::path::Path;
+
+use super::{DAYS, NAME, address, certified, client, with_tls};
+use crate::harness::openssl::{authority, openssl, signed, signed_for_key};
+use crate::harness::{Setup, run};
+
+#[tokio::test]
+async fn unusable_files_are_named_with_what_is_wrong() {
+    let (good, other) = (certified(), certified());
+    let dir = good.path();
+    let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    openssl(dir, &["x509", "-in", "cert.pem", "-outform", "DER", "-out", "cert.der"]);
+    openssl(dir, &["pkcs8", "-topk8", "-in", "key.pem", "-passout", "pass:x", "-out", "locked.pem"]);
+    std::fs::write(dir.join("empty.pem"), "").unwrap();
+    std::fs::write(dir.join("cut.pem"), &std::fs::read(dir.join("cert.pem")).unwrap()[..200]).unwrap();
+    let strange = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
+    std::fs::write(dir.join("strange.pem"), strange).unwrap();
+    let strange = "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n";
+    std::fs::write(dir.join("strange.key"), strange).unwrap();
+    let chain = [std::fs::read(dir.join("ca.pem")).unwrap(), std::fs::read(dir.join("cert.pem")).unwrap()].concat();
+    std::fs::write(dir.join("wrong-way.pem"), chain).unwrap();
+    let (cert, key, foreign) = (at("cert.pem"), at("key.pem"), other.path().join("key.pem"));
+    for (cert, key, wrong) in [
+        ("/nowhere/cert.pem", &*key, vec!["tls.cert: \"/nowhere/cert.pem\" cannot be read: No such file"]),
+        (&cert, "/nowhere/key.pem", vec!["tls.key: \"/nowhere/key.pem\" cannot be read: No such file"]),
+        ("/nowhere/c", "/nowhere/k", vec!["tls.cert: \"/nowhere/c\" cannot", "tls.key: \"/nowhere/k\" cannot"]),
+        (dir.to_str().unwrap(), &key, vec!["tls.cert: ", "cannot be read: Is a directory"]),
+        (
+            &at("empty.pem"),
+            &at("empty.pem"),
+            vec!["holds no certificate: it is empty", "holds no private key: it is empty"],
+        ),
+        (&at("cert.der"), &key, vec!["tls.cert: ", "holds no certificate: it looks like DER"]),
+        (&at("cut.pem"), &key, vec!["tls.cert: ", "is not PEM"]),
+        (&key, &cert, vec!["holds no certificate, but a private key: are", "holds no private key, but certificates"]),
+        (&at("strange.pem"), &key, vec!["tls.cert: ", "holds a certificate that cannot be understood"]),
+        (&cert, &at("strange.key"), vec!["tls.key: ", "holds a private key that cannot be used"]),
+        (&cert, &at("locked.pem"), vec!["tls.key: ", "without a passphrase"]),
+        (&cert, foreign.to_str().unwrap(), vec!["tls.key: ", "does not belong to the first certificate in", &cert]),
+        (&at("wrong-way.pem"), &key, vec!["tls.key: ", "does not belong to the first certificate in"]),
+    ] {
+        let setup = with_tls(Setup::offline(), dir).set("tls.cert", cert).set("tls.key", key);
+        for command in ["check", "serve"] {
+            let (code, said) = run(&setup.arguments(&[command], &dir.join("data"))).await;
+            assert_eq!(code, 64, "{command} {cert} {key}: {said}");
+            for wrong in &wrong {
+                assert!(said.contains(wrong), "{command} does not say {wrong:?}: {said}");
+            }
+            assert!(!said.contains("panicked") && !said.contains("MII"), "{said}");
+        }
+    }
+    assert!(!dir.join("data").exists(), "nothing is touched");
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_served_with_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    authority(dir.path());
+    signed(dir.path(), NAME, &["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"]);
+    let setup = with_tls(Setup::offline(), dir.path());
+    let (code, said) = run(&setup.arguments(&["check"], &dir.path().join("data"))).await;
+    assert_eq!(code, 0, "{said}");
+    let warning = "tls.cert: the certificate expired at 2020-02-01T00:00:00Z";
+    assert!(said.contains(&format!("warning: {warning}")), "{said}");
+    let server = setup.start().await;
+    assert_eq!(server.process.said().matches("expired at").count(), 1, "{}", server.process.said());
+    let status = server.status().await;
+    assert_eq!(status["tls"]["valid_until"], "2020-02-01T00:00:00Z");
+    assert!(status["tls"]["problem"].as_str().unwrap().contains("expired"), "{status:#}");
+    let trusting = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_certs(true).build().unwrap();
+    let url = format!("https://{}/nothing", address(&server).await);
+    assert_eq!(trusting.get(url).send().await.unwrap().status(), 404);
+}
+
+/// Makes `key.pem` of a kind, by these commands; the second finds what the first made in `made.pem`.
+fn make_key(dir: &Path, commands: &[&[&str]]) {
+    for command in commands {
+        openssl(dir, command);
+        std::fs::copy(dir.join("key.pem"), dir.join("made.pem")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn keys_of_every_usual_kind_and_form_are_served() {
+    let dir = tempfile::tempdir().unwrap();
+    authority(dir.path());
+    let rsa = ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "key.pem"];
+    let p384 = ["ecparam", "-name", "secp384r1", "-genkey", "-noout", "-out", "key.pem"];
+    let kinds: [(&str, &[&[&str]]); 5] = [
+        ("BEGIN PRIVATE KEY", &[&rsa]),
+        ("BEGIN RSA PRIVATE KEY", &[&rsa, &["rsa", "-in", "made.pem", "-traditional", "-out", "key.pem"]]),
+        ("BEGIN EC PRIVATE KEY", &[&p384]),
+        ("BEGIN PRIVATE KEY", &[&p384, &["pkcs8", "-topk8", "-nocrypt", "-in", "made.pem", "-out", "key.pem"]]),
+        ("BEGIN PRIVATE KEY", &[&["genpkey", "-algorithm", "ed25519", "-out", "key.pem"]]),
+    ];
+    for (form, commands) in kinds {
+        make_key(dir.path(), commands);
+        assert!(std::fs::read_to_string(dir.path().join("key.pem")).unwrap().contains(form), "{form}");
+        signed_for_key(dir.path(), NAME, &DAYS);
+        let server = with_tls(Setup::offline(), dir.path()).start().await;
+        let url = format!("https://{}/nothing", address(&server).await);
+        let reply = client(dir.path()).build().unwrap().get(url).send().await;
+        assert_eq!(reply.unwrap().status(), 404, "{form} of {commands:?}");
+    }
+}
+
+/// The file of the chain and of the key may be one, and the chain may be long.
+#[tokio::test]
+async fn a_chain_is_sent_whole_and_may_share_a_file_with_the_key() {
+    let (root, below) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    authority(root.path());
+    let request = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=between", "-keyout", "between.key"];
+    openssl(root.path(), &[&request[..], &["-out", "between.csr"]].concat());
+    std::fs::write(root.path().join("between.ext"), "basicConstraints=critical,CA:TRUE\n").unwrap();
+    let sign =
+        ["x509", "-req", "-in", "between.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"];
+    openssl(root.path(), &[&sign[..], &["-extfile", "between.ext", "-out", "between.pem"]].concat());
+    authority(below.path());
+    for (from, to) in [("between.pem", "ca.pem"), ("between.key", "ca.key")] {
+        std::fs::copy(root.path().join(from), below.path().join(to)).unwrap();
+    }
+    signed(below.path(), NAME, &DAYS);
+    let all = ["key.pem", "cert.pem", "ca.pem"].map(|name| std::fs::read(below.path().join(name)).unwrap());
+    let one = below.path().join("all.pem");
+    std::fs::write(&one, all.concat()).unwrap();
+    let one = one.to_str().unwrap();
+    let server = with_tls(Setup::offline(), below.path()).set("tls.cert", one).set("tls.key", one).start().await;
+    let url = format!("https://{}/nothing", address(&server).await);
+    assert_eq!(client(root.path()).build().unwrap().get(url).send().await.unwrap().status(), 404);
+}
+
+/// Only who serves needs the key.
+#[tokio::test]
+async fn status_needs_no_key() {
+    let dir = certified();
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let elsewhere = server.setup.clone().set("tls.key", "/nowhere/key.pem");
+    let (code, said) = run(&elsewhere.arguments(&["status"], &server.data_dir())).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("https      certificate valid until 2"), "{said}");
+}

@@ -1,0 +1,126 @@
+//! Certificates are renewed in place, without a restart and without a request lost.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tempfile::TempDir;
+
+use super::{DAYS, NAME, address, certified, client, connect, with_tls};
+use crate::harness::openssl::signed;
+use crate::harness::{Server, Setup, wait_until};
+
+/// The certificate that new connections get.
+async fn served(address: SocketAddr, dir: &Path) -> Vec<u8> {
+    let stream = connect(address, dir, &["http/1.1"]).await;
+    stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+}
+
+/// What a renewal of the certificate in `dir` would put in its place: chain and key.
+fn renewed(dir: &Path) -> [Vec<u8>; 2] {
+    let apart = TempDir::new().unwrap();
+    for name in ["ca.pem", "ca.key", "ca.cnf", "index", "ca.srl"] {
+        std::fs::copy(dir.join(name), apart.path().join(name)).unwrap();
+    }
+    signed(apart.path(), NAME, &DAYS);
+    ["cert.pem", "key.pem"].map(|name| std::fs::read(apart.path().join(name)).unwrap())
+}
+
+fn replace(dir: &Path, name: &str, content: &[u8]) {
+    let aside = dir.join("aside");
+    std::fs::write(&aside, content).unwrap();
+    std::fs::rename(aside, dir.join(name)).unwrap();
+}
+
+async fn says(server: &Server, text: &str) {
+    wait_until(&format!("it says {text:?}"), || async { server.process.said().contains(text) }).await;
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_taken_under_load_and_no_request_fails() {
+    let dir = certified();
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let address = address(&server).await;
+    let before = served(address, dir.path()).await;
+    let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let load: Vec<_> = [(true, true), (true, false), (false, true), (false, false)]
+        .into_iter()
+        .map(|(http2, keeps)| {
+            let client = client(dir.path()).pool_max_idle_per_host(usize::from(keeps));
+            let client = if http2 { client } else { client.http1_only() }.build().unwrap();
+            let (stop, answered, dir) = (stop.clone(), answered.clone(), dir.path().to_owned());
+            tokio::spawn(async move {
+                let mut client = client;
+                while !stop.load(Ordering::Relaxed) {
+                    if http2 && !keeps {
+                        client = super::client(&dir).build().unwrap();
+                    }
+                    let reply = client.get(format!("https://{address}/nothing")).send().await.unwrap();
+                    assert_eq!(reply.status(), 404);
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    // One after the other, as certbot does, and nobody tells the server.
+    let [cert, key] = renewed(dir.path());
+    replace(dir.path(), "cert.pem", &cert);
+    let so_far = answered.load(Ordering::Relaxed);
+    wait_until("requests are answered between the two", || async { answered.load(Ordering::Relaxed) > so_far + 20 })
+        .await;
+    replace(dir.path(), "key.pem", &key);
+    wait_until("new connections get it", || async { served(address, dir.path()).await != before }).await;
+    let so_far = answered.load(Ordering::Relaxed);
+    wait_until("requests are answered after it", || async { answered.load(Ordering::Relaxed) > so_far + 20 }).await;
+    stop.store(true, Ordering::Relaxed);
+    for client in load {
+        client.await.unwrap();
+    }
+    let said = server.process.said();
+    assert!(said.contains("the certificate was renewed") && !said.contains("ERROR"), "{said}");
+}
+
+#[tokio::test]
+async fn a_broken_renewal_keeps_the_old_certificate_and_says_so() {
+    let dir = certified();
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let address = address(&server).await;
+    let before = served(address, dir.path()).await;
+    let [cert, key] = renewed(dir.path());
+    let old_key = std::fs::read(dir.path().join("key.pem")).unwrap();
+    for (cert, key, wrong) in [
+        (&cert[..], &old_key[..], "does not belong to the first certificate"),
+        (b"", &old_key, "holds no certificate: it is empty"),
+        (&cert, b"nonsense", "holds no private key"),
+    ] {
+        replace(dir.path(), "cert.pem", cert);
+        replace(dir.path(), "key.pem", key);
+        server.process.signal("HUP");
+        says(&server, wrong).await;
+        let status = server.status().await;
+        let problem = status["tls"]["problem"].as_str().unwrap();
+        assert!(problem.contains("the old one stays") && problem.contains(wrong), "{problem}");
+        assert_eq!(served(address, dir.path()).await, before);
+    }
+    replace(dir.path(), "key.pem", &key);
+    server.process.signal("HUP");
+    says(&server, "the certificate was renewed").await;
+    assert_ne!(served(address, dir.path()).await, before);
+    assert!(server.status().await["tls"]["problem"].is_null());
+    server.process.signal("HUP");
+    says(&server, "the certificate files have not changed").await;
+}
+
+/// Without a signal as well, but only when it is no replacement under way.
+#[tokio::test]
+async fn files_that_vanish_are_reported_and_the_old_certificate_stays() {
+    let dir = certified();
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let address = address(&server).await;
+    let before = served(address, dir.path()).await;
+    std::fs::remove_file(dir.path().join("cert.pem")).unwrap();
+    says(&server, "cannot be read: No such file").await;
+    assert_eq!(served(address, dir.path()).await, before);
+    assert_eq!(server.process.said().matches("the old one stays").count(), 1);
+}
