@@ -3,6 +3,7 @@
 //! Layer 4. What to answer is decided in [`crate::pipeline`]; [`find`] looks it up, [`public`] moves the
 //! bytes, [`gate`] holds connections to deadlines, [`listener`] holds the sockets. Callers: [`crate::app`].
 
+mod basis;
 pub mod find;
 pub mod gate;
 pub mod in_flight;
