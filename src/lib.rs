@@ -29,7 +29,8 @@
 //! client address, preflight, limit, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which
 //! is the only await: a reply kept in [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a
 //! stored detail, or one read through [`proxy::read_through`]. [`pipeline::answer`] evaluates preconditions and writes
-//! the head. Head and body leave in one send. Paths that are not known here go to [`proxy::pass_through`], whose bodies
+//! the head. Head and body leave in one send. What is rendered is kept when it is asked for again, and stays over
+//! publications that do not change it. Paths that are not known here go to [`proxy::pass_through`], whose bodies
 //! are streamed.
 //!
 //! # The caching reverse proxy
