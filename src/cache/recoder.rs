@@ -1,11 +1,12 @@
 //! One thread that compresses hot bodies well, while clients are served what was compressed at once.
 //!
 //! Nobody waits for it: when its queue is full, who wanted to join is turned away and may come again. It knows nothing
-//! of what is kept; a body that was dropped meanwhile is skipped. Callers: [`super::Cache`], [`super::coded`].
+//! of what is kept; a body that was dropped meanwhile is skipped. It takes a fifth of a core at most, large bodies apart. Callers: [`super::Cache`], [`super::coded`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use crate::semantics::coding::Coding;
 
@@ -13,6 +14,11 @@ use super::coded::Codings;
 
 /// Bodies that wait, at most. They are not held by waiting.
 const QUEUE: usize = 1024;
+
+/// How many times as long as it works it rests: after a publication there is much to do at once, and requests come first.
+const RESTS: u32 = 4;
+/// The longest rest.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// A body whose coding is to be made better.
 type Job = (Weak<Codings>, Coding);
@@ -36,10 +42,12 @@ impl Recoder {
         let count = recoded.clone();
         let thread = std::thread::Builder::new().name("codings".into()).spawn(move || {
             for (codings, coding) in queue {
-                if let Some(codings) = codings.upgrade() {
-                    codings.recode(coding);
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
+                let Some(codings) = codings.upgrade() else { continue };
+                let began = Instant::now();
+                codings.recode(coding);
+                drop(codings);
+                count.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep((began.elapsed() * RESTS).min(LONGEST_REST));
             }
         });
         let jobs = match thread {
