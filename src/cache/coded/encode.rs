@@ -2,17 +2,17 @@
 //!
 //! Callers: [`super`].
 //!
-//! A page of 14 kB, in microseconds and bytes (`benches/codings.rs`; of one run on a busy machine, where only the
-//! proportions count):
+//! A page of 14 kB of the sample data, in microseconds and bytes: best of five rounds of the same encoders in a program of
+//! their own, on a busy machine, so that only the proportions count. `benches/codings.rs` repeats the rows that are used.
 //!
 //! | effort | gzip | brotli | zstd |
 //! |---|---|---|---|
 //! | [`Effort::Quick`] | level 1: 77, 5357 | level 2: 300, 4057 | level 1: 64, 4131 |
 //! | between | level 2: 187, 4252 | level 4: 860, 3877 | level 3: 85, 4022 |
-//! | [`Effort::Best`] | level 6: 330, 3867 | level 5: 1200, 3640 | level 6: 330, 3789 |
+//! | [`Effort::Best`] | level 6: 330, 3867 | level 5: 1290, 3640 | level 6: 330, 3789 |
 //! | more | level 9: 490, 3824 | level 9: 5300, 3587 | level 12: 2800, 3728 |
 //!
-//! Brotli's levels 0 and 1 are hardly faster than 2 and 30 % larger. With a window under 256 KiB its level 5 takes 6 ms. An
+//! Brotli's levels 0 and 1 are hardly faster than 2 and 30 % larger. With a window of 64 KiB its level 5 takes 6.8 ms. An
 //! encoder that is used again saves a detail of 1 kB most of the time: 36 to 8 with gzip, 32 to 24 with zstd.
 
 use std::cell::RefCell;
