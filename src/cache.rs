@@ -2,8 +2,14 @@
 //!
 //! The only user of moka. It decides nothing about freshness. Callers: [`crate::serve`], [`crate::proxy`],
 //! [`crate::origin`], [`crate::admin`].
+//!
+//! What is read through enters at once, for it cost a request to the origin. What is rendered enters when it is asked for
+//! a second time ([`doorkeeper`]). What is asked for often is compressed well ([`recoder`]). What was kept before a
+//! publication stays if it shows the same after it, and if not, what takes its place is as hot as it was.
 
 pub mod coded;
+pub mod doorkeeper;
+pub mod recoder;
 pub mod reply;
 pub mod stored;
 
@@ -18,6 +24,8 @@ use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 
+use doorkeeper::Doorkeeper;
+use recoder::Recoder;
 use reply::Reply;
 use stored::{Stored, Variants};
 
@@ -86,12 +94,55 @@ impl Counters {
     }
 }
 
+/// What became of rendered replies, counted since the start. Hits are not: they are counted as answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Asked for once, and not kept.
+    pub passing: u64,
+    /// Kept from now on.
+    pub kept: u64,
+    /// Kept already, and the same in a new epoch.
+    pub confirmed: u64,
+    /// Kept already, and another one in a new epoch.
+    pub renewed: u64,
+    /// Codings that were made again, well.
+    pub recoded: u64,
+    /// Codings that were not, because too many waited.
+    pub not_recoded: u64,
+}
+
+impl Tally {
+    /// What became of replies, with the words of `/metrics`.
+    pub const fn outcomes(&self) -> [(&'static str, u64); 4] {
+        let Self { passing, kept, confirmed, renewed, .. } = *self;
+        [("passing", passing), ("kept", kept), ("confirmed", confirmed), ("renewed", renewed)]
+    }
+
+    /// What became of codings, with the words of `/metrics`.
+    pub const fn codings(&self) -> [(&'static str, u64); 2] {
+        [("recoded", self.recoded), ("turned-away", self.not_recoded)]
+    }
+}
+
+#[derive(Default)]
+struct Tallied {
+    passing: AtomicU64,
+    kept: AtomicU64,
+    confirmed: AtomicU64,
+    renewed: AtomicU64,
+}
+
 /// The cache; cheap to clone.
 #[derive(Clone)]
 pub struct Cache {
     kept: Moka<Key, Kept, foldhash::fast::RandomState>,
     max_bytes: u64,
     purges: Arc<Counters>,
+    door: Arc<Doorkeeper>,
+    /// Of the doorkeeper's hashes: seeded, so that nobody can choose questions that push others out.
+    seed: foldhash::quality::RandomState,
+    recoder: Recoder,
+    tallied: Arc<Tallied>,
 }
 
 impl Cache {
@@ -118,7 +169,15 @@ impl Cache {
             some: (0..4096).map(|_| AtomicU64::new(0)).collect(),
             asked: AtomicU64::new(0),
         };
-        Self { kept, max_bytes, purges: Arc::new(purges) }
+        Self {
+            kept,
+            max_bytes,
+            purges: Arc::new(purges),
+            door: Arc::default(),
+            seed: foldhash::quality::RandomState::default(),
+            recoder: Recoder::start(),
+            tallied: Arc::default(),
+        }
     }
 
     /// The largest body that is worth keeping, in bytes: one must not push out all others.
@@ -136,7 +195,54 @@ impl Cache {
 
     /// Keeps a rendered reply.
     pub fn keep_reply(&self, key: Key, reply: Arc<Reply>) {
+        reply.body.kept(&self.recoder);
+        self.tallied.kept.fetch_add(1, Ordering::Relaxed);
         self.kept.insert(key, Kept::Reply(reply));
+    }
+
+    /// Keeps a rendered reply if it was asked for before of late; says whether it did.
+    pub fn keep_if_wanted(&self, key: Key, reply: &Arc<Reply>) -> bool {
+        let wanted = self.door.knows(self.seed.hash_one(&key));
+        if wanted {
+            self.keep_reply(key, reply.clone());
+        } else {
+            self.tallied.passing.fetch_add(1, Ordering::Relaxed);
+        }
+        wanted
+    }
+
+    /// What to answer with when `made` was rendered in a later epoch than that of `kept`, which is in the cache: the kept
+    /// one where a client could not tell them apart, else the new one in its place, as hot as it was.
+    pub fn renew_reply(&self, key: Key, kept: Arc<Reply>, made: Reply) -> Arc<Reply> {
+        if kept.shows_the_same_as(&made) {
+            self.confirm_reply(&kept, made.epoch());
+            return kept;
+        }
+        // Who still answers from the snapshot before the one that it is kept for changes nothing.
+        if kept.epoch() > made.epoch() {
+            return Arc::new(made);
+        }
+        made.body.succeed(&kept.body);
+        made.body.kept(&self.recoder);
+        let made = Arc::new(made);
+        self.tallied.renewed.fetch_add(1, Ordering::Relaxed);
+        self.kept.insert(key, Kept::Reply(made.clone()));
+        made
+    }
+
+    /// A kept reply is right in this epoch, too.
+    pub fn confirm_reply(&self, kept: &Reply, epoch: u64) {
+        self.tallied.confirmed.fetch_add(1, Ordering::Relaxed);
+        kept.confirm(epoch);
+    }
+
+    /// What became of rendered replies so far.
+    pub fn tally(&self) -> Tally {
+        let Tallied { passing, kept, confirmed, renewed } = &*self.tallied;
+        let (recoded, not_recoded) = self.recoder.counts();
+        let [passing, kept, confirmed, renewed] =
+            [passing, kept, confirmed, renewed].map(|count| count.load(Ordering::Relaxed));
+        Tally { passing, kept, confirmed, renewed, recoded, not_recoded }
     }
 
     /// The answers of the origin for one resource.
@@ -170,6 +276,9 @@ impl Cache {
                 Some(Kept::Reply(_)) | None => change(&Variants::default()),
             };
             keeps = variants.is_some();
+            for stored in variants.iter().flat_map(Variants::iter) {
+                stored.body.kept(&self.recoder);
+            }
             variants.map_or(Op::Nop, |variants| Op::Put(Kept::Stored(Arc::new(variants))))
         });
         keeps
@@ -232,57 +341,4 @@ impl Cache {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::semantics::caching::{Exchange, ResponseDirectives, Selecting, Terms, Vary};
-    use coded::Coded;
-    use http::{HeaderMap, StatusCode};
-
-    fn answer(body: &'static str) -> Arc<Stored> {
-        let now = crate::clock::WallTime::from_millis(0);
-        let (fields, exchange) = (HeaderMap::new(), Exchange { asked: now, received: now });
-        Arc::new(Stored {
-            status: StatusCode::OK,
-            terms: Terms::of(StatusCode::OK, &fields, &ResponseDirectives::of(&fields), exchange, None),
-            selecting: Selecting::of(&Vary::Nothing, &fields),
-            fields,
-            body: Arc::new(Coded::new(body)),
-            link: None,
-            etag: None,
-            last_modified: None,
-            arrived: crate::clock::Monotonic::from_seconds(0),
-        })
-    }
-
-    fn shown(cache: &Cache, key: &Key) -> Vec<u8> {
-        cache.stored(key).unwrap().iter().next().unwrap().body.identity().body.to_vec()
-    }
-
-    #[test]
-    fn an_answer_never_replaces_one_that_was_asked_for_later() {
-        let (cache, key) = (Cache::new(1 << 20), Key::origin("/a"));
-        let (early, late) = (cache.purges(&key), cache.purges(&key));
-        assert!(cache.keep_stored(&key, &answer("late"), late));
-        assert!(!cache.keep_stored(&key, &answer("early"), early));
-        assert_eq!(shown(&cache, &key), b"late");
-        assert!(cache.keep_stored(&key, &answer("later"), cache.purges(&key)));
-        assert_eq!(shown(&cache, &key), b"later");
-    }
-
-    #[test]
-    fn a_confirmation_counts_only_for_what_is_still_kept() {
-        let (cache, key) = (Cache::new(1 << 20), Key::origin("/a"));
-        let (first, second) = (answer("first"), answer("second"));
-        assert!(cache.keep_stored(&key, &first, cache.purges(&key)));
-        let confirmed = answer("first, confirmed");
-        assert!(cache.keep_confirmed(&key, &first, &confirmed, cache.purges(&key)));
-        let asked = cache.purges(&key);
-        assert!(cache.keep_stored(&key, &second, cache.purges(&key)));
-        assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), asked));
-        assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), cache.purges(&key)));
-        assert_eq!(shown(&cache, &key), b"second");
-        cache.purge(&key);
-        assert!(!cache.keep_confirmed(&key, &second, &answer("gone"), cache.purges(&key)));
-        assert!(cache.stored(&key).is_none());
-    }
-}
+mod tests;

@@ -32,7 +32,8 @@
 //! is the only await: a reply kept in [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a
 //! stored detail, or one read through [`proxy::read_through`]. [`pipeline::answer`] evaluates preconditions and writes
 //! the head: for HTTP/1 at once as the lines that go on the wire ([`pipeline::head`]), for HTTP/2 as a map. Head and body
-//! leave in one send, from where they lie in memory. Paths that are not known here go to [`proxy::pass_through`], whose bodies
+//! leave in one send, from where they lie in memory. What is rendered is kept when it is asked for again, and stays over
+//! publications that do not change it. Paths that are not known here go to [`proxy::pass_through`], whose bodies
 //! are streamed.
 //!
 //! # The caching reverse proxy

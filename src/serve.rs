@@ -4,6 +4,7 @@
 //! bytes, [`tls`] makes connections secure, [`gate`] tells protocols apart, `connection` holds clients to deadlines,
 //! [`listener`] holds the sockets. Callers: [`crate::app`].
 
+mod basis;
 mod connection;
 pub mod find;
 pub mod gate;

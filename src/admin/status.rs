@@ -218,6 +218,17 @@ impl Status {
         let (bytes, entries) = self.cache.size();
         gauge("cache_bytes", "Bytes held in the cache", bytes as f64);
         gauge("cache_entries", "Answers held in the cache", entries as f64);
+        let tally = self.cache.tally();
+        text.push_str("# HELP grandstand_cache_replies What became of rendered replies that were no hits.\n");
+        text.push_str("# TYPE grandstand_cache_replies counter\n");
+        for (outcome, count) in tally.outcomes() {
+            let _ = writeln!(text, "grandstand_cache_replies_total{{outcome=\"{outcome}\"}} {count}");
+        }
+        text.push_str("# HELP grandstand_cache_codings Codings of hot bodies that were to be made better.\n");
+        text.push_str("# TYPE grandstand_cache_codings counter\n");
+        for (outcome, count) in tally.codings() {
+            let _ = writeln!(text, "grandstand_cache_codings_total{{outcome=\"{outcome}\"}} {count}");
+        }
         text.push_str("# HELP grandstand_limit_evicted Windows dropped because there were more than max_clients.\n");
         text.push_str("# TYPE grandstand_limit_evicted counter\n");
         let _ = writeln!(text, "grandstand_limit_evicted_total {}", self.limiter.evicted());

@@ -1,17 +1,37 @@
-//! A body and its coded variants, each made once, when it is first asked for.
+//! A body and its coded variants: each made at once when it is first asked for, and made well when it is asked for often.
 //!
 //! It knows nothing of heads. Callers: [`super::reply`] and [`super::stored`].
+//!
+//! The first client that asks for a coding gets the quick one, made while it waits. The third finds that the body is
+//! hot: if the cache keeps it, [`Recoder`] makes the coding once more, well, and that takes the place of the quick one.
+//! All share one weak entity tag, so that may happen at any time. [`encode`] has the figures behind the levels.
 
-use std::io::Write;
-use std::sync::OnceLock;
+mod encode;
 
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::semantics::coding::Coding;
 
+pub use encode::{Effort, encode};
+
+use super::recoder::Recoder;
+
 /// Bodies smaller than this are sent as they are: a coding would not make them smaller.
 const WORTH_CODING: usize = 200;
+/// Bodies larger than this take too long to compress on a thread that serves others: see [`Coded::prepare`].
+const LARGE: usize = 64 << 10;
+/// The request for a coding at which a body counts as hot.
+const HOT: u8 = 3;
+/// It waits for a better coding, has one, or can have none.
+const SETTLED: u8 = u8::MAX;
+/// Compressing does not make it smaller.
+const PLAIN: u8 = u8::MAX - 1;
 
 /// One coded body.
 #[derive(Debug)]
@@ -29,17 +49,62 @@ impl Variant {
     }
 }
 
+/// A variant as it was when it was asked for.
+pub struct Shown<'a> {
+    identity: &'a Variant,
+    coded: Option<Guard<Option<Arc<Variant>>>>,
+}
+
+impl Deref for Shown<'_> {
+    type Target = Variant;
+
+    fn deref(&self) -> &Variant {
+        self.coded.as_ref().and_then(|coded| coded.as_deref()).unwrap_or(self.identity)
+    }
+}
+
 /// A body.
 #[derive(Debug)]
 pub struct Coded {
     identity: Variant,
-    coded: [OnceLock<Option<Variant>>; 3],
+    /// `None` for bodies that are not worth it.
+    codings: Option<Arc<Codings>>,
+}
+
+/// The coded variants of a body.
+#[derive(Debug)]
+pub struct Codings {
+    body: Bytes,
+    each: [OneCoding; 3],
+    /// Bytes that variants may still take, so that a body never weighs more than it says.
+    room: AtomicUsize,
+    /// Who makes better ones; empty until the body is kept.
+    recoder: OnceLock<Recoder>,
+    /// Held by who makes one of a large body.
+    making: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct OneCoding {
+    made: ArcSwapOption<Variant>,
+    /// How often it was asked for, up to [`HOT`]; [`SETTLED`] or [`PLAIN`].
+    asked: AtomicU8,
 }
 
 impl Coded {
     /// A body without a coding.
     pub fn new(body: impl Into<Bytes>) -> Self {
-        Self { identity: Variant::new(body), coded: Default::default() }
+        let identity = Variant::new(body);
+        let codings = (identity.body.len() >= WORTH_CODING).then(|| {
+            Arc::new(Codings {
+                body: identity.body.clone(),
+                each: Default::default(),
+                room: AtomicUsize::new(room_beside(identity.body.len())),
+                recoder: OnceLock::new(),
+                making: tokio::sync::Mutex::default(),
+            })
+        });
+        Self { identity, codings }
     }
 
     /// The body as it is.
@@ -47,72 +112,143 @@ impl Coded {
         &self.identity
     }
 
-    /// The body in a coding, and the coding it really has: identity where coding does not pay.
-    pub fn variant(&self, coding: Coding) -> (Coding, &Variant) {
-        let index = match coding {
-            Coding::Identity => return (Coding::Identity, &self.identity),
-            Coding::Gzip => 0,
-            Coding::Brotli => 1,
-            Coding::Zstd => 2,
-        };
-        if self.identity.body.len() < WORTH_CODING {
-            return (Coding::Identity, &self.identity);
-        }
-        let coded = self.coded[index].get_or_init(|| {
-            let coded = encode(coding, &self.identity.body).ok()?;
-            (coded.len() < self.identity.body.len()).then(|| Variant::new(coded))
-        });
-        coded.as_ref().map_or((Coding::Identity, &self.identity), |variant| (coding, variant))
+    /// The body in a coding, and the coding it really has: identity where coding does not pay. Compresses on the
+    /// caller's thread what nobody asked for before.
+    pub fn variant(&self, coding: Coding) -> (Coding, Shown<'_>) {
+        let coded = self.codings.as_ref().and_then(|codings| codings.shown(coding));
+        let really = if coded.is_some() { coding } else { Coding::Identity };
+        (really, Shown { identity: &self.identity, coded })
     }
 
-    /// What it weighs in a cache, in bytes: variants are expected to be made.
+    /// Makes a coding of a large body elsewhere and waits for it, once for all who ask: other clients of this thread
+    /// must not. Small bodies are left to [`variant`](Self::variant).
+    pub async fn prepare(&self, coding: Coding) {
+        let Some(codings) = self.codings.as_ref().filter(|codings| codings.body.len() > LARGE) else { return };
+        if !codings.lacks(coding) {
+            return;
+        }
+        let _alone = codings.making.lock().await;
+        if codings.lacks(coding) {
+            let codings = codings.clone();
+            // If it fails there, it is made here.
+            let _ = tokio::task::spawn_blocking(move || codings.make(coding)).await;
+        }
+    }
+
+    /// The body is kept: once it is hot, its codings are worth more work.
+    pub(super) fn kept(&self, recoder: &Recoder) {
+        if let Some(codings) = &self.codings {
+            let _ = codings.recoder.set(recoder.clone());
+        }
+    }
+
+    /// What took the place of a hot body is hot from the start: its codings are made again at the first request.
+    pub(super) fn succeed(&self, old: &Self) {
+        if let (Some(codings), Some(old)) = (&self.codings, &old.codings) {
+            for (new, old) in codings.each.iter().zip(&old.each) {
+                let hot = matches!(old.asked.load(Ordering::Relaxed), HOT | SETTLED);
+                new.asked.store(if hot { HOT - 1 } else { 0 }, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What it weighs in a cache, in bytes, with all the variants that it may ever have.
     pub const fn weight(&self) -> usize {
-        self.identity.body.len() * 3 / 2
+        let length = self.identity.body.len();
+        length + if self.codings.is_some() { room_beside(length) } else { 0 }
     }
 }
 
-fn encode(coding: Coding, body: &[u8]) -> std::io::Result<Vec<u8>> {
-    let out = Vec::with_capacity(body.len() / 3);
-    match coding {
-        Coding::Identity => Ok(body.to_vec()),
-        Coding::Gzip => {
-            let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::new(6));
-            encoder.write_all(body)?;
-            encoder.finish()
+/// Bytes that all variants of a body of this length may take together: enough for three codings of JSON.
+const fn room_beside(length: usize) -> usize {
+    length + 2048
+}
+
+impl Codings {
+    fn of(&self, coding: Coding) -> Option<&OneCoding> {
+        match coding {
+            Coding::Identity => None,
+            Coding::Gzip => Some(&self.each[0]),
+            Coding::Brotli => Some(&self.each[1]),
+            Coding::Zstd => Some(&self.each[2]),
         }
-        Coding::Brotli => {
-            let mut encoder = brotli::CompressorWriter::new(out, 16 * 1024, 5, 20);
-            encoder.write_all(body)?;
-            encoder.flush()?;
-            Ok(encoder.into_inner())
+    }
+
+    /// Whether a coding has yet to be made.
+    fn lacks(&self, coding: Coding) -> bool {
+        self.of(coding).is_some_and(|one| one.made.load().is_none() && one.asked.load(Ordering::Relaxed) != PLAIN)
+    }
+
+    /// A coding for one more request; `None`: the body as it is.
+    fn shown(self: &Arc<Self>, coding: Coding) -> Option<Guard<Option<Arc<Variant>>>> {
+        let one = self.of(coding)?;
+        let mut made = one.made.load();
+        if made.is_none() {
+            if one.asked.load(Ordering::Relaxed) == PLAIN {
+                return None;
+            }
+            self.make(coding);
+            made = one.made.load();
         }
-        Coding::Zstd => zstd::bulk::compress(body, 6),
+        if one.asked.load(Ordering::Relaxed) < SETTLED {
+            self.count(one, coding);
+        }
+        made.is_some().then_some(made)
+    }
+
+    /// Makes a coding while somebody waits.
+    fn make(&self, coding: Coding) {
+        let Some(one) = self.of(coding) else { return };
+        let smaller = |coded: &Vec<u8>| coded.len() < self.body.len() && self.takes(coded.len());
+        match encode(coding, Effort::Quick, &self.body).ok().filter(smaller) {
+            Some(coded) => {
+                let coded = Some(Arc::new(Variant::new(coded)));
+                let length = coded.as_ref().map_or(0, |coded| coded.body.len());
+                // Another thread may have been faster.
+                if one.made.compare_and_swap(&None::<Arc<Variant>>, coded).is_some() {
+                    self.room.fetch_add(length, Ordering::Relaxed);
+                }
+            }
+            None if one.made.load().is_none() => one.asked.store(PLAIN, Ordering::Relaxed),
+            None => {}
+        }
+    }
+
+    /// Whether there is room for a variant of this length; it is taken then.
+    fn takes(&self, length: usize) -> bool {
+        self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(length)).is_ok()
+    }
+
+    /// Counts a request for a coding; the one that finds it hot asks for a better one.
+    fn count(self: &Arc<Self>, one: &OneCoding, coding: Coding) {
+        let count = |asked: u8| (asked < HOT).then_some(asked + 1);
+        let asked = match one.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) {
+            Ok(before) => before + 1,
+            Err(asked) => asked,
+        };
+        if asked != HOT {
+            return;
+        }
+        // What is not kept is not hot: it only is many clients' at this instant.
+        let Some(recoder) = self.recoder.get() else { return };
+        let first = one.asked.compare_exchange(HOT, SETTLED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if first && !recoder.ask(Arc::downgrade(self), coding) {
+            one.asked.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes a coding once more, well.
+    pub(super) fn recode(&self, coding: Coding) {
+        let Some(one) = self.of(coding) else { return };
+        let quick = one.made.load_full().map_or(0, |quick| quick.body.len());
+        if let Ok(best) = encode(coding, Effort::Best, &self.body)
+            && best.len() < quick
+        {
+            self.room.fetch_add(quick - best.len(), Ordering::Relaxed);
+            one.made.store(Some(Arc::new(Variant::new(best))));
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Read;
-
-    #[test]
-    fn every_coding_decodes_to_the_same_bytes() {
-        let body = "{\"items\":[1,2,3]}".repeat(100);
-        let coded = Coded::new(body.clone());
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(&*coded.variant(Coding::Gzip).1.body).read_to_string(&mut text).unwrap();
-        assert_eq!(text, body);
-        text.clear();
-        brotli::Decompressor::new(&*coded.variant(Coding::Brotli).1.body, 4096).read_to_string(&mut text).unwrap();
-        assert_eq!(text, body);
-        let decoded = zstd::bulk::decompress(&coded.variant(Coding::Zstd).1.body, 10_000).unwrap();
-        assert_eq!(decoded, body.as_bytes());
-        assert_eq!(coded.variant(Coding::Identity).1.body, body);
-    }
-
-    #[test]
-    fn small_bodies_stay_as_they_are() {
-        let coded = Coded::new("{}");
-        assert_eq!(coded.variant(Coding::Gzip).0, Coding::Identity);
-    }
-}
+mod tests;

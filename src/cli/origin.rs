@@ -1,6 +1,6 @@
 //! `grandstand origin`: the sample origin alone.
 
-use std::io::Read;
+use std::io::BufRead;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ pub struct Origin {
     /// Refuses more than this many requests in any minute; 0: no limit
     #[arg(long, default_value_t = 0)]
     requests_per_minute: u32,
-    /// Stops when standard input ends: for whoever starts it as a child process
+    /// Stops when standard input ends: for whoever starts it as a child process. A line `touch N` edits N venues
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
 }
@@ -42,12 +42,24 @@ impl Origin {
             .map_err(|source| crate::serve::listener::BindError { address: self.listen, source })?;
         println!("{}", origin.url());
         if self.until_stdin_closes {
-            let mut rest = Vec::new();
-            std::io::stdin().read_to_end(&mut rest)?;
+            for (number, line) in std::io::stdin().lock().lines().enumerate() {
+                let line = line?;
+                if let Some(count) = line.strip_prefix("touch ").and_then(|count| count.trim().parse().ok()) {
+                    origin.edit(|world| touch(world, number, count));
+                }
+            }
         } else {
             eprintln!("{} synthetic venues at {}/api/listings.json; Ctrl-C stops", self.listings, origin.url());
             runtime.block_on(tokio::signal::ctrl_c())?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Edits some venues: others than at the last edits.
+fn touch(world: &mut World, number: usize, count: usize) {
+    let ids = world.ids();
+    for id in ids.iter().cycle().skip(number * count).take(count.min(ids.len())) {
+        world.touch(*id);
     }
 }

@@ -128,6 +128,11 @@ impl Details {
         Ok(found)
     }
 
+    /// Whether the detail of a listing was ever fetched and is here.
+    pub fn holds(&self, id: ListingId) -> bool {
+        self.0.index.read().contains_key(&id)
+    }
+
     /// Forgets the details of listings that no kept version has any more, here and in the store. Blocks.
     ///
     /// # Errors
@@ -259,6 +264,7 @@ impl Details {
             }
             record
         });
+        let shown = before.as_ref().map(|record| record.body.clone());
         let record = match (answer.status, before) {
             (304, Some(record)) => self.seen_again(record, summary, answer.time(None).at().as_millis(), fetched_ms),
             (200, before) => {
@@ -298,7 +304,7 @@ impl Details {
             {
                 record.meta.fetched_ms = fetched_ms;
                 let missing = self.0.missing.lock().contains(&summary.id);
-                self.put(summary.id, record.clone());
+                self.put(summary.id, record.clone(), shown.as_ref());
                 if missing {
                     self.0.missing.lock().insert(summary.id);
                 }
@@ -318,7 +324,7 @@ impl Details {
             }
             (status, _) => return Err(AskError::nonsense(&path, format!("status {status}")).into()),
         };
-        self.put(summary.id, record.clone());
+        self.put(summary.id, record.clone(), shown.as_ref());
         Ok(record)
     }
 
@@ -346,13 +352,17 @@ impl Details {
         !missing.insert(id)
     }
 
-    fn put(&self, id: ListingId, record: DetailRecord) {
+    /// Takes a record in. `shown` is the body of the one before: while it stays as it is, so do the replies made of it.
+    fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
+        let changes = shown != Some(&record.body);
         self.0.missing.lock().remove(&id);
         self.0.index.write().insert(id, Known::of(&record.meta));
         self.0.pending.lock().insert(id, record);
         // In this order: whoever rendered the old record finds the new revision, or is forgotten here.
-        self.0.revision.fetch_add(1, Ordering::AcqRel);
-        self.0.cache.forget(&Key::Detail(id));
+        if changes {
+            self.0.revision.fetch_add(1, Ordering::AcqRel);
+            self.0.cache.forget(&Key::Detail(id));
+        }
         self.0.arrived.notify_one();
     }
 }

@@ -122,10 +122,10 @@ impl Standing {
             Precondition::Proceed => (StatusCode::OK, Some(reply.body.variant(asked.coding))),
         };
         head.begin(status);
-        if let Some((coding, variant)) = body {
+        if let Some((coding, variant)) = &body {
             head.put_static(&fields::CONTENT_TYPE, "application/json");
             head.put(&fields::CONTENT_LENGTH, &variant.length);
-            if coding != Coding::Identity {
+            if *coding != Coding::Identity {
                 head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
             }
         }

@@ -19,11 +19,12 @@ use crate::pipeline::admit::Target;
 use crate::pipeline::coverage::relies_on_disproved;
 use crate::proxy::read_through::ReadThrough;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::coding::Coding;
 use crate::semantics::problem::Problem;
 use crate::snapshot::live::{Live, Published};
 use crate::store::{DetailRecord, DetailState};
 
-use super::render;
+use super::{basis, render};
 
 /// What was found.
 pub enum Found {
@@ -77,8 +78,19 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// Finds the answer to a request.
-    pub async fn find(&self, target: Target, client: IpAddr) -> Found {
+    /// Finds the answer to a request of a client that likes `coding` best.
+    pub async fn find(&self, target: Target, coding: Coding, client: IpAddr) -> Found {
+        let found = self.look_up(target, client).await;
+        // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
+        match &found {
+            Found::Snapshot { reply, .. } => reply.body.prepare(coding).await,
+            Found::Through { stored, .. } => stored.body.prepare(coding).await,
+            Found::Problem { .. } => {}
+        }
+        found
+    }
+
+    async fn look_up(&self, target: Target, client: IpAddr) -> Found {
         let Some(published) = self.live.current() else {
             return self.uncovered(target, client).await;
         };
@@ -99,9 +111,12 @@ impl Finder {
     async fn list(&self, published: Arc<Published>, query: ListQuery, pinned: bool, client: IpAddr) -> Found {
         let key = Key::List(query);
         let kept = if pinned { None } else { self.cache.reply(&key) };
-        if let Some(reply) = kept.filter(|reply| reply.epoch == published.epoch) {
-            return Found::Snapshot { reply, published, forwarded: None, pinned };
-        }
+        let kept = match kept {
+            Some(reply) if reply.epoch() == published.epoch => {
+                return Found::Snapshot { reply, published, forwarded: None, pinned };
+            }
+            kept => kept,
+        };
         let Key::List(query) = &key else { return Problem::internal().into() };
         if relies_on_disproved(published.meta.disproved.as_deref(), query) {
             return self.through(&query.path_and_query(), false, client).await;
@@ -109,10 +124,16 @@ impl Finder {
         match published.dataset.find(query) {
             Ok(found) => {
                 let pin = pinned.then(|| published.dataset.id.as_str());
-                let reply = Arc::new(render::list(&published, query, found, &self.public_url, pin));
-                if !pinned {
-                    self.cache.keep_reply(key, reply.clone());
-                }
+                let made = render::list(&published, query, found, &self.public_url, pin);
+                let reply = if let Some(kept) = kept {
+                    self.cache.renew_reply(key, kept, made)
+                } else {
+                    let made = Arc::new(made);
+                    if !pinned {
+                        self.cache.keep_if_wanted(key, &made);
+                    }
+                    made
+                };
                 Found::Snapshot { reply, published, forwarded: None, pinned }
             }
             // What a slug stands for is in doubt: the origin knows.
@@ -122,13 +143,22 @@ impl Finder {
 
     fn taxonomy(&self, published: Arc<Published>, kind: TaxonomyKind, pinned: bool) -> Found {
         let key = Key::Taxonomy(kind);
-        if let Some(reply) = self.cache.reply(&key).filter(|reply| reply.epoch == published.epoch) {
+        let made_of = || basis::taxonomy(&published, kind);
+        let kept = self.cache.reply(&key);
+        if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
             return Found::Snapshot { reply, published, forwarded: None, pinned };
         }
         match render::taxonomy(&published, kind, &self.rewrite) {
-            Ok(reply) => {
-                let reply = Arc::new(reply);
-                self.cache.keep_reply(key, reply.clone());
+            Ok(made) => {
+                let made = made.made_of(made_of());
+                let reply = if let Some(kept) = kept {
+                    self.cache.renew_reply(key, kept, made)
+                } else {
+                    // There are three of them: they are not worth a question at the door.
+                    let made = Arc::new(made);
+                    self.cache.keep_reply(key, made.clone());
+                    made
+                };
                 Found::Snapshot { reply, published, forwarded: None, pinned }
             }
             Err(error) => {
@@ -142,11 +172,14 @@ impl Finder {
         let Some(summary) = published.dataset.summary(id) else {
             return Problem::unknown_listing(id.to_string()).into();
         };
-        let key = Key::Detail(id);
-        if let Some(reply) = self.cache.reply(&key).filter(|reply| reply.epoch == published.epoch) {
+        let Some(details) = &self.details else { return Problem::internal().into() };
+        let kept = self.cache.reply(&Key::Detail(id));
+        // A newer record makes the cache forget the reply. One that vanished with its listing and came back with it may
+        // be kept here and nowhere else.
+        let made_of = || if details.holds(id) { basis::detail(&published) } else { basis::NOTHING };
+        if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
             return Found::Snapshot { reply, published, forwarded: None, pinned: false };
         }
-        let Some(details) = &self.details else { return Problem::internal().into() };
         let revision = details.revision();
         let (record, forwarded) = match details.get(id) {
             Ok(Some(record)) => (record, None),
@@ -194,16 +227,27 @@ impl Finder {
         if record.meta.state == DetailState::Gone {
             return Problem::unknown_listing(id.to_string()).into();
         }
-        let reply = Arc::new(render::detail(&published, record.body));
+        let reply = Arc::new(render::detail(&published, record.body).made_of(basis::detail(&published)));
         if forwarded.is_none() {
             let key = Key::Detail(id);
-            self.cache.keep_reply(key.clone(), reply.clone());
             // A newer record may have arrived while the older one was rendered; its arrival forgets the key.
-            if details.revision() != revision {
+            if self.cache.keep_if_wanted(key.clone(), &reply) && details.revision() != revision {
                 self.cache.forget(&key);
             }
         }
         Found::Snapshot { reply, published, forwarded, pinned: false }
+    }
+
+    /// Whether a kept reply is right for what is published: of this epoch, or made of the same.
+    fn holds(&self, reply: &Reply, published: &Published, made_of: impl FnOnce() -> u128) -> bool {
+        if reply.epoch() == published.epoch {
+            return true;
+        }
+        let holds = reply.is_made_of(made_of());
+        if holds {
+            self.cache.confirm_reply(reply, published.epoch);
+        }
+        holds
     }
 
     /// Before the first publication, or in shield use.

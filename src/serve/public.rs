@@ -114,7 +114,7 @@ impl Public {
             }
             Admission::Admitted { target, coding } => {
                 asked.coding = coding;
-                match self.finder.find(target, client).await {
+                match self.finder.find(target, coding, client).await {
                     Found::Snapshot { reply, published, forwarded, pinned } => {
                         let now = self.clock.now_wall();
                         let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };

@@ -37,6 +37,7 @@ mod order;
 mod pass;
 mod paths;
 mod process;
+mod publication;
 mod purge;
 mod read_through;
 mod refresh;

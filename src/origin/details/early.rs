@@ -49,7 +49,7 @@ impl Details {
             summary_hash: no_summary(),
             hash: VolatileKeys::default().hash(text),
         };
-        self.put(id, DetailRecord { meta, body: answer.body.clone() });
+        self.put(id, DetailRecord { meta, body: answer.body.clone() }, None);
     }
 
     /// Takes what was offered for the listings of a data set.
@@ -69,7 +69,7 @@ impl Details {
                 && record.meta.summary_hash == no_summary()
             {
                 record.meta.summary_hash = summary.hash;
-                self.put(summary.id, record);
+                self.put(summary.id, record, None);
             }
         }
     }

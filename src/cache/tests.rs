@@ -1,0 +1,126 @@
+use super::*;
+use crate::semantics::caching::{Exchange, ResponseDirectives, Selecting, Terms, Vary};
+use coded::Coded;
+use http::{HeaderMap, StatusCode};
+
+fn answer(body: &'static str) -> Arc<Stored> {
+    let now = crate::clock::WallTime::from_millis(0);
+    let (fields, exchange) = (HeaderMap::new(), Exchange { asked: now, received: now });
+    Arc::new(Stored {
+        status: StatusCode::OK,
+        terms: Terms::of(StatusCode::OK, &fields, &ResponseDirectives::of(&fields), exchange, None),
+        selecting: Selecting::of(&Vary::Nothing, &fields),
+        fields,
+        body: Arc::new(Coded::new(body)),
+        link: None,
+        etag: None,
+        last_modified: None,
+        arrived: crate::clock::Monotonic::from_seconds(0),
+    })
+}
+
+fn shown(cache: &Cache, key: &Key) -> Vec<u8> {
+    cache.stored(key).unwrap().iter().next().unwrap().body.identity().body.to_vec()
+}
+
+#[test]
+fn an_answer_never_replaces_one_that_was_asked_for_later() {
+    let (cache, key) = (Cache::new(1 << 20), Key::origin("/a"));
+    let (early, late) = (cache.purges(&key), cache.purges(&key));
+    assert!(cache.keep_stored(&key, &answer("late"), late));
+    assert!(!cache.keep_stored(&key, &answer("early"), early));
+    assert_eq!(shown(&cache, &key), b"late");
+    assert!(cache.keep_stored(&key, &answer("later"), cache.purges(&key)));
+    assert_eq!(shown(&cache, &key), b"later");
+}
+
+#[test]
+fn a_confirmation_counts_only_for_what_is_still_kept() {
+    let (cache, key) = (Cache::new(1 << 20), Key::origin("/a"));
+    let (first, second) = (answer("first"), answer("second"));
+    assert!(cache.keep_stored(&key, &first, cache.purges(&key)));
+    let confirmed = answer("first, confirmed");
+    assert!(cache.keep_confirmed(&key, &first, &confirmed, cache.purges(&key)));
+    let asked = cache.purges(&key);
+    assert!(cache.keep_stored(&key, &second, cache.purges(&key)));
+    assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), asked));
+    assert!(!cache.keep_confirmed(&key, &confirmed, &answer("too late"), cache.purges(&key)));
+    assert_eq!(shown(&cache, &key), b"second");
+    cache.purge(&key);
+    assert!(!cache.keep_confirmed(&key, &second, &answer("gone"), cache.purges(&key)));
+    assert!(cache.stored(&key).is_none());
+}
+
+/// A page, as rendered in an epoch.
+fn rendered(text: &str, epoch: u64) -> Reply {
+    Reply::new(text.repeat(100), None, None, epoch)
+}
+
+fn page(number: u64) -> Key {
+    Key::List(ListQuery { page: number, ..ListQuery::default() })
+}
+
+#[test]
+fn what_is_asked_for_once_is_not_kept_and_what_is_asked_for_again_is() {
+    let cache = Cache::new(1 << 20);
+    let reply = Arc::new(rendered("page", 1));
+    assert!(!cache.keep_if_wanted(page(1), &reply));
+    assert_eq!(cache.size(), (0, 0));
+    assert!(cache.keep_if_wanted(page(1), &reply));
+    assert_eq!(cache.size().1, 1);
+    assert!(Arc::ptr_eq(&cache.reply(&page(1)).unwrap(), &reply));
+    let Tally { passing, kept, .. } = cache.tally();
+    assert_eq!((passing, kept), (1, 1));
+}
+
+#[test]
+fn a_flood_of_queries_that_nobody_repeats_leaves_the_hot_set_alone() {
+    // Room for some 200 replies; without the door the flood would fill it many times over.
+    let cache = Cache::new(1 << 18);
+    let hot = Arc::new(rendered("hot", 1));
+    for number in (1..=50).chain(1..=50) {
+        cache.keep_if_wanted(page(number), &hot);
+    }
+    assert_eq!(cache.size().1, 50);
+    let passing = Arc::new(rendered("passing", 1));
+    for number in 1_000..51_000 {
+        cache.keep_if_wanted(page(number), &passing);
+    }
+    let (_, entries) = cache.size();
+    assert!((50..60).contains(&entries), "{entries}");
+    assert!((1..=50).all(|number| cache.reply(&page(number)).is_some()));
+}
+
+#[test]
+fn a_reply_that_shows_the_same_in_the_next_epoch_stays() {
+    let (cache, key) = (Cache::new(1 << 20), page(1));
+    let kept = Arc::new(rendered("same", 1));
+    cache.keep_reply(key.clone(), kept.clone());
+    let renewed = cache.renew_reply(key.clone(), kept.clone(), rendered("same", 2));
+    assert!(Arc::ptr_eq(&renewed, &kept), "with all its codings");
+    assert_eq!(kept.epoch(), 2);
+    assert!(Arc::ptr_eq(&cache.reply(&key).unwrap(), &kept));
+}
+
+#[test]
+fn a_reply_that_shows_something_else_is_replaced_by_who_answers_from_the_newer_snapshot() {
+    let (cache, key) = (Cache::new(1 << 20), page(1));
+    let kept = Arc::new(rendered("old", 2));
+    cache.keep_reply(key.clone(), kept.clone());
+    let late = cache.renew_reply(key.clone(), kept.clone(), rendered("older", 1));
+    assert_eq!(late.epoch(), 1, "who answers from the older snapshot answers with that");
+    assert!(Arc::ptr_eq(&cache.reply(&key).unwrap(), &kept), "and keeps nothing");
+    let renewed = cache.renew_reply(key.clone(), kept, rendered("new", 3));
+    assert!(Arc::ptr_eq(&cache.reply(&key).unwrap(), &renewed));
+    let Tally { kept, confirmed, renewed, .. } = cache.tally();
+    assert_eq!((kept, confirmed, renewed), (1, 0, 1));
+}
+
+#[test]
+fn a_reply_holds_in_later_epochs_while_it_is_made_of_the_same() {
+    let reply = rendered("detail", 1).made_of(7);
+    assert!(reply.is_made_of(7) && !reply.is_made_of(8) && !rendered("list", 1).is_made_of(0));
+    reply.confirm(3);
+    reply.confirm(2);
+    assert_eq!(reply.epoch(), 3, "epochs do not go back");
+}
