@@ -9,4 +9,5 @@ mod ids;
 mod index;
 pub mod live;
 pub mod membership;
+mod since;
 pub mod version;

@@ -15,6 +15,7 @@ use super::content::{Content, SnapshotId};
 use super::ids::Ids;
 use super::index::{Index, Matches};
 use super::membership::{self, Evidence, Membership, Scene};
+use super::since::{Part, Since};
 
 /// A page that was found.
 #[derive(Debug)]
@@ -52,9 +53,19 @@ pub struct Dataset {
     /// `modified` by position; `i64::MIN` where unknown.
     modified: Box<[i64]>,
     modified_known: bool,
-    /// Whether `modified` never rises from one position to the next, so that a filter is a prefix.
-    newest_first: bool,
+    /// For an order in which `modified` rises anywhere; `None`: a filter is a prefix.
+    since: Option<Unordered>,
 }
+
+/// What it takes to filter an order that is not by `modified`.
+struct Unordered {
+    since: Since,
+    /// Every position.
+    all: Box<[u32]>,
+}
+
+/// Which of the runs of [`Since`] has every position; those of the kinds come before it.
+const ALL: usize = 3;
 
 /// Why content is no data set.
 #[derive(Debug, thiserror::Error)]
@@ -109,15 +120,20 @@ impl Dataset {
                 }
             }
         }
+        let index = Index::of(&membership);
+        let since = (!modified.is_sorted_by(|a, b| a >= b)).then(|| {
+            let all: Box<[u32]> = (0..modified.len() as u32).collect();
+            Unordered { since: Since::of(&modified, &[index.run(0), index.run(1), index.run(2), &all]), all }
+        });
         Ok(Self {
             id,
             doubtful,
             name_keys,
             envelope_hash: ContentHash::of(&content.envelope_text()),
-            newest_first: modified.is_sorted_by(|a, b| a >= b),
+            since,
             modified_known,
             modified,
-            index: Index::of(&membership),
+            index,
             ids,
             membership,
             terms,
@@ -139,7 +155,8 @@ impl Dataset {
     pub fn index_bytes(&self) -> usize {
         let bitmaps = self.membership.iter().flat_map(HashMap::values).filter_map(Membership::positions);
         let bitmaps = bitmaps.map(|positions| positions.serialized_size()).sum::<usize>();
-        self.index.bytes() + self.ids.bytes() + size_of_val(&*self.modified) + bitmaps
+        let since = self.since.as_ref().map_or(0, |since| since.since.bytes() + size_of_val(&*since.all));
+        self.index.bytes() + self.ids.bytes() + size_of_val(&*self.modified) + bitmaps + since
     }
 
     /// The summary of a listing.
@@ -225,43 +242,38 @@ impl Dataset {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let size = usize::from(query.per_page);
         let since = query.modified_since.as_ref().map(|since| since.at);
-        if let Some(at) = since.filter(|_| !self.newest_first) {
-            return Ok(match matches {
-                Matches::All => self.scan(0..self.len() as u32, at, offset, size),
-                Matches::Of(positions) => self.scan(positions.iter().copied(), at, offset, size),
-            });
+        if let (Some(at), Some(unordered)) = (since, &self.since) {
+            let positions = match &matches {
+                Matches::All => Ok(Part { run: ALL, start: 0, positions: &unordered.all }),
+                Matches::Term { kind, start, positions } => Ok(Part { run: *kind, start: *start, positions }),
+                Matches::Of(positions) => Err(positions),
+            };
+            let (total, page) = match positions {
+                Ok(part) => unordered.since.find(&part, at, offset, size),
+                Err(positions) => unordered.since.scan(positions, at, offset, size),
+            };
+            return Ok(Found { total: total as u64, items: self.at(&page) });
         }
         // Positions from `end` on do not match; below it they do.
         let end = since.map_or(self.len(), |at| self.modified.partition_point(|modified| *modified > at));
-        Ok(match matches {
+        let positions = match &matches {
             Matches::All => {
                 let items = page(&self.content.summaries[..end], offset, size).iter().collect();
-                Found { total: end as u64, items }
+                return Ok(Found { total: end as u64, items });
             }
-            Matches::Of(positions) => {
-                let total = if end == self.len() {
-                    positions.len()
-                } else {
-                    positions.partition_point(|position| (*position as usize) < end)
-                };
-                let items = page(&positions[..total], offset, size).iter();
-                let items = items.map(|position| &self.content.summaries[*position as usize]).collect();
-                Found { total: total as u64, items }
-            }
-        })
+            Matches::Term { positions, .. } => positions,
+            Matches::Of(positions) => &**positions,
+        };
+        let total = if end == self.len() {
+            positions.len()
+        } else {
+            positions.partition_point(|position| (*position as usize) < end)
+        };
+        Ok(Found { total: total as u64, items: self.at(page(&positions[..total], offset, size)) })
     }
 
-    fn scan(&self, positions: impl Iterator<Item = u32>, at: i64, offset: usize, size: usize) -> Found<'_> {
-        let (mut total, mut items) = (0_usize, Vec::with_capacity(size));
-        for position in positions.map(|position| position as usize) {
-            if self.modified[position] > at {
-                if total >= offset && items.len() < size {
-                    items.push(&self.content.summaries[position]);
-                }
-                total += 1;
-            }
-        }
-        Found { total: total as u64, items }
+    fn at(&self, positions: &[u32]) -> Vec<&Summary> {
+        positions.iter().map(|position| &self.content.summaries[*position as usize]).collect()
     }
 }
 

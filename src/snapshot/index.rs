@@ -17,6 +17,15 @@ use super::membership::Membership;
 pub enum Matches<'a> {
     /// Everything: there is no such filter.
     All,
+    /// A term's whole list.
+    Term {
+        /// The term's kind, by [`TaxonomyKind::index`].
+        kind: usize,
+        /// Where the list starts in [`Index::run`].
+        start: usize,
+        /// The positions, in order.
+        positions: &'a [u32],
+    },
     /// These positions, in order.
     Of(Cow<'a, [u32]>),
 }
@@ -189,11 +198,15 @@ impl Index {
             }
         }
         let list = |kind: usize, number| Cow::Borrowed(self.lists[kind].get(number));
+        let term = |kind: usize, number: u32| {
+            let (start, positions) = (self.lists[kind].starts[number as usize], self.lists[kind].get(number));
+            Ok(Matches::Term { kind, start, positions })
+        };
         Ok(Matches::Of(match numbers {
             [None, None, None] => return Ok(Matches::All),
-            [Some(sport), None, None] => list(0, sport),
-            [None, Some(state), None] => list(1, state),
-            [None, None, Some(city)] => list(2, city),
+            [Some(sport), None, None] => return term(0, sport),
+            [None, Some(state), None] => return term(1, state),
+            [None, None, Some(city)] => return term(2, city),
             [Some(sport), Some(state), None] => match &self.by_sport_and_state {
                 Some(pairs) => Cow::Borrowed(pairs.get(sport, state)),
                 None => both(list(0, sport), list(1, state)),
@@ -212,6 +225,11 @@ impl Index {
                 }
             }
         }))
+    }
+
+    /// The lists of all terms of a kind, one after the other.
+    pub fn run(&self, kind: usize) -> &[u32] {
+        &self.lists[kind].positions
     }
 
     /// What it takes, in bytes, slugs apart.
@@ -294,6 +312,7 @@ mod tests {
             let slugs = slugs.map(|slug| slug.map(|slug| slug.to_string().into()));
             let found = index.matches(&slugs).map(|matches| match matches {
                 Matches::All => None,
+                Matches::Term { positions, .. } => Some(positions.to_vec()),
                 Matches::Of(positions) => Some(positions.into_owned()),
             });
             prop_assert_eq!(found, expected.map(|all| all.map(|all| all.into_iter().collect::<Vec<_>>())));
