@@ -5,6 +5,8 @@
 //! `QUERIES_COUNT=10000 valgrind --tool=callgrind --toggle-collect='*answer_all*' target/release/deps/queries-*` counts
 //! the instructions of 1,000 queries of the mix instead: divide by 1,000.
 
+#![expect(clippy::unwrap_used, reason = "a bench that cannot run must say so at once")]
+
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -59,7 +61,7 @@ fn content(listings: u64, newest_first: bool) -> Content {
                 counts[value as usize] += 1;
             }
             let seconds = dice.below(300_000_000);
-            let modified = jiff::Timestamp::from_second(1_500_000_000 + seconds as i64).unwrap();
+            let modified = jiff::Timestamp::from_second(1_500_000_000 + seconds.cast_signed()).unwrap();
             let raw = Bytes::from(format!(
                 r#"{{"id":{id},"name":"Riverside {} Park {id}","url":"https://venues.example/state-{state}/riverside-park-{id}","city":"City {city}","state":"State {state}","sport":"sport-{sport}","lat":{}.{:06},"lng":-{}.{:06},"rating":{}.{},"review_count":{},"modified":"{modified}"}}"#,
                 dice.below(100),
@@ -100,7 +102,7 @@ fn query(kind: usize, dice: &mut Dice, listings: u64) -> String {
         1 => format!("city=city-{}", dice.skewed(CITIES)),
         2 => format!("state=state-{}&page={}", dice.skewed(STATES), 1 + dice.below((listings / 50 / STATES).max(1))),
         3 => {
-            let since = jiff::Timestamp::from_second(1_500_000_000 + dice.below(300_000_000) as i64).unwrap();
+            let since = jiff::Timestamp::from_second(1_500_000_000 + dice.below(300_000_000).cast_signed()).unwrap();
             format!("sport=sport-{}&modified_since={since}", dice.skewed(SPORTS))
         }
         _ => format!("page={}", 1 + dice.below(listings / 50)),

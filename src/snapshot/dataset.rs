@@ -14,7 +14,7 @@ use super::columns::Columns;
 use super::content::{Content, SnapshotId};
 use super::ids::Ids;
 use super::index::{Index, Matches};
-use super::membership::{self, Evidence, Membership, Scene};
+use super::membership::{self, Evidence, Membership, Positions, Scene};
 use super::since::{Part, Since};
 
 /// A page that was found.
@@ -154,7 +154,7 @@ impl Dataset {
     /// What the indexes take beside the content, in bytes: nearly all of it.
     pub fn index_bytes(&self) -> usize {
         let bitmaps = self.membership.iter().flat_map(HashMap::values).filter_map(Membership::positions);
-        let bitmaps = bitmaps.map(|positions| positions.serialized_size()).sum::<usize>();
+        let bitmaps = bitmaps.map(Positions::serialized_size).sum::<usize>();
         let since = self.since.as_ref().map_or(0, |since| since.since.bytes() + size_of_val(&*since.all));
         self.index.bytes() + self.ids.bytes() + size_of_val(&*self.modified) + bitmaps + since
     }

@@ -79,12 +79,13 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::hash::ContentHash;
     use bytes::Bytes;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     fn summaries(ids: impl IntoIterator<Item = u64>) -> Vec<Summary> {
-        let summary = |id| Summary { id: ListingId(id), hash: Default::default(), raw: Bytes::new() };
+        let summary = |id| Summary { id: ListingId(id), hash: ContentHash::default(), raw: Bytes::new() };
         ids.into_iter().map(summary).collect()
     }
 

@@ -180,7 +180,7 @@ impl Index {
             (state != NONE && list.iter().all(|position| owners[*position as usize] == state)).then_some(state)
         });
         let state_of = state_of.collect();
-        Self { slugs, by_sport_and_state, by_city_and_sport, state_of, lists }
+        Self { slugs, lists, by_sport_and_state, by_city_and_sport, state_of }
     }
 
     /// The positions that slugs leave, by [`TaxonomyKind::index`]. A slug that nothing has leaves none.
@@ -209,19 +209,19 @@ impl Index {
             [None, None, Some(city)] => return term(2, city),
             [Some(sport), Some(state), None] => match &self.by_sport_and_state {
                 Some(pairs) => Cow::Borrowed(pairs.get(sport, state)),
-                None => both(list(0, sport), list(1, state)),
+                None => both(&list(0, sport), &list(1, state)),
             },
             [sport, state, Some(city)] => {
                 let in_city = match (sport, &self.by_city_and_sport) {
                     (None, _) => list(2, city),
                     (Some(sport), Some(pairs)) => Cow::Borrowed(pairs.get(city, sport)),
-                    (Some(sport), None) => both(list(2, city), list(0, sport)),
+                    (Some(sport), None) => both(&list(2, city), &list(0, sport)),
                 };
                 match (state, self.state_of[city as usize]) {
                     (None, _) => in_city,
                     (Some(state), Some(only)) if state == only => in_city,
                     (Some(_), Some(_)) => Cow::Borrowed(&[]),
-                    (Some(state), None) => both(in_city, list(1, state)),
+                    (Some(state), None) => both(&in_city, &list(1, state)),
                 }
             }
         }))
@@ -240,8 +240,8 @@ impl Index {
 }
 
 /// What is in two lists: each member of the shorter one is looked for in the rest of the longer one.
-fn both<'a>(one: Cow<'_, [u32]>, other: Cow<'_, [u32]>) -> Cow<'a, [u32]> {
-    let (short, mut long) = if one.len() < other.len() { (&*one, &*other) } else { (&*other, &*one) };
+fn both<'a>(one: &[u32], other: &[u32]) -> Cow<'a, [u32]> {
+    let (short, mut long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     let mut found = Vec::new();
     for position in short {
         long = &long[galloped(long, *position)..];
