@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Nesting deeper than this is refused: no listing needs it and a hostile text could exhaust the stack.
@@ -66,6 +66,32 @@ pub fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
         .map_err(|error| JsonError::syntax(error, text))
 }
 
+/// What a key of an object leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Picked<'a> {
+    /// Nothing: the key is not there.
+    #[default]
+    Absent,
+    /// The value's text.
+    Once(&'a str),
+    /// The texts of the first two values: the key is repeated.
+    Repeated(&'a str, &'a str),
+}
+
+/// The values of some keys of a JSON object: what [`fields`] says of them, in one pass and with nothing kept of the rest.
+///
+/// # Errors
+/// As [`fields`].
+pub fn pick<'a, const N: usize>(text: &'a str, keys: &[&str; N]) -> Result<[Picked<'a>; N], JsonError> {
+    let mut picked = [Picked::Absent; N];
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    deserializer
+        .deserialize_map(PickVisitor { keys, picked: &mut picked })
+        .and_then(|()| deserializer.end())
+        .map_err(|error| JsonError::syntax(error, text))?;
+    Ok(picked)
+}
+
 /// The elements of a JSON array.
 ///
 /// # Errors
@@ -91,6 +117,17 @@ pub fn string(text: &str) -> Option<Cow<'_, str>> {
 /// A string as JSON text, quotes included.
 pub fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
+}
+
+/// Appends a string as JSON text, quotes included.
+pub fn quote_into(out: &mut Vec<u8>, text: &str) {
+    if text.bytes().any(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\')) {
+        out.extend_from_slice(quote(text).as_bytes());
+    } else {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    }
 }
 
 /// Where `part`, a slice of `whole`, starts.
@@ -139,6 +176,58 @@ impl<'de> Visitor<'de> for FieldsVisitor {
             fields.push(Field { key, value });
         }
         Ok(fields)
+    }
+}
+
+struct PickVisitor<'a, 'de> {
+    keys: &'a [&'a str],
+    picked: &'a mut [Picked<'de>],
+}
+
+impl<'de> Visitor<'de> for PickVisitor<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(place) = map.next_key_seed(PlaceSeed(self.keys))? {
+            let Some(place) = place else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let value = map.next_value::<&'de RawValue>()?.get();
+            self.picked[place] = match self.picked[place] {
+                Picked::Absent => Picked::Once(value),
+                Picked::Once(first) => Picked::Repeated(first, value),
+                repeated @ Picked::Repeated(..) => repeated,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Reads a key as its place among some.
+struct PlaceSeed<'a>(&'a [&'a str]);
+
+impl<'de> DeserializeSeed<'de> for PlaceSeed<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for PlaceSeed<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|known| *known == key))
     }
 }
 
@@ -200,6 +289,46 @@ mod tests {
         assert_eq!(offset_in(text, fields[0].value), 9);
         assert!(super::fields("{} x").is_err());
         assert!(super::fields("[]").is_err());
+    }
+
+    #[test]
+    fn what_is_picked_is_what_the_fields_say() {
+        for text in [
+            r#" { "a" : 4.50 , "b\u0041":[ 1e3 ], "a":"x\/y", "c": null, "a":{}} "#,
+            "{}",
+            r#"{"c":{"a":[]},"a":01}"#,
+            r#"{"a":"\ud800"}"#,
+            r#"{"x":"\ud800"}"#,
+            r#"{"x":"\q"}"#,
+            r#"{"a":1} x"#,
+            "[]",
+        ] {
+            let picked = pick(text, &["a", "bA", "d"]);
+            let expected = super::fields(text);
+            assert_eq!(
+                picked.as_ref().err().map(ToString::to_string),
+                expected.as_ref().err().map(ToString::to_string)
+            );
+            let (Ok(picked), Ok(fields)) = (picked, expected) else { continue };
+            for (key, picked) in ["a", "bA", "d"].into_iter().zip(picked) {
+                let mut values = fields.iter().filter(|field| field.key == key).map(|field| field.value);
+                let expected = match (values.next(), values.next()) {
+                    (None, _) => Picked::Absent,
+                    (Some(value), None) => Picked::Once(value),
+                    (Some(first), Some(second)) => Picked::Repeated(first, second),
+                };
+                assert_eq!(picked, expected, "{key} of {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn quoting_into_a_buffer_is_quoting() {
+        for text in ["", "golf", "a\"b", "\\", "\u{1}\n", "São", "\u{7f}\u{2028}"] {
+            let mut out = Vec::new();
+            quote_into(&mut out, text);
+            assert_eq!(out, quote(text).as_bytes());
+        }
     }
 
     #[test]

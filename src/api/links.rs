@@ -2,8 +2,7 @@
 //!
 //! Pure. Callers: [`crate::serve`] for what is rendered, [`crate::proxy::read_through`] for what is read through.
 
-use std::borrow::Cow;
-
+use bytes::Bytes;
 use http::HeaderValue;
 
 use super::query::{self, ListQuery};
@@ -27,17 +26,23 @@ pub fn list(
     public_url: &str,
     pin: Option<&str>,
 ) -> Option<HeaderValue> {
-    let mut parts = Vec::with_capacity(5);
+    let mut out = String::with_capacity(128 + 4 * (public_url.len() + 96));
     if let Some(license) = license {
-        parts.push(format!("<{license}>; rel=\"license\""));
+        out.extend(["<", license, ">; rel=\"license\""]);
     }
     let last = query.total_pages(total).max(1);
     let mut link = |page: u64, rel: &str| {
-        let path = query.with_page(page).path_and_query();
-        let pin = pin.map_or(Cow::Borrowed(""), |pin| {
-            format!("{}snapshot={}", if path.contains('?') { '&' } else { '?' }, query::encode(pin)).into()
-        });
-        parts.push(format!("<{public_url}{path}{pin}>; rel=\"{rel}\""));
+        out.push_str(if out.is_empty() { "<" } else { ", <" });
+        out.push_str(public_url);
+        let separator = query.write(page, &mut out);
+        if let Some(pin) = pin {
+            out.push(separator);
+            out.push_str("snapshot=");
+            query::encode(pin, &mut out);
+        }
+        out.push_str(">; rel=\"");
+        out.push_str(rel);
+        out.push('"');
     };
     link(1, "first");
     if query.page > 1 {
@@ -47,7 +52,7 @@ pub fn list(
         link(query.page + 1, "next");
     }
     link(last, "last");
-    HeaderValue::from_str(&parts.join(", ")).ok()
+    HeaderValue::from_maybe_shared(Bytes::from(out)).ok()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::hash::ContentHash;
-use super::json::{self, JsonError};
+use super::json::{self, JsonError, Picked};
 use super::modified;
 
 /// The id of a listing: a non-negative integer of at most 64 bits.
@@ -79,23 +79,20 @@ impl<'a> SummaryFields<'a> {
     /// # Errors
     /// When the text is no object or has no integer `id`; every other field may be missing.
     pub fn read(raw: &'a str) -> Result<Self, SummaryError> {
-        let fields = json::fields(raw)?;
+        let [id, city, state, sport, modified] = json::pick(raw, &["id", "city", "state", "sport", "modified"])?;
         // What stands there twice says nothing: readers of JSON differ in which one counts.
-        let text = |name: &str| {
-            let mut named = fields.iter().filter(|field| field.key == name);
-            named.next().filter(|_| named.next().is_none()).and_then(|field| json::string(field.value))
+        let text = |picked| if let Picked::Once(value) = picked { json::string(value) } else { None };
+        let id = match id {
+            Picked::Absent => "(absent)",
+            Picked::Once(id) => id,
+            Picked::Repeated(one, other) => return Err(SummaryError::TwoIds(json::shorten(one), json::shorten(other))),
         };
-        let mut ids = fields.iter().filter(|field| field.key == "id").map(|field| json::shorten(field.value));
-        if let (Some(one), Some(other)) = (ids.next(), ids.next()) {
-            return Err(SummaryError::TwoIds(one, other));
-        }
-        let id = fields.iter().find(|field| field.key == "id").map_or("(absent)", |field| field.value);
         Ok(Self {
             id: ListingId::parse(id).ok_or_else(|| SummaryError::BadId(json::shorten(id)))?,
-            city: text("city"),
-            state: text("state"),
-            sport: text("sport"),
-            modified: text("modified").and_then(|value| modified::parse(&value).ok()),
+            city: text(city),
+            state: text(state),
+            sport: text(sport),
+            modified: text(modified).and_then(|value| modified::parse(&value).ok()),
         })
     }
 }

@@ -3,7 +3,6 @@
 //! Callers: [`crate::pipeline`] parses, [`crate::snapshot`] answers, [`crate::origin`] asks the origin with it.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -168,30 +167,44 @@ impl ListQuery {
     /// `/api/listings.json` with the canonical query: filters in the documented order, then page and page size where
     /// they are not the defaults.
     pub fn path_and_query(&self) -> String {
-        let mut text = String::from("/api/listings.json");
+        let mut text = String::with_capacity(64);
+        self.write(self.page, &mut text);
+        text
+    }
+
+    /// Appends [`ListQuery::path_and_query`] of another page of the same query; returns what separates a further
+    /// parameter from it.
+    pub fn write(&self, page: u64, out: &mut String) -> char {
+        out.push_str("/api/listings.json");
         let mut separator = '?';
-        let mut push = |name: &str, value: &dyn std::fmt::Display| {
-            text.push(separator);
-            separator = '&';
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{name}={value}");
+        let mut name = |name: &str, out: &mut String| {
+            out.push(std::mem::replace(&mut separator, '&'));
+            out.push_str(name);
+            out.push('=');
         };
-        for (name, value) in self.filters() {
-            push(name, &utf8_percent_encode(value, VALUE));
+        for (parameter, value) in self.filters() {
+            name(parameter, out);
+            encode(value, out);
         }
-        if self.page != 1 {
-            push("page", &self.page);
+        if page != 1 {
+            name("page", out);
+            out.push_str(itoa::Buffer::new().format(page));
         }
         if self.per_page != Self::DEFAULT_PER_PAGE {
-            push("per_page", &self.per_page);
+            name("per_page", out);
+            out.push_str(itoa::Buffer::new().format(self.per_page));
         }
-        text
+        separator
     }
 }
 
-/// A value for a query string, percent-encoded.
-pub fn encode(value: &str) -> impl std::fmt::Display + '_ {
-    utf8_percent_encode(value, VALUE)
+/// Appends a value for a query string, percent-encoded.
+pub fn encode(value: &str, out: &mut String) {
+    if value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) {
+        out.push_str(value);
+    } else {
+        out.extend(utf8_percent_encode(value, VALUE));
+    }
 }
 
 /// Decodes one form-encoded key or value; the lossy text where it is not UTF-8 or too long.

@@ -2,9 +2,10 @@
 //!
 //! Nothing is parsed and nothing re-serialised. Callers: [`crate::pipeline`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 use super::envelope::{Envelope, EnvelopeField};
 use super::hash::ContentHash;
@@ -18,10 +19,62 @@ pub const RENDERER: u32 = 1;
 /// The last values of volatile fields, as JSON text by key.
 pub type VolatileValues = BTreeMap<String, String>;
 
+/// Something in an envelope that differs from page to page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Page,
+    PerPage,
+    Total,
+    TotalPages,
+    Filters,
+    Items,
+}
+
+/// An envelope written out but for what differs from page to page: made once per publication.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    text: Vec<u8>,
+    /// Where in `text` something is filled in, in order.
+    slots: Vec<(usize, Slot)>,
+    empty_filters: String,
+}
+
+impl Frame {
+    /// Writes an envelope out. `generated_at` is JSON text, quotes included.
+    pub fn new(envelope: &Envelope, generated_at: &str, volatile: &VolatileValues) -> Self {
+        let mut frame = Self { empty_filters: envelope.empty_filters.clone(), ..Self::default() };
+        frame.text.push(b'{');
+        for (position, field) in envelope.fields.iter().enumerate() {
+            if position > 0 {
+                frame.text.push(b',');
+            }
+            let (key, value) = match field {
+                EnvelopeField::GeneratedAt => ("generated_at", Ok(generated_at)),
+                EnvelopeField::Page => ("page", Err(Slot::Page)),
+                EnvelopeField::PerPage => ("per_page", Err(Slot::PerPage)),
+                EnvelopeField::Total => ("total", Err(Slot::Total)),
+                EnvelopeField::TotalPages => ("total_pages", Err(Slot::TotalPages)),
+                EnvelopeField::Filters => ("filters", Err(Slot::Filters)),
+                EnvelopeField::Items => ("items", Err(Slot::Items)),
+                EnvelopeField::Carried { key, value } => (key.as_str(), Ok(value.as_str())),
+                EnvelopeField::Volatile { key } => (key.as_str(), Ok(volatile.get(key).map_or("null", String::as_str))),
+            };
+            json::quote_into(&mut frame.text, key);
+            frame.text.push(b':');
+            match value {
+                Ok(value) => frame.text.extend_from_slice(value.as_bytes()),
+                Err(slot) => frame.slots.push((frame.text.len(), slot)),
+            }
+        }
+        frame.text.push(b'}');
+        frame
+    }
+}
+
 /// Everything that shows in a page of a list.
 pub struct ListPage<'a> {
-    /// The fields around the items.
-    pub envelope: &'a Envelope,
+    /// What is around the items.
+    pub frame: &'a Frame,
     /// Hash of the envelope's carried fields.
     pub envelope_hash: ContentHash,
     /// The query that is answered.
@@ -33,80 +86,82 @@ pub struct ListPage<'a> {
 }
 
 impl ListPage<'_> {
-    /// The page's JSON text. `generated_at` is JSON text too, quotes included.
-    pub fn body(&self, generated_at: &str, volatile: &VolatileValues) -> Vec<u8> {
-        let size = self.items.iter().map(|item| item.raw.len() + 1).sum::<usize>();
-        let mut out = Vec::with_capacity(size + 2048);
-        let mut number = itoa::Buffer::new();
-        out.push(b'{');
-        for (position, field) in self.envelope.fields.iter().enumerate() {
-            if position > 0 {
-                out.push(b',');
-            }
-            let mut put = |key: &str, value: &str| {
-                if key.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'@' | b'-'))
-                {
-                    out.push(b'"');
-                    out.extend_from_slice(key.as_bytes());
-                    out.push(b'"');
-                } else {
-                    out.extend_from_slice(json::quote(key).as_bytes());
-                }
-                out.push(b':');
-                out.extend_from_slice(value.as_bytes());
-            };
-            match field {
-                EnvelopeField::GeneratedAt => put("generated_at", generated_at),
-                EnvelopeField::Page => put("page", number.format(self.query.page)),
-                EnvelopeField::PerPage => put("per_page", number.format(self.query.per_page)),
-                EnvelopeField::Total => put("total", number.format(self.total)),
-                EnvelopeField::TotalPages => put("total_pages", number.format(self.query.total_pages(self.total))),
-                EnvelopeField::Filters => put("filters", &self.filters()),
-                EnvelopeField::Carried { key, value } => put(key, value),
-                EnvelopeField::Volatile { key } => put(key, volatile.get(key).map_or("null", String::as_str)),
-                EnvelopeField::Items => {
-                    put("items", "[");
-                    for (index, item) in self.items.iter().enumerate() {
-                        if index > 0 {
+    /// The page's JSON text.
+    pub fn body(&self) -> Vec<u8> {
+        let mut numbers = [itoa::Buffer::new(), itoa::Buffer::new(), itoa::Buffer::new(), itoa::Buffer::new()];
+        let [page, per_page, total, total_pages] = &mut numbers;
+        let page = page.format(self.query.page);
+        let per_page = per_page.format(self.query.per_page);
+        let total_pages = total_pages.format(self.query.total_pages(self.total));
+        let total = total.format(self.total);
+        let filters = self.filters();
+        let items = self.items.iter().map(|item| item.raw.len() + 1).sum::<usize>();
+        // The exact size where each field stands once, so that nothing is moved when the body is handed on.
+        let variable = page.len() + per_page.len() + total.len() + total_pages.len() + filters.len() + items.max(1) + 1;
+        let mut out = Vec::with_capacity(self.frame.text.len() + variable);
+        let mut at = 0;
+        for (end, slot) in &self.frame.slots {
+            out.extend_from_slice(&self.frame.text[at..*end]);
+            at = *end;
+            match slot {
+                Slot::Page => out.extend_from_slice(page.as_bytes()),
+                Slot::PerPage => out.extend_from_slice(per_page.as_bytes()),
+                Slot::Total => out.extend_from_slice(total.as_bytes()),
+                Slot::TotalPages => out.extend_from_slice(total_pages.as_bytes()),
+                Slot::Filters => out.extend_from_slice(&filters),
+                Slot::Items => {
+                    out.push(b'[');
+                    if let Some((first, rest)) = self.items.split_first() {
+                        out.extend_from_slice(&first.raw);
+                        for item in rest {
                             out.push(b',');
+                            out.extend_from_slice(&item.raw);
                         }
-                        out.extend_from_slice(&item.raw);
                     }
                     out.push(b']');
                 }
             }
         }
-        out.push(b'}');
+        out.extend_from_slice(&self.frame.text[at..]);
         out
     }
 
-    fn filters(&self) -> String {
+    fn filters(&self) -> Cow<'_, [u8]> {
         if !self.query.is_filtered() {
-            return self.envelope.empty_filters.clone();
+            return Cow::Borrowed(self.frame.empty_filters.as_bytes());
         }
-        let fields: Vec<String> =
-            self.query.filters().map(|(name, value)| format!("{}:{}", json::quote(name), json::quote(value))).collect();
-        format!("{{{}}}", fields.join(","))
+        let mut text = Vec::with_capacity(128);
+        let mut separator = b'{';
+        for (name, value) in self.query.filters() {
+            text.push(separator);
+            separator = b',';
+            json::quote_into(&mut text, name);
+            text.push(b':');
+            json::quote_into(&mut text, value);
+        }
+        text.push(b'}');
+        Cow::Owned(text)
     }
 
     /// The page's entity tag: a hash of everything that shows, and of nothing volatile.
     pub fn tag(&self) -> Tag {
-        let mut hasher = Xxh3Default::new();
-        hasher.update(b"list");
-        hasher.update(&RENDERER.to_le_bytes());
-        hasher.update(&self.envelope_hash.to_bytes());
-        hasher.update(&self.query.page.to_le_bytes());
-        hasher.update(&[self.query.per_page]);
-        hasher.update(&self.total.to_le_bytes());
+        // Hashing one text is faster than feeding a hash in pieces.
+        let mut text = Vec::with_capacity(256 + 16 * self.items.len());
+        text.extend_from_slice(b"list");
+        text.extend_from_slice(&RENDERER.to_le_bytes());
+        text.extend_from_slice(&self.envelope_hash.to_bytes());
+        text.extend_from_slice(&self.query.page.to_le_bytes());
+        text.push(self.query.per_page);
+        text.extend_from_slice(&self.total.to_le_bytes());
         for (name, value) in self.query.filters() {
-            hasher.update(&(value.len() as u64).to_le_bytes());
-            hasher.update(name.as_bytes());
-            hasher.update(value.as_bytes());
+            text.extend_from_slice(&(value.len() as u64).to_le_bytes());
+            text.extend_from_slice(name.as_bytes());
+            text.extend_from_slice(value.as_bytes());
         }
         for item in &self.items {
-            hasher.update(&item.hash.to_bytes());
+            text.extend_from_slice(&item.hash.to_bytes());
         }
-        Tag(hasher.digest128())
+        Tag(xxh3_128(&text))
     }
 }
 
@@ -127,7 +182,15 @@ impl Tag {
 
     /// The entity tag as it stands in a header: weak, because all content codings share it.
     pub fn to_header(self) -> String {
-        format!("W/\"{:032x}\"", self.0)
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = String::with_capacity(36);
+        text.push_str("W/\"");
+        for byte in self.0.to_be_bytes() {
+            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        text.push('"');
+        text
     }
 }
 
@@ -151,14 +214,12 @@ mod tests {
     fn a_page_is_the_origins_envelope_around_the_origins_bytes() {
         let (envelope, one) = (envelope(), summary(r#"{"id":1,"lat":-97.1230}"#));
         let query = ListQuery { page: 2, per_page: 1, ..ListQuery::default() };
-        let page = ListPage {
-            envelope: &envelope,
-            envelope_hash: ContentHash::default(),
-            query: &query,
-            total: 3,
-            items: vec![&one],
-        };
-        let body = String::from_utf8(page.body("\"now\"", &VolatileValues::new())).unwrap();
+        let frame = Frame::new(&envelope, "\"now\"", &VolatileValues::new());
+        let envelope_hash = ContentHash::default();
+        let page = ListPage { frame: &frame, envelope_hash, query: &query, total: 3, items: vec![&one] };
+        let body = page.body();
+        assert_eq!(body.len(), body.capacity(), "nothing is moved later");
+        let body = String::from_utf8(body).unwrap();
         assert_eq!(
             body,
             r#"{"@context":"x\/y","generated_at":"now","page":2,"per_page":1,"total":3,"total_pages":3,"filters":[],"note":4.50,"items":[{"id":1,"lat":-97.1230}]}"#
@@ -167,10 +228,10 @@ mod tests {
 
     #[test]
     fn the_tag_changes_with_whatever_shows_and_with_nothing_else() {
-        let (envelope, one, two) = (envelope(), summary(r#"{"id":1}"#), summary(r#"{"id":1,"x":2}"#));
+        let frame = Frame::new(&envelope(), "\"now\"", &VolatileValues::new());
+        let (one, two) = (summary(r#"{"id":1}"#), summary(r#"{"id":1,"x":2}"#));
         let tag = |query: &ListQuery, total, item| {
-            ListPage { envelope: &envelope, envelope_hash: ContentHash::default(), query, total, items: vec![item] }
-                .tag()
+            ListPage { frame: &frame, envelope_hash: ContentHash::default(), query, total, items: vec![item] }.tag()
         };
         let plain = ListQuery::default();
         let mut golf = plain.clone();
@@ -182,6 +243,23 @@ mod tests {
         {
             assert_ne!(base, other);
         }
-        assert_eq!(base.to_header().len(), 36);
+        assert_eq!(base.to_header(), format!("W/\"{:032x}\"", base.0));
+    }
+
+    #[test]
+    fn the_tag_is_the_hash_that_it_always_was() {
+        let frame = Frame::new(&envelope(), "\"now\"", &VolatileValues::new());
+        let one = summary(r#"{"id":1}"#);
+        let mut query = ListQuery { page: 3, per_page: 7, ..ListQuery::default() };
+        query.slugs = [Some("golf".into()), None, Some("a \"b\"".into())];
+        let items = vec![&one; 40];
+        let tag = ListPage { frame: &frame, envelope_hash: one.hash, query: &query, total: 99, items }.tag();
+        let mut hasher = Xxh3Default::new();
+        hasher.update(b"list\x01\0\0\0");
+        hasher.update(&one.hash.to_bytes());
+        hasher.update(b"\x03\0\0\0\0\0\0\0\x07\x63\0\0\0\0\0\0\0");
+        hasher.update(b"\x04\0\0\0\0\0\0\0sportgolf\x05\0\0\0\0\0\0\0citya \"b\"");
+        (0..40).for_each(|_| hasher.update(&one.hash.to_bytes()));
+        assert_eq!(tag, Tag(hasher.digest128()));
     }
 }

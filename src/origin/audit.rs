@@ -20,7 +20,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rand::RngExt;
 
-use crate::api::render::{ListPage, VolatileValues};
+use crate::api::render::{Frame, ListPage, VolatileValues};
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, Monotonic};
 use crate::pipeline::coverage::relies_on_disproved;
@@ -315,14 +315,15 @@ impl Auditor {
             Request::List(query) => match dataset.find(query) {
                 Err(_doubt) => Ours::ReadThrough,
                 Ok(found) => {
+                    let envelope = &dataset.content.envelope;
                     let page = ListPage {
-                        envelope: &dataset.content.envelope,
+                        frame: &Frame::new(envelope, &published.generated_at, &VolatileValues::new()),
                         envelope_hash: dataset.envelope_hash,
                         query,
                         total: found.total,
                         items: found.items,
                     };
-                    let body = page.body(&published.generated_at, &VolatileValues::new());
+                    let body = page.body();
                     Ours::Body(String::from_utf8_lossy(&body).into_owned(), meta.confirmed_ms)
                 }
             },

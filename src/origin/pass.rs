@@ -2,7 +2,7 @@
 //!
 //! Pure: bodies and the instants that they speak for go in, a verdict comes out. Callers: [`super::mirror`].
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -193,15 +193,6 @@ pub fn blanked(taxonomies: &[Bytes; 3], volatile: &VolatileKeys, values: &mut Vo
         values.extend(taken.into_iter().map(|(key, value)| (format!("{} {key}", kind.path()), value)));
         Arc::from(blanked)
     })
-}
-
-/// The values of one document's volatile fields, by key.
-pub fn values_of(values: &BTreeMap<String, String>, document: &str) -> VolatileValues {
-    let own = values.iter().filter_map(|(name, value)| {
-        let (path, key) = name.split_once(' ')?;
-        (path == document).then(|| (key.to_owned(), value.clone()))
-    });
-    own.collect()
 }
 
 /// The carried and computed keys of an envelope, for comparing what two pages show.

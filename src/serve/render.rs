@@ -9,7 +9,6 @@ use crate::api::render::{ListPage, Tag};
 use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::reply::Reply;
-use crate::origin::pass::values_of;
 use crate::semantics::etag::EntityTag;
 use crate::snapshot::dataset::Found;
 use crate::snapshot::live::Published;
@@ -17,17 +16,11 @@ use crate::snapshot::live::Published;
 /// A page of the list.
 pub fn list(published: &Published, query: &ListQuery, found: Found<'_>, public_url: &str, pin: Option<&str>) -> Reply {
     let dataset = &published.dataset;
-    let volatile = values_of(&published.meta.volatile_values, "list");
     let total = found.total;
-    let page = ListPage {
-        envelope: &dataset.content.envelope,
-        envelope_hash: dataset.envelope_hash,
-        query,
-        total,
-        items: found.items,
-    };
+    let page =
+        ListPage { frame: &published.frame, envelope_hash: dataset.envelope_hash, query, total, items: found.items };
     let link = links::list(published.license.as_deref(), query, total, public_url, pin);
-    Reply::new(page.body(&published.generated_at, &volatile), tag(page.tag()), link, published.epoch)
+    Reply::new(page.body(), tag(page.tag()), link, published.epoch)
 }
 
 /// A taxonomy.
@@ -37,7 +30,7 @@ pub fn list(published: &Published, query: &ListQuery, found: Found<'_>, public_u
 pub fn taxonomy(published: &Published, kind: TaxonomyKind, rewrite: &Rewrite) -> Result<Reply, JsonError> {
     let blanked = rewrite.apply(published.dataset.content.taxonomy(kind), kind.path())?;
     let volatile = &published.meta.volatile;
-    let values = values_of(&published.meta.volatile_values, kind.path());
+    let values = published.meta.volatile_of(kind.path());
     let body = volatile.fill(&blanked, |key| values.get(key).cloned());
     let entity = Tag::of("taxonomy", crate::api::hash::ContentHash::of(blanked.as_bytes()), "");
     Ok(Reply::new(body, tag(entity), links::license(published.license.as_deref()), published.epoch))

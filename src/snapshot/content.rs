@@ -12,6 +12,9 @@ use crate::api::envelope::Envelope;
 use crate::api::listing::Summary;
 use crate::api::taxonomy::TaxonomyKind;
 
+/// Summaries that are hashed at a time.
+const PIECE: usize = 1024;
+
 /// Everything that two mirrors of equal data have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
@@ -59,9 +62,15 @@ impl Content {
         for kind in TaxonomyKind::ALL {
             part(self.taxonomy(kind).as_bytes());
         }
-        for summary in &self.summaries {
-            hasher.update(&summary.id.0.to_le_bytes());
-            hasher.update(&summary.hash.to_bytes());
+        // In pieces as large as the hash likes them.
+        let mut buffer = Vec::with_capacity(PIECE * 24);
+        for piece in self.summaries.chunks(PIECE) {
+            buffer.clear();
+            for summary in piece {
+                buffer.extend_from_slice(&summary.id.0.to_le_bytes());
+                buffer.extend_from_slice(&summary.hash.to_bytes());
+            }
+            hasher.update(&buffer);
         }
         let hex = hasher.finalize().to_hex();
         SnapshotId(hex[..32].into())

@@ -6,12 +6,16 @@
 use std::collections::HashMap;
 
 use crate::api::hash::ContentHash;
-use crate::api::listing::{ListingId, Summary, SummaryFields};
+use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
 
+use super::columns::Columns;
 use super::content::{Content, SnapshotId};
-use super::membership::{self, Evidence, Groups, Member, Membership, Positions, Scene};
+use super::ids::Ids;
+use super::index::{Index, Matches};
+use super::membership::{self, Evidence, Membership, Positions, Scene};
+use super::since::{Part, Since};
 
 /// A page that was found.
 #[derive(Debug)]
@@ -44,14 +48,24 @@ pub struct Dataset {
     doubtful: Vec<(TaxonomyKind, String, [u8; 16])>,
     /// The key of the display name in each taxonomy.
     name_keys: [Option<String>; 3],
-    /// Ids with their positions, sorted by id.
-    by_id: Vec<(ListingId, u32)>,
+    ids: Ids,
+    index: Index,
     /// `modified` by position; `i64::MIN` where unknown.
-    modified: Vec<i64>,
+    modified: Box<[i64]>,
     modified_known: bool,
-    /// Whether `modified` never rises from one position to the next, so that a filter is a prefix.
-    newest_first: bool,
+    /// For an order in which `modified` rises anywhere; `None`: a filter is a prefix.
+    since: Option<Unordered>,
 }
+
+/// What it takes to filter an order that is not by `modified`.
+struct Unordered {
+    since: Since,
+    /// Every position.
+    all: Box<[u32]>,
+}
+
+/// Which of the runs of [`Since`] has every position; those of the kinds come before it.
+const ALL: usize = 3;
 
 /// Why content is no data set.
 #[derive(Debug, thiserror::Error)]
@@ -81,31 +95,19 @@ impl Dataset {
     /// # Errors
     /// When the content contradicts itself; see [`DatasetError`].
     pub fn build(content: Content, evidence: &Evidence) -> Result<Self, DatasetError> {
-        let listings = u32::try_from(content.summaries.len()).map_err(|_| DatasetError::TooMany)?;
-        let mut groups = Groups::default();
-        let mut modified = Vec::with_capacity(content.summaries.len());
-        let mut modified_known = true;
-        let mut by_id = Vec::with_capacity(content.summaries.len());
-        for (position, summary) in (0..listings).zip(&content.summaries) {
-            let raw = std::str::from_utf8(&summary.raw).map_err(|error| DatasetError::Summary(error.to_string()))?;
-            let fields = SummaryFields::read(raw).map_err(|error| DatasetError::Summary(error.to_string()))?;
-            let (city, state, sport) = (fields.city.as_deref(), fields.state.as_deref(), fields.sport.as_deref());
-            groups.add(position, Member { city, state, sport });
-            modified_known &= fields.modified.is_some();
-            modified.push(fields.modified.unwrap_or(i64::MIN));
-            by_id.push((summary.id, position));
+        if u32::try_from(content.summaries.len()).is_err() {
+            return Err(DatasetError::TooMany);
         }
-        by_id.sort_unstable();
-        if let Some(pair) = by_id.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(DatasetError::Repeated(pair[0].0));
-        }
+        let Columns { groups, modified, modified_known } =
+            Columns::read(&content.summaries).map_err(|error| DatasetError::Summary(error.to_string()))?;
+        let ids = Ids::of(&content.summaries).map_err(DatasetError::Repeated)?;
         let mut terms: [Vec<Term>; 3] = Default::default();
         for kind in TaxonomyKind::ALL {
             terms[kind.index()] =
                 taxonomy::terms(content.taxonomy(kind)).map_err(|source| DatasetError::Taxonomy { kind, source })?;
         }
         let id_at = |position: u32| content.summaries[position as usize].id;
-        let position_of = |id: ListingId| find(&by_id, id);
+        let position_of = |id: ListingId| ids.position(id);
         let id = content.id();
         let scene = Scene { groups: &groups, snapshot: id.as_str(), id_at: &id_at, position_of: &position_of };
         let membership = TaxonomyKind::ALL.map(|kind| membership::resolve(kind, &terms[kind.index()], evidence, scene));
@@ -118,15 +120,21 @@ impl Dataset {
                 }
             }
         }
+        let index = Index::of(&membership);
+        let since = (!modified.is_sorted_by(|a, b| a >= b)).then(|| {
+            let all: Box<[u32]> = (0..modified.len() as u32).collect();
+            Unordered { since: Since::of(&modified, &[index.run(0), index.run(1), index.run(2), &all]), all }
+        });
         Ok(Self {
             id,
             doubtful,
             name_keys,
             envelope_hash: ContentHash::of(&content.envelope_text()),
-            newest_first: modified.is_sorted_by(|a, b| a >= b),
+            since,
             modified_known,
             modified,
-            by_id,
+            index,
+            ids,
             membership,
             terms,
             content,
@@ -143,14 +151,22 @@ impl Dataset {
         self.content.summaries.is_empty()
     }
 
+    /// What the indexes take beside the content, in bytes: nearly all of it.
+    pub fn index_bytes(&self) -> usize {
+        let bitmaps = self.membership.iter().flat_map(HashMap::values).filter_map(Membership::positions);
+        let bitmaps = bitmaps.map(Positions::serialized_size).sum::<usize>();
+        let since = self.since.as_ref().map_or(0, |since| since.since.bytes() + size_of_val(&*since.all));
+        self.index.bytes() + self.ids.bytes() + size_of_val(&*self.modified) + bitmaps + since
+    }
+
     /// The summary of a listing.
     pub fn summary(&self, id: ListingId) -> Option<&Summary> {
-        find(&self.by_id, id).map(|position| &self.content.summaries[position as usize])
+        self.ids.position(id).map(|position| &self.content.summaries[position as usize])
     }
 
     /// The position of a listing in the origin's order, from 0.
     pub fn position(&self, id: ListingId) -> Option<u32> {
-        find(&self.by_id, id)
+        self.ids.position(id)
     }
 
     /// The terms of a taxonomy.
@@ -196,7 +212,7 @@ impl Dataset {
 
     /// `modified` of one listing, in nanoseconds since the epoch.
     pub fn modified_of(&self, id: ListingId) -> Option<i64> {
-        find(&self.by_id, id).and_then(|position| self.modified_at(position))
+        self.ids.position(id).and_then(|position| self.modified_at(position))
     }
 
     /// `modified` of the listing at a position, in nanoseconds since the epoch.
@@ -221,82 +237,50 @@ impl Dataset {
     /// # Errors
     /// When a slug is in doubt.
     pub fn find_known(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
-        let mut filters: [Option<&Positions>; 3] = [None; 3];
-        for kind in TaxonomyKind::ALL {
-            let Some(slug) = query.slug(kind) else { continue };
-            match self.membership(kind, slug) {
-                None => return Ok(Found { total: 0, items: Vec::new() }),
-                Some(known) => filters[kind.index()] = Some(known.positions().ok_or(Doubt::Term)?),
-            }
-        }
-        let since = query.modified_since.as_ref().map(|since| since.at);
-        // Positions from `end` on do not match; below it they do when the order is by `modified`.
-        let end = match since {
-            Some(at) if self.newest_first => self.modified.partition_point(|modified| *modified > at),
-            _ => self.len(),
-        };
-        let scanned = since.filter(|_| !self.newest_first);
+        let matches = self.index.matches(&query.slugs)?;
         let offset = u128::from(query.page - 1) * u128::from(query.per_page);
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let size = usize::from(query.per_page);
-        let end_position = u32::try_from(end).unwrap_or(u32::MAX);
-
-        let mut chosen = filters.into_iter().flatten();
-        let Some(first) = chosen.next() else {
-            return Ok(match scanned {
-                None => self.slice(end, offset, size),
-                Some(at) => self.scan(0..self.len() as u32, at, offset, size),
-            });
-        };
-        let intersection;
-        let positions = match chosen.next() {
-            None => first,
-            Some(second) => {
-                let mut both = first & second;
-                if let Some(third) = chosen.next() {
-                    both &= third;
-                }
-                intersection = both;
-                &intersection
-            }
-        };
-        if let Some(at) = scanned {
-            return Ok(self.scan(positions.iter(), at, offset, size));
+        let since = query.modified_since.as_ref().map(|since| since.at);
+        if let (Some(at), Some(unordered)) = (since, &self.since) {
+            let positions = match &matches {
+                Matches::All => Ok(Part { run: ALL, start: 0, positions: &unordered.all }),
+                Matches::Term { kind, start, positions } => Ok(Part { run: *kind, start: *start, positions }),
+                Matches::Of(positions) => Err(positions),
+            };
+            let (total, page) = match positions {
+                Ok(part) => unordered.since.find(&part, at, offset, size),
+                Err(positions) => unordered.since.scan(positions, at, offset, size),
+            };
+            return Ok(Found { total: total as u64, items: self.at(&page) });
         }
-        let total = positions.range_cardinality(..end_position);
-        let start = u32::try_from(offset).ok().filter(|offset| u64::from(*offset) < total);
-        let items = start.and_then(|start| positions.select(start)).map_or_else(Vec::new, |start| {
-            let mut iter = positions.iter();
-            iter.advance_to(start);
-            let inside = iter.take_while(|position| *position < end_position);
-            inside.take(size).map(|position| &self.content.summaries[position as usize]).collect()
-        });
-        Ok(Found { total, items })
+        // Positions from `end` on do not match; below it they do.
+        let end = since.map_or(self.len(), |at| self.modified.partition_point(|modified| *modified > at));
+        let positions = match &matches {
+            Matches::All => {
+                let items = page(&self.content.summaries[..end], offset, size).iter().collect();
+                return Ok(Found { total: end as u64, items });
+            }
+            Matches::Term { positions, .. } => positions,
+            Matches::Of(positions) => &**positions,
+        };
+        let total = if end == self.len() {
+            positions.len()
+        } else {
+            positions.partition_point(|position| (*position as usize) < end)
+        };
+        Ok(Found { total: total as u64, items: self.at(page(&positions[..total], offset, size)) })
     }
 
-    fn slice(&self, end: usize, offset: usize, size: usize) -> Found<'_> {
-        let start = offset.min(end);
-        let stop = start.saturating_add(size).min(end);
-        Found { total: end as u64, items: self.content.summaries[start..stop].iter().collect() }
-    }
-
-    fn scan(&self, positions: impl Iterator<Item = u32>, at: i64, offset: usize, size: usize) -> Found<'_> {
-        let (mut total, mut items) = (0_usize, Vec::with_capacity(size));
-        for position in positions.map(|position| position as usize) {
-            if self.modified[position] > at {
-                if total >= offset && items.len() < size {
-                    items.push(&self.content.summaries[position]);
-                }
-                total += 1;
-            }
-        }
-        Found { total: total as u64, items }
+    fn at(&self, positions: &[u32]) -> Vec<&Summary> {
+        positions.iter().map(|position| &self.content.summaries[*position as usize]).collect()
     }
 }
 
-fn find(by_id: &[(ListingId, u32)], id: ListingId) -> Option<u32> {
-    let at = by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-    Some(by_id[at].1)
+/// The part of `all` that a page shows; empty beyond the end.
+fn page<T>(all: &[T], offset: usize, size: usize) -> &[T] {
+    let start = offset.min(all.len());
+    &all[start..start.saturating_add(size).min(all.len())]
 }
 
 #[cfg(test)]

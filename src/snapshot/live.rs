@@ -9,6 +9,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use http::HeaderValue;
 use tokio::sync::watch;
 
+use crate::api::render::Frame;
 use crate::api::{json, links};
 use crate::clock::WallTime;
 
@@ -31,6 +32,8 @@ pub struct Published {
     pub confirmed_header: HeaderValue,
     /// `generated_at` of lists: JSON text, quotes included.
     pub generated_at: String,
+    /// What is around the items of every list.
+    pub frame: Frame,
     /// The license as a `Link` target, when it is an http(s) URI.
     pub license: Option<String>,
 }
@@ -72,11 +75,13 @@ impl Live {
         let header = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
         let license = dataset.content.envelope.carried("license").and_then(json::string);
         let license = license.and_then(|license| links::license_target(&license));
+        let generated_at = json::quote(&whole_seconds(confirmed));
         let published = Published {
+            frame: Frame::new(&dataset.content.envelope, &generated_at, &meta.volatile_of("list")),
             epoch,
             snapshot_header: header(dataset.id.as_str()),
             confirmed_header: header(&confirmed.http_date()),
-            generated_at: json::quote(&whole_seconds(confirmed)),
+            generated_at,
             license,
             version,
             dataset,

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::RandomState;
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 
@@ -71,26 +72,39 @@ pub struct Member<'a> {
     pub sport: Option<&'a str>,
 }
 
+/// Positions by what listings say.
+type Grouped = HashMap<Box<str>, Positions, RandomState>;
+
 /// Listings grouped by what they say of themselves.
 #[derive(Debug, Default)]
 pub struct Groups {
-    by_value: [HashMap<Box<str>, Positions>; 3],
-    by_city_and_state: HashMap<Box<str>, HashMap<Box<str>, Positions>>,
+    by_value: [Grouped; 3],
+    by_city_and_state: HashMap<Box<str>, Grouped, RandomState>,
 }
 
 impl Groups {
-    /// Adds the listing at `position`.
+    /// Adds the listing at `position`, which is larger than all before.
     pub fn add(&mut self, position: u32, member: Member<'_>) {
         for (kind, value) in TaxonomyKind::ALL.into_iter().zip([member.sport, member.state, member.city]) {
             let Some(value) = value else { continue };
-            match self.by_value[kind.index()].get_mut(value) {
-                Some(positions) => drop(positions.insert(position)),
-                None => drop(self.by_value[kind.index()].insert(value.into(), Positions::from([position]))),
-            }
+            insert(&mut self.by_value[kind.index()], value, position);
         }
         if let Some(city) = member.city {
-            let states = self.by_city_and_state.entry(city.into()).or_default();
-            states.entry(member.state.unwrap_or_default().into()).or_default().insert(position);
+            let state = member.state.unwrap_or_default();
+            match self.by_city_and_state.get_mut(city) {
+                Some(states) => insert(states, state, position),
+                None => insert(self.by_city_and_state.entry(city.into()).or_default(), state, position),
+            }
+        }
+    }
+
+    /// Adds listings that were grouped apart.
+    pub fn join(&mut self, others: Self) {
+        for (own, others) in self.by_value.iter_mut().zip(others.by_value) {
+            join(own, others);
+        }
+        for (city, states) in others.by_city_and_state {
+            join(self.by_city_and_state.entry(city).or_default(), states);
         }
     }
 
@@ -125,6 +139,24 @@ impl Groups {
             }
         }
         ContentHash::of(&text).to_bytes()
+    }
+}
+
+fn insert(groups: &mut Grouped, value: &str, position: u32) {
+    match groups.get_mut(value) {
+        Some(positions) => {
+            // Positions come in order, and the end is found faster than a place.
+            if positions.try_push(position).is_err() {
+                positions.insert(position);
+            }
+        }
+        None => drop(groups.insert(value.into(), Positions::from([position]))),
+    }
+}
+
+fn join(own: &mut Grouped, others: Grouped) {
+    for (value, positions) in others {
+        *own.entry(value).or_default() |= positions;
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::render::VolatileValues;
 use crate::api::taxonomy::VolatileKeys;
 
 /// How sure we are that the snapshot is the origin's state at one instant.
@@ -81,4 +82,15 @@ pub struct VersionMeta {
     /// What the origin disproved; `None`: it was not asked yet.
     #[serde(default)]
     pub disproved: Option<Vec<Assumption>>,
+}
+
+impl VersionMeta {
+    /// The volatile values of one document, `list` or a path, by key.
+    pub fn volatile_of(&self, document: &str) -> VolatileValues {
+        let own = self.volatile_values.iter().filter_map(|(name, value)| {
+            let (path, key) = name.split_once(' ')?;
+            (path == document).then(|| (key.to_owned(), value.clone()))
+        });
+        own.collect()
+    }
 }
