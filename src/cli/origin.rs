@@ -1,6 +1,6 @@
 //! `grandstand origin`: the sample origin alone.
 
-use std::io::Read;
+use std::io::BufRead;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -25,7 +25,8 @@ pub struct Origin {
     /// Refuses more than this many requests in any minute; 0: no limit
     #[arg(long, default_value_t = 0)]
     requests_per_minute: u32,
-    /// Stops when standard input ends: for whoever starts it as a child process
+    /// Stops when standard input ends: for whoever starts it as a child process. A line `touch N` there changes N venues,
+    /// `remove N` takes N away
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
 }
@@ -42,12 +43,31 @@ impl Origin {
             .map_err(|source| crate::serve::listener::BindError { address: self.listen, source })?;
         println!("{}", origin.url());
         if self.until_stdin_closes {
-            let mut rest = Vec::new();
-            std::io::stdin().read_to_end(&mut rest)?;
+            for line in std::io::stdin().lock().lines() {
+                println!("{}", edited(&origin, &line?));
+            }
         } else {
             eprintln!("{} synthetic venues at {}/api/listings.json; Ctrl-C stops", self.listings, origin.url());
             runtime.block_on(tokio::signal::ctrl_c())?;
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Does what a line says, and says how many venues that changed.
+fn edited(origin: &SampleOrigin, line: &str) -> usize {
+    let (word, count) = line.trim().split_once(' ').unwrap_or((line.trim(), "1"));
+    let count: usize = count.parse().unwrap_or(0);
+    origin.edit(|world| {
+        let ids = world.ids();
+        // Spread over all ids, so that every part of the list changes.
+        let step = (ids.len() / count.max(1)).max(1);
+        let chosen = ids.iter().skip(step / 2).step_by(step).take(count);
+        let change = |id: &&u64| match word {
+            "touch" => world.touch(**id),
+            "remove" => world.remove(**id),
+            _ => false,
+        };
+        chosen.filter(change).count()
+    })
 }
