@@ -238,8 +238,7 @@ fn a_copy_that_is_kept_soon_is_seen_at_once_and_survives_a_crash_once_it_is_sync
     let after_crash = || {
         let crashed = tempfile::tempdir().unwrap();
         std::fs::copy(store.path(), crashed.path().join(store.path().file_name().unwrap())).unwrap();
-        let left = open(crashed.path()).unwrap().copy_body("/a").unwrap();
-        left
+        open(crashed.path()).unwrap().copy_body("/a").unwrap()
     };
     assert_eq!(after_crash(), None);
     store.sync().unwrap();
