@@ -15,6 +15,7 @@ pub mod copies;
 pub mod crawl;
 pub mod details;
 pub mod early;
+pub mod eta;
 pub mod failures;
 pub mod flight;
 pub mod ledger;

@@ -9,7 +9,8 @@
 //! | small JSON blobs | `state` |
 //!
 //! It keeps and returns values; it decides nothing: what is published, kept or fetched is [`crate::origin`]'s business.
-//! Every call blocks, and every write is durable (one transaction, synced) when it returns. Callers: [`crate::app`]
+//! Every call blocks, and every write is durable (one transaction, synced) when it returns, but for
+//! [`Store::put_copy_soon`]. Callers: [`crate::app`]
 //! opens it, [`crate::origin`] writes, [`crate::admin`] and the offline commands read; async callers wrap the calls
 //! in `spawn_blocking`.
 //!
@@ -75,6 +76,10 @@ pub struct Store {
     handle: Handle,
     /// Held while versions are published or collected, so that no block is dropped that a publication counts on.
     versions: Mutex<()>,
+    /// The summary blocks of the version that was published last.
+    signatures: Mutex<Arc<publish::Signatures>>,
+    /// How much of the file was in use when that was last looked at.
+    measured: Mutex<Option<garbage::Measured>>,
     /// Keeps the data directory locked for as long as the store is open.
     lock: Arc<data_dir::Lock>,
 }
@@ -97,7 +102,12 @@ impl Store {
         let fail = |error| OpenError::of_store(error, handle.path());
         let found = handle.read(opening::format_of).map_err(fail)?;
         migration::migrate(&handle, &migration::plan(found, FORMAT, migration::STEPS)?).map_err(fail)?;
-        Ok(Self { handle, versions: Mutex::new(()), lock: dir.lock() })
+        Ok(Self::new(handle, dir.lock()))
+    }
+
+    fn new(handle: Handle, lock: Arc<data_dir::Lock>) -> Self {
+        let (versions, signatures, measured) = Default::default();
+        Self { handle, versions, signatures, measured, lock }
     }
 
     /// The file that holds the store.
@@ -126,6 +136,14 @@ impl Store {
         } else {
             Ok(())
         }
+    }
+
+    /// Makes durable what is not yet: see [`Store::put_copy_soon`].
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.handle.sync()
     }
 
     /// The file's length in bytes, for `/status`.

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,9 @@ use crate::origin::audit::job::Audits;
 use crate::origin::audit::score::Score;
 use crate::origin::budget::Budget;
 use crate::origin::details::Details;
-use crate::origin::status::{OriginState, OriginStatus};
+use crate::origin::eta;
+use crate::origin::pass::PAGE_SIZE;
+use crate::origin::status::{OriginState, OriginStatus, Picture};
 use crate::semantics::freshness;
 use crate::serve::tls::renewal::Current;
 use crate::snapshot::live::{Live, Published};
@@ -106,7 +108,7 @@ impl Status {
         let unconfirmed =
             published.as_ref().is_some_and(|published| freshness::is_from_the_future(published.confirmed(), now));
         let fresh = age.is_some_and(|age| u64::from(age) <= 3 * self.ttl.as_secs().max(1)) && !unconfirmed;
-        let disk = self.store.as_ref().and_then(|store| store.trouble()).or(picture.disk);
+        let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
         let healthy = disk.is_none()
             && match self.usage {
                 Use::Shield => true,
@@ -136,7 +138,7 @@ impl Status {
             "origin": {
                 "state": state.as_str(),
                 "budget": self.budget_json(),
-                "eta_seconds": self.eta_seconds(details),
+                "eta_seconds": self.eta_seconds(&picture, details),
                 "pass": picture.pass,
                 "passes": picture.passes,
                 "failures": picture.failures,
@@ -168,11 +170,19 @@ impl Status {
         })
     }
 
-    /// Seconds until every detail is mirrored, at the budget's pace; `None` when that is not known.
-    fn eta_seconds(&self, details: Option<(usize, usize)>) -> Option<u64> {
-        let (mirrored, of) = details?;
-        let per_minute = self.budget.as_ref()?.view().limit?;
-        Some((of - mirrored) as u64 * 60 / per_minute.max(1) as u64)
+    /// Seconds until all that is wanted is mirrored: what is left of a pass, the closing pass of a first one, and, where
+    /// all are wanted, the details. `None` when that is not known.
+    fn eta_seconds(&self, picture: &Picture, details: Option<(usize, usize)>) -> Option<u64> {
+        let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
+        let (left, missing) = match (pass, details) {
+            // The first page is not here yet.
+            (Some((_, 0)) | None, None) => return None,
+            (Some((left, of)), None) => (left + of, of.saturating_mul(PAGE_SIZE)),
+            (pass, Some((mirrored, of))) => (pass.map_or(0, |(left, _)| left), of.saturating_sub(mirrored) as u64),
+        };
+        let all = self.details.as_ref().and_then(Details::all_wanted) == Some(true);
+        let left = if all { left.saturating_add(missing) } else { left };
+        eta::seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
     }
 
     /// Gauges in the text format of `OpenMetrics`.

@@ -44,6 +44,14 @@ pub struct Summary {
     pub raw: Bytes,
 }
 
+impl Summary {
+    /// The same with a text of its own, that keeps no larger buffer in memory.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self { raw: Bytes::copy_from_slice(&self.raw), ..*self }
+    }
+}
+
 /// What filters need to know of a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryFields<'a> {

@@ -25,7 +25,8 @@ pub struct Origin {
     /// Refuses more than this many requests in any minute; 0: no limit
     #[arg(long, default_value_t = 0)]
     requests_per_minute: u32,
-    /// Stops when standard input ends: for whoever starts it as a child process. A line `touch N` edits N venues
+    /// Stops when standard input ends: for whoever starts it as a child process. A line `touch N` there changes N venues,
+    /// `remove N` takes N away
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
 }
@@ -42,11 +43,8 @@ impl Origin {
             .map_err(|source| crate::serve::listener::BindError { address: self.listen, source })?;
         println!("{}", origin.url());
         if self.until_stdin_closes {
-            for (number, line) in std::io::stdin().lock().lines().enumerate() {
-                let line = line?;
-                if let Some(count) = line.strip_prefix("touch ").and_then(|count| count.trim().parse().ok()) {
-                    origin.edit(|world| touch(world, number, count));
-                }
+            for line in std::io::stdin().lock().lines() {
+                println!("{}", edited(&origin, &line?));
             }
         } else {
             eprintln!("{} synthetic venues at {}/api/listings.json; Ctrl-C stops", self.listings, origin.url());
@@ -56,10 +54,20 @@ impl Origin {
     }
 }
 
-/// Edits some venues: others than at the last edits.
-fn touch(world: &mut World, number: usize, count: usize) {
-    let ids = world.ids();
-    for id in ids.iter().cycle().skip(number * count).take(count.min(ids.len())) {
-        world.touch(*id);
-    }
+/// Does what a line says, and says how many venues that changed.
+fn edited(origin: &SampleOrigin, line: &str) -> usize {
+    let (word, count) = line.trim().split_once(' ').unwrap_or((line.trim(), "1"));
+    let count: usize = count.parse().unwrap_or(0);
+    origin.edit(|world| {
+        let ids = world.ids();
+        // Spread over all ids, so that every part of the list changes.
+        let step = (ids.len() / count.max(1)).max(1);
+        let chosen = ids.iter().skip(step / 2).step_by(step).take(count);
+        let change = |id: &&u64| match word {
+            "touch" => world.touch(**id),
+            "remove" => world.remove(**id),
+            _ => false,
+        };
+        chosen.filter(change).count()
+    })
 }

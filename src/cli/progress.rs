@@ -3,7 +3,7 @@
 //! Callers: `audit`, `demo`, `sync`.
 
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -80,6 +80,8 @@ impl Watched {
 pub struct Display {
     bar: Option<ProgressBar>,
     last: Option<(u8, u64)>,
+    /// What is counted, since when, and how many were done by then.
+    began: Option<(u8, Instant, u64)>,
 }
 
 impl Display {
@@ -93,7 +95,7 @@ impl Display {
             }
             bar
         });
-        Self { bar, last: None }
+        Self { bar, last: None, began: None }
     }
 
     /// Shows one stage. Lines come at every tenth, so that a log stays readable.
@@ -108,6 +110,9 @@ impl Display {
 
     /// Shows how many are done of something. `rank` tells one thing from the next.
     pub fn count(&mut self, rank: u8, word: &'static str, done: u64, of: u64) {
+        if self.began.is_none_or(|(began, _, _)| began != rank) && of > 0 {
+            self.began = Some((rank, Instant::now(), done));
+        }
         if let Some(bar) = &self.bar {
             bar.set_length(of);
             bar.set_position(done);
@@ -116,7 +121,12 @@ impl Display {
         }
         let tenth = (done * 10).checked_div(of).unwrap_or(0);
         if self.last != Some((rank, tenth)) && of > 0 {
-            eprintln!("{word}: {done} of {of}");
+            let since = self.began.map_or(done, |(_, _, since)| since);
+            let elapsed = self.began.map_or(Duration::ZERO, |(_, at, _)| at.elapsed());
+            eprintln!(
+                "{word}: {done} of {of}{}",
+                remaining(done.saturating_sub(since), of.saturating_sub(done), elapsed)
+            );
         }
         self.last = Some((rank, tenth));
     }
@@ -129,5 +139,38 @@ impl Display {
     }
 }
 
+/// How long the rest takes if it goes on like this; nothing when that says nothing.
+fn remaining(done: u64, left: u64, elapsed: Duration) -> String {
+    if done == 0 || left == 0 || elapsed < Duration::from_secs(1) {
+        return String::new();
+    }
+    let seconds = (elapsed.as_secs_f64() * left as f64 / done as f64).ceil() as u64;
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    match (hours, minutes) {
+        (0, 0) => format!(", about {seconds} s left"),
+        (0, _) => format!(", about {minutes} min {} s left", seconds % 60),
+        _ => format!(", about {hours} h {minutes} min left"),
+    }
+}
+
 /// How often to look.
 pub const INTERVAL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_said_in_words_once_it_is_known() {
+        for (done, left, seconds, text) in [
+            (0, 10, 5, ""),
+            (10, 10, 0, ""),
+            (10, 0, 5, ""),
+            (100, 900, 5, ", about 45 s left"),
+            (100, 900, 20, ", about 3 min 0 s left"),
+            (60, 1_000_000, 60, ", about 277 h 46 min left"),
+        ] {
+            assert_eq!(remaining(done, left, Duration::from_secs(seconds)), text, "{done} {left} {seconds}");
+        }
+    }
+}

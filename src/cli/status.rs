@@ -4,10 +4,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::Secret;
 
+use super::progress::Display;
 use super::{Failure, Sources, load, sync};
 
 /// Arguments of `grandstand status`.
@@ -106,10 +107,18 @@ pub fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
     let number = |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
     let before = number(&look()?, "/origin/passes");
     ask(reqwest::Method::POST, &format!("{admin}/sync"), token)?;
-    let began = Instant::now();
+    let mut display = Display::new();
+    let mut last = (Value::Null, Instant::now());
     loop {
         std::thread::sleep(Duration::from_millis(500));
         let value = look()?;
+        let progress = json!([value.pointer("/origin/pass"), value.pointer("/details/mirrored")]);
+        if progress != last.0 {
+            last = (progress, Instant::now());
+        }
+        if let (Some(done), Some(of)) = (number(&value, "/origin/pass/done"), number(&value, "/origin/pass/of")) {
+            display.count(0, "pages", done, of);
+        }
         let passed = number(&value, "/origin/passes") > before;
         let (mirrored, of) = (number(&value, "/details/mirrored"), number(&value, "/details/of"));
         let listings = number(&value, "/listings").unwrap_or(0);
@@ -131,8 +140,8 @@ pub fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
             eprintln!("grandstand: the mirror is not complete: the origin cannot be asked; last error: {last}");
             return Ok(ExitCode::FAILURE);
         }
-        if began.elapsed() > PATIENCE {
-            eprintln!("grandstand: not complete after an hour; see {admin}/status");
+        if last.1.elapsed() > PATIENCE {
+            eprintln!("grandstand: not complete, and no progress for an hour; see {admin}/status");
             return Ok(ExitCode::FAILURE);
         }
     }

@@ -71,7 +71,7 @@ pub fn run(sources: &Sources) -> Result<ExitCode, Failure> {
 
 fn wait(watched: &Watched) -> Result<u64, SyncError> {
     let mut display = Display::new();
-    let mut last = (watched.look(), Instant::now());
+    let mut last = (watched.look(), None, Instant::now());
     loop {
         let stage = watched.look();
         display.show(&stage);
@@ -84,10 +84,11 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
             }
         }
         let picture = watched.status().picture();
-        if stage != last.0 {
-            last = (stage.clone(), Instant::now());
+        // A closing pass over many pages is progress, too.
+        if stage != last.0 || picture.pass != last.1 {
+            last = (stage.clone(), picture.pass, Instant::now());
         }
-        if picture.failures >= MOST_FAILURES || last.1.elapsed() > PATIENCE {
+        if picture.failures >= MOST_FAILURES || last.2.elapsed() > PATIENCE {
             display.finish();
             let last = picture.last_error.map_or_else(|| "none".to_owned(), |error| error.message);
             return Err(SyncError::Incomplete { stage: format!("{stage:?}"), last });

@@ -55,7 +55,8 @@ impl Changes {
         }
         let gone = (dataset.len() + added).checked_sub(usize::try_from(total).unwrap_or(usize::MAX));
         let gone = gone.ok_or(GiveUp::Unaccounted)?;
-        Ok(Self { changed: changed.into_values().cloned().collect(), gone })
+        // Detached: a page each would stay in memory for as long as these do.
+        Ok(Self { changed: changed.into_values().map(Summary::detached).collect(), gone })
     }
 }
 

@@ -156,7 +156,8 @@ impl Copies {
         Ok(self.store.copy(path)?.map(|(meta, body)| (span(&meta), body)))
     }
 
-    /// Asks the origin for `path`, conditionally where there is a copy, and keeps the answer durably.
+    /// Asks the origin for `path`, conditionally where there is a copy, and keeps the answer, durably within a second
+    /// ([`super::details`] has the thread that sees to that).
     ///
     /// # Errors
     /// When there is no usable answer; the copy stays as it was.
@@ -201,7 +202,7 @@ impl Copies {
             Some((meta, body)) if at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms) => {
                 // It was looked at, or it would be asked for again at once.
                 let seen = CopyMeta { fetched_ms, ..meta.clone() };
-                self.store.put_copies(&[(path.to_owned(), seen, None)])?;
+                self.store.put_copy_soon(path.to_owned(), seen, None)?;
                 return Ok(older(path, meta, body));
             }
             Some(_) => (Change::Changed, at_ms + grain_ms, at_ms),
@@ -218,7 +219,7 @@ impl Copies {
             status: 200,
         };
         let stored = if is_304 { None } else { Some(&*body) };
-        self.store.put_copies(&[(path.to_owned(), meta, stored)])?;
+        self.store.put_copy_soon(path.to_owned(), meta, stored)?;
         Ok(Copy { path: path.to_owned(), change, body, since_ms, until_ms })
     }
 
@@ -245,7 +246,7 @@ impl Copies {
             hash: self.hash(text, None),
             status: 200,
         };
-        Ok(self.store.put_copies(&[(path.to_owned(), meta, Some(&*answer.body))])?)
+        Ok(self.store.put_copy_soon(path.to_owned(), meta, Some(&*answer.body))?)
     }
 
     /// The instant that an answer speaks for, in milliseconds; what it says of a cache in between is remembered.

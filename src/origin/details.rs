@@ -3,7 +3,9 @@
 //! [`Details`] keeps them durably and tells what is missing; [`worker`] fetches, evenly paced. Callers: [`worker`], and
 //! [`crate::serve`], which reads and asks for single ones.
 
+mod due;
 mod early;
+mod index;
 mod once;
 pub mod worker;
 mod write;
@@ -11,7 +13,6 @@ mod write;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -24,7 +25,7 @@ use crate::cache::{Cache, Key};
 use crate::clock::WallTime;
 use crate::semantics::freshness;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::live::{Live, Published};
+use crate::snapshot::live::Live;
 use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
 
 use super::client::{AskError, Asker, OriginClient, Validators};
@@ -32,19 +33,7 @@ use super::copies::{CopyError, DATE_GRAIN_MS, generated_at};
 use super::failures::Failures;
 use super::flight::Flights;
 
-/// What the index knows of a stored detail.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    summary_hash: ContentHash,
-    origin_time_ms: i64,
-    fetched_ms: i64,
-}
-
-impl Known {
-    const fn of(meta: &DetailMeta) -> Self {
-        Self { summary_hash: meta.summary_hash, origin_time_ms: meta.origin_time_ms, fetched_ms: meta.fetched_ms }
-    }
-}
+use index::{Covered, Index, Known};
 
 /// The details of all listings; cheap to clone.
 #[derive(Clone)]
@@ -52,7 +41,9 @@ pub struct Details(Arc<Inner>);
 
 struct Inner {
     store: Arc<Store>,
-    index: RwLock<HashMap<ListingId, Known>>,
+    index: RwLock<Index>,
+    /// Counts what may make something due that was not: see [`due`].
+    disturbed: AtomicU64,
     /// Arrived, but not durable yet.
     pending: Mutex<HashMap<ListingId, DetailRecord>>,
     arrived: Condvar,
@@ -76,10 +67,11 @@ impl Details {
     /// # Errors
     /// When the store cannot be read.
     pub fn open(store: Arc<Store>, cache: Cache, live: Live) -> Result<Self, StoreError> {
-        let index = store.detail_metas()?.iter().map(|(id, meta)| (*id, Known::of(meta))).collect();
+        let index: Index = store.detail_index(|meta| Known::of(&meta))?.into_iter().collect();
         let inner = Arc::new(Inner {
             store,
             index: RwLock::new(index),
+            disturbed: AtomicU64::new(0),
             pending: Mutex::default(),
             arrived: Condvar::new(),
             revision: AtomicU64::new(0),
@@ -112,7 +104,7 @@ impl Details {
         if let Some(record) = self.0.pending.lock().get(&id) {
             return Ok(Some(record.clone()));
         }
-        if !self.0.index.read().contains_key(&id) {
+        if self.0.index.read().get(id).is_none() {
             return Ok(None);
         }
         let found = match self.0.store.detail(id) {
@@ -123,14 +115,16 @@ impl Details {
             other => other?,
         };
         if found.is_none() && !self.0.pending.lock().contains_key(&id) {
-            self.0.index.write().remove(&id);
+            let live = self.0.live.load();
+            self.0.index.write().remove(id, live.as_ref().map(|live| &*live.dataset));
+            self.0.disturbed.fetch_add(1, Ordering::AcqRel);
         }
         Ok(found)
     }
 
     /// Whether the detail of a listing was ever fetched and is here.
     pub fn holds(&self, id: ListingId) -> bool {
-        self.0.index.read().contains_key(&id)
+        self.0.index.read().get(id).is_some()
     }
 
     /// Forgets the details of listings that no kept version has any more, here and in the store. Blocks.
@@ -140,9 +134,10 @@ impl Details {
     pub fn forget_vanished(&self) -> Result<usize, StoreError> {
         let vanished = self.0.store.forget_vanished()?;
         let pending = self.0.pending.lock();
+        let live = self.0.live.load();
         let mut index = self.0.index.write();
         for id in vanished.iter().filter(|id| !pending.contains_key(id)) {
-            index.remove(id);
+            index.remove(*id, live.as_ref().map(|live| &*live.dataset));
         }
         Ok(vanished.len())
     }
@@ -165,67 +160,22 @@ impl Details {
 
     /// How many listings of a data set have their detail here, even if an older one.
     pub fn mirrored(&self, dataset: &Dataset) -> usize {
-        let index = self.0.index.read();
-        dataset.content.summaries.iter().filter(|summary| index.contains_key(&summary.id)).count()
+        self.covered(dataset).mirrored
     }
 
     /// Whether every detail is here and as new as its summary.
     pub fn is_complete(&self, dataset: &Dataset) -> bool {
-        let index = self.0.index.read();
-        let current = |summary: &Summary| index.get(&summary.id).is_some_and(|meta| meta.summary_hash == summary.hash);
-        dataset.content.summaries.iter().all(current)
+        self.covered(dataset).current == dataset.len()
     }
 
-    /// What to fetch next, in order: what changed, then, if `all` are wanted, what is missing, newest first.
-    fn missing(&self, published: &Published, all: bool, now: WallTime, cache_ttl: Duration) -> Vec<ListingId> {
-        let dataset = &published.dataset;
-        // An answer that was too old is worth another try when the CDN has let it go.
-        let rested = |meta: &Known| {
-            let since = now.millis_since(WallTime::from_millis(meta.fetched_ms));
-            !(0..cache_ttl.as_millis() as i64).contains(&since)
-        };
-        // A publication in the future is from before the clock was set back.
-        let published_ms = published.meta.published_ms.min(now.as_millis());
-        let is_due = |meta: &Known, summary: &Summary| {
-            let changed = meta.summary_hash != summary.hash;
-            let unseen = changed && meta.fetched_ms < published_ms;
-            unseen || ((changed || provisional(meta, dataset, summary.id)) && rested(meta))
-        };
-        let index = self.0.index.read();
-        let (mut changed, mut missing) = (Vec::new(), Vec::new());
-        for summary in &dataset.content.summaries {
-            match index.get(&summary.id) {
-                None if all => missing.push(summary.id),
-                Some(meta) if is_due(meta, summary) => changed.push(summary.id),
-                None | Some(_) => {}
+    fn covered(&self, dataset: &Dataset) -> Covered {
+        loop {
+            if let Some(covered) = self.0.index.read().covered(dataset) {
+                return covered;
             }
+            // Piece by piece: others get their turn in between.
+            self.0.index.write().count(dataset);
         }
-        missing.sort_by_key(|id| std::cmp::Reverse(dataset.modified_of(*id)));
-        changed.extend(missing);
-        changed
-    }
-
-    /// The details that were looked at longest ago, if that is longer than `cycle`.
-    fn overdue(
-        &self,
-        dataset: &Dataset,
-        now: WallTime,
-        cycle: Duration,
-        most: usize,
-        is_due: impl Fn(ListingId) -> bool,
-    ) -> Vec<ListingId> {
-        let oldest = now.as_millis().saturating_sub(i64::try_from(cycle.as_millis()).unwrap_or(i64::MAX));
-        let index = self.0.index.read();
-        let mut due: Vec<(i64, ListingId)> = dataset
-            .content
-            .summaries
-            .iter()
-            .filter_map(|summary| index.get(&summary.id).map(|meta| (meta.fetched_ms, summary.id)))
-            // An instant in the future is one from before the clock was set back.
-            .filter(|(fetched, _)| *fetched < oldest || *fetched > now.as_millis())
-            .collect();
-        due.sort_unstable();
-        due.into_iter().map(|(_, id)| id).filter(|id| is_due(*id)).take(most).collect()
     }
 
     /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.
@@ -356,7 +306,21 @@ impl Details {
     fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
         let changes = shown != Some(&record.body);
         self.0.missing.lock().remove(&id);
-        self.0.index.write().insert(id, Known::of(&record.meta));
+        let known = Known::of(&record.meta);
+        {
+            let live = self.0.live.load();
+            let served = live.as_ref().map(|live| &*live.dataset);
+            self.0.index.write().insert(id, known, served);
+            // Whatever is as it should be makes nothing due before its time.
+            let settled = |served: &Dataset| {
+                let position = served.position(id)?;
+                let current = served.summary(id)?.hash == known.summary_hash;
+                (current && !provisional(&known, served, position)).then_some(())
+            };
+            if served.and_then(settled).is_none() {
+                self.0.disturbed.fetch_add(1, Ordering::AcqRel);
+            }
+        }
         self.0.pending.lock().insert(id, record);
         // In this order: whoever rendered the old record finds the new revision, or is forgotten here.
         if changes {
@@ -367,9 +331,9 @@ impl Details {
     }
 }
 
-/// Whether a detail speaks for an instant before its summary was modified: the CDN handed out an old copy.
-fn provisional(meta: &Known, dataset: &Dataset, id: ListingId) -> bool {
-    let modified = dataset.modified_of(id).map(|nanos| nanos.div_euclid(1_000_000));
+/// Whether a detail speaks for an instant before its summary, at a position, was modified: the CDN handed out an old copy.
+fn provisional(meta: &Known, dataset: &Dataset, position: u32) -> bool {
+    let modified = dataset.modified_at(position).map(|nanos| nanos.div_euclid(1_000_000));
     // A `modified` in the future would never be reached.
     modified.is_some_and(|modified| meta.origin_time_ms < modified && modified <= meta.fetched_ms)
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
+use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::clock::{Clock, Monotonic};
 use crate::snapshot::content::Content;
@@ -61,6 +62,16 @@ pub struct Rhythm {
 struct Newest {
     dataset: Arc<Dataset>,
     meta: VersionMeta,
+}
+
+/// An indexed list with what was left out of it.
+#[derive(Clone)]
+struct Listed {
+    dataset: Arc<Dataset>,
+    /// Envelope fields that differ between the pages.
+    left_out: Vec<String>,
+    /// The last values of volatile fields.
+    volatile_values: VolatileValues,
 }
 
 /// What was begun and goes on step by step.

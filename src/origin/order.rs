@@ -144,13 +144,13 @@ pub struct Rules(Vec<Rule>);
 impl Rules {
     /// Learns from a whole sequence, without the rules that were disproved before (by their text).
     pub fn learn(sequence: &[Summary], disproved: &BTreeSet<String>) -> Self {
-        let mut rules = Vec::new();
-        if sequence.len() >= 2 {
-            let columns = columns(sequence);
-            let pairs: Vec<usize> = (0..sequence.len() - 1).collect();
-            extend(&columns, &mut Vec::new(), &pairs, disproved, &mut rules);
+        let mut learner = Learner { sequence, columns: Vec::new(), disproved, rules: Vec::new() };
+        if let [first, _, ..] = sequence {
+            learner.columns = columns(first);
+            let pairs = u32::try_from(sequence.len() - 1).unwrap_or(u32::MAX);
+            learner.extend(&mut Vec::new(), &mut (0..pairs), pairs as usize);
         }
-        Self(rules)
+        Self(learner.rules)
     }
 
     /// Their texts, for people and for [`Rules::learn`].
@@ -179,84 +179,121 @@ impl Rules {
     }
 }
 
-/// One way to compare one field, and how every neighbouring pair of the sequence compares.
+/// One way to compare one field.
 struct Column {
+    /// Where the field stands in the first listing: mostly it stands there in all.
+    at: usize,
     field: String,
     reading: Reading,
-    pairs: Vec<Ordering>,
 }
 
-fn columns(sequence: &[Summary]) -> Vec<Column> {
-    let fields_of = |summary: &Summary| -> Vec<(String, Value)> {
-        let text = std::str::from_utf8(&summary.raw).unwrap_or("{}");
-        let fields = json::fields(text).unwrap_or_default();
-        fields.iter().map(|field| (field.key.clone().into_owned(), Value::read(field.value))).collect()
-    };
-    let mut before = fields_of(&sequence[0]);
-    let mut columns: Vec<Column> = Vec::new();
-    for (field, value) in before.iter().take(MOST_FIELDS) {
-        let readings: &[Reading] = match value {
+/// What can be compared, by the first listing of a sequence.
+fn columns(first: &Summary) -> Vec<Column> {
+    let text = std::str::from_utf8(&first.raw).unwrap_or("{}");
+    let fields = json::fields(text).unwrap_or_default();
+    let readings = |value: &Value| -> &[Reading] {
+        match value {
             Value::Text(text) if modified::parse(text).is_ok() => &[Reading::Instant],
             Value::Text(_) | Value::Missing => &[Reading::Plain, Reading::Folded],
             Value::Integer(_) | Value::Number(_) => &[Reading::Plain],
-        };
-        let new = |reading: &Reading| Column {
-            field: field.clone(),
-            reading: *reading,
-            pairs: Vec::with_capacity(sequence.len() - 1),
-        };
-        columns.extend(readings.iter().map(new));
-    }
-    for summary in &sequence[1..] {
-        let fields = fields_of(summary);
-        for (at, column) in columns.iter_mut().enumerate() {
-            // Fields mostly stand where they stood in the first listing.
-            let find = |fields: &[(String, Value)]| {
-                let guess = fields.get(at).filter(|(name, _)| *name == column.field);
-                let found = guess.or_else(|| fields.iter().find(|(name, _)| *name == column.field));
-                found.map_or(Value::Missing, |(_, value)| value.clone())
-            };
-            column.pairs.push(column.reading.compare(&find(&before), &find(&fields)));
         }
-        before = fields;
-    }
-    columns
+    };
+    let columns = fields.iter().take(MOST_FIELDS).enumerate().flat_map(|(at, field)| {
+        let column = move |reading: &Reading| Column { at, field: field.key.clone().into_owned(), reading: *reading };
+        readings(&Value::read(field.value)).iter().map(column)
+    });
+    columns.collect()
 }
 
-/// Adds every rule that begins with `keys` and leaves none of `ties`, the pairs that `keys` do not decide.
-fn extend(
-    columns: &[Column],
-    keys: &mut Vec<Key>,
-    ties: &[usize],
-    disproved: &BTreeSet<String>,
-    rules: &mut Vec<Rule>,
-) {
-    for column in columns {
-        if keys.iter().any(|key| key.field == column.field) {
-            continue;
-        }
-        for falling in [false, true] {
-            if rules.len() >= MOST_RULES {
-                return;
-            }
-            let wrong = if falling { Ordering::Less } else { Ordering::Greater };
-            if ties.iter().any(|at| column.pairs[*at] == wrong) {
+/// A column that the pairs seen so far may be ordered by.
+struct Open {
+    column: usize,
+    rising: bool,
+    falling: bool,
+    /// The pairs that it does not decide.
+    left: Vec<u32>,
+    /// Its value in the later listing of the last pair.
+    last: Value,
+}
+
+/// Learns rules. A column is given up as soon as a pair contradicts both its directions, so that of most summaries
+/// only the few fields are read that still explain everything.
+struct Learner<'a> {
+    sequence: &'a [Summary],
+    columns: Vec<Column>,
+    disproved: &'a BTreeSet<String>,
+    rules: Vec<Rule>,
+}
+
+impl Learner<'_> {
+    /// Adds every rule that begins with `keys` and leaves none of `ties`, the `count` pairs that `keys` do not decide,
+    /// each named by the place of its first listing, in rising order.
+    fn extend(&mut self, keys: &mut Vec<Key>, ties: &mut dyn Iterator<Item = u32>, count: usize) {
+        for Open { column, falling, rising, left, .. } in self.open(keys, ties) {
+            // One that decides nothing adds nothing.
+            if left.len() == count {
                 continue;
             }
-            let left: Vec<usize> = ties.iter().copied().filter(|at| column.pairs[*at].is_eq()).collect();
-            if left.len() == ties.len() {
-                continue;
-            }
-            keys.push(Key { field: column.field.clone(), reading: column.reading, falling });
-            if left.is_empty() {
-                let rule = Rule(keys.clone());
-                if !disproved.contains(&rule.to_string()) {
-                    rules.push(rule);
+            for falling in [rising.then_some(false), falling.then_some(true)].into_iter().flatten() {
+                if self.rules.len() >= MOST_RULES {
+                    return;
                 }
-            } else if keys.len() < DEEPEST {
-                extend(columns, keys, &left, disproved, rules);
+                let Column { field, reading, .. } = &self.columns[column];
+                keys.push(Key { field: field.clone(), reading: *reading, falling });
+                if left.is_empty() {
+                    let rule = Rule(keys.clone());
+                    if !self.disproved.contains(&rule.to_string()) {
+                        self.rules.push(rule);
+                    }
+                } else if keys.len() < DEEPEST {
+                    self.extend(keys, &mut left.iter().copied(), left.len());
+                }
+                keys.pop();
             }
-            keys.pop();
+        }
+    }
+
+    /// The columns, beside those of `keys`, that no pair contradicts.
+    fn open(&self, keys: &[Key], ties: &mut dyn Iterator<Item = u32>) -> Vec<Open> {
+        let fresh = |(column, _)| Open { column, rising: true, falling: true, left: Vec::new(), last: Value::Missing };
+        let others = self.columns.iter().enumerate();
+        let others = others.filter(|(_, column)| keys.iter().all(|key| key.field != column.field));
+        let mut open: Vec<Open> = others.map(fresh).collect();
+        let mut read = None;
+        for pair in ties {
+            let at = pair as usize;
+            if read != Some(at) {
+                self.read(at, &mut open);
+            }
+            let before: Vec<Value> =
+                open.iter_mut().map(|open| std::mem::replace(&mut open.last, Value::Missing)).collect();
+            self.read(at + 1, &mut open);
+            read = Some(at + 1);
+            let mut before = before.into_iter();
+            open.retain_mut(|open| {
+                let reading = self.columns[open.column].reading;
+                match before.next().map_or(Ordering::Equal, |before| reading.compare(&before, &open.last)) {
+                    Ordering::Less => open.falling = false,
+                    Ordering::Greater => open.rising = false,
+                    Ordering::Equal => open.left.push(pair),
+                }
+                open.rising || open.falling
+            });
+            if open.is_empty() {
+                break;
+            }
+        }
+        open
+    }
+
+    fn read(&self, at: usize, open: &mut [Open]) {
+        let text = std::str::from_utf8(&self.sequence[at].raw).unwrap_or("{}");
+        let fields = json::fields(text).unwrap_or_default();
+        for open in open {
+            let column = &self.columns[open.column];
+            let guess = fields.get(column.at).filter(|field| field.key == column.field);
+            let found = guess.or_else(|| fields.iter().find(|field| field.key == column.field));
+            open.last = found.map_or(Value::Missing, |field| Value::read(field.value));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::api::envelope::EnvelopeField;
-use crate::api::listing::ListingId;
+use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{Page, PageError};
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
@@ -137,7 +137,8 @@ impl Pass {
     }
 }
 
-/// Puts pages and taxonomies (by [`TaxonomyKind::index`]) together.
+/// Puts pages and taxonomies (by [`TaxonomyKind::index`]) together. Of what is `known` already the known text is kept
+/// instead of a second copy: it says whether it has an equal summary.
 ///
 /// # Errors
 /// When they are no state of the origin; see [`Inconsistent`].
@@ -145,6 +146,7 @@ pub fn assemble(
     pages: impl Iterator<Item = Bytes>,
     taxonomies: &[Bytes; 3],
     volatile: &VolatileKeys,
+    known: impl Fn(&Summary) -> Option<Summary>,
 ) -> Result<Assembled, Inconsistent> {
     let mut envelope = None;
     let mut left_out = Vec::new();
@@ -171,7 +173,7 @@ pub fn assemble(
                 left_out.extend(first.agree_with(&page.envelope));
             }
         }
-        summaries.extend(page.items);
+        summaries.extend(shared(page.items, &known));
     }
     let mut seen = HashSet::with_capacity(summaries.len());
     if let Some(twice) = summaries.iter().find(|summary| !seen.insert(summary.id)) {
@@ -183,6 +185,16 @@ pub fn assemble(
     let envelope = envelope.ok_or(Inconsistent::Count { distinct: 0, total })?;
     let taxonomies = blanked(taxonomies, volatile, &mut values);
     Ok(Assembled { content: Content { envelope, taxonomies, summaries }, left_out, volatile_values: values })
+}
+
+/// The items of a page with the texts that are known already. What is new beside them is copied out, so that it does not
+/// keep the whole page in memory.
+fn shared(items: Vec<Summary>, known: impl Fn(&Summary) -> Option<Summary>) -> Vec<Summary> {
+    let before: Vec<Option<Summary>> = items.iter().map(known).collect();
+    if before.iter().all(Option::is_none) {
+        return items;
+    }
+    items.into_iter().zip(before).map(|(item, known)| known.unwrap_or_else(|| item.detached())).collect()
 }
 
 /// The taxonomies' texts without what is volatile, which goes to `values`.

@@ -4,6 +4,8 @@
 //! and the verdict are functions of the published data and the answers. What a refresh cannot see (a change that does
 //! not move `modified`, beyond the first page) is left to the sweep. Callers: [`super::mirror`].
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 
 use crate::api::listing::Summary;
@@ -20,6 +22,9 @@ const SECOND: i64 = 1_000_000_000;
 
 /// The newest listings that the probe should find again.
 const PROBED: usize = 10;
+
+/// How far before those it is looked for a second in which nothing was modified, in seconds.
+const MOST_BACK: i64 = 1000;
 
 /// A question about what was modified lately, whose answer is known if nothing was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,20 +64,23 @@ impl Probe {
     /// `None` when no listing has a usable `modified`.
     pub fn of(dataset: &Dataset, confirmed_ms: i64, shape: Shape) -> Option<Self> {
         let now = confirmed_ms.saturating_mul(1_000_000);
-        let mut newest: Vec<i64> = dataset.modified().filter(|at| *at <= now).collect();
-        newest.sort_unstable_by(|a, b| b.cmp(a));
-        let oldest_probed = *newest.get(PROBED.min(newest.len()).checked_sub(1)?)?;
+        let past = || dataset.modified().filter(|at| *at <= now);
+        let newest = newest(past());
+        let oldest_probed = *newest.first()?;
         let (at, text) = match shape {
             Shape::None => return None,
             Shape::Timestamp => {
                 // A second in which nothing was modified, so that neither `>=` nor dropped fractions matter.
-                let quiet = |second: &i64| !newest.iter().any(|at| (0..=1).contains(&(at.div_euclid(SECOND) - second)));
                 let before = oldest_probed.div_euclid(SECOND) - 2;
-                let second = (before - 1000..=before).rev().find(quiet)?;
+                let seconds = before - MOST_BACK..=before;
+                let near =
+                    past().map(|at| at.div_euclid(SECOND)).filter(|at| (before - MOST_BACK..=before + 1).contains(at));
+                let busy: HashSet<i64> = near.collect();
+                let second = seconds.rev().find(|second| !busy.contains(second) && !busy.contains(&(second + 1)))?;
                 (second * SECOND, Timestamp::from_second(second).ok()?.to_string())
             }
             Shape::Date => {
-                let day = newest.first()?.div_euclid(86_400 * SECOND) * 86_400;
+                let day = newest.last()?.div_euclid(86_400 * SECOND) * 86_400;
                 (day * SECOND, Timestamp::from_second(day).ok()?.strftime("%Y-%m-%d").to_string())
             }
         };
@@ -83,6 +91,21 @@ impl Probe {
         };
         Some(Self { path: query.path_and_query(), query })
     }
+}
+
+/// The newest few instants, oldest first; all of them when there are fewer.
+fn newest(all: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut kept: Vec<i64> = Vec::with_capacity(PROBED + 1);
+    for at in all {
+        if kept.len() < PROBED || kept.first().is_some_and(|oldest| at > *oldest) {
+            let place = kept.partition_point(|other| *other < at);
+            kept.insert(place, at);
+            if kept.len() > PROBED {
+                kept.remove(0);
+            }
+        }
+    }
+    kept
 }
 
 /// What differs.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -13,6 +13,7 @@ use crate::api::hash::ContentHash;
 use crate::clock::WallTime;
 
 use super::client::AskError;
+use super::eta::Pace;
 use super::window::Class;
 
 /// How the last look at the origin ended.
@@ -134,6 +135,8 @@ pub struct Picture {
     pub failing: Vec<(ContentHash, Option<Duration>)>,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
+    /// How fast the crawl and the details come in.
+    pub pace: Pace,
     /// The pass that runs.
     pub pass: Option<Progress>,
     /// Held back.
@@ -165,7 +168,11 @@ impl OriginStatus {
 
     /// A request is on the wire.
     pub fn sent(&self, class: Class) {
-        *self.0.lock().sent.entry(class.as_str()).or_default() += 1;
+        let mut picture = self.0.lock();
+        *picture.sent.entry(class.as_str()).or_default() += 1;
+        if matches!(class, Class::Crawl | Class::Details) {
+            picture.pace.count(Instant::now());
+        }
     }
 
     /// A request was answered.

@@ -7,7 +7,6 @@
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::api::taxonomy::TaxonomyKind;
-use crate::origin::pass::values_of;
 use crate::snapshot::live::Published;
 
 /// What nothing is made of.
@@ -17,7 +16,7 @@ pub const NOTHING: u128 = 0;
 pub fn taxonomy(published: &Published, kind: TaxonomyKind) -> u128 {
     let mut hasher = common(published);
     part(&mut hasher, published.dataset.content.taxonomy(kind));
-    for (key, value) in values_of(&published.meta.volatile_values, kind.path()) {
+    for (key, value) in published.meta.volatile_of(kind.path()) {
         part(&mut hasher, &key);
         part(&mut hasher, &value);
     }

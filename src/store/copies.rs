@@ -3,10 +3,11 @@
 //! Kept by canonical path and query; never served as they are. Callers: [`crate::origin`].
 
 use bytes::Bytes;
-use redb::ReadableTable;
+use redb::{ReadableTable, WriteTransaction};
 
 use super::coding::{self, Reader};
 use super::error::{StoreError, unless_damaged};
+use super::handle::Fault;
 use super::packing::{Packer, Unpacker};
 use super::{MAX_BODY, Store, publish, tables};
 use crate::api::hash::ContentHash;
@@ -77,6 +78,24 @@ fn encode<'a>(copies: &'a [(String, CopyMeta, Option<&[u8]>)]) -> Result<Vec<Enc
         .collect()
 }
 
+/// How many bytes it takes at most to write these.
+fn needed(encoded: &[Encoded<'_>]) -> u64 {
+    let len = |(_, meta, body): &Encoded<'_>| (meta.len() + body.as_ref().map_or(0, Vec::len)) as u64;
+    encoded.iter().map(len).sum::<u64>() * 5 / 4 + (1 << 20)
+}
+
+fn insert(transaction: &WriteTransaction, encoded: &[Encoded<'_>]) -> Result<(), Fault> {
+    let mut metas = transaction.open_table(tables::COPY_META)?;
+    let mut bodies = transaction.open_table(tables::COPY_BODY)?;
+    for (key, meta, body) in encoded {
+        metas.insert(*key, meta.as_slice())?;
+        if let Some(body) = body {
+            bodies.insert(*key, body.as_slice())?;
+        }
+    }
+    Ok(())
+}
+
 impl Store {
     /// Keeps copies, all of them or none. Without a body only what is known beside it is replaced, as after a 304.
     ///
@@ -87,19 +106,18 @@ impl Store {
             return Ok(());
         }
         let encoded = encode(copies)?;
-        let len = |(_, meta, body): &Encoded<'_>| (meta.len() + body.as_ref().map_or(0, Vec::len)) as u64;
-        let needed = encoded.iter().map(len).sum::<u64>() * 5 / 4 + (1 << 20);
-        self.handle.write(needed, |transaction| {
-            let mut metas = transaction.open_table(tables::COPY_META)?;
-            let mut bodies = transaction.open_table(tables::COPY_BODY)?;
-            for (key, meta, body) in &encoded {
-                metas.insert(*key, meta.as_slice())?;
-                if let Some(body) = body {
-                    bodies.insert(*key, body.as_slice())?;
-                }
-            }
-            Ok(())
-        })
+        self.handle.write(needed(&encoded), |transaction| insert(transaction, &encoded))
+    }
+
+    /// Keeps one copy as [`Store::put_copies`] does, but for its durability: a crash may undo it until the next write of
+    /// another kind, or [`Store::sync`]. It is fetched again then.
+    ///
+    /// # Errors
+    /// As for [`Store::put_copies`].
+    pub fn put_copy_soon(&self, key: String, meta: CopyMeta, body: Option<&[u8]>) -> Result<(), StoreError> {
+        let copy = [(key, meta, body)];
+        let encoded = encode(&copy)?;
+        self.handle.write_soon(needed(&encoded), |transaction| insert(transaction, &encoded))
     }
 
     /// What is known of a copy; `None` when there is none, or it is damaged.

@@ -3,10 +3,9 @@
 //! Callers: [`crate::origin`] writes batches of them, [`crate::pipeline`] reads single ones.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use redb::ReadableTable;
+use redb::{ReadableTable, ReadableTableMetadata};
 
 use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
@@ -64,6 +63,9 @@ pub struct DetailRenewal {
     /// As [`DetailMeta::summary_hash`].
     pub summary_hash: ContentHash,
 }
+
+/// Memory is reserved for no more details than this before they are read.
+const MOST_RESERVED: usize = 1 << 22;
 
 const META: &str = "detail_meta";
 const BODY: &str = "details";
@@ -191,39 +193,55 @@ impl Store {
         })
     }
 
-    /// What is known of all details beside their bodies, by id. The bodies are not read. Those that are damaged are left
-    /// out: around a damaged page of the file, as many as are on it.
+    /// What `of` makes of what is known of each detail beside its body, by id. The bodies are not read. Those that are
+    /// damaged are left out: around a damaged page of the file, as many as are on it.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn detail_metas(&self) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
-        let found = RefCell::new(BTreeMap::new());
+    pub fn detail_index<T>(&self, of: impl Fn(DetailMeta) -> T) -> Result<Vec<(ListingId, T)>, StoreError> {
         let walk = |back: bool| {
-            self.handle.read(|transaction| {
+            let found = RefCell::new(Vec::new());
+            let walked = self.handle.read(|transaction| {
                 let table = transaction.open_table(tables::DETAIL_META)?;
                 let mut entries = table.iter()?;
                 let mut wrong = None;
+                let mut found = found.borrow_mut();
+                found.clear();
+                if !back {
+                    found.reserve(usize::try_from(table.len()?).unwrap_or(0).min(MOST_RESERVED));
+                }
                 while let Some(entry) = if back { entries.next_back() } else { entries.next() } {
                     let (id, sealed) = entry?;
                     let id = ListingId(id.value());
                     match DetailMeta::decode(id, sealed.value()) {
-                        Ok(meta) => drop(found.borrow_mut().insert(id, meta)),
+                        Ok(meta) => found.push((id, of(meta))),
                         Err(error) => wrong = Some(error),
                     }
                 }
                 wrong.map_or(Ok(()), |error| Err(error.into()))
-            })
+            });
+            (found.into_inner(), walked)
         };
-        match walk(false) {
+        let (mut found, walked) = walk(false);
+        match walked {
             Err(StoreError::Damaged(detail)) => {
                 // What cannot be reached from the back either counts as not mirrored.
-                let _ = walk(true);
-                let left = found.borrow().len();
-                tracing::warn!(detail, left, "stored details are damaged; they count as not mirrored");
+                found.extend(walk(true).0);
+                found.sort_by_key(|(id, _)| *id);
+                found.dedup_by_key(|(id, _)| *id);
+                tracing::warn!(detail, left = found.len(), "stored details are damaged; they count as not mirrored");
             }
             walked => walked?,
         }
-        Ok(found.into_inner().into_iter().collect())
+        Ok(found)
+    }
+
+    /// What is known of all details beside their bodies, by id: see [`Store::detail_index`].
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn detail_metas(&self) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
+        self.detail_index(|meta| meta)
     }
 
     /// Forgets details; those that are not there are skipped.

@@ -4,14 +4,58 @@
 
 use std::collections::HashSet;
 
+use redb::ReadableTableMetadata;
+
 use super::Store;
 use super::error::StoreError;
-use super::handle::{self, Usage};
+use super::handle::{self, Fault};
 use super::tables;
 use super::version::{self, BlockKey, VersionRecord};
 
 /// A file smaller than this is never compacted, in bytes.
 const SMALL: u64 = 16 << 20;
+
+/// How much of the file is in use, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    /// Keys, values and what it takes to find them.
+    live: u64,
+    /// The pages that hold them.
+    allocated: u64,
+}
+
+/// How many entries each table had, and what they took, when all of them were walked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measured(Vec<(u64, u64)>);
+
+impl Measured {
+    /// What the tables take by now, if entries are as large as they were.
+    fn estimate(&self, lens: &[u64]) -> u64 {
+        let tables = self.0.iter().zip(lens);
+        tables
+            .map(|((then, bytes), now)| u128::from(*bytes) * u128::from(*now) / u128::from((*then).max(1)))
+            .sum::<u128>()
+            .try_into()
+            .unwrap_or(u64::MAX)
+    }
+}
+
+/// Runs something on each table.
+macro_rules! of_each_table {
+    ($transaction:expr, $look:expr) => {
+        Ok(vec![
+            $look(&$transaction.open_table(tables::META)?)?,
+            $look(&$transaction.open_table(tables::BLOCKS)?)?,
+            $look(&$transaction.open_table(tables::VERSIONS)?)?,
+            $look(&$transaction.open_table(tables::VERSION_META)?)?,
+            $look(&$transaction.open_table(tables::COPY_META)?)?,
+            $look(&$transaction.open_table(tables::COPY_BODY)?)?,
+            $look(&$transaction.open_table(tables::DETAIL_META)?)?,
+            $look(&$transaction.open_table(tables::DETAILS)?)?,
+            $look(&$transaction.open_table(tables::STATE)?)?,
+        ])
+    };
+}
 
 /// What a collection did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,10 +82,25 @@ impl Store {
         let _versions = self.versions.lock();
         let mut collected = self.drop_versions(keep_seqs)?;
         let file = self.file_len()?;
-        if file > SMALL && worth_compacting(file, self.handle.usage()?) {
+        if file > SMALL && self.may_be_mostly_free(file)? && worth_compacting(file, self.usage()?) {
             collected.compacted = self.compact()?;
         }
         Ok(collected)
+    }
+
+    /// Whether it is worth finding out how much of the file is in use, which takes reading all of it.
+    fn may_be_mostly_free(&self, file: u64) -> Result<bool, StoreError> {
+        let Some(measured) = self.measured.lock().clone() else { return Ok(true) };
+        let lens = self.handle.read(|transaction| of_each_table!(transaction, len))?;
+        Ok(file / 2 > measured.estimate(&lens))
+    }
+
+    /// How much of the file is in use. Walks the trees; writers go on meanwhile.
+    fn usage(&self) -> Result<Usage, StoreError> {
+        let tables: Vec<TableUsage> = self.handle.read(|transaction| of_each_table!(transaction, usage))?;
+        *self.measured.lock() = Some(Measured(tables.iter().map(|table| (table.entries, table.live)).collect()));
+        let sum = |of: fn(&TableUsage) -> u64| tables.iter().map(of).sum();
+        Ok(Usage { live: sum(|table| table.live), allocated: sum(|table| table.allocated) })
     }
 
     fn drop_versions(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
@@ -84,6 +143,23 @@ impl Store {
     }
 }
 
+/// One table's.
+struct TableUsage {
+    entries: u64,
+    live: u64,
+    allocated: u64,
+}
+
+fn len(table: &impl ReadableTableMetadata) -> Result<u64, Fault> {
+    Ok(table.len()?)
+}
+
+fn usage(table: &impl ReadableTableMetadata) -> Result<TableUsage, Fault> {
+    let stats = table.stats()?;
+    let live = stats.stored_bytes() + stats.metadata_bytes();
+    Ok(TableUsage { entries: table.len()?, live, allocated: live + stats.fragmented_bytes() })
+}
+
 /// The file is over 2.5 times the live data, and not because pages are half empty, which compaction does not change.
 fn worth_compacting(file: u64, usage: Usage) -> bool {
     file / 5 > usage.live / 2 && file / 3 > usage.allocated / 2
@@ -92,6 +168,13 @@ fn worth_compacting(file: u64, usage: Usage) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_much_is_in_use_is_guessed_from_the_number_of_entries() {
+        let measured = Measured(vec![(10, 1000), (0, 0), (100, 5000)]);
+        assert_eq!(measured.estimate(&[10, 0, 100]), 6000);
+        assert_eq!(measured.estimate(&[20, 7, 50]), 4500);
+    }
 
     #[test]
     fn compaction_waits_until_the_file_is_two_and_a_half_times_the_data() {

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
 
 use parking_lot::RwLock;
@@ -27,6 +28,8 @@ pub struct Handle {
     /// before the slot.
     writers: RwLock<()>,
     trouble: Trouble,
+    /// Whether something was written that a crash would undo.
+    unsynced: AtomicBool,
 }
 
 /// The open database, and how often it was opened: of two threads that saw it fail, only one may close it.
@@ -38,15 +41,6 @@ struct Slot {
     read_only: bool,
     /// Whether readers get such a view even where the file could be opened for writing.
     frozen: bool,
-}
-
-/// How much of the file is in use, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Usage {
-    /// Keys, values and what it takes to find them.
-    pub live: u64,
-    /// The pages that hold them.
-    pub allocated: u64,
 }
 
 /// Why an operation inside a transaction ended.
@@ -160,7 +154,14 @@ pub fn guarded<T>(operation: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fau
 impl Handle {
     pub fn open(path: PathBuf, opener: Opener) -> Result<Self, OpenError> {
         let slot = RwLock::new(Slot::default());
-        let handle = Self { path, opener, slot, writers: RwLock::new(()), trouble: Trouble::default() };
+        let handle = Self {
+            path,
+            opener,
+            slot,
+            writers: RwLock::new(()),
+            trouble: Trouble::default(),
+            unsynced: AtomicBool::default(),
+        };
         handle.ensure_open(0, false).map_err(|error| OpenError::of_store(error, &handle.path))?;
         Ok(handle)
     }
@@ -187,22 +188,40 @@ impl Handle {
         operation: impl Fn(&WriteTransaction) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
         self.with(needed, true, |database| {
-            let transaction = begin_write(database)?;
+            let was_unsynced = self.unsynced.swap(false, Ordering::AcqRel);
+            let committed = (|| {
+                let transaction = begin_write(database)?;
+                let result = operation(&transaction)?;
+                transaction.commit()?;
+                Ok(result)
+            })();
+            if committed.is_err() && was_unsynced {
+                self.unsynced.store(true, Ordering::Release);
+            }
+            committed
+        })
+    }
+
+    /// Runs `operation` in one transaction that readers see when this returns, and that is durable with the next write
+    /// or [`Handle::sync`]: a sync per page would be most of the time of a crawl. It may be run twice.
+    pub fn write_soon<T>(
+        &self,
+        needed: u64,
+        operation: impl Fn(&WriteTransaction) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        self.with(needed, true, |database| {
+            let mut transaction = database.begin_write()?;
+            transaction.set_durability(Durability::None)?;
             let result = operation(&transaction)?;
             transaction.commit()?;
+            self.unsynced.store(true, Ordering::Release);
             Ok(result)
         })
     }
 
-    /// How much of the file is in use. Walks the trees, and keeps writers waiting meanwhile.
-    pub fn usage(&self) -> Result<Usage, StoreError> {
-        self.with(0, true, |database| {
-            let transaction = database.begin_write()?;
-            let stats = transaction.stats()?;
-            transaction.abort()?;
-            let live = stats.stored_bytes() + stats.metadata_bytes();
-            Ok(Usage { live, allocated: stats.allocated_pages() * stats.page_size() as u64 })
-        })
+    /// Makes durable what [`Handle::write_soon`] wrote.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        if self.unsynced.load(Ordering::Acquire) { self.write(0, |_| Ok(())) } else { Ok(()) }
     }
 
     /// Runs `operation` while no other transaction is open.

@@ -140,7 +140,7 @@ fn copy(
 ) -> Result<(usize, usize), StoreError> {
     opening::create_as(fresh).map_err(|fault| fault.into_store_error(fresh, 1 << 20))?;
     let target = Handle::open(fresh.to_owned(), Box::new(opening::database)).map_err(StoreError::of_open)?;
-    let target = Store { handle: target, versions: parking_lot::Mutex::default(), lock: Arc::clone(lock) };
+    let target = Store::new(target, Arc::clone(lock));
     let (mut versions, mut details) = (0, 0);
     // A file too damaged to be opened has nothing to give.
     let source = Handle::open(path.to_owned(), Box::new(opening::untouched)).map_err(StoreError::of_open);

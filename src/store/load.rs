@@ -76,32 +76,32 @@ fn content(transaction: &ReadTransaction, record: &VersionRecord) -> Result<Cont
             Some(n) => Ok(Part::Order(block::read_order(&reader.read(&blocks.order[n])?)?)),
         },
     )?;
-    // Reserved in full: growing by doubling would copy the summaries and briefly hold them twice.
-    let count = parts.iter().map(|part| if let Part::Summaries(some) = part { some.len() } else { 0 }).sum();
-    let (mut by_id, mut order) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let (mut by_id, mut order) = (Vec::with_capacity(summary_blocks), Vec::new());
     for part in parts {
         match part {
-            Part::Summaries(some) => by_id.extend(some.into_iter().map(Some)),
+            Part::Summaries(some) => by_id.push(some),
             Part::Order(some) => order.extend(some),
         }
     }
     Ok(Content { envelope, taxonomies, summaries: arrange(by_id, &order)? })
 }
 
-/// Puts summaries that are sorted by id into the origin's order.
-fn arrange(mut by_id: Vec<Option<Summary>>, order: &[ListingId]) -> Result<Vec<Summary>, StoreError> {
+/// Puts the summaries of blocks, which are sorted by id, into the origin's order. Each block is let go as soon as its
+/// summaries are in their places: memory that is never touched need not be cleared.
+fn arrange(by_id: Vec<Vec<Summary>>, order: &[ListingId]) -> Result<Vec<Summary>, StoreError> {
     let wrong = || damaged("version", "order");
-    if by_id.len() != order.len() {
+    if by_id.iter().map(Vec::len).sum::<usize>() != order.len() {
         return Err(wrong());
     }
     let mut places: Vec<(ListingId, u32)> = order.iter().zip(0..).map(|(id, place)| (*id, place)).collect();
     places.sort_unstable();
-    let mut from = vec![0_u32; order.len()];
-    for ((id, place), (index, summary)) in places.into_iter().zip((0..).zip(&by_id)) {
-        if summary.as_ref().is_none_or(|summary| summary.id != id) {
+    let mut arranged: Vec<Option<Summary>> = vec![None; order.len()];
+    for (summary, (id, place)) in by_id.into_iter().flatten().zip(places) {
+        if summary.id != id {
             return Err(wrong());
         }
-        from[place as usize] = index;
+        arranged[place as usize] = Some(summary);
     }
-    from.into_iter().map(|index| by_id[index as usize].take().ok_or_else(wrong)).collect()
+    // In place: an `Option` is no larger than what it may hold.
+    arranged.into_iter().collect::<Option<_>>().ok_or_else(wrong)
 }

@@ -3,8 +3,9 @@
 //! A crash before the commit leaves the old version, one after it the new; there is nothing between. Whether a content
 //! may be published is [`crate::origin`]'s decision. Callers: [`crate::origin`], through [`Store`].
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::coding::{self, damaged};
 use super::error::StoreError;
@@ -12,6 +13,7 @@ use super::handle::Fault;
 use super::packing::Packer;
 use super::version::{self, BlockKey, Blocks, VersionRecord};
 use super::{MAX_BODY, Store, block, chunk, parallel, tables};
+use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
 use crate::snapshot::content::Content;
 use crate::snapshot::version::VersionMeta;
@@ -24,6 +26,21 @@ struct Before {
 
 /// A block's key, and its compressed bytes when it is new.
 type Encoded = (BlockKey, Option<Vec<u8>>);
+
+/// The keys of summary blocks by what is in them, so that a block that is not new need not be put together and hashed to
+/// be known.
+pub(super) type Signatures = HashMap<ContentHash, BlockKey>;
+
+/// What is in a block of summaries: their ids, and the hashes of their texts.
+fn signature(summaries: &[&Summary]) -> ContentHash {
+    let ids_and_hashes = summaries.iter().map(|summary| (summary.id.0.to_le_bytes(), summary.hash.to_bytes()));
+    let mut text = Vec::with_capacity(summaries.len() * 24);
+    for (id, hash) in ids_and_hashes {
+        text.extend_from_slice(&id);
+        text.extend_from_slice(&hash);
+    }
+    ContentHash::of(&text)
+}
 
 /// New blocks, compressed.
 type NewBlocks = Vec<(BlockKey, Vec<u8>)>;
@@ -54,7 +71,10 @@ impl Store {
             self.update_meta(last.seq, meta)?;
             return Ok(last);
         }
-        let (blocks, new) = encode(content, &known).map_err(|fault| fault.into_store_error(self.path(), 0))?;
+        let signatures = self.signatures.lock().clone();
+        let encoded = encode(content, &known, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
+        let (blocks, new, signatures) = encoded;
+        *self.signatures.lock() = Arc::new(signatures);
         let needed = new.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>() * 5 / 4 + (1 << 20);
         let listings = content.summaries.len() as u64;
         self.handle.write(needed, |transaction| {
@@ -102,7 +122,11 @@ enum Job {
 }
 
 /// The keys of a content's blocks, and those blocks that are not known yet.
-fn encode(content: &Content, known: &HashSet<BlockKey>) -> Result<(Blocks, NewBlocks), Fault> {
+fn encode(
+    content: &Content,
+    known: &HashSet<BlockKey>,
+    signatures: &Signatures,
+) -> Result<(Blocks, NewBlocks, Signatures), Fault> {
     let sorted = sorted(content)?;
     let by_id = chunk::cut(sorted.iter().map(|summary| (summary.id, summary.raw.len())), chunk::SUMMARIES);
     let in_order = chunk::cut(content.summaries.iter().map(|summary| (summary.id, 8)), chunk::ORDER);
@@ -116,24 +140,33 @@ fn encode(content: &Content, known: &HashSet<BlockKey>) -> Result<(Blocks, NewBl
         jobs.len(),
         || Ok(Packer::new()?),
         |packer, job| {
+            let signature = match &jobs[job] {
+                Job::Summaries(range) => Some(signature(&sorted[range.clone()])),
+                _ => None,
+            };
+            let same = signature.and_then(|signature| signatures.get(&signature)).filter(|key| known.contains(key));
+            if let Some(key) = same {
+                return Ok(((*key, None), signature));
+            }
             let raw = match &jobs[job] {
                 Job::Envelope => block::envelope(&content.envelope)?,
                 Job::Taxonomy(kind) => block::taxonomy(&content.taxonomies[*kind]),
                 Job::Summaries(range) => block::summaries(sorted[range.clone()].iter().copied()),
                 Job::Order(range) => block::order(&content.summaries[range.clone()]),
             };
-            encode_block(&raw, known, packer)
+            Ok((encode_block(&raw, known, packer)?, signature))
         },
     )?;
-    let keys: Vec<BlockKey> = encoded.iter().map(|(key, _)| *key).collect();
+    let keys: Vec<BlockKey> = encoded.iter().map(|((key, _), _)| *key).collect();
+    let signatures = encoded.iter().filter_map(|((key, _), signature)| signature.map(|of| (of, *key))).collect();
     let blocks = Blocks {
         envelope: keys[0],
         taxonomies: [keys[1], keys[2], keys[3]],
         summaries: keys[4..4 + summary_blocks].to_vec(),
         order: keys[4 + summary_blocks..].to_vec(),
     };
-    let new = encoded.into_iter().filter_map(|(key, packed)| packed.map(|packed| (key, packed))).collect();
-    Ok((blocks, new))
+    let new = encoded.into_iter().filter_map(|((key, packed), _)| packed.map(|packed| (key, packed))).collect();
+    Ok((blocks, new, signatures))
 }
 
 fn encode_block(raw: &[u8], known: &HashSet<BlockKey>, packer: &mut Packer) -> Result<Encoded, Fault> {

@@ -229,6 +229,42 @@ fn a_listing_that_occurs_twice_is_refused() {
 }
 
 #[test]
+fn a_copy_that_is_kept_soon_is_seen_at_once_and_survives_a_crash_once_it_is_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    store.put_copy_soon("/a".into(), copy(1), Some(b"body")).unwrap();
+    assert_eq!(store.copy_body("/a").unwrap().unwrap(), "body");
+    // What a crash now leaves is the file as it is.
+    let after_crash = || {
+        let crashed = tempfile::tempdir().unwrap();
+        std::fs::copy(store.path(), crashed.path().join(store.path().file_name().unwrap())).unwrap();
+        open(crashed.path()).unwrap().copy_body("/a").unwrap()
+    };
+    assert_eq!(after_crash(), None);
+    store.sync().unwrap();
+    assert_eq!(after_crash().unwrap(), "body");
+    store.put_copy_soon("/a".into(), copy(2), Some(b"other")).unwrap();
+    store.put_state("anything", b"durable").unwrap();
+    assert_eq!(after_crash().unwrap(), "other", "any other write makes it durable");
+}
+
+#[test]
+fn blocks_that_are_known_by_what_is_in_them_are_the_same_blocks() {
+    let store = Temp::new();
+    let (one, mut other) = (content(3000), content(3000));
+    other.summaries[1500] = summary(other.summaries[1500].id.0, "changed");
+    let records: Vec<_> = [&one, &other, &one]
+        .into_iter()
+        .zip(1..)
+        .map(|(content, at)| store.publish(content, &meta(at)).unwrap())
+        .collect();
+    assert!(store.load(&records[1]).unwrap() == other && store.load(&records[2]).unwrap() == one);
+    let keys = |at: usize| records[at].block_keys().collect::<HashSet<_>>();
+    assert_eq!(keys(0), keys(2));
+    assert_eq!(keys(0).difference(&keys(1)).count(), 1);
+}
+
+#[test]
 fn copies_are_kept_renewed_and_removed() {
     let mut store = Temp::new();
     let long = "x".repeat(100_000);

@@ -4,7 +4,6 @@
 //! the listing adopts it, if it is no older than the summary. Callers: [`super::super::early`] offers,
 //! [`super::worker`] adopts.
 
-use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
 use crate::origin::client::Answer;
@@ -12,15 +11,11 @@ use crate::origin::copies::generated_at;
 use crate::snapshot::dataset::Dataset;
 use crate::store::{DetailMeta, DetailRecord, DetailState};
 
-use super::{Details, Known, provisional};
+use super::index::no_summary;
+use super::{Details, provisional};
 
 /// How many are kept at most until there is a snapshot: unknown ids that the origin answers all the same cost no more.
 const MOST: usize = 10_000;
-
-/// What stands for the summary of a detail that was fetched for none.
-fn no_summary() -> ContentHash {
-    ContentHash::default()
-}
 
 impl Details {
     /// Keeps a detail that was read before it was known that there is such a listing; one that is known already is not
@@ -33,8 +28,7 @@ impl Details {
         let _judging = self.0.judging.lock();
         let has_room = {
             let index = self.0.index.read();
-            let offered = || index.values().filter(|known| known.summary_hash == no_summary()).count();
-            !index.contains_key(&id) && (index.len() < MOST || offered() < MOST)
+            index.get(id).is_none() && index.offered() < MOST
         };
         if !has_room {
             return;
@@ -54,15 +48,15 @@ impl Details {
 
     /// Takes what was offered for the listings of a data set.
     pub(super) fn adopt(&self, dataset: &Dataset) {
-        let offered = |known: &Known| known.summary_hash == no_summary();
-        let listed: Vec<_> = {
-            let index = self.0.index.read();
-            let all = dataset.content.summaries.iter();
-            let offered = all.filter(|summary| index.get(&summary.id).is_some_and(offered));
-            offered
-                .filter(|summary| index.get(&summary.id).is_some_and(|known| !provisional(known, dataset, summary.id)))
-                .collect()
-        };
+        if self.0.index.read().offered() == 0 {
+            return;
+        }
+        let mut listed = Vec::new();
+        self.look_through(dataset, false, |position, summary, known| {
+            if known.is_some_and(|known| known.is_offered() && !provisional(known, dataset, position)) {
+                listed.push(summary.clone());
+            }
+        });
         for summary in listed {
             let _judging = self.0.judging.lock();
             if let Ok(Some(mut record)) = self.get(summary.id)
@@ -82,7 +76,9 @@ mod tests {
     use bytes::Bytes;
     use http::HeaderMap;
 
+    use super::super::index::Known;
     use super::*;
+    use crate::api::hash::ContentHash;
     use crate::cache::Cache;
     use crate::clock::WallTime;
     use crate::semantics::freshness::Stamps;
@@ -99,11 +95,12 @@ mod tests {
         let (headers, body) = (HeaderMap::new(), Bytes::from_static(b"{}"));
         let answer = Answer { status: 200, headers, body, stamps, asked: now, received: now };
         let known = Known { summary_hash: no_summary(), origin_time_ms: 0, fetched_ms: 0 };
-        details.0.index.write().extend((1..=MOST as u64).map(|id| (ListingId(id), known)));
+        *details.0.index.write() = (1..=MOST as u64).map(|id| (ListingId(id), known)).collect();
         details.offer(ListingId(1_000_000), &answer);
         assert!(details.get(ListingId(1_000_000)).unwrap().is_none());
         // One of them has been listed since.
-        details.0.index.write().get_mut(&ListingId(1)).unwrap().summary_hash = ContentHash::of(b"listed");
+        let listed = Known { summary_hash: ContentHash::of(b"listed"), ..known };
+        details.0.index.write().insert(ListingId(1), listed, None);
         details.offer(ListingId(1_000_000), &answer);
         assert!(details.get(ListingId(1_000_000)).unwrap().is_some());
     }

@@ -2,8 +2,9 @@
 //!
 //! Callers: [`crate::app`] runs it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -12,12 +13,14 @@ use parking_lot::RwLock;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, WallTime};
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
 
 use super::super::client::{Asker, OriginClient};
 use super::super::window::Class;
 use super::Details;
+use super::due::Due;
 
 /// Fetches details in the background.
 pub struct DetailWorker {
@@ -46,24 +49,30 @@ impl DetailWorker {
         let mut swaps = self.live.watch();
         let mut retries = Retries::default();
         let mut tidied = 0;
+        let mut quiet: Option<Quiet> = None;
+        let mut overdue = Overdue::default();
         loop {
             swaps.borrow_and_update();
             let published = self.live.current().filter(|_| !self.details.is_backed_up());
             if let Some(published) = published {
                 let now = self.clock.now_wall();
-                self.details.adopt(&published.dataset);
-                let mut due = self.details.missing(&published, self.all, now, self.cache_ttl);
-                due.retain(|id| retries.is_due(*id, now));
-                let work = (!due.is_empty()).then(|| self.client.budget().crawl_work());
-                if work.is_some() {
-                    self.fetch_all(&published.dataset, due, Class::Details, &mut retries).await;
-                    continue;
+                let disturbed = self.details.0.disturbed.load(Ordering::Acquire);
+                if quiet.as_ref().is_none_or(|quiet| !quiet.lasts(&published.dataset.id, disturbed, now)) {
+                    self.details.adopt(&published.dataset);
+                    let Due { ids: mut due, next_ms } = self.details.missing(&published, self.all, now, self.cache_ttl);
+                    due.retain(|id| retries.is_due(*id, now));
+                    if !due.is_empty() {
+                        let _work = self.client.budget().crawl_work();
+                        self.fetch_all(&published.dataset, due, Class::Details, &mut retries).await;
+                        continue;
+                    }
+                    let until_ms = [next_ms, retries.next_ms(now)].into_iter().flatten().min();
+                    let snapshot = published.dataset.id.clone();
+                    quiet = Some(Quiet { snapshot, disturbed, since_ms: now.as_millis(), until_ms });
                 }
-                let overdue = self
-                    .details
-                    .overdue(&published.dataset, now, self.verify_every, OVERDUE_AT_ONCE, |id| retries.is_due(id, now));
-                if !overdue.is_empty() {
-                    self.fetch_all(&published.dataset, overdue, Class::Background, &mut retries).await;
+                let some = overdue.next(&self.details, &published.dataset, now, self.verify_every, &retries);
+                if !some.is_empty() {
+                    self.fetch_all(&published.dataset, some, Class::Background, &mut retries).await;
                 }
                 if published.version != std::mem::replace(&mut tidied, published.version) {
                     self.forget_vanished().await;
@@ -111,8 +120,61 @@ impl DetailWorker {
     }
 }
 
+/// Nothing is to be fetched, and why that is not looked at again.
+struct Quiet {
+    snapshot: SnapshotId,
+    disturbed: u64,
+    since_ms: i64,
+    /// When the clock alone changes that.
+    until_ms: Option<i64>,
+}
+
+impl Quiet {
+    fn lasts(&self, snapshot: &SnapshotId, disturbed: u64, now: WallTime) -> bool {
+        let now_ms = now.as_millis();
+        // A clock that was set back says nothing of when.
+        let in_time = self.since_ms <= now_ms && self.until_ms.is_none_or(|until| now_ms < until);
+        self.snapshot == *snapshot && self.disturbed == disturbed && in_time
+    }
+}
+
 /// Details looked at again before it is asked what else is to be done.
 const OVERDUE_AT_ONCE: usize = 10;
+
+/// Details that are to be looked at again, picked many at a time.
+#[derive(Default)]
+struct Overdue {
+    picked: VecDeque<ListingId>,
+    /// When it was looked for more, and when there will be some by the clock alone; milliseconds since the epoch.
+    looked_ms: Option<(i64, i64)>,
+}
+
+impl Overdue {
+    /// The next few.
+    fn next(
+        &mut self,
+        details: &Details,
+        dataset: &Dataset,
+        now: WallTime,
+        cycle: Duration,
+        retries: &Retries,
+    ) -> Vec<ListingId> {
+        /// Picked at once.
+        const MOST: usize = 1000;
+        /// What arrived since has its whole cycle before it, so that nothing is missed by waiting for so long.
+        const LONGEST_MS: i64 = 600_000;
+        let now_ms = now.as_millis();
+        let waits = self.looked_ms.is_some_and(|(looked, next)| looked <= now_ms && now_ms < next);
+        if self.picked.is_empty() && !waits {
+            let found = details.overdue(dataset, now, cycle, MOST, |id| retries.is_due(id, now));
+            let longest = now_ms.saturating_add(LONGEST_MS.min(i64::try_from(cycle.as_millis()).unwrap_or(i64::MAX)));
+            let next = if found.ids.len() < MOST { found.next_ms.unwrap_or(longest).min(longest) } else { now_ms };
+            self.looked_ms = Some((now_ms, next));
+            self.picked = found.ids.into();
+        }
+        self.picked.drain(..self.picked.len().min(OVERDUE_AT_ONCE)).collect()
+    }
+}
 
 /// When details that failed are tried again: later and later, up to an hour.
 #[derive(Debug, Default)]
@@ -122,6 +184,11 @@ impl Retries {
     fn is_due(&self, id: ListingId, now: WallTime) -> bool {
         // An instant in the far future is one from before the clock was set back.
         self.0.get(&id).is_none_or(|(_, next)| *next <= now || *next > now.plus_seconds(3600))
+    }
+
+    /// When the first of those that failed is due again; milliseconds since the epoch.
+    fn next_ms(&self, now: WallTime) -> Option<i64> {
+        self.0.values().map(|(_, next)| next.as_millis()).filter(|next| *next > now.as_millis()).min()
     }
 
     fn failed(&mut self, id: ListingId, now: WallTime) {

@@ -1,4 +1,5 @@
-//! What arrived is made durable: many at once, and again for as long as the disk does not take it.
+//! What arrived is made durable: many at once, and again for as long as the disk does not take it; copies of the origin's
+//! answers along with it.
 //!
 //! It fetches nothing and decides nothing. Callers: the thread that [`Details::open`] starts, and whoever is about to end.
 
@@ -41,8 +42,9 @@ impl Inner {
                 self.arrived.wait_for(&mut pending, Duration::from_millis(500));
             }
         }
-        if let Err(error) = self.commit() {
-            tracing::error!(%error, waiting = self.pending.lock().len(), "details cannot be stored; trying again");
+        // A commit of details makes the copies durable, too.
+        if let Err(error) = self.commit().and_then(|()| self.store.sync()) {
+            tracing::error!(%error, waiting = self.pending.lock().len(), "what arrived cannot be stored; trying again");
             // Disk full or read-only: what arrived stays in memory, and is tried again.
             std::thread::sleep(Duration::from_secs(1));
         }

@@ -2,24 +2,21 @@
 //!
 //! Callers: [`super`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::taxonomy::TaxonomyKind;
-use crate::snapshot::dataset::Dataset;
 use crate::snapshot::version::Certificate;
 
-use super::super::pass::{self, Assembled};
+use super::super::pass;
 use super::super::plan::Purpose;
 use super::super::refresh::{Verdict, What};
 use super::super::status::OriginState;
 use super::follow::Base;
-use super::{Mirror, MirrorError, Next, TRIES};
+use super::{Listed, Mirror, MirrorError, Next, TRIES};
 
 /// A list that is consistent in itself and awaits its confirmation.
 pub(super) struct Candidate {
-    pub(super) assembled: Assembled,
-    pub(super) dataset: Arc<Dataset>,
+    pub(super) listed: Listed,
     /// The orders by which changed listings were placed; empty: every page was read.
     pub(super) placed_by: Vec<String>,
     /// The latest instant for which all that it was made of is confirmed.
@@ -29,18 +26,13 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// One of which every page was read.
-    pub(super) const fn read(assembled: Assembled, dataset: Arc<Dataset>, until_ms: i64) -> Self {
-        Self { assembled, dataset, placed_by: Vec::new(), until_ms, tries: 0 }
+    pub(super) const fn read(listed: Listed, until_ms: i64) -> Self {
+        Self { listed, placed_by: Vec::new(), until_ms, tries: 0 }
     }
 
     /// One that was amended.
-    pub(super) const fn amended(
-        assembled: Assembled,
-        dataset: Arc<Dataset>,
-        placed_by: Vec<String>,
-        until_ms: i64,
-    ) -> Self {
-        Self { assembled, dataset, placed_by, until_ms, tries: 0 }
+    pub(super) const fn amended(listed: Listed, placed_by: Vec<String>, until_ms: i64) -> Self {
+        Self { listed, placed_by, until_ms, tries: 0 }
     }
 }
 
@@ -49,8 +41,8 @@ impl Mirror {
     pub(super) async fn confirm_candidate(&mut self, candidate: &mut Candidate) -> Result<Next, MirrorError> {
         self.refresh = false;
         let started_ms = self.clock.now_wall().as_millis();
-        let answers = self.ask(&candidate.dataset, started_ms).await?;
-        match answers.judge(&candidate.dataset, i64::MIN, &self.volatile()) {
+        let answers = self.ask(&candidate.listed.dataset, started_ms).await?;
+        match answers.judge(&candidate.listed.dataset, i64::MIN, &self.volatile()) {
             Verdict::Unchanged if answers.held_still() => {
                 let until_ms = answers.until_ms();
                 self.publish_candidate(candidate, self.earned(candidate), until_ms, Vec::new()).await?;
@@ -96,8 +88,8 @@ impl Mirror {
             return Ok(Next::Done);
         }
         tracing::info!("the origin has changed again");
-        let Assembled { left_out, volatile_values, .. } = &candidate.assembled;
-        let base = Base { dataset: &candidate.dataset, left_out, volatile_values };
+        let Listed { dataset, left_out, volatile_values } = &candidate.listed;
+        let base = Base { dataset, left_out, volatile_values };
         self.follow(base, &answers, started_ms).await?;
         self.unsettled += 1;
         Ok(Next::Done)
@@ -126,12 +118,7 @@ impl Mirror {
         until_ms: i64,
         open: Vec<String>,
     ) -> Result<(), MirrorError> {
-        let assembled = Assembled {
-            content: candidate.assembled.content.clone(),
-            left_out: candidate.assembled.left_out.clone(),
-            volatile_values: candidate.assembled.volatile_values.clone(),
-        };
-        self.publish(assembled, certificate, until_ms, open).await?;
+        self.publish(candidate.listed.clone(), certificate, until_ms, open).await?;
         self.placed_by.clone_from(&candidate.placed_by);
         self.unsettled = 0;
         self.status.set_state(OriginState::Changed);

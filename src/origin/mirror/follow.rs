@@ -13,11 +13,11 @@ use crate::snapshot::dataset::Dataset;
 
 use super::super::amend::{Changes, Hunt, Next};
 use super::super::order::Rules;
-use super::super::pass::{self, Assembled};
+use super::super::pass;
 use super::super::refresh::{self, Answers, Probe};
 use super::super::window::Class;
 use super::confirm::Candidate;
-use super::{Mirror, MirrorError, blocking};
+use super::{Listed, Mirror, MirrorError, blocking};
 
 /// A list of no more pages is read whole: that proves more and costs no more.
 const FEW_PAGES: u64 = 3;
@@ -89,12 +89,11 @@ impl Mirror {
         let bodies = answers.taxonomies.each_ref().map(|copy| copy.body.clone());
         let taxonomies = pass::blanked(&bodies, &volatile, &mut volatile_values);
         let content = Content { envelope: base.dataset.content.envelope.clone(), taxonomies, summaries: sequence };
-        let dataset = Arc::new(self.index(content.clone()).await?);
+        let dataset = Arc::new(self.index(content).await?);
         // Counts that no longer agree say that something happened that no answer shows.
         if let Some(slug) = newly_doubtful(base.dataset, &dataset) {
             return Ok(Err(format!("the count of {slug} disagrees")));
         }
-        let assembled = Assembled { content, left_out: base.left_out.to_vec(), volatile_values };
         let agrees = dataset.find_known(&probe.query).is_ok_and(|found| found.total == probed.total)
             && selects(&dataset, probe, &probed.items);
         if !agrees {
@@ -102,7 +101,8 @@ impl Mirror {
         }
         let placed_by: Vec<String> = rules.texts().collect();
         tracing::debug!(changed = changes.changed.len(), gone = changes.gone, rules = ?placed_by, "the list is amended");
-        Ok(Ok(Candidate::amended(assembled, dataset, placed_by, answers.until_ms())))
+        let listed = Listed { dataset, left_out: base.left_out.to_vec(), volatile_values };
+        Ok(Ok(Candidate::amended(listed, placed_by, answers.until_ms())))
     }
 
     /// Finds what is gone, and looks whether some of what has changed stands where it was placed.

@@ -15,7 +15,7 @@ use crate::store::{Store, StoreError};
 use super::super::pass::{self, Assembled};
 use super::super::refresh::shrank_too_much;
 use super::super::status::Held;
-use super::{Mirror, MirrorError, Newest, blocking};
+use super::{Listed, Mirror, MirrorError, Newest, blocking};
 
 /// Where the sizes of the last day are kept in the store.
 const SIZES: &str = "sizes";
@@ -26,17 +26,34 @@ const ORDERS: &str = "orders";
 const DAY_MS: i64 = 86_400_000;
 
 impl Mirror {
-    /// Makes content durable and serves it, unless it lost too much.
-    pub(super) async fn publish(
+    /// Publishes what was read. Where that is what is served already, there is nothing to index again.
+    pub(super) async fn publish_assembled(
         &mut self,
         assembled: Assembled,
         certificate: Certificate,
         until_ms: i64,
         open_points: Vec<String>,
     ) -> Result<(), MirrorError> {
-        let dataset = Arc::new(self.index(assembled.content).await?);
+        let Assembled { content, left_out, volatile_values } = assembled;
+        let served = self.live.load().as_ref().map(|live| live.dataset.clone());
+        let dataset = match served.filter(|served| served.id == content.id()) {
+            Some(served) => served,
+            None => Arc::new(self.index(content).await?),
+        };
+        self.publish(Listed { dataset, left_out, volatile_values }, certificate, until_ms, open_points).await
+    }
+
+    /// Makes a list durable and serves it, unless it lost too much.
+    pub(super) async fn publish(
+        &mut self,
+        listed: Listed,
+        certificate: Certificate,
+        until_ms: i64,
+        open_points: Vec<String>,
+    ) -> Result<(), MirrorError> {
+        let Listed { dataset, left_out, volatile_values } = listed;
         let serving = self.live.current();
-        for field in &assembled.left_out {
+        for field in &left_out {
             tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is left out");
         }
         let now = self.clock.now_wall().as_millis();
@@ -53,8 +70,8 @@ impl Mirror {
             confirmed_ms: until_ms.max(before),
             published_ms: same.map_or(now, |serving| serving.meta.published_ms),
             volatile: self.volatile(),
-            volatile_values: assembled.volatile_values,
-            left_out: assembled.left_out,
+            volatile_values,
+            left_out,
             open_points,
             disproved: serving.as_ref().and_then(|serving| serving.meta.disproved.clone()),
         };
@@ -80,21 +97,8 @@ impl Mirror {
     async fn serve(&mut self, newest: Newest) -> Result<(), MirrorError> {
         let Newest { dataset, meta } = newest;
         let now = self.clock.now_wall().as_millis();
-        let (store, kept, keep) = (self.store.clone(), meta.clone(), self.rhythm.keep);
-        let content = dataset.clone();
-        let version = blocking(move || {
-            let version = store.publish(&content.content, &kept)?;
-            let mut versions: Vec<u64> = store.versions()?.iter().map(|(version, _)| version.seq).collect();
-            versions.sort_unstable();
-            let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
-            let pages = pass::pages(content.len() as u64);
-            let tidied = store.collect_garbage(&newest).map(drop).and_then(|()| forget_copies(&store, pages, now));
-            if let Err(error) = tidied {
-                tracing::warn!(%error, "what is no longer needed could not be removed");
-            }
-            Ok(version.seq)
-        })
-        .await?;
+        let (store, content, kept) = (self.store.clone(), dataset.clone(), meta.clone());
+        let version = blocking(move || Ok(store.publish(&content.content, &kept)?.seq)).await?;
         tracing::info!(
             snapshot = %dataset.id,
             listings = dataset.len(),
@@ -108,7 +112,13 @@ impl Mirror {
         self.learn_at = Some(self.clock.now_mono());
         // Whatever led to this looked at what a refresh looks at.
         self.looked();
+        let pages = pass::pages(dataset.len() as u64);
         self.live.swap(dataset, meta, version);
+        // Nobody waits for this.
+        let (store, keep) = (self.store.clone(), self.rhythm.keep);
+        if let Err(error) = blocking(move || tidy(&store, keep, pages, now)).await {
+            tracing::warn!(%error, "what is no longer needed could not be removed");
+        }
         Ok(())
     }
 
@@ -194,6 +204,15 @@ fn same_order(one: &Dataset, other: &Dataset) -> bool {
         unchanged.map(|summary| summary.id).collect()
     };
     held(one, other) == held(other, one)
+}
+
+/// Drops versions and copies that are no longer needed.
+fn tidy(store: &Store, keep: usize, pages: u64, now_ms: i64) -> Result<(), StoreError> {
+    let mut versions: Vec<u64> = store.versions()?.iter().map(|(version, _)| version.seq).collect();
+    versions.sort_unstable();
+    let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
+    store.collect_garbage(&newest)?;
+    forget_copies(store, pages, now_ms)
 }
 
 /// Removes copies that nobody will ask for again: pages beyond the last, and probes of earlier snapshots.

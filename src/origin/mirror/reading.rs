@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::api::listing::Summary;
 use crate::api::page::Page;
-use crate::api::taxonomy::TaxonomyKind;
+use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::version::Certificate;
@@ -25,7 +26,7 @@ use super::super::status::{OriginState, Progress};
 use super::super::window::Class;
 use super::confirm::Candidate;
 use super::follow::newly_doubtful;
-use super::{Doing, Mirror, MirrorError, Next, TRIES, blocking};
+use super::{Doing, Listed, Mirror, MirrorError, Next, TRIES, blocking};
 
 /// Where the start of an unfinished reading is kept in the store.
 const STARTED: &str = "pass";
@@ -179,17 +180,13 @@ impl Mirror {
     async fn judge(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
         let copies = self.crawler.copies();
         let pages = reading.pages(copies)?;
-        let (store, volatile) = (self.store.clone(), self.volatile());
+        let (store, volatile, live) = (self.store.clone(), self.volatile(), self.live.current());
         let read = blocking(move || {
-            let (pass, pages, taxonomies) = match read_back(&store, pages)? {
-                Ok(read) => read,
-                Err(lost) => {
-                    store.remove_copies(std::slice::from_ref(&lost))?;
-                    return Ok(Err(lost));
-                }
+            let known = |item: &Summary| {
+                let known = live.as_ref()?.dataset.summary(item.id)?;
+                (known.hash == item.hash).then(|| known.clone())
             };
-            let assembled = pass::assemble(pages.into_iter(), &taxonomies, &volatile);
-            Ok(Ok((pass, assembled)))
+            read_back(&store, pages, &volatile, known)
         });
         let (pass, assembled) = match read.await? {
             Ok(read) => read,
@@ -205,7 +202,7 @@ impl Mirror {
             Err(error) => return self.does_not_fit(reading, &pass, error),
         };
         if proven {
-            self.publish(assembled, Certificate::Full, pass.until_ms(), Vec::new()).await?;
+            self.publish_assembled(assembled, Certificate::Full, pass.until_ms(), Vec::new()).await?;
             return self.settled(reading);
         }
         let mut unproven = pass.unproven();
@@ -213,27 +210,29 @@ impl Mirror {
             unproven = pass::paths(pages).collect();
         }
         if reading.purpose == Purpose::Follow {
-            let dataset = Arc::new(self.index(assembled.content.clone()).await?);
+            let Assembled { content, left_out, volatile_values } = assembled;
+            let dataset = Arc::new(self.index(content).await?);
             if let Some(reason) = self.is_suspect(&dataset).filter(|_| reading.round < TRIES) {
                 // Pages of different instants can add up by chance; only proof helps then.
                 tracing::debug!(reason, "every page is looked at again");
                 reading.next_round(unproven, self.clock.now_wall().as_millis());
                 return Ok(Next::Again(self.crawler.lag()));
             }
-            let candidate = Candidate::read(assembled, dataset, pass.until_ms());
+            let listed = Listed { dataset, left_out, volatile_values };
+            let candidate = Candidate::read(listed, pass.until_ms());
             return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?));
         }
         let serves_settled = self.live.load().as_ref().is_some_and(|now| is_settled(now.meta.certificate));
         if reading.round >= TRIES {
             if !serves_settled || self.is_news(&assembled) {
                 let open = vec!["the list changed during every closing pass".to_owned()];
-                self.publish(assembled, Certificate::BestEffort, pass.until_ms(), open).await?;
+                self.publish_assembled(assembled, Certificate::BestEffort, pass.until_ms(), open).await?;
             }
             return self.settled(reading);
         }
         // What is known to be newer is not replaced by what is merely consistent.
         if !serves_settled && (pass.until_ms() >= reading.floor_ms || !self.is_news(&assembled)) {
-            self.publish(assembled, Certificate::Provisional, pass.until_ms(), Vec::new()).await?;
+            self.publish_assembled(assembled, Certificate::Provisional, pass.until_ms(), Vec::new()).await?;
         }
         reading.next_round(unproven, self.clock.now_wall().as_millis());
         self.status.set_pass(Some(Progress { done: reading.done, of: reading.done + reading.todo.len() as u64 }));
@@ -355,18 +354,51 @@ fn expected(copies: &Copies) -> Result<u64, MirrorError> {
     Ok(page_count(copies)? + TaxonomyKind::ALL.len() as u64)
 }
 
-type ReadBack = (Pass, Vec<Bytes>, [Bytes; 3]);
+type ReadBack = (Pass, Result<Assembled, Inconsistent>);
 
-/// Everything that was fetched, from the store; the inner error is the path of what is not there any more.
-fn read_back(store: &Store, pages: u64) -> Result<Result<ReadBack, String>, StoreError> {
-    let mut spans = Vec::new();
-    let mut bodies = Vec::new();
-    for path in pass::paths(pages) {
-        let Some((meta, body)) = store.copy(&path)? else { return Ok(Err(path)) };
-        spans.push((path, pass::Span { since_ms: meta.since_ms, until_ms: meta.origin_time_ms }));
-        bodies.push(body);
+/// Everything that was fetched, from the store, page by page and put together on the way: never all bodies at once. The
+/// inner error is the path of what is not there any more.
+fn read_back(
+    store: &Store,
+    pages: u64,
+    volatile: &VolatileKeys,
+    known: impl Fn(&Summary) -> Option<Summary>,
+) -> Result<Result<ReadBack, String>, StoreError> {
+    let mut taxonomies = Vec::new();
+    let (mut spans, mut last_spans) = (Vec::new(), Vec::new());
+    let mut wrong = None;
+    let mut read = |path: String, spans: &mut Vec<(String, pass::Span)>| match store.copy(&path) {
+        Ok(Some((meta, body))) => {
+            spans.push((path, pass::Span { since_ms: meta.since_ms, until_ms: meta.origin_time_ms }));
+            Some(body)
+        }
+        Ok(None) => {
+            wrong = Some(Ok(path));
+            None
+        }
+        Err(error) => {
+            wrong = Some(Err(error));
+            None
+        }
+    };
+    for kind in TaxonomyKind::ALL {
+        taxonomies.extend(read(kind.path().to_owned(), &mut last_spans));
     }
-    let taxonomies = bodies.split_off(bodies.len() - TaxonomyKind::ALL.len());
-    let Ok(taxonomies) = <[Bytes; 3]>::try_from(taxonomies) else { return Ok(Err(pass::page_path(1))) };
-    Ok(Ok((Pass::new(spans), bodies, taxonomies)))
+    let assembled = <[Bytes; 3]>::try_from(taxonomies).ok().map(|taxonomies| {
+        let mut bodies = (1..=pages).map_while(|page| read(pass::page_path(page), &mut spans));
+        let assembled = pass::assemble(&mut bodies, &taxonomies, volatile, known);
+        // Where they do not fit, what the rest speaks for is wanted all the same.
+        bodies.for_each(drop);
+        assembled
+    });
+    spans.extend(last_spans);
+    match (wrong, assembled) {
+        (Some(Err(error)), _) => Err(error),
+        (Some(Ok(lost)), _) => {
+            store.remove_copies(std::slice::from_ref(&lost))?;
+            Ok(Err(lost))
+        }
+        (None, Some(assembled)) => Ok(Ok((Pass::new(spans), assembled))),
+        (None, None) => Ok(Err(pass::page_path(1))),
+    }
 }

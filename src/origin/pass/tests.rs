@@ -11,7 +11,7 @@ fn page(number: u64, total: u64, ids: &[u64]) -> Bytes {
 
 fn assembled(pages: Vec<Bytes>) -> Result<Assembled, Inconsistent> {
     let taxonomies = [(); 3].map(|()| Bytes::from_static(br#"{"generated_at":"t","items":[]}"#));
-    assemble(pages.into_iter(), &taxonomies, &VolatileKeys::default())
+    assemble(pages.into_iter(), &taxonomies, &VolatileKeys::default(), |_| None)
 }
 
 #[test]
@@ -52,4 +52,19 @@ fn a_pass_is_full_when_one_instant_fits_every_copy() {
     let closed = pass(&[(20, 30), (10, 25), (10, 25), (10, 26)]);
     assert!(closed.is_full() && closed.unproven().is_empty());
     assert_eq!(closed.until_ms(), 25);
+}
+
+#[test]
+fn what_is_known_is_not_held_twice() {
+    let first = assembled(vec![page(1, 3, &[5, 9]), page(2, 3, &[1])]).unwrap().content;
+    let known = |item: &Summary| first.summaries.iter().find(|known| *known == item && item.id.0 != 9).cloned();
+    let taxonomies = [(); 3].map(|()| Bytes::from_static(b"{}"));
+    let pages = [page(1, 3, &[5, 9]), page(2, 3, &[1])];
+    let bodies: Vec<_> = pages.iter().map(|page| page.as_ptr_range()).collect();
+    let again = assemble(pages.iter().cloned(), &taxonomies, &VolatileKeys::default(), known).unwrap().content;
+    assert_eq!(again.summaries, first.summaries);
+    for (item, before) in again.summaries.iter().zip(&first.summaries) {
+        assert_eq!(item.raw.as_ptr() == before.raw.as_ptr(), item.id.0 != 9);
+        assert!(bodies.iter().all(|body| !body.contains(&item.raw.as_ptr())), "{} keeps its page in memory", item.id);
+    }
 }

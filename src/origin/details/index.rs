@@ -1,0 +1,155 @@
+//! What is known of each stored detail, and how far a data set is covered: counted once, then kept true with each arrival.
+//!
+//! Memory only. Nothing here takes longer than a thousand look-ups in one piece, so that whoever answers a client is not
+//! kept waiting behind a million. Callers: [`super`].
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use crate::api::hash::ContentHash;
+use crate::api::listing::{ListingId, Summary};
+use crate::snapshot::content::SnapshotId;
+use crate::snapshot::dataset::Dataset;
+use crate::store::DetailMeta;
+
+/// How many listings are looked at in one piece.
+pub(super) const PIECE: usize = 1024;
+
+/// What the index knows of a stored detail.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) summary_hash: ContentHash,
+    pub(super) origin_time_ms: i64,
+    pub(super) fetched_ms: i64,
+}
+
+impl Known {
+    pub(super) const fn of(meta: &DetailMeta) -> Self {
+        Self { summary_hash: meta.summary_hash, origin_time_ms: meta.origin_time_ms, fetched_ms: meta.fetched_ms }
+    }
+
+    /// Whether it was fetched before it was known for which summary.
+    pub(super) fn is_offered(&self) -> bool {
+        self.summary_hash == no_summary()
+    }
+}
+
+/// What stands for the summary of a detail that was fetched for none.
+pub(super) fn no_summary() -> ContentHash {
+    ContentHash::default()
+}
+
+/// How many listings of a data set have their detail here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Covered {
+    /// Some detail.
+    pub(super) mirrored: usize,
+    /// One that is as new as the summary.
+    pub(super) current: usize,
+}
+
+/// A count, exact for the first `counted` listings of a data set.
+#[derive(Debug)]
+struct Tally {
+    snapshot: SnapshotId,
+    counted: usize,
+    covered: Covered,
+}
+
+/// The index of all stored details.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    known: HashMap<ListingId, Known, RandomState>,
+    offered: usize,
+    tally: Option<Tally>,
+}
+
+impl FromIterator<(ListingId, Known)> for Index {
+    fn from_iter<I: IntoIterator<Item = (ListingId, Known)>>(entries: I) -> Self {
+        let known: HashMap<_, _, _> = entries.into_iter().collect();
+        let offered = known.values().filter(|known| known.is_offered()).count();
+        Self { known, offered, tally: None }
+    }
+}
+
+impl Index {
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(super) fn get(&self, id: ListingId) -> Option<&Known> {
+        self.known.get(&id)
+    }
+
+    /// How many were fetched before it was known for which summary.
+    pub(super) const fn offered(&self) -> usize {
+        self.offered
+    }
+
+    /// All of them, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ListingId, &Known)> {
+        self.known.iter().map(|(id, known)| (*id, known))
+    }
+
+    /// Keeps what is known of a detail; `served` is the data set that is served now.
+    pub(super) fn insert(&mut self, id: ListingId, known: Known, served: Option<&Dataset>) {
+        let before = self.known.insert(id, known);
+        self.recount(id, before, Some(known), served);
+    }
+
+    /// Forgets a detail.
+    pub(super) fn remove(&mut self, id: ListingId, served: Option<&Dataset>) {
+        if let Some(before) = self.known.remove(&id) {
+            self.recount(id, Some(before), None, served);
+        }
+    }
+
+    fn recount(&mut self, id: ListingId, before: Option<Known>, after: Option<Known>, served: Option<&Dataset>) {
+        let change = |counter: &mut usize, before: bool, after: bool| {
+            *counter = (*counter + usize::from(after)).saturating_sub(usize::from(before));
+        };
+        let is = |known: Option<Known>, what: fn(&Known) -> bool| known.as_ref().is_some_and(what);
+        change(&mut self.offered, is(before, Known::is_offered), is(after, Known::is_offered));
+        let Some(tally) = &mut self.tally else { return };
+        let Some(served) = served.filter(|served| served.id == tally.snapshot) else {
+            self.tally = None;
+            return;
+        };
+        // What is not counted yet is counted as it is by then.
+        let counted = |position: &u32| (*position as usize) < tally.counted;
+        if let (Some(_), Some(summary)) = (served.position(id).filter(counted), served.summary(id)) {
+            let current = |known: Option<Known>| known.is_some_and(|known| known.summary_hash == summary.hash);
+            change(&mut tally.covered.mirrored, before.is_some(), after.is_some());
+            change(&mut tally.covered.current, current(before), current(after));
+        }
+    }
+
+    /// How far the data set is covered, as far as that is counted already.
+    pub(super) fn covered(&self, dataset: &Dataset) -> Option<Covered> {
+        let tally = self.tally.as_ref().filter(|tally| tally.snapshot == dataset.id)?;
+        (tally.counted == dataset.len()).then_some(tally.covered)
+    }
+
+    /// Counts on by one piece.
+    pub(super) fn count(&mut self, dataset: &Dataset) {
+        let Self { known, tally, .. } = self;
+        let fresh = || Tally { snapshot: dataset.id.clone(), counted: 0, covered: Covered::default() };
+        if tally.as_ref().is_none_or(|tally| tally.snapshot != dataset.id) {
+            *tally = Some(fresh());
+        }
+        let tally = tally.get_or_insert_with(fresh);
+        let piece: &[Summary] = &dataset.content.summaries[tally.counted..];
+        let piece = &piece[..piece.len().min(PIECE)];
+        for summary in piece {
+            if let Some(known) = known.get(&summary.id) {
+                tally.covered.mirrored += 1;
+                tally.covered.current += usize::from(known.summary_hash == summary.hash);
+            }
+        }
+        tally.counted += piece.len();
+    }
+}
+
+#[cfg(test)]
+mod tests;
