@@ -4,7 +4,7 @@ from .load import wrk
 from .peers import build_bare, start_bare, start_nginx, start_raw, start_varnish
 from .processes import check, cpu_seconds, say, stop, wait_for
 from .row import OURS, Row
-from .web import LIST, decoded, get, raw_answer
+from .web import LIST, decoded, get, raw_answer, settled
 
 BROWSER = "gzip, deflate, br, zstd"
 BARE, FLOOR = "bare pingora", "loop in C"
@@ -84,6 +84,8 @@ def run(bench, site):
     started = [nginx, gzip_varnish, plain_varnish]
     for port, _ in started:
         wait_for("the peers", 30, lambda port=port: get(port, LIST)[0] == 200)
+    for row in rows:
+        settled(ours.port, row.target, row.asked(ours.port))
     binary = bench.options.bare_pingora or build_bare()
     bare = None
     if binary:

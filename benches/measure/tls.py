@@ -5,7 +5,7 @@ from .load import h2load, handshakes
 from .peers import start_nginx
 from .processes import check, cpu_seconds, free_port, say, stop, wait_for
 from .row import OURS, Row
-from .web import LIST, get, raw_answer
+from .web import LIST, get, raw_answer, settled
 
 # Requests under way at once on a connection of HTTP/2.
 STREAMS = 10
@@ -76,6 +76,7 @@ def run(bench, site):
         bench.notes.append("This binary refuses `tls.*`: the rows of HTTPS are left out.")
     rows = rows_of(site.detail, bool(site.tls_port))
     servers = {OURS: ((ours.port, site.tls_port), ours.child, ours.port), "nginx": ((h2c, https), nginx, port)}
+    settled(ours.port, LIST, {"Accept-Encoding": BROWSER})
     for row in rows:
         for name, (_, _, plain) in servers.items():
             row.prepare(name, plain)

@@ -4,6 +4,7 @@ import http.client
 import re
 import socket
 import subprocess
+import time
 
 LIST = "/api/listings.json"
 
@@ -36,6 +37,17 @@ def raw_answer(port, target, headers):
         while len(body) < size:
             body += sock.recv(65536)
         return head + b"\r\n\r\n", body
+
+
+def settled(port, target, headers):
+    """Asks until an answer is as it will stay: what is hot is coded once more, well, in the background."""
+    sizes = []
+    for _ in range(50):
+        sizes.append(len(get(port, target, headers)[2]))
+        # The third request sets it off.
+        if len(sizes) >= 10 and len(set(sizes[-5:])) == 1:
+            return
+        time.sleep(0.1)
 
 
 def timeless(body):
