@@ -15,8 +15,7 @@ pub struct LoggingError(String);
 /// and nothing of those that report every client that leaves early.
 pub fn start(config: LogConfig) -> Result<(), LoggingError> {
     let level = config.level.as_str();
-    let directives =
-        format!("error,pingora_proxy=off,pingora_core=error,pingora_core::apps=off,grandstand={level},access={level}");
+    let directives = format!("error,pingora_core=error,pingora_core::apps=off,grandstand={level},access={level}");
     let filter = EnvFilter::try_new(directives).map_err(|error| LoggingError(error.to_string()))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     quiet_caught_panics();

@@ -102,7 +102,7 @@ impl Connection<'_, '_> {
             session.set_write_timeout(Some(WRITE_TIMEOUT));
             session.set_total_drain_timeout(Some(READ_TIMEOUT));
             self.public.exchange(&mut session, self.peer).await?;
-            finish(session).await
+            self.finish(session).await
         }
     }
 
@@ -113,15 +113,13 @@ impl Connection<'_, '_> {
             Some(Err(error)) => {
                 tracing::debug!(%error, "a request cannot be read");
                 if matches!(error.etype(), ErrorType::InvalidHTTPHeader) {
-                    session.set_write_timeout(Some(WRITE_TIMEOUT));
                     self.public.unreadable(session).await;
                 }
-                session.shutdown().await;
+                self.announce_end(session).await;
                 false
             }
             None => {
-                // Clients of TLS take an end that is not announced for an attack.
-                let _announced = within(self.timer.as_mut(), READ_TIMEOUT, session.shutdown()).await;
+                self.announce_end(session).await;
                 false
             }
         }
@@ -148,13 +146,13 @@ impl Connection<'_, '_> {
             Decided::Passes { target, of, limit } => {
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
                 self.public.pass_through(&mut session, target, of, limit).await?;
-                return finish(session).await;
+                return self.finish(session).await;
             }
         };
         let body = answer.body.take().unwrap_or_default();
         self.public.record(session.req_header(), of, &answer, body.len());
         answer.head.end(self.date.at(now));
-        let Some((mut stream, begun)) = finish(session).await? else { return Ok(None) };
+        let Some((mut stream, begun)) = self.finish(session).await? else { return Ok(None) };
         let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
         self.buffer = answer.head.into_buffer();
         sent.map_err(|error| {
@@ -162,6 +160,17 @@ impl Connection<'_, '_> {
             Broken
         })?;
         Ok(Some((stream, begun)))
+    }
+
+    /// Takes the stream back from a session that has had its request; `None` when the connection has ended with it.
+    async fn finish(&mut self, session: ServerSession) -> Result<Option<Between>, Broken> {
+        let finished = within(self.timer.as_mut(), WRITE_TIMEOUT, session.finish()).await;
+        Ok(finished.ok_or(Broken)??.map(pingora::protocols::http::ReusableHttpStream::into_parts))
+    }
+
+    /// Says that nothing follows: clients of TLS take an end that is not announced for an attack.
+    async fn announce_end(&mut self, session: &mut ServerSession) {
+        let _announced = within(self.timer.as_mut(), READ_TIMEOUT, session.shutdown()).await;
     }
 
     /// Writes head and body together.
@@ -178,11 +187,6 @@ impl Connection<'_, '_> {
         let flushed = within(self.timer.as_mut(), WRITE_TIMEOUT, stream.flush()).await;
         flushed.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
-}
-
-/// Takes the stream back from a session that has had its request.
-async fn finish(session: ServerSession) -> Result<Option<Between>, Broken> {
-    Ok(session.finish().await?.map(pingora::protocols::http::ReusableHttpStream::into_parts))
 }
 
 /// What `work` comes to, unless that takes longer than `limit`. The timer is touched only when something is waited for.

@@ -20,7 +20,7 @@ use crate::semantics::coding::Coding;
 use crate::semantics::problem::Problem;
 
 use super::find::{Found, failed};
-use super::public::{Broken, Of, Public, head};
+use super::public::{Broken, Of, Public, head, in_time};
 
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
@@ -100,7 +100,7 @@ async fn interim_answer(
 ) -> Result<(), Broken> {
     if version == Version::HTTP_11 && status != http::StatusCode::CONTINUE {
         let fields = end_to_end(&fields, false);
-        session.write_response_header(Box::new(head(status, fields))).await?;
+        in_time(session.write_response_header(Box::new(head(status, fields)))).await?;
     }
     Ok(())
 }
@@ -108,7 +108,7 @@ async fn interim_answer(
 /// The whole of a request's body, whose announced length is within bounds.
 async fn body(session: &mut ServerSession) -> Result<Bytes, Broken> {
     if session.req_header().headers.contains_key(EXPECT) {
-        session.write_continue_response().await?;
+        in_time(session.write_continue_response()).await?;
     }
     let mut body = BytesMut::new();
     while let Some(piece) = session.read_request_body().await? {

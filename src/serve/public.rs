@@ -23,6 +23,7 @@ use crate::semantics::coding::Coding;
 use crate::semantics::problem::Problem;
 use crate::telemetry::{ForwardLabels, Telemetry};
 
+use super::connection::WRITE_TIMEOUT;
 use super::find::{Finder, Found};
 use super::in_flight::InFlight;
 
@@ -173,10 +174,10 @@ impl Public {
         let fields = std::mem::take(&mut answer.head);
         let mut bytes = body.as_ref().map_or(0, Bytes::len);
         let sent = async {
-            session.write_response_header(Box::new(head(answer.status, fields))).await?;
+            in_time(session.write_response_header(Box::new(head(answer.status, fields)))).await?;
             let Some(mut rest) = rest else {
                 if let Some(body) = body {
-                    session.write_response_body(body, true).await?;
+                    in_time(session.write_response_body(body, true)).await?;
                 }
                 return Ok(());
             };
@@ -186,10 +187,9 @@ impl Public {
                     Broken
                 })?;
                 bytes += piece.len();
-                session.write_response_body(piece, false).await?;
+                in_time(session.write_response_body(piece, false)).await?;
             }
-            session.write_response_body(Bytes::new(), true).await?;
-            Ok(())
+            in_time(session.write_response_body(Bytes::new(), true)).await
         };
         let sent = sent.await;
         self.record(session.req_header(), of, &answer, bytes);
@@ -233,11 +233,21 @@ impl Public {
         let answer = self.standing.problem(asked, &Problem::unreadable(), None, HeaderMap::new());
         self.telemetry.answered(Route::Unknown.as_str(), answer.outcome, answer.status.as_u16(), 0);
         session.set_keepalive(None);
-        let sent = session.write_response_header(Box::new(head(answer.status, answer.head))).await;
-        if let (Ok(()), Some(body)) = (sent, answer.body)
-            && let Err(error) = session.write_response_body(body, true).await
-        {
-            tracing::debug!(%error, "the client left before the error was sent");
+        let sent = in_time(session.write_response_header(Box::new(head(answer.status, answer.head)))).await;
+        if let (Ok(()), Some(body)) = (sent, answer.body) {
+            // Who left before it was sent is not told.
+            let _sent = in_time(session.write_response_body(body, true)).await;
+        }
+    }
+}
+
+/// A write of pingora's session, which has no deadline for heads and flushes of its own.
+pub(super) async fn in_time<T>(write: impl Future<Output = pingora::Result<T>>) -> Result<T, Broken> {
+    match tokio::time::timeout(WRITE_TIMEOUT, write).await {
+        Ok(written) => Ok(written?),
+        Err(_elapsed) => {
+            tracing::debug!("a client does not read its answer");
+            Err(Broken)
         }
     }
 }

@@ -29,15 +29,19 @@ use rewound::Rewound;
 
 /// How long a connection may take until the first byte of HTTP can be told apart, all in all.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Handshakes at once; who is one too many waits, within the deadline. Clients that send nothing take no place.
+/// Handshakes at once; who is one too many waits, within the deadline. Clients that have not said hello take no place.
 const AT_ONCE: usize = 2048;
 /// What TLS begins with: a record of the kind "handshake" (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
+/// The longest record that is not encrypted (RFC 8446 §5.1), in bytes.
+const MOST_RECORD: usize = 1 << 14;
 /// What HTTP/2 begins with (RFC 9113 §3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What is said to those who speak HTTP without TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
-    Cache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nConnection: close\r\nContent-Length: 124\r\n\r\n\
+    Cache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: ETag, Link, Retry-After, \
+    RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed\r\nConnection: close\r\n\
+    Content-Length: 124\r\n\r\n\
     {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"this is a port for HTTPS, and the request is plain HTTP\"}";
 
 /// The cryptography that is used, the same wherever this process speaks TLS.
@@ -93,6 +97,7 @@ impl TlsGate {
             }
             return Err(Refused::NotTls);
         }
+        hello(&mut tcp).await?;
         let room = self.room.acquire().await.map_err(std::io::Error::other)?;
         let mut stream = self.acceptor.tls_handshake(tcp).await?;
         drop(room);
@@ -138,6 +143,21 @@ impl ServerApp for TlsGate {
     async fn cleanup(&self) {
         self.gate.cleanup().await;
     }
+}
+
+/// Waits for the whole of the first record, which is read again by the handshake.
+async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
+    // RFC 8446 §5.1: kind, version, length.
+    let mut record = vec![0; 5];
+    tcp.read_exact(&mut record).await?;
+    let length = usize::from(u16::from_be_bytes([record[3], record[4]]));
+    if length > MOST_RECORD {
+        return Err(Refused::NotTls);
+    }
+    record.resize(5 + length, 0);
+    tcp.read_exact(&mut record[5..]).await?;
+    tcp.rewind(&record);
+    Ok(())
 }
 
 /// Answers what somebody asked in the clear, as far as it has arrived.

@@ -1,6 +1,9 @@
 //! What a connection may carry: no bodies on GET, no hop-by-hop fields from the origin, short requests, HTTP/2.
 
+use std::time::Duration;
+
 use grandstand::sample::World;
+use tokio::io::AsyncWriteExt;
 
 use crate::client::raw;
 use crate::harness::{Setup, origin};
@@ -83,4 +86,24 @@ async fn an_origin_that_is_down_costs_a_client_no_connection() {
     let reply = server.get("/api/regions.json").await;
     reply.assert_problem(503, &[]);
     assert_eq!(reply.the("connection"), "keep-alive");
+}
+
+/// Old clients ask for heads over connections that they keep: answers without a body, which pile up as well.
+#[tokio::test]
+async fn a_client_that_reads_none_of_its_answers_is_dropped_whatever_it_speaks() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.ready().await;
+    let flood = async |request: &'static str| {
+        let mut stream = tokio::net::TcpStream::connect(server.public).await.unwrap();
+        let requests = request.repeat(200);
+        // As long as the server reads on, and then until it has had enough.
+        while stream.write_all(requests.as_bytes()).await.is_ok() {}
+    };
+    let both = futures_util::future::join(
+        flood("HEAD /api/listings.json HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
+        flood("HEAD /api/listings.json HTTP/1.1\r\nHost: x\r\n\r\n"),
+    );
+    let dropped = tokio::time::timeout(Duration::from_secs(120), both).await;
+    assert!(dropped.is_ok(), "a client that reads nothing is still connected");
 }
