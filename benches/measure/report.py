@@ -30,7 +30,8 @@ def table(title, rows):
             cells.append(text)
         for peer in peers:
             ratio = row.ratio(peer)
-            text = "" if ratio is None else ratio_text(ratio)
+            missing = "not measured" if peer in row.goals else ""
+            text = missing if ratio is None else ratio_text(ratio)
             if ratio is not None and peer in row.goals:
                 goal = ratio_text(row.goals[peer])
                 text = f"**{text} lost**, goal {goal}" if row.lost_to(peer) else f"{text}, goal {goal}"
@@ -47,6 +48,14 @@ def figures_table(figures):
     return "\n".join([*lines, *(figure.text() for figure in figures)])
 
 
+def unmeasured(tables):
+    """Goals of rows without the figures that it takes to judge them."""
+    rows = [row for _, rows in tables for row in rows]
+    wanted = [(row, OURS) for row in rows if row.most is not None and OURS not in row.micros]
+    wanted += [(row, peer) for row in rows for peer in row.goals if row.ratio(peer) is None]
+    return [f"{row.title} ({name})" for row, name in wanted]
+
+
 def report(bench, tables, figures):
     """The whole: what was run where, then each table, then what else there is to say."""
     options = bench.options
@@ -57,8 +66,14 @@ def report(bench, tables, figures):
         "user and system time of all processes of a server, divided by requests. Everything that grandstand does by default",
         "is on; nginx has `limit_req` and our response headers, Varnish no limiter and only its own headers. Bare pingora and",
         "the loop in C send our bytes and do nothing else. Decoded bodies were equal before timing; as browsers ask, ours are",
-        "coded by zstd and the others' by gzip. What runs with which options is in `benches/measure/`. Rows in bold miss a",
-        "goal.",
+        "coded by zstd and the others' by gzip. The gzip of nginx and Varnish is the origin's, at the origin's level, ours is",
+        "level 6: the sizes are in the tables. Datasette as installed logs each request. What runs with which options is in",
+        "`benches/measure/`. Rows in bold miss a goal.",
+        "",
+        "Settings of grandstand that are not the defaults: `origin.requests_per_minute=0` and `origin.cache_ttl=\"1s\"`, so that",
+        "mirroring does not take hours; `rate_limit.requests_per_minute=100000000`, a limit that is never reached; for queries",
+        "`mirror.details=\"on-demand\"` and, where it says no reply cache, `cache.max_bytes=\"1KiB\"`; for the cold key",
+        "`mirror.enabled=false`.",
         "",
         f"* Command: `{bench.command}`",
         f"* Machine: {bench.machine}. Load average at the end: {bench.load:.1f}.",
@@ -69,7 +84,9 @@ def report(bench, tables, figures):
     ]
     lost = [row.title for _, rows in tables for row in rows if row.is_lost()]
     lost += [figure.title for figure in figures if figure.is_lost()]
-    lines.append(f"* Rows that miss a goal: {'; '.join(lost) if lost else 'none'}.")
+    lines.append(f"* Rows that miss a goal: {'; '.join(lost) if lost else 'none of those that were measured'}.")
+    missing = [*unmeasured(tables), *bench.unmeasured]
+    lines.append(f"* Not measured, and so neither met nor missed: {'; '.join(missing) if missing else 'nothing'}.")
     for title, rows in tables:
         if rows:
             lines += ["", table(title, rows)]
