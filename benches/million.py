@@ -62,7 +62,7 @@ def written(child):
 
 
 class Slowest(threading.Thread):
-    """Asks for a page again and again, and remembers the slowest answer: what a client sees of work in the background."""
+    """Asks for pages again and again, and remembers the slowest: what a client sees of work in the background."""
 
     def __init__(self, port, pages):
         super().__init__(daemon=True)
@@ -214,7 +214,8 @@ def report(results):
     print(head("first crawl", names))
     for part in ("published", "closed"):
         for key, unit in CRAWL.items():
-            print(line(f"{part}: {unit}", [f"{result['crawl'][part][key]:,.0f}" for result in each]))
+            digits = ".1f" if key in ("seconds", "cpu") else ".0f"
+            print(line(f"{part}: {unit}", [f"{result['crawl'][part][key]:,{digits}}" for result in each]))
     print(line("resident afterwards, MiB", [f"{result['resident']:,.0f}" for result in each]))
     print(line("idle, share of a core", [f"{result['idle']:.3f}" for result in each]))
     print(line("store, MiB", [f"{result['store']:,.0f}" for result in each]) + "\n")
@@ -251,8 +252,8 @@ def arguments():
 
 def main():
     options = arguments()
-    binaries = {"before": options.against, "now": options.grandstand} if options.against else {"now": options.grandstand}
-    binaries = {name: Path(path).resolve() for name, path in binaries.items()}
+    places = {"before": options.against, "now": options.grandstand}
+    binaries = {name: Path(path).resolve() for name, path in places.items() if path}
     for path in binaries.values():
         check(path.exists(), f"{path} does not exist: cargo build --release --locked")
     tools.install_programs(["taskset"])
@@ -278,8 +279,8 @@ def main():
     settings = ", ".join(f"`{item}`" for item in [*SETS, "origin.requests_per_minute=0", 'origin.cache_ttl="1s"'])
     print(f"* Not the defaults: {settings}, and a client limit that is never reached.")
     if options.against:
-        print(f"* Measured one after another, `{order[0]}` first, on one origin: `{order[1]}` finds it warm, edited by the")
-        print("  refreshes before, and the machine as it is by then. Differences smaller than what `--swap` changes are noise.")
+        print(f"* Measured one after another, `{order[0]}` first, on one origin. `{order[1]}` finds it warm, edited,")
+        print("  and the machine as it is by then. What is smaller than what `--swap` changes is noise.")
     print()
     report(results)
 

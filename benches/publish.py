@@ -7,9 +7,10 @@
 
 In every other window the origin's data changes and the mirror is told to refresh; it is noted when the snapshot that is
 served is another one, and a window in which that does not happen is left out and fails the run. wrk keeps connections
-busy with a mix of hot pages, details and taxonomies, paced by a delay for each connection. Needs two cores and the Debian packages wrk
-and util-linux. Everything runs on loopback, on free ports, in a temporary directory; all that was started is stopped at
-the end. The server runs on the first core, wrk and the origin on the second. Prints a report in Markdown.
+busy with a mix of hot pages, details and taxonomies, paced by a delay for each connection. Needs two cores and the
+Debian packages wrk and util-linux. Everything runs on loopback, on free ports, in a temporary directory; all that was
+started is stopped at the end. The server runs on the first core, wrk and the origin on the second. Prints a report in
+Markdown.
 """
 
 import argparse
@@ -169,8 +170,8 @@ def main():
                 faults.append(f"window {number + 1}, {name}: {wrong}")
             else:
                 kept[name].append(result)
-            at = ", ".join(f"{at:.1f} s" for at in result["swapped"])
-            say(f"window {number + 1}, {name}: p99 {result['p99']} us; published after: {at or 'never'}; {wrong or 'kept'}")
+            at = ", ".join(f"{at:.1f} s" for at in result["swapped"]) or "never"
+            say(f"window {number + 1}, {name}: p99 {result['p99']} us; published after: {at}; {wrong or 'kept'}")
         # What a publication sets going beside the list, such as the details, ends before the next window.
         ours.wait()
     after = tally(ours.admin)
@@ -181,8 +182,9 @@ def main():
     print(f"* Machine: {tools.machine()}. Load average at the end: {os.getloadavg()[0]:.1f}.")
     print(f"* Versions: {tools.fingerprint(binary)}; {tools.version('wrk', '-v').split(' Copyright')[0]}.")
     rate = sum(each["requests"] for each in quiet) / sum(each["micros"] for each in quiet) * 1e6
-    print(f"* {rate:,.0f} requests a second on {CONNECTIONS} connections; {options.changes} of {options.listings:,} listings")
-    print(f"  change before a publication; medians of {len(quiet)} and {len(busy)} windows of {options.seconds} s (least-most).")
+    changes = f"{options.changes} of {options.listings:,} listings change before a publication"
+    print(f"* {rate:,.0f} requests a second on {CONNECTIONS} connections; {changes};")
+    print(f"  medians of {len(quiet)} and {len(busy)} windows of {options.seconds} s (least-most).")
     swaps = [at for each in busy for at in each["swapped"]]
     print(f"* Another snapshot was served {spread(swaps)} s after the beginning of a window.")
     print(f"* Windows that do not count: {'; '.join(faults) if faults else 'none'}.\n")

@@ -77,8 +77,8 @@ def first_mirror(site, first):
     listings = site.listings
     # Two looks at each page, taxonomies, the detail of each listing.
     allowed, shared = 2 * -(-listings // 100) + 8 + listings, pages_of_shared_names(site.mirror.port)
-    title = f"requests for the first mirror, {listings:,} listings ({allowed:,} are allowed, and the pages of ambiguous "
-    title += f"terms: {shared:,} if all terms that share a name are ambiguous); by purpose: "
+    title = f"requests for the first mirror, {listings:,} listings ({allowed:,} are allowed, and the pages of ambiguous"
+    title += f" terms: {shared:,} if all terms that share a name are ambiguous); by purpose: "
     title += ", ".join(f"{purpose} {count:,}" for purpose, count in first.items() if count)
     return Figure(title, [sum(first.values())], "", allowed + shared)
 
@@ -89,7 +89,8 @@ def cold_key(bench, site):
     directory.mkdir()
     log, port = directory / "targets", free_port()
     script = Path(__file__).with_name("slow_proxy.py")
-    proxy = start([sys.executable, script, port, site.origin_port, DELAY, log], bench.load_core, directory / "proxy.log")
+    command = [sys.executable, script, port, site.origin_port, DELAY, log]
+    proxy = start(command, bench.load_core, directory / "proxy.log")
     wait_for("the slow proxy", 30, log.exists)
     shield = Grandstand(
         bench.options.grandstand, bench.server_core, site.directory / "shield", port, "mirror.enabled=false"

@@ -1,8 +1,9 @@
 """Queries that nobody asked before: grandstand without the help of its reply cache, beside servers of data.
 
-CPU per page of 50 with its exact total. The goals are for queries of which each is asked once: a `modified_since` that no
-other query has makes them so, one from before all data where the mix has none, which is a condition more for ours and is
-not asked of the peers. They have no cache of replies and are asked 2,000 queries of the mix in turns. Slow servers are asked by four clients one after another, grandstand by wrk.
+CPU per page of 50 with its exact total. The goals are for queries of which each is asked once: a `modified_since` that
+no other query has makes them so, one from before all data where the mix has none. That is a condition more for ours
+which the peers are not asked; they have no cache of replies, and are asked 2,000 queries of the mix in turns. Slow
+servers are asked by four clients one after another, grandstand by wrk.
 """
 
 import http.client

@@ -1,7 +1,7 @@
 """A program: an HTTP/1.1 proxy before the sample origin that lets every request wait. `counts` starts it.
 
-Arguments: port, port of the origin, seconds, and a file that gets the target of each request as a line of JSON. It reads
-heads only, and knows nothing of bodies of requests, since a mirror sends none.
+Arguments: port, port of the origin, seconds, and a file that gets the target of each request as a line of JSON. It
+reads heads only, and knows nothing of bodies of requests, since a mirror sends none.
 """
 
 import asyncio

@@ -35,7 +35,12 @@ PYTHON = {
 }
 NODE = {"json-server": "json-server@0.17"}
 # Options whose value is a place on this machine, and what a report says instead.
-PLACES = {"--grandstand": [], "--bare-pingora": [], "--against": ["--against", "OTHER"], "--origin": ["--origin", "OTHER"]}
+PLACES = {
+    "--grandstand": [],
+    "--bare-pingora": [],
+    "--against": ["--against", "OTHER"],
+    "--origin": ["--origin", "OTHER"],
+}
 
 
 def cache_directory():
