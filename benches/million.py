@@ -4,36 +4,47 @@
     cargo build --release --locked
     python3 benches/million.py                        # a million listings, about 5 minutes
     python3 benches/million.py --listings 10000 --starts 3
-    python3 benches/million.py --binary target/release/grandstand --against ../before/grandstand
+    python3 benches/million.py --against ../before/grandstand
 
 Needs Linux, two cores, and some GiB of disk under the temporary directory. Everything runs on loopback, on free ports;
-all that was started is stopped at the end. `--against` measures another binary with the same origin first. Prints a
+all that was started is stopped at the end. The server runs on the first core, the origin and this script on the second.
+`--against` measures another binary first, with the same origin: see `--swap` for what the order is worth. Prints a
 report in Markdown.
 """
 
 import argparse
+import atexit
 import http.client
-import json
 import os
 import re
-import shutil
 import signal
-import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
-from side_by_side import LIST, children, cpu_seconds, free_port, get, stop, stop_all, wait_for
+from measure import tools
+from measure.mirror import Grandstand, edit, start_origin
+from measure.processes import check, cpu_seconds, end_on_signals, resident, say, stop, stop_all, wait_for
+from measure.row import spread
+from measure.starts import starts
+from measure.web import LIST, get, timeless
+
+SETS = ['mirror.details="on-demand"', "mirror.audit_per_hour=0", 'ttl="1h"']
+REFRESHES = [("nothing new", None), ("5 changed", "touch 5"), ("5 more", "touch 5"), ("1 gone", "remove 1")]
+CRAWL = {
+    "seconds": "s",
+    "cpu": "s of CPU",
+    "requests": "requests",
+    "peak": "MiB at most",
+    "written": "MiB written",
+}
 
 
-def memory(child):
-    """Resident now and at most, in MiB."""
+def peak(child):
+    """Resident at most, in MiB."""
     text = Path("/proc", str(child.pid), "status").read_text()
-    amount = lambda name: int(re.search(rf"{name}:\s+(\d+) kB", text)[1]) / 1024
-    return amount("VmRSS"), amount("VmHWM")
+    return int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) / 1024
 
 
 def reset_peak(child):
@@ -50,102 +61,42 @@ def written(child):
     return int(re.search(r"^wchar: (\d+)", text, re.MULTILINE)[1]) / 2**20
 
 
-def start(command, log, **options):
-    with open(log, "ab") as out:
-        child = subprocess.Popen([str(part) for part in command], stderr=out, start_new_session=True, **options)
-    child.log = log
-    children.append(child)
-    return child
-
-
-class Origin:
-    """The sample origin, edited through its standard input."""
-
-    def __init__(self, binary, listings, directory):
-        self.port = free_port()
-        command = [binary, "origin", "--listen", f"127.0.0.1:{self.port}", "--listings", listings]
-        pipe = subprocess.PIPE
-        command.append("--until-stdin-closes")
-        self.child = start(command, directory / "origin.log", stdin=pipe, stdout=pipe, text=True)
-        self.child.stdout.readline()
-
-    def edit(self, line):
-        self.child.stdin.write(line + "\n")
-        self.child.stdin.flush()
-        return int(self.child.stdout.readline())
-
-
-class Mirror:
-    def __init__(self, binary, origin_port, directory):
-        self.port, self.admin, self.directory = free_port(), free_port(), directory
-        sets = [
-            f'listen=["127.0.0.1:{self.port}"]',
-            f'public_url="http://127.0.0.1:{self.port}"',
-            f'admin.listen="127.0.0.1:{self.admin}"',
-            f'data_dir="{directory / "data"}"',
-            f'origin.url="http://127.0.0.1:{origin_port}"',
-            "origin.requests_per_minute=0",
-            'origin.cache_ttl="1s"',
-            'mirror.details="on-demand"',
-            "mirror.audit_per_hour=0",
-            'ttl="1h"',
-            "rate_limit.requests_per_minute=100000000",
-        ]
-        self.command = [binary, "serve", *(part for item in sets for part in ("--set", item))]
-        self.child = None
-
-    def start(self):
-        self.child = start(self.command, self.directory / "mirror.log", stdout=subprocess.DEVNULL)
-
-    def status(self):
-        return json.loads(get(self.admin, "/status", timeout=60)[2])
-
-    def requests(self):
-        return sum(self.status()["origin"]["requests"].values())
-
-    def post(self, target):
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=60)
-        connection.request("POST", target)
-        connection.getresponse().read()
-        connection.close()
-
-
 class Slowest(threading.Thread):
-    """Asks for a page again and again, and remembers the slowest answer: what a client sees of work in the background."""
+    """Asks for pages again and again, and remembers the slowest: what a client sees of work in the background."""
 
-    def __init__(self, port):
+    def __init__(self, port, pages):
         super().__init__(daemon=True)
-        self.port, self.times, self.ends = port, [], False
+        self.port, self.pages, self.times, self.error, self.ends = port, pages, [], None, False
 
     def run(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        page = 0
-        while not self.ends:
-            page += 1
-            began = time.monotonic()
-            connection.request("GET", f"{LIST}?page={page % 9000 + 1}")
-            connection.getresponse().read()
-            self.times.append(time.monotonic() - began)
-            time.sleep(0.005)
-        connection.close()
+        try:
+            while not self.ends:
+                target, began = f"{LIST}?page={len(self.times) % self.pages + 1}", time.monotonic()
+                connection.request("GET", target)
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status != 200:
+                    raise ValueError(f"{target}: status {answer.status}")
+                self.times.append(time.monotonic() - began)
+                time.sleep(0.005)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.error = error
+        finally:
+            connection.close()
 
     def end(self):
+        """Milliseconds: the slowest answer, and within what 99 % came."""
         self.ends = True
         self.join()
+        check(self.error is None and self.times, f"a client during a refresh: {self.error!r}")
         times = sorted(self.times)
-        return max(times) * 1e3, times[int(len(times) * 0.99)] * 1e3
+        return times[-1] * 1e3, times[int(len(times) * 0.99)] * 1e3
 
 
 def until(what, seconds, condition):
     """Waits, looking twice a second: a look costs the mirror something, too."""
-
-    def look():
-        result = condition()
-        if not result:
-            time.sleep(0.45)
-        return result
-
-    return wait_for(what, seconds, look)
+    return wait_for(what, seconds, condition, 0.5)
 
 
 def crawl(mirror):
@@ -155,166 +106,184 @@ def crawl(mirror):
     rows, etas = {}, []
 
     def reached(certificates):
-        def look():
-            status = mirror.status()
-            etas.append((time.monotonic() - began, status["origin"]["eta_seconds"]))
-            return status if (status["snapshot"] or {}).get("certificate") in certificates else None
+        status = mirror.status()
+        etas.append((time.monotonic() - began, status["origin"]["eta_seconds"]))
+        return (status["snapshot"] or {}).get("certificate") in certificates
 
-        return look
-
-    for title, certificates in [
-        ("published", ("provisional", "full", "incremental")),
-        ("closed", ("full", "incremental")),
-    ]:
-        until(title, 1800, reached(certificates))
+    certain = ("full", "incremental")
+    for title, certificates in [("published", ("provisional", *certain)), ("closed", certain)]:
+        until(title, 1800, lambda: reached(certificates))
         rows[title] = {
             "seconds": time.monotonic() - began,
             "cpu": cpu_seconds(mirror.child),
-            "requests": mirror.requests(),
-            "peak": memory(mirror.child)[1],
+            "requests": sum(mirror.asked().values()),
+            "peak": peak(mirror.child),
             "written": written(mirror.child),
         }
-    known = [(at, eta) for at, eta in etas if eta]
-    return rows, known
+    return rows, [(at, eta) for at, eta in etas if eta]
 
 
-def settle(mirror):
+def settle(mirror, patience=600):
     """Waits until nothing is done any more, as far as CPU time tells."""
-    before, quiet = cpu_seconds(mirror.child), 0
+    before, quiet, deadline = cpu_seconds(mirror.child), 0, time.monotonic() + patience
     while quiet < 3:
+        check(time.monotonic() < deadline, f"grandstand is still at work after {patience} s")
         time.sleep(1)
         now = cpu_seconds(mirror.child)
         quiet = quiet + 1 if now - before < 0.03 else 0
         before = now
 
 
-def refresh(mirror, origin, edit):
+def refresh(mirror, origin, listings, line):
     """One refresh, after an edit if there is one."""
     settle(mirror)
-    edited = origin.edit(edit) if edit else 0
+    edited = edit(origin, line) if line else 0
     reset_peak(mirror.child)
-    snapshot = mirror.status()["snapshot"]["id"]
-    refreshed = lambda: mirror.status()["confirmed_at"]
-    before = {"cpu": cpu_seconds(mirror.child), "requests": mirror.requests(), "written": written(mirror.child)}
-    at, slowest = refreshed(), Slowest(mirror.port)
+    status = mirror.status()
+    cpu, requests, wrote = cpu_seconds(mirror.child), sum(mirror.asked().values()), written(mirror.child)
+    slowest = Slowest(mirror.port, max(1, listings // 60))
     slowest.start()
     began = time.monotonic()
-    mirror.post("/refresh")
-    changed = lambda: mirror.status()["snapshot"]["id"] != snapshot
-    until("the refresh", 300, changed if edit else lambda: refreshed() != at)
+    mirror.refresh()
+
+    def is_over():
+        now = mirror.status()
+        if line:
+            return now["snapshot"]["id"] != status["snapshot"]["id"]
+        return now["confirmed_at"] != status["confirmed_at"]
+
+    until("the refresh", 600, is_over)
     seconds = time.monotonic() - began
     slow, p99 = slowest.end()
     settle(mirror)
     # What the client above cost is small beside it, and part of it.
-    row = {
+    return {
         "edited": edited,
         "seconds": seconds,
-        "cpu": cpu_seconds(mirror.child) - before["cpu"],
-        "requests": mirror.requests() - before["requests"],
-        "written": written(mirror.child) - before["written"],
-        "peak": memory(mirror.child)[1],
+        "cpu": cpu_seconds(mirror.child) - cpu,
+        "requests": sum(mirror.asked().values()) - requests,
+        "written": written(mirror.child) - wrote,
+        "peak": peak(mirror.child),
         "slowest": slow,
         "p99": p99,
     }
-    return row
 
 
-def idle(mirror, seconds=15):
+def idle(mirror, seconds):
     settle(mirror)
     before = cpu_seconds(mirror.child)
     time.sleep(seconds)
     return (cpu_seconds(mirror.child) - before) / seconds
 
 
-def starts(mirror, how, rounds):
-    """Milliseconds from exec to the first page of the snapshot."""
-    times = []
-    for _ in range(rounds):
-        stop(mirror.child, how)
-        began = time.monotonic()
-        mirror.start()
-
-        def answered():
-            status, headers, _ = get(mirror.port, LIST, timeout=60)
-            return status == 200 and headers["Mirror-Snapshot"]
-
-        while True:
-            try:
-                if answered():
-                    break
-            except (OSError, http.client.HTTPException):
-                time.sleep(0.002)
-        times.append((time.monotonic() - began) * 1e3)
-        time.sleep(1)
-    return times
-
-
-def measure(binary, origin, directory, rounds):
-    directory.mkdir()
-    mirror = Mirror(binary, origin.port, directory)
+def measure(binary, core, origin_port, origin, directory, options):
+    mirror = Grandstand(binary, core, directory, origin_port, *SETS)
     result = {}
+    say(f"{binary}: first crawl ...")
     result["crawl"], result["etas"] = crawl(mirror)
     settle(mirror)
-    result["resident"] = memory(mirror.child)[0]
-    result["idle"] = idle(mirror)
-    result["refreshes"] = {
-        title: refresh(mirror, origin, edit)
-        for title, edit in [("nothing new", None), ("5 changed", "touch 5"), ("5 more", "touch 5"), ("1 gone", "remove 1")]
-    }
+    result["resident"] = resident(mirror.child)[0]
+    result["idle"] = idle(mirror, options.idle)
+    result["refreshes"] = {}
+    for title, line in REFRESHES:
+        say(f"refresh, {title} ...")
+        result["refreshes"][title] = refresh(mirror, origin, options.listings, line)
     result["store"] = sum(path.stat().st_size for path in (directory / "data").iterdir()) / 2**20
+    expected = timeless(get(mirror.port, LIST)[2])
+    # What the starts are compared with is what the origin says.
+    check(expected == timeless(get(origin_port, LIST)[2]), "the mirror's first page is not the origin's")
+    say("starts ...")
     for how in (signal.SIGTERM, signal.SIGKILL):
-        result[how.name] = starts(mirror, how, rounds)
-    result["after start"] = memory(mirror.child)
+        result[how.name] = starts(mirror, expected, how, options.starts)
+    settle(mirror)
+    result["after start"] = f"{resident(mirror.child)[0]:,.0f}, {peak(mirror.child):,.0f}"
     stop(mirror.child)
     return result
 
 
+def line(title, cells):
+    return f"| {title} | {' | '.join(cells)} |"
+
+
+def head(title, names):
+    return line(title, names) + "\n|---|" + "---:|" * len(names)
+
+
 def report(results):
-    names = list(results)
-    print("| first crawl | " + " | ".join(names) + " |\n|---|" + "---:|" * len(names))
+    names, each = list(results), list(results.values())
+    print(head("first crawl", names))
     for part in ("published", "closed"):
-        for key, unit in [("seconds", "s"), ("cpu", "s of CPU"), ("requests", "requests"), ("peak", "MiB at most"), ("written", "MiB written")]:
-            cells = (f"{results[name]['crawl'][part][key]:,.0f}" for name in names)
-            print(f"| {part}: {unit} | " + " | ".join(cells) + " |")
-    print("| resident afterwards, MiB | " + " | ".join(f"{results[name]['resident']:,.0f}" for name in names) + " |")
-    print("| idle, share of a core | " + " | ".join(f"{results[name]['idle']:.3f}" for name in names) + " |")
-    print("| store, MiB | " + " | ".join(f"{results[name]['store']:,.0f}" for name in names) + " |\n")
-    print("| refresh | " + " | ".join(["of", "s", "s of CPU", "requests", "MiB written", "MiB at most", "slowest answer, ms", "99 % within, ms"]) + " |")
-    print("|---|---|" + "---:|" * 7)
-    for title in results[names[0]]["refreshes"]:
+        for key, unit in CRAWL.items():
+            digits = ".1f" if key in ("seconds", "cpu") else ".0f"
+            print(line(f"{part}: {unit}", [f"{result['crawl'][part][key]:,{digits}}" for result in each]))
+    print(line("resident afterwards, MiB", [f"{result['resident']:,.0f}" for result in each]))
+    print(line("idle, share of a core", [f"{result['idle']:.3f}" for result in each]))
+    print(line("store, MiB", [f"{result['store']:,.0f}" for result in each]) + "\n")
+    columns = ["s", "s of CPU", "requests", "MiB written", "MiB at most", "slowest answer, ms", "99 % within, ms"]
+    print(head("refresh", ["of", *columns]))
+    for title, _ in REFRESHES:
         for name in names:
             row = results[name]["refreshes"][title]
-            cells = [f"{row['seconds']:.1f}", f"{row['cpu']:.2f}", f"{row['requests']}", f"{row['written']:.1f}"]
+            cells = [name, f"{row['seconds']:.1f}", f"{row['cpu']:.2f}", f"{row['requests']}", f"{row['written']:.1f}"]
             cells += [f"{row['peak']:,.0f}", f"{row['slowest']:.0f}", f"{row['p99']:.1f}"]
-            print(f"| {title} | {name} | " + " | ".join(cells) + " |")
-    print("\n| start to the first correct answer | " + " | ".join(names) + " |\n|---|" + "---:|" * len(names))
+            print(line(title, cells))
+    print("\n" + head("start to the first correct answer", names))
     for how in ("SIGTERM", "SIGKILL"):
-        cell = lambda times: f"{statistics.median(times):,.0f} ({min(times):,.0f}-{max(times):,.0f}) ms"
-        print(f"| after {how}, median of {len(results[names[0]][how])} | " + " | ".join(cell(results[name][how]) for name in names) + " |")
-    print("| resident then, and at most, MiB | " + " | ".join(f"{results[name]['after start'][0]:,.0f}, {results[name]['after start'][1]:,.0f}" for name in names) + " |")
+        title = f"after {how}, median of {len(each[0][how])} (least-most), ms"
+        print(line(title, [spread(result[how], 0) for result in each]))
+    print(line("resident then, and at most, MiB", [result["after start"] for result in each]))
     for name in names:
         etas = results[name]["etas"]
-        some = etas[:: max(1, len(etas) // 8)]
-        print(f"\nETA during the crawl, {name} (second: ETA): " + ", ".join(f"{at:.0f}: {eta}" for at, eta in some))
+        some = ", ".join(f"{at:.0f}: {eta}" for at, eta in etas[:: max(1, len(etas) // 8)])
+        print(f"\nETA during the crawl, {name} (second: ETA): {some or 'none was given'}")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    target = os.environ.get("CARGO_TARGET_DIR", "target")
+    parser.add_argument("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
+    parser.add_argument("--against", help="another binary, measured first")
+    parser.add_argument("--swap", action="store_true", help="measure the other binary last")
+    parser.add_argument("--listings", type=int, default=1_000_000)
+    parser.add_argument("--starts", type=int, default=5, help="of each kind")
+    parser.add_argument("--idle", type=int, default=15, help="seconds of doing nothing that are watched")
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", type=Path, default=Path("target/release/grandstand"))
-    parser.add_argument("--against", type=Path, help="another binary, measured first")
-    parser.add_argument("--listings", type=int, default=1_000_000)
-    parser.add_argument("--starts", type=int, default=5)
-    options = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="grandstand-million-"))
-    try:
-        origin = Origin(options.binary.resolve(), options.listings, directory)
-        binaries = {"before": options.against, "now": options.binary} if options.against else {"now": options.binary}
-        results = {name: measure(path.resolve(), origin, directory / name, options.starts) for name, path in binaries.items()}
-        report(results)
-    finally:
-        stop_all()
-        shutil.rmtree(directory, ignore_errors=True)
+    options = arguments()
+    places = {"before": options.against, "now": options.grandstand}
+    binaries = {name: Path(path).resolve() for name, path in places.items() if path}
+    for path in binaries.values():
+        check(path.exists(), f"{path} does not exist: cargo build --release --locked")
+    tools.install_programs(["taskset"])
+    cores = sorted(os.sched_getaffinity(0))
+    check(len(cores) >= 2, "two cores are needed")
+    server_core, load_core = cores[:2]
+    end_on_signals()
+    scratch = tempfile.TemporaryDirectory(prefix="grandstand-million-")
+    atexit.register(scratch.cleanup)
+    atexit.register(stop_all)
+    os.sched_setaffinity(0, {load_core})
+
+    directory = Path(scratch.name)
+    origin_port, origin = start_origin(binaries["now"], load_core, directory, options.listings)
+    order = list(binaries)[:: -1 if options.swap else 1]
+    results = {
+        name: measure(binaries[name], server_core, origin_port, origin, directory / name, options) for name in order
+    }
+    print(f"* Command: `{tools.command_line()}`; {options.listings:,} listings.")
+    print(f"* Machine: {tools.machine()}. Load average at the end: {os.getloadavg()[0]:.1f}.")
+    for name, path in binaries.items():
+        print(f"* Version, {name}: {tools.fingerprint(path)}.")
+    settings = ", ".join(f"`{item}`" for item in [*SETS, "origin.requests_per_minute=0", 'origin.cache_ttl="1s"'])
+    print(f"* Not the defaults: {settings}, and a client limit that is never reached.")
+    if options.against:
+        print(f"* Measured one after another, `{order[0]}` first, on one origin. `{order[1]}` finds it warm, edited,")
+        print("  and the machine as it is by then. What is smaller than what `--swap` changes is noise.")
+    print()
+    report(results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

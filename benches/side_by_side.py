@@ -22,11 +22,10 @@ import atexit
 import itertools
 import json
 import os
-import re
-import shlex
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from measure import counts, hot, never_seen, starts, tls, tools
@@ -52,10 +51,9 @@ class Bench:
         self.server_core, self.load_core = cores[:2]
         self.notes, self.versions, self.reference = [], set(), None
         self.date = time.strftime("%Y-%m-%d")
-        # As it is repeated: not with the places of this machine.
-        places = re.compile(r"--(grandstand|bare-pingora)(=|\0)[^\0]*\0?")
-        arguments = places.sub("", "\0".join(sys.argv[1:]))
-        self.command = shlex.join(["python3", "benches/side_by_side.py", *filter(None, arguments.split("\0"))])
+        self.command = tools.command_line()
+        # Goals that nothing was measured for: neither met nor lost.
+        self.unmeasured = [f"the part `{part}`, not asked for" for part in PARTS if part not in options.only]
 
 
 class Site:
@@ -105,7 +103,9 @@ def with_details(bench, tables, figures):
         return
     site = Site(bench, bench.options.listings)
     site.mirror = site.start("mirror", tls="h2" in only)
-    first = sum(counts.asked(site.mirror).values())
+    first = site.mirror.asked()
+    if "start" in only:
+        figures += starts.just_mirrored(site, 64)
     site.find_detail()
     if "hot" in only:
         tables.append(("Hot objects, HTTP/1.1 keep-alive, 32 connections", hot.run(bench, site)))
@@ -136,8 +136,11 @@ def at_a_million(bench, tables, figures):
         return
     site = Site(bench, bench.options.million)
     site.mirror = site.start("mirror", ON_DEMAND, NO_CACHE, patience=1800)
+    figures += starts.just_mirrored(site, 1024)
     # Without the smaller size beside it: twice its goal.
     reference = bench.reference or never_seen.MOST
+    if not bench.reference:
+        bench.unmeasured.append("the cost at a million beside that at ten thousand (instead: twice the goal of that)")
     rows = never_seen.run(bench, site, f"{site.listings:,} listings", 20, 60, reference)
     tables.append((f"Queries never seen before, {site.listings:,} listings, identity", rows))
     figures += starts.run(bench, site, 3000, 1024, 3)
@@ -150,12 +153,18 @@ def attempt(bench, parts, run, *others):
         run(bench, *others)
         return True
     except SystemExit as end:
+        # A signal, not a failure.
         if not isinstance(end.code, str):
             raise
-        say(end.code)
-        bench.notes.append(f"**Failed** ({parts}): {end.code[:500]}")
-        stop_all()
-        return False
+        reason = end.code
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must not cost what the other parts measured
+        traceback.print_exc()
+        reason = f"{type(error).__name__}: {error}"
+    say(reason)
+    bench.notes.append(f"**Failed** ({parts}): {' '.join(reason.split())[:500]}")
+    bench.unmeasured.append(f"what comes after the failure in {parts}")
+    stop_all()
+    return False
 
 
 def arguments():

@@ -14,6 +14,6 @@ mix, export     queries that nobody asked before; the mirror's data for other se
 data_servers    Datasette, ROAPI, json-server, SQLite
 never_seen      rows: that mix against them
 starts          memory, and starts from the durable snapshot
-counts          what the origin is asked
+counts          what the origin is asked (slow_proxy: a program before it)
 report, plot    Markdown and SVG
 """

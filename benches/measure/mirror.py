@@ -1,19 +1,28 @@
-"""The sample origin, and grandstand as a mirror of it. Not what is asked of them."""
+"""The sample origin and its edits, and grandstand as a mirror of it. Not what clients ask of them."""
 
 import json
 import subprocess
 
 from .processes import check, free_port, start, wait_for
-from .web import LIST, get
+from .web import LIST, get, post
 
 
 def start_origin(binary, core, directory, listings):
     """Its port, and the process, which ends with this one."""
     port = free_port()
     command = [binary, "origin", "--listen", f"127.0.0.1:{port}", "--listings", listings, "--until-stdin-closes"]
-    child = start(command, core, directory / "origin.log", stdin=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    child = start(command, core, directory / "origin.log", stdin=pipe, stdout=pipe, text=True)
+    check(child.stdout.readline(), "the origin did not start")
     wait_for("the origin", 300, lambda: get(port, LIST)[0] == 200)
     return port, child
+
+
+def edit(origin, line):
+    """Changes the origin's data; how many listings that changed."""
+    origin.stdin.write(line + "\n")
+    origin.stdin.flush()
+    return int(origin.stdout.readline())
 
 
 class Grandstand:
@@ -53,6 +62,14 @@ class Grandstand:
 
     def status(self):
         return json.loads(get(self.admin, "/status")[2])
+
+    def asked(self):
+        """Requests to the origin by what they were for."""
+        return self.status()["origin"]["requests"]
+
+    def refresh(self):
+        """Sets off a refresh and does not wait for it."""
+        check(post(self.admin, "/refresh") == 202, "a refresh was not accepted")
 
     def wait(self, seconds=120):
         """Until every listing is there, and every detail that is fetched ahead, and no term is in doubt."""

@@ -1,4 +1,4 @@
-"""CPU per request as bars in SVG: ours, the peers, and what is lost. By hand: no library; readable in light and dark."""
+"""CPU per request as bars in SVG: ours, the peers, and what is lost. No library; readable in light and dark."""
 
 import math
 import statistics

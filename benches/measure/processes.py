@@ -32,9 +32,8 @@ def say(text):
 def start(command, core, log, **options):
     """Starts a server on one core, in a process group of its own."""
     with open(log, "ab") as out:
-        child = subprocess.Popen(
-            ["taskset", "-c", str(core), *map(str, command)], stdout=out, stderr=out, start_new_session=True, **options
-        )
+        options = {"stdout": out, "stderr": out, **options}
+        child = subprocess.Popen(["taskset", "-c", str(core), *map(str, command)], start_new_session=True, **options)
     child.log = log
     children.append(child)
     return child

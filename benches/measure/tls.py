@@ -5,10 +5,17 @@ from .load import h2load, handshakes
 from .peers import start_nginx
 from .processes import check, cpu_seconds, free_port, say, stop, wait_for
 from .row import OURS, Row
-from .web import LIST, get, raw_answer, settled
+from .web import LIST, decoded, get, raw_answer, settled
 
 # Requests under way at once on a connection of HTTP/2.
 STREAMS = 10
+# How curl speaks what is measured: scheme, version of the answer, options. The certificate is of our own making.
+SPOKEN = {
+    "h2c": ("http", "2", "--http2-prior-knowledge"),
+    "https1": ("https", "1.1", "-k", "--http1.1"),
+    "https2": ("https", "2", "-k", "--http2"),
+    "handshake": ("https", "1.1", "-k", "--http1.1"),
+}
 
 
 class LoadedRow(Row):
@@ -19,13 +26,27 @@ class LoadedRow(Row):
         self.target, self.way = target, way
         self.headers = {"Accept-Encoding": coding} if coding else {}
 
-    def prepare(self, name, plain_port):
-        """Notes the size of the body, which is the same over every protocol."""
-        get(plain_port, self.target, self.headers)
-        self.bodies[name] = len(raw_answer(plain_port, self.target, self.headers)[1])
+    def prepare(self, servers, core):
+        """Asserts that all answer alike as they are asked here, notes the size of the bodies, which is the same over
+        every protocol, and warms up."""
+        said = {}
+        for name, (ports, _, plain_port) in servers.items():
+            said[name] = decoded(self.port(ports), self.target, self.headers, *SPOKEN[self.way])
+            check(said[name] == said[OURS], f"{self.title}: the body of {name} differs")
+            get(plain_port, self.target, self.headers)
+            self.bodies[name] = len(raw_answer(plain_port, self.target, self.headers)[1])
+            self.load(name, ports, core, 1)
+
+    def port(self, ports):
+        return ports[self.way != "h2c"]
 
     def measure(self, name, ports, child, core, seconds):
-        port, before = ports[self.way != "h2c"], cpu_seconds(child)
+        before = cpu_seconds(child)
+        result = self.load(name, ports, core, seconds)
+        return self.note(name, cpu_seconds(child) - before, result)
+
+    def load(self, name, ports, core, seconds):
+        port = self.port(ports)
         if self.way == "handshake":
             result = handshakes(core, port, self.target, seconds)
         else:
@@ -36,7 +57,7 @@ class LoadedRow(Row):
             mean, size = result["bytes"] / result["requests"], self.bodies[name]
             # Bodies of answers that were not complete at the end.
             check(abs(mean - size) < 0.03 * size + 8, f"{self.title}, {name}: bodies of {mean} bytes, not {size}")
-        return self.note(name, cpu_seconds(child) - before, result)
+        return result
 
 
 def rows_of(detail, with_tls):
@@ -73,13 +94,12 @@ def run(bench, site):
     port, nginx = start_nginx(bench.server_core, where, site.origin_port, list_headers, detail_headers, listen)
     wait_for("nginx", 30, lambda: get(port, LIST)[0] == 200)
     if not site.tls_port:
-        bench.notes.append("This binary refuses `tls.*`: the rows of HTTPS are left out.")
+        bench.unmeasured.append("HTTPS: this binary refuses `tls.*`")
     rows = rows_of(site.detail, bool(site.tls_port))
     servers = {OURS: ((ours.port, site.tls_port), ours.child, ours.port), "nginx": ((h2c, https), nginx, port)}
     settled(ours.port, LIST, {"Accept-Encoding": BROWSER})
     for row in rows:
-        for name, (_, _, plain) in servers.items():
-            row.prepare(name, plain)
+        row.prepare(servers, bench.load_core)
     for number in range(bench.options.rounds):
         for row in rows:
             for name, (ports, child, _) in servers.items():

@@ -1,9 +1,11 @@
 """What has to be there: programs by apt-get, Datasette, ROAPI and json-server by pip and npm, versions, the machine."""
 
+import hashlib
 import importlib.util
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -32,6 +34,13 @@ PYTHON = {
     "roapi": ["roapi", "pyarrow"],
 }
 NODE = {"json-server": "json-server@0.17"}
+# Options whose value is a place on this machine, and what a report says instead.
+PLACES = {
+    "--grandstand": [],
+    "--bare-pingora": [],
+    "--against": ["--against", "OTHER"],
+    "--origin": ["--origin", "OTHER"],
+}
 
 
 def cache_directory():
@@ -117,6 +126,26 @@ def versions(binary):
     if shutil.which("h2load"):
         names.append(version("h2load", "--version"))
     return names
+
+
+def fingerprint(binary):
+    """Its version, and what tells two builds of one version apart."""
+    with open(binary, "rb") as file:
+        return f"{version(str(binary), '--version')} (sha256 {hashlib.file_digest(file, 'sha256').hexdigest()[:12]})"
+
+
+def command_line():
+    """The command as it is repeated: not with the places of this machine."""
+    kept, arguments = [], iter(sys.argv[1:])
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if name in PLACES:
+            if not equals:
+                next(arguments, None)
+            kept += PLACES[name]
+        else:
+            kept.append(argument)
+    return shlex.join(["python3", f"benches/{Path(sys.argv[0]).name}", *kept])
 
 
 def machine():

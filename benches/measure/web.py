@@ -6,6 +6,8 @@ import socket
 import subprocess
 import time
 
+from .processes import check
+
 LIST = "/api/listings.json"
 
 
@@ -19,6 +21,18 @@ def get(port, target, headers=None, timeout=30):
         connection.endheaders()
         answer = connection.getresponse()
         return answer.status, answer.headers, answer.read()
+    finally:
+        connection.close()
+
+
+def post(port, target, timeout=60):
+    """The status of a request without a body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    try:
+        connection.request("POST", target)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
     finally:
         connection.close()
 
@@ -48,6 +62,7 @@ def settled(port, target, headers):
         if len(sizes) >= 10 and len(set(sizes[-5:])) == 1:
             return
         time.sleep(0.1)
+    check(False, f"{target} with {headers} does not settle: bodies of {sizes} bytes")
 
 
 def timeless(body):
@@ -55,9 +70,14 @@ def timeless(body):
     return re.sub(rb'"generated_at":"[^"]*"', b'"generated_at":""', body)
 
 
-def decoded(port, target, headers):
-    """A body with its content coding undone, and without the time at which it was made."""
-    command = ["curl", "-sS", "--fail", "--compressed", f"http://127.0.0.1:{port}{target}"]
+def decoded(port, target, headers, scheme="http", version="1.1", *options):
+    """A body with its content coding undone, and without the time at which it was made. `version`: of HTTP, which must
+    be the answer's; `options`: of curl."""
+    command = ["curl", "-sS", "--fail", "--compressed", *options, "-w", "%{stderr}%{http_version}"]
+    command.append(f"{scheme}://127.0.0.1:{port}{target}")
     # curl asks for everything it knows unless told otherwise.
     command += ["-H", f"Accept-Encoding: {headers.get('Accept-Encoding', '')}".rstrip()]
-    return timeless(subprocess.run(command, capture_output=True, check=True).stdout)
+    done = subprocess.run(command, capture_output=True)
+    said = done.stderr.decode()
+    check(done.returncode == 0 and said == version, f"curl {scheme}, {target}: HTTP {version} expected, {said!r}")
+    return timeless(done.stdout)
