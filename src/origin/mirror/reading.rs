@@ -218,7 +218,7 @@ impl Mirror {
                 reading.next_round(unproven, self.clock.now_wall().as_millis());
                 return Ok(Next::Again(self.crawler.lag()));
             }
-            let listed = Listed { dataset, left_out, volatile_values };
+            let listed = Listed { dataset, learned: self.learned, left_out, volatile_values };
             let candidate = Candidate::read(listed, pass.until_ms());
             return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?));
         }
