@@ -186,16 +186,19 @@ impl Index {
     /// The positions that slugs leave, by [`TaxonomyKind::index`]. A slug that nothing has leaves none.
     ///
     /// # Errors
-    /// When a slug is in doubt, unless one before it leaves none anyway.
+    /// When a slug is in doubt, unless another one leaves none anyway.
     pub fn matches(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Matches<'_>, Doubt> {
-        let mut numbers = [None; 3];
+        let (mut numbers, mut doubt) = ([None; 3], false);
         for kind in TaxonomyKind::ALL.map(TaxonomyKind::index) {
             let Some(slug) = &slugs[kind] else { continue };
             match self.slugs[kind].get(slug) {
                 None => return Ok(Matches::Of(Cow::Borrowed(&[]))),
-                Some(None) => return Err(Doubt::Term),
+                Some(None) => doubt = true,
                 Some(number) => numbers[kind] = *number,
             }
+        }
+        if doubt {
+            return Err(Doubt::Term);
         }
         let list = |kind: usize, number| Cow::Borrowed(self.lists[kind].get(number));
         let term = |kind: usize, number: u32| {
@@ -303,11 +306,14 @@ mod tests {
             for (terms, slug) in kinds.iter().zip(slugs) {
                 let (Ok(so_far), Some(slug)) = (&expected, slug) else { continue };
                 expected = match (terms.get(slug), so_far) {
-                    (None, _) => { expected = Ok(Some(BTreeSet::new())); break }
-                    (Some(None), _) => Err(Doubt::Term),
+                    (None | Some(None), _) => Err(Doubt::Term),
                     (Some(Some(own)), None) => Ok(Some(own.clone())),
                     (Some(Some(own)), Some(all)) => Ok(Some(own & all)),
                 };
+            }
+            // What no term stands for leaves none, whatever the others are.
+            if kinds.iter().zip(slugs).any(|(terms, slug)| slug.is_some_and(|slug| slug >= terms.len())) {
+                expected = Ok(Some(BTreeSet::new()));
             }
             let slugs = slugs.map(|slug| slug.map(|slug| slug.to_string().into()));
             let found = index.matches(&slugs).map(|matches| match matches {
