@@ -208,10 +208,10 @@ impl Codings {
                     self.room.fetch_add(length, Ordering::Relaxed);
                 }
             }
-            // Somebody else makes one that will not be needed: there is no room for this instant, and that says nothing.
-            Some(_) => {}
             None if one.made.load().is_none() => one.asked.store(PLAIN, Ordering::Relaxed),
-            None => {}
+            // Or there is no room for this instant, because somebody else makes one that will not be needed: that says
+            // nothing of the next request.
+            None | Some(_) => {}
         }
     }
 
