@@ -7,6 +7,8 @@ mod due;
 mod early;
 mod index;
 mod once;
+#[cfg(test)]
+mod tests;
 pub mod worker;
 mod write;
 
