@@ -25,6 +25,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
@@ -78,6 +79,8 @@ pub struct Store {
     versions: Mutex<()>,
     /// The summary blocks of the version that was published last.
     signatures: Mutex<Arc<publish::Signatures>>,
+    /// How often versions were dropped.
+    collections: AtomicU64,
     /// How much of the file was in use when that was last looked at.
     measured: Mutex<Option<garbage::Measured>>,
     /// Keeps the data directory locked for as long as the store is open.
@@ -106,8 +109,8 @@ impl Store {
     }
 
     fn new(handle: Handle, lock: Arc<data_dir::Lock>) -> Self {
-        let (versions, signatures, measured) = Default::default();
-        Self { handle, versions, signatures, measured, lock }
+        let (versions, signatures, collections, measured) = Default::default();
+        Self { handle, versions, signatures, collections, measured, lock }
     }
 
     /// The file that holds the store.

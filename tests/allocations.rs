@@ -23,6 +23,8 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const ROUNDS: usize = 10;
 const REQUESTS: usize = 200;
+/// Allocations in a whole round that no request makes: timers and the like.
+const SLACK: usize = REQUESTS / 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client that allocates nothing once it is built.
@@ -139,7 +141,7 @@ fn settle(admin: SocketAddr) {
     }
 }
 
-/// Allocations for each of many equal requests on one connection; growing a block counts as one.
+/// Allocations for [`REQUESTS`] equal requests on one connection; growing a block counts as one.
 fn count(client: &mut Client, request: &[u8], status: &[u8]) -> usize {
     let rounds = (0..ROUNDS).map(|_| {
         let region = Region::new(ALLOCATOR);
@@ -151,7 +153,7 @@ fn count(client: &mut Client, request: &[u8], status: &[u8]) -> usize {
         change.allocations + change.reallocations
     });
     // One round to warm up.
-    rounds.skip(1).min().unwrap() / REQUESTS
+    rounds.skip(1).min().unwrap()
 }
 
 #[test]
@@ -166,17 +168,18 @@ fn a_hot_answer_allocates_no_more_often_than_is_known() {
     let gzip = "Accept-Encoding: gzip, deflate\r\n";
     // Lower a bound when the number falls; raise it only with a reason.
     let cases = [
-        ("a detail", request(&detail, ""), b"200", 11),
-        ("a page of a list, gzip", request("/api/listings.json", gzip), b"200", 11),
+        ("a detail", request(&detail, ""), b"200", 12),
+        ("a page of a list, gzip", request("/api/listings.json", gzip), b"200", 12),
         ("a page of a list, 304", request("/api/listings.json", &format!("If-None-Match: {tag}\r\n")), b"304", 12),
     ];
     let counted = cases.map(|(name, request, status, bound)| {
         let counted = count(&mut client, request.as_bytes(), status);
-        println!("{name}: {counted} allocations a request");
+        println!("{name}: {counted} allocations for {REQUESTS} requests");
         (name, counted, bound)
     });
     for (name, counted, bound) in counted {
-        assert!(counted <= bound, "{name}: {counted} allocations a request, {bound} are known");
-        assert!(counted > 0, "{name}: nothing was counted");
+        let known = bound * REQUESTS + SLACK;
+        assert!(counted <= known, "{name}: {counted} allocations for {REQUESTS} requests, {known} are known");
+        assert!(counted >= REQUESTS, "{name}: nothing was counted");
     }
 }

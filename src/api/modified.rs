@@ -12,7 +12,8 @@ use jiff::tz::TimeZone;
 pub struct NotATime;
 
 /// Reads an ISO 8601 date (00:00:00 UTC of that day) or timestamp (no offset means UTC; a `+` of the offset that
-/// arrived as a space still parses) as nanoseconds since the epoch, saturating at the ends of an `i64`.
+/// arrived as a space still parses) as nanoseconds since the epoch, saturating at the ends of an `i64`; `i64::MIN` itself
+/// stays free for what is not known.
 ///
 /// # Errors
 /// When the text is neither.
@@ -85,7 +86,7 @@ fn zoned(civil: DateTime) -> Result<i64, NotATime> {
 
 fn nanoseconds(timestamp: Timestamp) -> i64 {
     let exact = timestamp.as_nanosecond();
-    i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
+    i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }).max(i64::MIN + 1)
 }
 
 #[cfg(test)]
@@ -107,7 +108,7 @@ mod tests {
             ("2023-12-31T19:00:00-05:00", MIDNIGHT),
             ("2023-12-31T19:00:00-0500", MIDNIGHT),
             ("2024-01-01T00:00:00.000000001Z", MIDNIGHT + 1),
-            ("0001-01-01", i64::MIN),
+            ("0001-01-01", i64::MIN + 1),
             ("9999-12-30T00:00:00Z", i64::MAX),
         ] {
             assert_eq!(parse(text), Ok(expected), "{text}");

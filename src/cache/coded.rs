@@ -30,7 +30,7 @@ const LARGE: usize = 64 << 10;
 const HOT: u8 = 3;
 /// It waits for a better coding, has one, or can have none.
 const SETTLED: u8 = u8::MAX;
-/// Compressing does not make it smaller.
+/// Compressing does not make it smaller, or not by enough to fit beside the others.
 const PLAIN: u8 = u8::MAX - 1;
 
 /// One coded body.
@@ -199,9 +199,8 @@ impl Codings {
     /// Makes a coding while somebody waits.
     fn make(&self, coding: Coding) {
         let Some(one) = self.of(coding) else { return };
-        let smaller = |coded: &Vec<u8>| coded.len() < self.body.len() && self.takes(coded.len());
-        match encode(coding, Effort::Quick, &self.body).ok().filter(smaller) {
-            Some(coded) => {
+        match encode(coding, Effort::Quick, &self.body).ok().filter(|coded| self.can_keep(coded.len())) {
+            Some(coded) if self.takes(coded.len()) => {
                 let coded = Some(Arc::new(Variant::new(coded)));
                 let length = coded.as_ref().map_or(0, |coded| coded.body.len());
                 // Another thread may have been faster.
@@ -210,8 +209,16 @@ impl Codings {
                 }
             }
             None if one.made.load().is_none() => one.asked.store(PLAIN, Ordering::Relaxed),
-            None => {}
+            // Or there is no room for this instant, because somebody else makes one that will not be needed: that says
+            // nothing of the next request.
+            None | Some(_) => {}
         }
+    }
+
+    /// Whether a variant of this length is worth keeping, and fits beside those that are made already.
+    fn can_keep(&self, length: usize) -> bool {
+        let made = self.each.iter().filter_map(|one| one.made.load().as_ref().map(|made| made.body.len()));
+        length < self.body.len() && made.sum::<usize>() + length <= room_beside(self.body.len())
     }
 
     /// Whether there is room for a variant of this length; it is taken then.

@@ -7,6 +7,8 @@ mod due;
 mod early;
 mod index;
 mod once;
+#[cfg(test)]
+mod tests;
 pub mod worker;
 mod write;
 
@@ -104,9 +106,7 @@ impl Details {
         if let Some(record) = self.0.pending.lock().get(&id) {
             return Ok(Some(record.clone()));
         }
-        if self.0.index.read().get(id).is_none() {
-            return Ok(None);
-        }
+        let Some(known) = self.0.index.read().get(id).copied() else { return Ok(None) };
         let found = match self.0.store.detail(id) {
             Err(StoreError::Damaged(detail)) => {
                 tracing::warn!(%id, detail, "a stored detail is damaged; it counts as not mirrored");
@@ -114,12 +114,26 @@ impl Details {
             }
             other => other?,
         };
-        if found.is_none() && !self.0.pending.lock().contains_key(&id) {
-            let live = self.0.live.load();
-            self.0.index.write().remove(id, live.as_ref().map(|live| &*live.dataset));
-            self.0.disturbed.fetch_add(1, Ordering::AcqRel);
+        if found.is_none() {
+            self.lost(id, &known);
         }
         Ok(found)
+    }
+
+    /// Forgets a detail that is not in the store although the index says so, unless it arrived meanwhile.
+    fn lost(&self, id: ListingId, known: &Known) {
+        // While this is held, none arrives and none that arrived is committed.
+        let pending = self.0.pending.lock();
+        if pending.contains_key(&id) {
+            return;
+        }
+        let live = self.0.live.load();
+        let mut index = self.0.index.write();
+        // One that arrived and is committed by now is known otherwise.
+        if index.get(id) == Some(known) {
+            index.remove(id, live.as_ref().map(|live| &*live.dataset));
+            self.0.disturbed.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Whether the detail of a listing was ever fetched and is here.
@@ -307,6 +321,8 @@ impl Details {
         let changes = shown != Some(&record.body);
         self.0.missing.lock().remove(&id);
         let known = Known::of(&record.meta);
+        // Before the index says that it is here: whoever finds it there finds it.
+        self.0.pending.lock().insert(id, record);
         {
             let live = self.0.live.load();
             let served = live.as_ref().map(|live| &*live.dataset);
@@ -321,7 +337,6 @@ impl Details {
                 self.0.disturbed.fetch_add(1, Ordering::AcqRel);
             }
         }
-        self.0.pending.lock().insert(id, record);
         // In this order: whoever rendered the old record finds the new revision, or is forgotten here.
         if changes {
             self.0.revision.fetch_add(1, Ordering::AcqRel);

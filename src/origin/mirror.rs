@@ -61,6 +61,8 @@ pub struct Rhythm {
 #[derive(Clone)]
 struct Newest {
     dataset: Arc<Dataset>,
+    /// [`Mirror::learned`] when it was indexed.
+    learned: usize,
     meta: VersionMeta,
 }
 
@@ -68,6 +70,8 @@ struct Newest {
 #[derive(Clone)]
 struct Listed {
     dataset: Arc<Dataset>,
+    /// [`Mirror::learned`] when it was indexed.
+    learned: usize,
     /// Envelope fields that differ between the pages.
     left_out: Vec<String>,
     /// The last values of volatile fields.
@@ -117,6 +121,8 @@ pub struct Mirror {
     rhythm: Rhythm,
     clock: Clock,
     evidence: Evidence,
+    /// How often the evidence has changed: what was indexed before that is behind.
+    learned: usize,
     shape: Shape,
     looked: Looked,
     work: Option<Work>,
@@ -176,6 +182,7 @@ impl Mirror {
             rhythm,
             clock,
             evidence,
+            learned: 0,
             shape: Shape::default(),
             looked: Looked::default(),
             work: None,

@@ -35,9 +35,9 @@ pub struct Index {
     /// The number of each slug's list; `None` for those in doubt.
     slugs: [HashMap<Box<str>, Option<u32>, RandomState>; 3],
     lists: [Lists; 3],
-    by_sport_and_state: Option<Pairs>,
-    by_city_and_sport: Option<Pairs>,
-    /// By city, the state that all its listings are in.
+    by_sport_and_state: Pairs,
+    by_city_and_sport: Pairs,
+    /// By city, the state that all its listings are in, when that state shares none with another one.
     state_of: Box<[Option<u32>]>,
 }
 
@@ -57,20 +57,25 @@ impl Lists {
         self.starts.windows(2).map(|range| &self.positions[range[0]..range[1]])
     }
 
-    /// The number of the one list that holds each position below `end`, `NONE` where none does; `None` when two do.
-    fn owners(&self, end: usize) -> Option<Vec<u32>> {
-        let mut owners = vec![NONE; end];
+    /// Who owns each position below `end`.
+    fn owners(&self, end: usize) -> Owners {
+        let (mut of, mut shares) = (vec![NONE; end], vec![false; self.starts.len() - 1]);
         for (number, list) in (0..).zip(self.iter()) {
             for position in list {
                 // Behind the end nobody asks.
-                let Some(owner) = owners.get_mut(*position as usize) else { break };
-                if *owner != NONE {
-                    return None;
+                let Some(owner) = of.get_mut(*position as usize) else { break };
+                if *owner == NONE {
+                    *owner = number;
+                } else {
+                    shares[number as usize] = true;
+                    shares[*owner as usize] = true;
                 }
-                *owner = number;
             }
         }
-        Some(owners)
+        if shares.contains(&true) {
+            of.iter_mut().filter(|owner| **owner != NONE && shares[**owner as usize]).for_each(|owner| *owner = NONE);
+        }
+        Owners { of, shares: shares.into() }
     }
 
     fn end(&self) -> usize {
@@ -85,6 +90,14 @@ impl Lists {
 /// No list.
 const NONE: u32 = u32::MAX;
 
+/// Which list alone holds each position.
+struct Owners {
+    /// Its number, by position; [`NONE`] where none does, or one that shares any position with another.
+    of: Vec<u32>,
+    /// By number, whether a list shares a position with another.
+    shares: Box<[bool]>,
+}
+
 /// Lists cut into parts by the list of another kind that each position is in.
 struct Pairs {
     /// Where the parts of each list start in `parts`.
@@ -92,13 +105,16 @@ struct Pairs {
     /// The number of the other list and the start of the positions in both.
     parts: Vec<(u32, usize)>,
     positions: Vec<u32>,
+    /// [`Owners::shares`] of the other lists: there are no parts for those.
+    shares: Box<[bool]>,
 }
 
 impl Pairs {
-    fn of(lists: &Lists, owners: &[u32], others: usize) -> Self {
-        let mut pairs = Self { first: vec![0], parts: Vec::new(), positions: Vec::new() };
+    fn of(lists: &Lists, owners: &Owners) -> Self {
+        let Owners { of: owners, shares } = owners;
+        let mut pairs = Self { first: vec![0], parts: Vec::new(), positions: Vec::new(), shares: shares.clone() };
         pairs.positions.reserve_exact(lists.positions.len());
-        let mut counts = vec![0_usize; others];
+        let mut counts = vec![0_usize; shares.len()];
         let mut seen = Vec::new();
         for list in lists.iter() {
             let owner = |position: &u32| owners.get(*position as usize).copied().filter(|owner| *owner != NONE);
@@ -130,16 +146,23 @@ impl Pairs {
         pairs
     }
 
-    fn get(&self, list: u32, other: u32) -> &[u32] {
+    /// What is in both lists; `None` where they have to be compared, because the other one shares positions.
+    fn get(&self, list: u32, other: u32) -> Option<&[u32]> {
+        if self.shares[other as usize] {
+            return None;
+        }
         let range = self.first[list as usize]..self.first[list as usize + 1];
-        let Ok(part) = self.parts[range.clone()].binary_search_by_key(&other, |(owner, _)| *owner) else { return &[] };
+        let Ok(part) = self.parts[range.clone()].binary_search_by_key(&other, |(owner, _)| *owner) else {
+            return Some(&[]);
+        };
         let part = range.start + part;
         let end = self.parts.get(part + 1).map_or(self.positions.len(), |(_, start)| *start);
-        &self.positions[self.parts[part].1..end]
+        Some(&self.positions[self.parts[part].1..end])
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&*self.first) + size_of_val(&*self.parts) + size_of_val(&*self.positions)
+        let lists = size_of_val(&*self.first) + size_of_val(&*self.shares);
+        lists + size_of_val(&*self.parts) + size_of_val(&*self.positions)
     }
 }
 
@@ -170,14 +193,12 @@ impl Index {
         let [sports, states, cities] = &lists;
         let end = sports.end().max(cities.end());
         let states_of = states.owners(end);
-        let sports_of = sports.owners(end);
-        let count = |lists: &Lists| lists.starts.len() - 1;
-        let by_sport_and_state = states_of.as_ref().map(|owners| Pairs::of(sports, owners, count(states)));
-        let by_city_and_sport = sports_of.map(|owners| Pairs::of(cities, &owners, count(sports)));
+        let by_sport_and_state = Pairs::of(sports, &states_of);
+        let by_city_and_sport = Pairs::of(cities, &sports.owners(end));
         let state_of = cities.iter().map(|list| {
-            let owners = states_of.as_ref()?;
-            let state = owners[*list.first()? as usize];
-            (state != NONE && list.iter().all(|position| owners[*position as usize] == state)).then_some(state)
+            let state_at = |position: &u32| states_of.of[*position as usize];
+            let state = state_at(list.first()?);
+            (state != NONE && list.iter().all(|position| state_at(position) == state)).then_some(state)
         });
         let state_of = state_of.collect();
         Self { slugs, lists, by_sport_and_state, by_city_and_sport, state_of }
@@ -186,16 +207,19 @@ impl Index {
     /// The positions that slugs leave, by [`TaxonomyKind::index`]. A slug that nothing has leaves none.
     ///
     /// # Errors
-    /// When a slug is in doubt, unless one before it leaves none anyway.
+    /// When a slug is in doubt, unless another one leaves none anyway.
     pub fn matches(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Matches<'_>, Doubt> {
-        let mut numbers = [None; 3];
+        let (mut numbers, mut doubt) = ([None; 3], false);
         for kind in TaxonomyKind::ALL.map(TaxonomyKind::index) {
             let Some(slug) = &slugs[kind] else { continue };
             match self.slugs[kind].get(slug) {
                 None => return Ok(Matches::Of(Cow::Borrowed(&[]))),
-                Some(None) => return Err(Doubt::Term),
+                Some(None) => doubt = true,
                 Some(number) => numbers[kind] = *number,
             }
+        }
+        if doubt {
+            return Err(Doubt::Term);
         }
         let list = |kind: usize, number| Cow::Borrowed(self.lists[kind].get(number));
         let term = |kind: usize, number: u32| {
@@ -207,15 +231,15 @@ impl Index {
             [Some(sport), None, None] => return term(0, sport),
             [None, Some(state), None] => return term(1, state),
             [None, None, Some(city)] => return term(2, city),
-            [Some(sport), Some(state), None] => match &self.by_sport_and_state {
-                Some(pairs) => Cow::Borrowed(pairs.get(sport, state)),
+            [Some(sport), Some(state), None] => match self.by_sport_and_state.get(sport, state) {
+                Some(positions) => Cow::Borrowed(positions),
                 None => both(&list(0, sport), &list(1, state)),
             },
             [sport, state, Some(city)] => {
-                let in_city = match (sport, &self.by_city_and_sport) {
-                    (None, _) => list(2, city),
-                    (Some(sport), Some(pairs)) => Cow::Borrowed(pairs.get(city, sport)),
-                    (Some(sport), None) => both(&list(2, city), &list(0, sport)),
+                let in_city = match sport.map(|sport| (sport, self.by_city_and_sport.get(city, sport))) {
+                    None => list(2, city),
+                    Some((_, Some(positions))) => Cow::Borrowed(positions),
+                    Some((sport, None)) => both(&list(2, city), &list(0, sport)),
                 };
                 match (state, self.state_of[city as usize]) {
                     (None, _) => in_city,
@@ -234,7 +258,7 @@ impl Index {
 
     /// What it takes, in bytes, slugs apart.
     pub fn bytes(&self) -> usize {
-        let pairs = [&self.by_sport_and_state, &self.by_city_and_sport].into_iter().flatten().map(Pairs::bytes);
+        let pairs = [&self.by_sport_and_state, &self.by_city_and_sport].map(Pairs::bytes);
         self.lists.iter().map(Lists::bytes).chain(pairs).sum::<usize>() + size_of_val(&*self.state_of)
     }
 }
@@ -274,14 +298,20 @@ mod tests {
     /// What three slugs of a kind stand for; `None`: in doubt.
     type Terms = [Option<BTreeSet<u32>>; 3];
 
-    /// Terms that share no listing, as they are nearly everywhere, or any.
+    /// Terms that share no listing, as they are nearly everywhere, or two of them do, or any.
     fn terms() -> impl Strategy<Value = Terms> {
         let apart = proptest::collection::vec(0_usize..4, LISTINGS as usize).prop_map(|owners| {
             let of = |term| (0..LISTINGS).filter(|position| owners[*position as usize] == term).collect();
             std::array::from_fn(|term| Some(of(term)))
         });
+        let some_shared = (apart.clone(), 0..LISTINGS).prop_map(|(mut terms, position): (Terms, u32)| {
+            for (number, term) in terms.iter_mut().flatten().enumerate() {
+                let _ = if number < 2 { term.insert(position) } else { term.remove(&position) };
+            }
+            terms
+        });
         let any = proptest::collection::btree_set(0..LISTINGS, 0..30);
-        prop_oneof![3 => apart, 1 => proptest::array::uniform3(proptest::option::weighted(0.8, any))]
+        prop_oneof![3 => apart, 2 => some_shared, 1 => proptest::array::uniform3(proptest::option::weighted(0.8, any))]
     }
 
     fn membership(terms: &Terms) -> HashMap<Box<str>, Membership> {
@@ -290,6 +320,19 @@ mod tests {
             (slug.to_string().into(), positions.map_or(Membership::Doubtful, Membership::Named))
         };
         terms.iter().enumerate().map(term).collect()
+    }
+
+    #[test]
+    fn one_listing_in_two_terms_makes_only_these_two_slower() {
+        let of = |positions: &[u32]| Some(positions.iter().copied().collect::<BTreeSet<_>>());
+        let sports = [of(&[0, 2, 4]), of(&[1, 3, 5]), of(&[])];
+        let states = [of(&[0, 1, 2]), of(&[2, 3]), of(&[4, 5])];
+        let index = Index::of(&[&sports, &states, &sports].map(membership));
+        let is_at_hand = |state: usize| {
+            let slugs = [Some("0".into()), Some(state.to_string().into()), None];
+            matches!(index.matches(&slugs), Ok(Matches::Of(Cow::Borrowed(_))))
+        };
+        assert_eq!([0, 1, 2].map(is_at_hand), [false, false, true]);
     }
 
     proptest! {
@@ -303,11 +346,14 @@ mod tests {
             for (terms, slug) in kinds.iter().zip(slugs) {
                 let (Ok(so_far), Some(slug)) = (&expected, slug) else { continue };
                 expected = match (terms.get(slug), so_far) {
-                    (None, _) => { expected = Ok(Some(BTreeSet::new())); break }
-                    (Some(None), _) => Err(Doubt::Term),
+                    (None | Some(None), _) => Err(Doubt::Term),
                     (Some(Some(own)), None) => Ok(Some(own.clone())),
                     (Some(Some(own)), Some(all)) => Ok(Some(own & all)),
                 };
+            }
+            // What no term stands for leaves none, whatever the others are.
+            if kinds.iter().zip(slugs).any(|(terms, slug)| slug.is_some_and(|slug| slug >= terms.len())) {
+                expected = Ok(Some(BTreeSet::new()));
             }
             let slugs = slugs.map(|slug| slug.map(|slug| slug.to_string().into()));
             let found = index.matches(&slugs).map(|matches| match matches {

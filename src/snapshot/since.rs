@@ -136,9 +136,12 @@ mod tests {
             size in 1_usize..100,
         ) {
             let random = |n: u64| xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), seed);
-            let modified: Vec<i64> = (0..150_000).map(|n| random(n).cast_signed().rem_euclid(instants) - 1).collect();
-            let run: Vec<u32> = (0..150_000).collect();
+            let modified: Vec<i64> = (0..170_000).map(|n| random(n).cast_signed().rem_euclid(instants) - 1).collect();
+            // The lists of a run hold some positions and lack others, and stand in any order.
+            let mut run: Vec<u32> = (0..170_000).filter(|position| random(1 << 40 | position) % 8 != 0).map(|position| position as u32).collect();
+            run.sort_by_cached_key(|position| random(1 << 41 | u64::from(*position)));
             let since = Since::of(&modified, &[&[], &run]);
+            let ends = ends.map(|end| end.min(run.len()));
             let (start, end) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
             let part = Part { run: 1, start, positions: &run[start..end] };
             for at in [at.rem_euclid(instants), instants - 2, i64::MIN, i64::MAX] {

@@ -3,6 +3,7 @@
 //! Which versions to keep is the caller's decision. Callers: [`crate::origin`], after a publication.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 use redb::ReadableTableMetadata;
 
@@ -81,11 +82,19 @@ impl Store {
     pub fn collect_garbage(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
         let _versions = self.versions.lock();
         let mut collected = self.drop_versions(keep_seqs)?;
+        if collected.versions > 0 {
+            self.collections.fetch_add(1, Ordering::AcqRel);
+        }
         let file = self.file_len()?;
         if file > SMALL && self.may_be_mostly_free(file)? && worth_compacting(file, self.usage()?) {
             collected.compacted = self.compact()?;
         }
         Ok(collected)
+    }
+
+    /// How often versions were dropped since the start.
+    pub fn collections(&self) -> u64 {
+        self.collections.load(Ordering::Acquire)
     }
 
     /// Whether it is worth finding out how much of the file is in use, which takes reading all of it.

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io};
 
 use parking_lot::RwLock;
@@ -28,8 +28,9 @@ pub struct Handle {
     /// before the slot.
     writers: RwLock<()>,
     trouble: Trouble,
-    /// Whether something was written that a crash would undo.
-    unsynced: AtomicBool,
+    /// Counts what was written that a crash would undo, and how much of that is durable by now.
+    written: AtomicU64,
+    synced: AtomicU64,
 }
 
 /// The open database, and how often it was opened: of two threads that saw it fail, only one may close it.
@@ -160,7 +161,8 @@ impl Handle {
             slot,
             writers: RwLock::new(()),
             trouble: Trouble::default(),
-            unsynced: AtomicBool::default(),
+            written: AtomicU64::default(),
+            synced: AtomicU64::default(),
         };
         handle.ensure_open(0, false).map_err(|error| OpenError::of_store(error, &handle.path))?;
         Ok(handle)
@@ -188,17 +190,13 @@ impl Handle {
         operation: impl Fn(&WriteTransaction) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
         self.with(needed, true, |database| {
-            let was_unsynced = self.unsynced.swap(false, Ordering::AcqRel);
-            let committed = (|| {
-                let transaction = begin_write(database)?;
-                let result = operation(&transaction)?;
-                transaction.commit()?;
-                Ok(result)
-            })();
-            if committed.is_err() && was_unsynced {
-                self.unsynced.store(true, Ordering::Release);
-            }
-            committed
+            let transaction = begin_write(database)?;
+            // There is one such transaction at a time: all that is counted by now is committed, or never will be.
+            let written = self.written.load(Ordering::Acquire);
+            let result = operation(&transaction)?;
+            transaction.commit()?;
+            self.synced.fetch_max(written, Ordering::AcqRel);
+            Ok(result)
         })
     }
 
@@ -213,15 +211,17 @@ impl Handle {
             let mut transaction = database.begin_write()?;
             transaction.set_durability(Durability::None)?;
             let result = operation(&transaction)?;
+            // While the transaction is open, so that the next one knows of it.
+            self.written.fetch_add(1, Ordering::AcqRel);
             transaction.commit()?;
-            self.unsynced.store(true, Ordering::Release);
             Ok(result)
         })
     }
 
     /// Makes durable what [`Handle::write_soon`] wrote.
     pub fn sync(&self) -> Result<(), StoreError> {
-        if self.unsynced.load(Ordering::Acquire) { self.write(0, |_| Ok(())) } else { Ok(()) }
+        let written = self.written.load(Ordering::Acquire);
+        if self.synced.load(Ordering::Acquire) < written { self.write(0, |_| Ok(())) } else { Ok(()) }
     }
 
     /// Runs `operation` while no other transaction is open.

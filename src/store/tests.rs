@@ -18,6 +18,7 @@ mod crash;
 mod damage;
 mod failure;
 mod heal;
+mod soon;
 
 fn summary(id: u64, text: &str) -> Summary {
     let raw = Bytes::from(format!(r#"{{"id":{id},"name":"{text}"}}"#));
@@ -226,26 +227,6 @@ fn a_listing_that_occurs_twice_is_refused() {
     let twice = content_of(vec![summary(1, "a"), summary(2, "b"), summary(1, "c")]);
     assert!(matches!(store.publish(&twice, &meta(1)), Err(StoreError::DuplicateId(ListingId(1)))));
     assert!(store.current().unwrap().is_none());
-}
-
-#[test]
-fn a_copy_that_is_kept_soon_is_seen_at_once_and_survives_a_crash_once_it_is_synced() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path()).unwrap();
-    store.put_copy_soon("/a".into(), copy(1), Some(b"body")).unwrap();
-    assert_eq!(store.copy_body("/a").unwrap().unwrap(), "body");
-    // What a crash now leaves is the file as it is.
-    let after_crash = || {
-        let crashed = tempfile::tempdir().unwrap();
-        std::fs::copy(store.path(), crashed.path().join(store.path().file_name().unwrap())).unwrap();
-        open(crashed.path()).unwrap().copy_body("/a").unwrap()
-    };
-    assert_eq!(after_crash(), None);
-    store.sync().unwrap();
-    assert_eq!(after_crash().unwrap(), "body");
-    store.put_copy_soon("/a".into(), copy(2), Some(b"other")).unwrap();
-    store.put_state("anything", b"durable").unwrap();
-    assert_eq!(after_crash().unwrap(), "other", "any other write makes it durable");
 }
 
 #[test]

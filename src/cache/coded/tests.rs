@@ -168,6 +168,17 @@ async fn a_large_body_is_compressed_elsewhere_and_once_for_all() {
     assert!(small.codings.as_ref().unwrap().lacks(Coding::Gzip), "small ones are made when they are shown");
 }
 
+#[test]
+fn a_coding_that_found_no_room_for_an_instant_is_made_at_the_next_request() {
+    let coded = Coded::new(listings(100));
+    let room = &coded.codings.as_ref().unwrap().room;
+    // As while somebody else makes one that will not be needed.
+    let taken = room.swap(0, Ordering::Relaxed);
+    assert_eq!(coded.variant(Coding::Gzip).0, Coding::Identity);
+    room.store(taken, Ordering::Relaxed);
+    assert_eq!(coded.variant(Coding::Gzip).0, Coding::Gzip);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

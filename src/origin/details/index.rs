@@ -17,7 +17,7 @@ use crate::store::DetailMeta;
 pub(super) const PIECE: usize = 1024;
 
 /// What the index knows of a stored detail.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) summary_hash: ContentHash,
     pub(super) origin_time_ms: i64,

@@ -48,7 +48,7 @@ impl DetailWorker {
         let _ = self.details.0.all_wanted.set(self.all);
         let mut swaps = self.live.watch();
         let mut retries = Retries::default();
-        let mut tidied = 0;
+        let mut tidied = None;
         let mut quiet: Option<Quiet> = None;
         let mut overdue = Overdue::default();
         loop {
@@ -74,7 +74,9 @@ impl DetailWorker {
                 if !some.is_empty() {
                     self.fetch_all(&published.dataset, some, Class::Background, &mut retries).await;
                 }
-                if published.version != std::mem::replace(&mut tidied, published.version) {
+                // Only once versions are dropped is something theirs alone.
+                let collections = Some(self.details.0.store.collections());
+                if collections != std::mem::replace(&mut tidied, collections) {
                     self.forget_vanished().await;
                 }
             }

@@ -11,13 +11,14 @@ use crate::store::{DetailRecord, StoreError};
 use super::{Details, Inner};
 
 impl Details {
-    /// Makes everything that arrived durable now; `false` when the disk does not take it all within some seconds.
+    /// Makes everything that arrived durable now, and copies that are not yet; `false` when the disk does not take it
+    /// all within some seconds.
     pub fn flush(&self) -> bool {
         const PATIENCE: Duration = Duration::from_secs(5);
         let began = Instant::now();
         loop {
-            let tried = self.0.commit();
-            if self.0.pending.lock().is_empty() {
+            let tried = self.0.commit().and_then(|()| self.0.store.sync());
+            if tried.is_ok() && self.0.pending.lock().is_empty() {
                 return true;
             }
             if began.elapsed() >= PATIENCE {

@@ -88,7 +88,7 @@ impl Mirror {
             return Ok(Next::Done);
         }
         tracing::info!("the origin has changed again");
-        let Listed { dataset, left_out, volatile_values } = &candidate.listed;
+        let Listed { dataset, left_out, volatile_values, .. } = &candidate.listed;
         let base = Base { dataset, left_out, volatile_values };
         self.follow(base, &answers, started_ms).await?;
         self.unsettled += 1;

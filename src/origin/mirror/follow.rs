@@ -101,7 +101,8 @@ impl Mirror {
         }
         let placed_by: Vec<String> = rules.texts().collect();
         tracing::debug!(changed = changes.changed.len(), gone = changes.gone, rules = ?placed_by, "the list is amended");
-        let listed = Listed { dataset, left_out: base.left_out.to_vec(), volatile_values };
+        let (learned, left_out) = (self.learned, base.left_out.to_vec());
+        let listed = Listed { dataset, learned, left_out, volatile_values };
         Ok(Ok(Candidate::amended(listed, placed_by, answers.until_ms())))
     }
 

@@ -77,6 +77,7 @@ impl Mirror {
                 Ok(listed) => {
                     if let Listed::Known(listed) = listed {
                         self.evidence.insert((kind, slug.clone()), listed);
+                        self.learned += 1;
                         learned = true;
                         let open = |other: &&str| !self.terms.1.contains(&(kind, (*other).to_owned()));
                         if dataset.doubtful_namesakes(kind, &slug).filter(open).count() == 1 {
@@ -100,10 +101,11 @@ impl Mirror {
             self.terms_at = Some(self.clock.now_mono().plus(self.crawler.lag()));
         }
         if learned {
-            let (store, evidence) = (self.store.clone(), self.evidence.clone());
-            blocking(move || terms::save(&store, &evidence)).await?;
+            // Served before it is kept: what is served is never behind what is known, whatever the disk says.
             let dataset = self.index(published.dataset.content.clone()).await?;
             self.live.swap(Arc::new(dataset), published.meta.clone(), published.version);
+            let (store, evidence) = (self.store.clone(), self.evidence.clone());
+            blocking(move || terms::save(&store, &evidence)).await?;
         }
         result
     }

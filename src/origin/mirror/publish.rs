@@ -40,7 +40,8 @@ impl Mirror {
             Some(served) => served,
             None => Arc::new(self.index(content).await?),
         };
-        self.publish(Listed { dataset, left_out, volatile_values }, certificate, until_ms, open_points).await
+        let listed = Listed { dataset, learned: self.learned, left_out, volatile_values };
+        self.publish(listed, certificate, until_ms, open_points).await
     }
 
     /// Makes a list durable and serves it, unless it lost too much.
@@ -51,7 +52,7 @@ impl Mirror {
         until_ms: i64,
         open_points: Vec<String>,
     ) -> Result<(), MirrorError> {
-        let Listed { dataset, left_out, volatile_values } = listed;
+        let Listed { dataset, learned, left_out, volatile_values } = listed;
         let serving = self.live.current();
         for field in &left_out {
             tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is left out");
@@ -78,7 +79,7 @@ impl Mirror {
         if let Some(serving) = &serving {
             self.disprove_orders(serving, &dataset)?;
         }
-        let newest = Newest { dataset, meta };
+        let newest = Newest { dataset, learned, meta };
         if self.hold_back(serving.as_deref(), &newest)? {
             return Ok(());
         }
@@ -95,7 +96,8 @@ impl Mirror {
     }
 
     async fn serve(&mut self, newest: Newest) -> Result<(), MirrorError> {
-        let Newest { dataset, meta } = newest;
+        let Newest { dataset, learned, meta } = newest;
+        let dataset = self.caught_up(dataset, learned).await?;
         let now = self.clock.now_wall().as_millis();
         let (store, content, kept) = (self.store.clone(), dataset.clone(), meta.clone());
         let version = blocking(move || Ok(store.publish(&content.content, &kept)?.seq)).await?;
@@ -120,6 +122,17 @@ impl Mirror {
             tracing::warn!(%error, "what is no longer needed could not be removed");
         }
         Ok(())
+    }
+
+    /// The same list with all that is known of its terms by now: some may have been explained while it waited for its
+    /// confirmation.
+    async fn caught_up(&self, dataset: Arc<Dataset>, learned: usize) -> Result<Arc<Dataset>, MirrorError> {
+        let served = self.live.load().as_ref().map(|live| live.dataset.clone());
+        match served.filter(|served| served.id == dataset.id) {
+            Some(served) => Ok(served),
+            None if learned == self.learned => Ok(dataset),
+            None => Ok(Arc::new(self.index(dataset.content.clone()).await?)),
+        }
     }
 
     /// Whether too much would vanish, compared with what is served and with the last day; remembers the size if not.

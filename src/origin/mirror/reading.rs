@@ -3,6 +3,8 @@
 //! What was fetched is in the store, so that a restart goes on where it was. A round reads what is missing or not proven
 //! yet; between rounds the origin's CDN has time to let its old copies go. Callers: [`super`].
 
+mod back;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +13,10 @@ use bytes::Bytes;
 
 use crate::api::listing::Summary;
 use crate::api::page::Page;
-use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::version::Certificate;
-use crate::store::{Store, StoreError};
 
 use super::super::client::AskError;
 use super::super::copies::{Copies, CopyError};
@@ -186,7 +187,7 @@ impl Mirror {
                 let known = live.as_ref()?.dataset.summary(item.id)?;
                 (known.hash == item.hash).then(|| known.clone())
             };
-            read_back(&store, pages, &volatile, known)
+            back::read(&store, pages, &volatile, known)
         });
         let (pass, assembled) = match read.await? {
             Ok(read) => read,
@@ -218,7 +219,7 @@ impl Mirror {
                 reading.next_round(unproven, self.clock.now_wall().as_millis());
                 return Ok(Next::Again(self.crawler.lag()));
             }
-            let listed = Listed { dataset, left_out, volatile_values };
+            let listed = Listed { dataset, learned: self.learned, left_out, volatile_values };
             let candidate = Candidate::read(listed, pass.until_ms());
             return Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?));
         }
@@ -352,53 +353,4 @@ fn page_count(copies: &Copies) -> Result<u64, MirrorError> {
 /// Requests of a first round, as far as known.
 fn expected(copies: &Copies) -> Result<u64, MirrorError> {
     Ok(page_count(copies)? + TaxonomyKind::ALL.len() as u64)
-}
-
-type ReadBack = (Pass, Result<Assembled, Inconsistent>);
-
-/// Everything that was fetched, from the store, page by page and put together on the way: never all bodies at once. The
-/// inner error is the path of what is not there any more.
-fn read_back(
-    store: &Store,
-    pages: u64,
-    volatile: &VolatileKeys,
-    known: impl Fn(&Summary) -> Option<Summary>,
-) -> Result<Result<ReadBack, String>, StoreError> {
-    let mut taxonomies = Vec::new();
-    let (mut spans, mut last_spans) = (Vec::new(), Vec::new());
-    let mut wrong = None;
-    let mut read = |path: String, spans: &mut Vec<(String, pass::Span)>| match store.copy(&path) {
-        Ok(Some((meta, body))) => {
-            spans.push((path, pass::Span { since_ms: meta.since_ms, until_ms: meta.origin_time_ms }));
-            Some(body)
-        }
-        Ok(None) => {
-            wrong = Some(Ok(path));
-            None
-        }
-        Err(error) => {
-            wrong = Some(Err(error));
-            None
-        }
-    };
-    for kind in TaxonomyKind::ALL {
-        taxonomies.extend(read(kind.path().to_owned(), &mut last_spans));
-    }
-    let assembled = <[Bytes; 3]>::try_from(taxonomies).ok().map(|taxonomies| {
-        let mut bodies = (1..=pages).map_while(|page| read(pass::page_path(page), &mut spans));
-        let assembled = pass::assemble(&mut bodies, &taxonomies, volatile, known);
-        // Where they do not fit, what the rest speaks for is wanted all the same.
-        bodies.for_each(drop);
-        assembled
-    });
-    spans.extend(last_spans);
-    match (wrong, assembled) {
-        (Some(Err(error)), _) => Err(error),
-        (Some(Ok(lost)), _) => {
-            store.remove_copies(std::slice::from_ref(&lost))?;
-            Ok(Err(lost))
-        }
-        (None, Some(assembled)) => Ok(Ok((Pass::new(spans), assembled))),
-        (None, None) => Ok(Err(pass::page_path(1))),
-    }
 }

@@ -7,6 +7,8 @@ use super::*;
 use crate::api::envelope::Envelope;
 use crate::api::query::ModifiedSince;
 
+mod many;
+
 /// A listing as a naive scan sees it.
 #[derive(Clone, Debug)]
 struct Row {
