@@ -112,9 +112,10 @@ impl Standing {
         let age = self.age(published, now);
         let ttl = ages.then(|| self.ttl - i64::from(age));
         let outcome = forwarded.unwrap_or(CacheOutcome::Hit { ttl });
-        let state = match asked.conditional {
-            true => precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref()),
-            false => Precondition::Proceed,
+        let state = if asked.conditional {
+            precondition::evaluate(asked.method, asked.headers, reply.tag.as_ref())
+        } else {
+            Precondition::Proceed
         };
         let (status, body) = match state {
             Precondition::Failed => return self.problem(asked, &Problem::precondition_failed(), None, head),
