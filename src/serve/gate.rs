@@ -1,6 +1,6 @@
 //! The way in: tells protocols apart.
 //!
-//! It answers nothing: [`super::connection`] serves HTTP/1, pingora takes HTTP/2 apart into streams, and
+//! It answers nothing: `super::connection` serves HTTP/1, pingora takes HTTP/2 apart into streams, and
 //! [`super::public`] knows the answers. Callers: [`crate::app`] hands it to pingora.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
