@@ -61,8 +61,7 @@ class Site:
 
     def __init__(self, bench, listings):
         self.bench, self.listings = bench, listings
-        self.directory = bench.directory / f"site-{listings}"
-        self.directory.mkdir()
+        self.directory = Path(tempfile.mkdtemp(prefix=f"site-{listings}-", dir=bench.directory))
         binary = bench.options.grandstand
         self.origin_port, self.origin = start_origin(binary, bench.load_core, self.directory, listings)
         self.mirror = self.cached = self.tls_port = None

@@ -80,6 +80,8 @@ class Datasette(DataServer):
         # Nobody but the export made indexes.
         database = self.database.with_name("bare.db")
         options = ["--host", "127.0.0.1", "--port", str(self.port)]
+        # A slow answer is measured, not refused.
+        options += ["--setting", "sql_time_limit_ms", "60000"]
         return [self.programs / "datasette", "serve", database, *options]
 
     @property
