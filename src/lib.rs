@@ -136,6 +136,8 @@
 //! * A read that has something stale at hand gets it at once when the budget is spent, instead of waiting first.
 //! * Before the first snapshot a list or taxonomy that the crawl is just asking for may be asked for once more by a client;
 //!   what clients read is kept for the snapshot.
+//! * A page of the list is cut and coded anew after each new certificate, also when its entity tag stays: it names the
+//!   instant. Details and taxonomies stay as they are.
 //! * `Date` is that of sending, also on stored answers: pingora writes it. `Age` is counted so that it does not matter.
 //! * On known endpoints `s-maxage` does not forbid `stale_if_error` ([`semantics::caching::may_stand_in`]).
 //! * A request with `Cookie` counts as authorized unless `Vary` names it, and an answer with `Set-Cookie` is kept only if
