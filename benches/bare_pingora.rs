@@ -100,13 +100,13 @@ fn main() {
     let (Some(listen), Some(answers)) = (value("--listen"), value("--answers")) else { return };
     let mut server = Server::new_with_opt_and_conf(None, ServerConf { threads: 1, ..ServerConf::default() });
     let mut service = Service::new("bare".to_owned(), Bare(load(Path::new(answers))));
-    // As grandstand's: header and body of a page in one send.
+    // Header and body of a page in one send, as pingora's own session can do it: through a buffer that holds both.
     let buffers = L4BufferSettings::new(16 * 1024, 32 * 1024);
     service.add_listener(ListenerConfig::tcp(listen.clone()).l4_buffer(buffers));
     server.add_service(service);
     server.run_forever();
 }
 
-/// grandstand's: see `benches/runs`.
+/// The allocator of grandstand.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,7 +1,8 @@
 //! One thread that compresses hot bodies well, while clients are served what was compressed at once.
 //!
 //! Nobody waits for it: when its queue is full, who wanted to join is turned away and may come again. It knows nothing
-//! of what is kept; a body that was dropped meanwhile is skipped. It takes a fifth of a core at most, large bodies apart. Callers: [`super::Cache`], [`super::coded`].
+//! of what is kept; a body that was dropped meanwhile is skipped. It takes a fifth of a core at most, large bodies apart.
+//! Callers: [`super::Cache`], [`super::coded`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
