@@ -118,27 +118,32 @@ impl Groups {
     }
 
     /// A hash of all that could change what a term stands for: its own fields, and the ids of every listing with its
-    /// display names.
+    /// display names, in whatever order they are listed.
     pub fn fingerprint(&self, kind: TaxonomyKind, term: &Term, id_at: &dyn Fn(u32) -> ListingId) -> [u8; 16] {
         let mut text = format!("{}\0{:?}\0{:?}\0", term.slug, term.strings, term.numbers).into_bytes();
         let names = term.strings.iter().map(|(_, value)| value.as_str());
         for name in names.chain([term.slug.as_str()]) {
-            let mut ids: Vec<u64> = self.of(kind, name).into_iter().flatten().map(|at| id_at(at).0).collect();
-            ids.sort_unstable();
             let states = self.by_city_and_state.get(name).filter(|_| kind == TaxonomyKind::Cities);
             let mut states: Vec<_> = states.into_iter().flatten().collect();
             states.sort_unstable_by_key(|(state, _)| *state);
             for (state, positions) in states {
                 text.extend_from_slice(state.as_bytes());
-                for at in positions {
-                    text.extend_from_slice(&id_at(at).0.to_le_bytes());
-                }
+                put_ids(&mut text, positions, id_at);
             }
-            for id in ids {
-                text.extend_from_slice(&id.to_le_bytes());
+            if let Some(positions) = self.of(kind, name) {
+                put_ids(&mut text, positions, id_at);
             }
         }
         ContentHash::of(&text).to_bytes()
+    }
+}
+
+/// The ids at some positions, sorted: a listing that moves is still the same one.
+fn put_ids(text: &mut Vec<u8>, positions: &Positions, id_at: &dyn Fn(u32) -> ListingId) {
+    let mut ids: Vec<ListingId> = positions.iter().map(id_at).collect();
+    ids.sort_unstable();
+    for id in ids {
+        text.extend_from_slice(&id.0.to_le_bytes());
     }
 }
 

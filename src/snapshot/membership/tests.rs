@@ -110,6 +110,18 @@ fn what_the_origin_listed_holds_until_the_groups_change() {
 }
 
 #[test]
+fn what_the_origin_listed_holds_while_its_listings_only_change_their_places() {
+    let term = term("springfield", "Springfield", Some(2));
+    let before = groups(ROWS);
+    let fingerprint = before.fingerprint(TaxonomyKind::Cities, &term, &|at| ListingId(u64::from(at) + 100));
+    // The second listing of Ohio has come to stand before the first.
+    let moved = before.fingerprint(TaxonomyKind::Cities, &term, &|at| ListingId([100, 102, 101, 103][at as usize]));
+    assert_eq!(fingerprint, moved);
+    let other = before.fingerprint(TaxonomyKind::Cities, &term, &|at| ListingId([101, 100, 102, 103][at as usize]));
+    assert_ne!(fingerprint, other, "a listing of Illinois is one of Ohio now");
+}
+
+#[test]
 fn ids_that_no_name_explains_hold_for_one_snapshot_only() {
     let terms = [term("atx", "ATX", Some(1))];
     let groups = groups(ROWS);
