@@ -137,8 +137,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     };
     let keeper = Keeper {
         data_dir: core.data_dir.clone(),
-        store: core.store.clone(),
-        live: core.live.clone(),
+        versions: core.versions.clone(),
         origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
         admin: sockets.admin(),
         clock: core.clock.clone(),

@@ -6,7 +6,7 @@
 //! | published versions, as trees of content-addressed blocks | [`version`], `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
 //! | details by listing id | [`details`] |
-//! | small JSON blobs | `state` |
+//! | small blobs by name, the evidence on terms among them | `state`, `evidence` |
 //!
 //! It keeps and returns values; it decides nothing: what is published, kept or fetched is [`crate::origin`]'s business.
 //! Every call blocks, and every write is durable (one transaction, synced) when it returns, but for
@@ -39,6 +39,7 @@ mod block;
 mod checked;
 mod chunk;
 mod coding;
+mod evidence;
 mod garbage;
 mod handle;
 mod heal;
@@ -63,6 +64,8 @@ pub use error::{OpenError, StoreError};
 pub use garbage::Collected;
 pub use handle::catches_panics;
 pub use heal::{Healed, salvage};
+pub use publish::{Along, DetailStream};
+pub use state::States;
 pub use tables::FORMAT;
 pub use version::{BlockKey, VersionRecord};
 

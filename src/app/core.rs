@@ -4,15 +4,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::RwLock;
 use url::Url;
 
 use crate::api::rewrite::Rewrite;
-use crate::api::taxonomy::VolatileKeys;
 use crate::cache::Cache;
-use crate::clock::{Clock, WallTime};
+use crate::clock::Clock;
 use crate::config::{Config, Details as DetailsMode, Use};
 use crate::origin::audit::Auditor;
 use crate::origin::audit::job::Audits;
@@ -26,14 +24,12 @@ use crate::origin::early::Early;
 use crate::origin::mirror::{Mirror, Rhythm};
 use crate::origin::status::OriginStatus;
 use crate::origin::sweep::Sweeper;
-use crate::origin::terms;
-use crate::semantics::freshness;
 use crate::serve::listener::BindError;
-use crate::snapshot::dataset::{Dataset, DatasetError};
+use crate::snapshot::dataset::DatasetError;
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
-use crate::snapshot::version::VersionMeta;
 use crate::store::{DataDir, OpenError, Store, StoreError};
+use crate::versions::{Policy, Retention, Versions, VersionsError};
 
 use super::keeper;
 use super::origin::{self, Origin};
@@ -56,6 +52,9 @@ pub enum AppError {
     /// What is stored cannot be served.
     #[error("the stored snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
+    /// What is kept cannot be served, or switched.
+    #[error(transparent)]
+    Versions(VersionsError),
     /// The origin cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -94,6 +93,8 @@ pub struct Core {
     pub data_dir: DataDir,
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
+    /// The versions in it; `None` in shield use.
+    pub versions: Option<Versions>,
     /// The served snapshot.
     pub live: Live,
     /// Hot answers.
@@ -147,6 +148,7 @@ impl Core {
         let mut core = Self {
             data_dir,
             store: None,
+            versions: None,
             live,
             cache,
             rewrite,
@@ -176,42 +178,46 @@ impl Core {
             status.error(told, self.clock.now_wall());
         }
         self.remember_origin(config, &store)?;
-        let evidence = terms::load(&store).unwrap_or_else(|error| {
+        let evidence = store.evidence().unwrap_or_else(|error| {
             tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
             Evidence::new()
         });
-        let volatile = Arc::new(RwLock::new(VolatileKeys::default()));
-        if let Err(error) = self.restore(config, &store, &evidence, &volatile) {
+        let versions = versions(config, &store, &self.live, &self.clock);
+        if let Err(error) = versions.restore(&evidence) {
+            let error = AppError::from(error);
             if self.origin.is_none() {
                 return Err(hopeless(error, store.path()));
             }
             tracing::error!(%error, "the stored snapshot cannot be served");
             if store.damage().is_some() {
-                keeper::heal(&store, &self.live, Some(status), &self.clock);
+                keeper::heal(&versions, Some(status), &self.clock);
             }
-            if let Err(error) = self.restore(config, &store, &evidence, &volatile) {
+            if let Err(error) = versions.restore(&evidence) {
                 tracing::error!(%error, "no stored snapshot can be served; it is fetched again");
             }
         }
-        let details = Details::open(store.clone(), self.cache.clone(), self.live.clone())?;
+        let head = versions.head().clone();
+        let known = head.load().as_ref().map(|head| head.meta.volatile.clone()).unwrap_or_default();
+        let volatile = Arc::new(RwLock::new(known));
+        self.versions = Some(versions.clone());
+        let details = Details::open(store.clone(), self.cache.clone(), head.clone())?;
         if let Some(origin) = &self.origin {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
             let copies = copies.with_cache_ttl(config.origin.cache_ttl);
-            let (details_too, live) = (details.clone(), self.live.clone());
+            let (details_too, live) = (details.clone(), head.clone());
             origin.read.keep_early(Early { details: details_too, copies: copies.clone(), live });
-            let rhythm =
-                Rhythm { ttl: config.ttl, max_shrink: config.mirror.max_shrink, keep: config.mirror.keep as usize };
+            let rhythm = Rhythm { ttl: config.ttl, max_shrink: config.mirror.max_shrink };
             self.sweeper = Some(Sweeper {
                 copies: copies.clone(),
                 store: store.clone(),
-                live: self.live.clone(),
+                live: head.clone(),
                 commands: self.commands.clone(),
                 every: config.mirror.sweep_every,
                 clock: self.clock.clone(),
             });
             self.auditor = Some(Auditor {
                 client: origin.client.clone(),
-                live: self.live.clone(),
+                live: head.clone(),
                 details: details.clone(),
                 volatile: volatile.clone(),
                 commands: self.commands.clone(),
@@ -222,15 +228,14 @@ impl Core {
                 passed: parking_lot::Mutex::default(),
             });
             let crawler = Crawler::new(copies, config.origin.cache_ttl);
-            let (live, clock) = (self.live.clone(), self.clock.clone());
-            let commands = self.commands.clone();
-            let mirror = Mirror::new(crawler, store, live, volatile.clone(), commands, rhythm, clock, evidence);
+            let (commands, clock) = (self.commands.clone(), self.clock.clone());
+            let mirror = Mirror::new(crawler, versions, volatile.clone(), commands, rhythm, clock, evidence);
             self.mirror = Some(mirror);
             self.worker = Some(DetailWorker {
                 all: config.mirror.details == DetailsMode::All,
                 details: details.clone(),
                 client: origin.client.clone(),
-                live: self.live.clone(),
+                live: head.clone(),
                 volatile,
                 cache_ttl: config.origin.cache_ttl,
                 verify_every: config.mirror.verify_details_every,
@@ -264,37 +269,28 @@ impl Core {
         self.rewrite = Rewrite::new(kept.as_ref(), &aliases, config.public_url.as_str());
         Ok(())
     }
+}
 
-    /// Serves what was published last.
-    fn restore(
-        &self,
-        config: &Config,
-        store: &Store,
-        evidence: &Evidence,
-        volatile: &Arc<RwLock<VolatileKeys>>,
-    ) -> Result<(), AppError> {
-        let Some((version, mut meta)) = store.current()? else { return Ok(()) };
-        *volatile.write() = meta.volatile.clone();
-        let dataset = Dataset::build(store.load(&version)?, evidence)?;
-        meta.confirmed_ms = believable(&meta, self.clock.now_wall(), config.ttl);
-        tracing::info!(
-            snapshot = %dataset.id,
-            listings = dataset.len(),
-            confirmed = %WallTime::from_millis(meta.confirmed_ms).rfc3339(),
-            "serving the snapshot published last"
-        );
-        self.live.swap(Arc::new(dataset), meta, version.seq);
-        Ok(())
+impl From<VersionsError> for AppError {
+    fn from(error: VersionsError) -> Self {
+        match error {
+            VersionsError::Store(error) => Self::Store(error),
+            VersionsError::Dataset(error) => Self::Dataset(error),
+            other => Self::Versions(other),
+        }
     }
 }
 
-/// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was ahead)
-/// says nothing: then the data is as old as its publication, or so old that nobody takes it for fresh.
-fn believable(meta: &VersionMeta, now: WallTime, ttl: Duration) -> i64 {
-    let past = |stamp: i64| !freshness::is_from_the_future(WallTime::from_millis(stamp), now);
-    let known = [meta.confirmed_ms, meta.published_ms].into_iter().find(|stamp| past(*stamp));
-    let long_ago = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).saturating_mul(3).saturating_add(1000);
-    known.unwrap_or_else(|| now.as_millis().saturating_sub(long_ago)).min(now.as_millis())
+/// The versions of a store.
+fn versions(config: &Config, store: &Arc<Store>, live: &Live, clock: &Clock) -> Versions {
+    let mirror = &config.mirror;
+    let policy = Policy {
+        retention: Retention { keep: mirror.keep as usize, keep_daily: mirror.keep_daily as usize },
+        changes_for: mirror.changes_for,
+        ttl: config.ttl,
+        has_origin: config.usage() == Use::Mirror,
+    };
+    Versions::new(store.clone(), live.clone(), policy, clock.clone())
 }
 
 /// The same failure, with what an operator can do about it.
@@ -328,33 +324,5 @@ fn open_or_rebuild(data_dir: &DataDir, has_origin: bool) -> Result<(Store, Optio
             Err(hopeless(AppError::Open(error), &path))
         }
         Err(error) => Err(AppError::Open(error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::snapshot::version::Certificate;
-
-    #[test]
-    fn a_stamp_from_the_future_confirms_nothing() {
-        let ttl = Duration::from_secs(300);
-        let now = WallTime::from_seconds(1_000_000);
-        let meta = |confirmed: i64, published: i64| VersionMeta {
-            certificate: Certificate::Full,
-            confirmed_ms: confirmed * 1000,
-            published_ms: published * 1000,
-            volatile: VolatileKeys::default(),
-            volatile_values: std::collections::BTreeMap::new(),
-            left_out: Vec::new(),
-            open_points: Vec::new(),
-            disproved: None,
-        };
-        for (confirmed, published, age) in
-            [(999_990, 999_000, 10), (1_000_003, 999_000, 0), (1_003_600, 999_000, 1000), (1_003_600, 1_003_500, 901)]
-        {
-            let believed = believable(&meta(confirmed, published), now, ttl);
-            assert_eq!(now.seconds_since(WallTime::from_millis(believed)), age, "{confirmed} {published}");
-        }
     }
 }

@@ -6,13 +6,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::origin::status::OriginStatus;
-use crate::snapshot::live::Live;
-use crate::store::{DataDir, Healed, Store};
+use crate::store::{DataDir, Healed};
+use crate::versions::Versions;
 
 /// How often to look.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -23,10 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Keeper {
     /// The directory.
     pub data_dir: DataDir,
-    /// Its store; `None` in shield use.
-    pub store: Option<Arc<Store>>,
-    /// What is served.
-    pub live: Live,
+    /// The versions in its store; `None` in shield use.
+    pub versions: Option<Versions>,
     /// The origin's health; `None` offline: what is lost could not be fetched again, so nothing is healed.
     pub origin: Option<OriginStatus>,
     /// The operator's listener.
@@ -44,12 +41,13 @@ impl Keeper {
             loop {
                 std::thread::sleep(INTERVAL);
                 announced = announced || self.announce(false);
-                let Some(store) = &self.store else { continue };
+                let Some(versions) = &self.versions else { continue };
+                let store = versions.store();
                 // It says itself, through `/status`, when it still does not work.
                 let _ = store.try_writing();
                 let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
                 if may_try && self.origin.is_some() && store.damage().is_some() {
-                    heal(store, &self.live, self.origin.as_ref(), &self.clock);
+                    heal(versions, self.origin.as_ref(), &self.clock);
                     tried = Some(Instant::now());
                 }
             }
@@ -71,8 +69,8 @@ impl Keeper {
 }
 
 /// Replaces a damaged file by what can still be read of it, and says so.
-pub fn heal(store: &Store, live: &Live, status: Option<&OriginStatus>, clock: &Clock) {
-    let served = live.current();
+pub fn heal(versions: &Versions, status: Option<&OriginStatus>, clock: &Clock) {
+    let (store, served) = (versions.store(), versions.live().current());
     let served = served.as_ref().map(|served| (served.version, &served.dataset.content, &served.meta));
     let detail = store.damage().unwrap_or_default();
     let told = match store.heal(served) {
@@ -82,6 +80,9 @@ pub fn heal(store: &Store, live: &Live, status: Option<&OriginStatus>, clock: &C
         }
     };
     tracing::error!("{told}");
+    if let Err(error) = versions.look_again() {
+        tracing::error!(%error, "what is kept cannot be listed");
+    }
     if let Some(status) = status {
         status.error(told, clock.now_wall());
     }

@@ -27,6 +27,7 @@ use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::VersionMeta;
 use crate::store::{Store, StoreError};
+use crate::versions::{Versions, VersionsError};
 
 use super::budget::CrawlWork;
 use super::commands::Commands;
@@ -53,8 +54,6 @@ pub struct Rhythm {
     pub ttl: Duration,
     /// A snapshot that lost more than this share of the listings is held back.
     pub max_shrink: f64,
-    /// Newest versions kept.
-    pub keep: usize,
 }
 
 /// A data set with what is known about it.
@@ -114,7 +113,11 @@ struct Looked {
 pub struct Mirror {
     crawler: Crawler,
     store: Arc<Store>,
+    versions: Versions,
+    /// The newest version: what is refreshed, whether it is served or waits behind a rollback.
     live: Live,
+    /// The head's epoch when this task looked last: another one is not of its making.
+    seen: u64,
     status: OriginStatus,
     volatile: Arc<RwLock<VolatileKeys>>,
     commands: Commands,
@@ -157,12 +160,10 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// A mirror over a store; `evidence` is what [`super::terms::load`] read back.
-    #[expect(clippy::too_many_arguments, reason = "the composition root names each part once")]
+    /// A mirror that publishes into `versions`; `evidence` is what the store gave back.
     pub fn new(
         crawler: Crawler,
-        store: Arc<Store>,
-        live: Live,
+        versions: Versions,
         volatile: Arc<RwLock<VolatileKeys>>,
         commands: Commands,
         rhythm: Rhythm,
@@ -174,8 +175,10 @@ impl Mirror {
         let learn_at = Some(clock_now);
         Self {
             crawler,
-            store,
-            live,
+            store: versions.store().clone(),
+            live: versions.head().clone(),
+            seen: versions.head().epoch(),
+            versions,
             status,
             volatile,
             commands,
@@ -208,6 +211,9 @@ impl Mirror {
         self.disproved_orders = publish::load_orders(&self.store);
         loop {
             let asked = self.commands.take();
+            if self.live.epoch() != self.seen {
+                self.begin_anew();
+            }
             if let Some(held) = self.held.as_ref().filter(|_| asked.accept) {
                 self.accept = Some(held.dataset.len());
                 self.refresh = true;
@@ -225,6 +231,35 @@ impl Mirror {
                 self.status.set_pass(None);
             }
         }
+    }
+
+    /// Somebody has imported a version: whatever was under way was about another one.
+    fn begin_anew(&mut self) {
+        self.seen = self.live.epoch();
+        (self.work, self.parked, self.held, self.accept) = (None, None, None, None);
+        self.status.set_held(None);
+        self.placed_by = Vec::new();
+        match self.store.evidence() {
+            Ok(evidence) => self.evidence = evidence,
+            Err(error) => tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again"),
+        }
+        self.learned += 1;
+        if let Some(head) = self.live.load().as_ref() {
+            *self.volatile.write() = head.meta.volatile.clone();
+        }
+        self.learn_at = Some(self.clock.now_mono());
+        self.looked = Looked::default();
+        self.refresh = true;
+    }
+
+    /// Has the versions switch, unless somebody else did in between.
+    async fn switch(
+        &mut self,
+        to: impl FnOnce(Versions, u64) -> Result<u64, VersionsError> + Send + 'static,
+    ) -> Result<(), MirrorError> {
+        let (versions, seen) = (self.versions.clone(), self.seen);
+        self.seen = blocking(move || Ok(to(versions, seen))).await??;
+        Ok(())
     }
 
     fn facts(&self) -> Facts {
@@ -334,6 +369,10 @@ impl Mirror {
             }
             return;
         };
+        if matches!(error, MirrorError::Moved) {
+            tracing::info!(%error, "beginning anew");
+            return;
+        }
         let failures = match step {
             Step::Refresh => {
                 self.looked.failures = self.looked.failures.saturating_add(1);

@@ -6,40 +6,12 @@ use crate::api::page::Page;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::membership::{Evidence, ListedTerm};
-use crate::store::{Store, StoreError};
+use crate::snapshot::membership::ListedTerm;
 
 use super::client::{AskError, Asker};
 use super::copies::{Copies, CopyError, DATE_GRAIN_MS};
 use super::crawl::check_page;
 use super::window::Class;
-
-/// Where the evidence is kept in the store.
-const STATE: &str = "terms";
-
-/// Reads the evidence back; none when there is none, or in a form that is not known.
-///
-/// # Errors
-/// When the store cannot be read.
-pub fn load(store: &Store) -> Result<Evidence, StoreError> {
-    let Some(bytes) = store.state(STATE)? else { return Ok(Evidence::new()) };
-    let pairs: Vec<(TaxonomyKind, String, ListedTerm)> = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
-        Vec::new()
-    });
-    Ok(pairs.into_iter().map(|(kind, slug, listed)| ((kind, slug), listed)).collect())
-}
-
-/// Keeps the evidence.
-///
-/// # Errors
-/// When the store cannot be written.
-pub fn save(store: &Store, evidence: &Evidence) -> Result<(), StoreError> {
-    let pairs: Vec<_> = evidence.iter().map(|((kind, slug), listed)| (kind, slug, listed)).collect();
-    let bytes =
-        serde_json::to_vec(&pairs).map_err(|error| StoreError::Io { path: STATE.into(), source: error.into() })?;
-    store.put_state(STATE, &bytes)
-}
 
 /// What the origin says of a term.
 #[derive(Debug)]

@@ -5,11 +5,13 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use redb::{ReadableTable, ReadableTableMetadata};
+use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
+use super::handle::Fault;
 use super::packing::{Packer, Unpacker};
+use super::publish::DetailStream;
 use super::{MAX_BODY, Store, publish, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
@@ -128,6 +130,19 @@ fn decode_body(id: ListingId, sealed: &[u8]) -> Result<Bytes, StoreError> {
         1 => Ok(Unpacker::new()?.unpack(reader.rest(), MAX_BODY)?.into()),
         _ => Err(damaged(BODY, "tag")),
     }
+}
+
+/// Keeps details that come one by one, in a transaction of the caller's.
+pub(super) fn write_all(transaction: &WriteTransaction, details: DetailStream<'_>) -> Result<(), Fault> {
+    let mut metas = transaction.open_table(tables::DETAIL_META)?;
+    let mut bodies = transaction.open_table(tables::DETAILS)?;
+    let mut packer = Packer::new()?;
+    for detail in details {
+        let (id, record) = detail?;
+        metas.insert(id.0, record.meta.encode(id).as_slice())?;
+        bodies.insert(id.0, encode_body(id, &record.body, &mut packer)?.as_slice())?;
+    }
+    Ok(())
 }
 
 impl Store {

@@ -1,7 +1,7 @@
 //! Writing a version: cut into blocks, compress those that are new, and switch in one transaction.
 //!
 //! A crash before the commit leaves the old version, one after it the new; there is nothing between. Whether a content
-//! may be published is [`crate::origin`]'s decision. Callers: [`crate::origin`], through [`Store`].
+//! may be published is decided by [`crate::origin`] and [`crate::versions`]. Callers: [`crate::versions`], through [`Store`].
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -12,9 +12,9 @@ use super::error::StoreError;
 use super::handle::Fault;
 use super::packing::Packer;
 use super::version::{self, BlockKey, Blocks, VersionRecord};
-use super::{MAX_BODY, Store, block, chunk, parallel, tables};
+use super::{DetailRecord, MAX_BODY, States, Store, block, chunk, details, parallel, tables};
 use crate::api::hash::ContentHash;
-use crate::api::listing::Summary;
+use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
 use crate::snapshot::version::VersionMeta;
 
@@ -42,6 +42,22 @@ fn signature(summaries: &[&Summary]) -> ContentHash {
     ContentHash::of(&text)
 }
 
+/// Details one after the other, from wherever they come.
+pub type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, DetailRecord), StoreError>> + 'a>;
+
+/// What is written in the transaction that keeps a version.
+#[derive(Default)]
+pub struct Along<'a> {
+    /// Whether the version becomes the current one; without, it waits: a rollback pins another one.
+    pub activate: bool,
+    /// Details, in place of those of the same ids. Called once per try.
+    pub details: Option<&'a dyn Fn() -> Result<DetailStream<'a>, StoreError>>,
+    /// How much those are, about, in bytes.
+    pub details_bytes: u64,
+    /// Blobs.
+    pub states: States,
+}
+
 /// New blocks, compressed.
 type NewBlocks = Vec<(BlockKey, Vec<u8>)>;
 
@@ -51,46 +67,56 @@ impl Store {
     /// # Errors
     /// When a listing occurs twice, something is too large, or the write fails. The old version stays current then.
     pub fn publish(&self, content: &Content, meta: &VersionMeta) -> Result<VersionRecord, StoreError> {
-        self.keep(content, meta, true)
+        self.keep(content, meta, &Along { activate: true, ..Along::default() })
     }
 
-    /// Keeps a content as the newest version without making it current: while a rollback pins another one. When it
-    /// equals the newest version, only `meta` is replaced.
+    /// Keeps a content as the newest version, with whatever else belongs to it, in one transaction. When it equals the
+    /// version before, its record stays and all else is written.
     ///
     /// # Errors
-    /// As for [`Store::publish`].
-    pub fn stage(&self, content: &Content, meta: &VersionMeta) -> Result<VersionRecord, StoreError> {
-        self.keep(content, meta, false)
-    }
-
-    fn keep(&self, content: &Content, meta: &VersionMeta, activate: bool) -> Result<VersionRecord, StoreError> {
+    /// As for [`Store::publish`], and what `along.details` says. Nothing is written then.
+    pub fn keep(&self, content: &Content, meta: &VersionMeta, along: &Along<'_>) -> Result<VersionRecord, StoreError> {
         let _versions = self.versions.lock();
         let id = content.id();
-        let Before { last, known } = self.before(activate)?;
-        if let Some(last) = last.filter(|last| last.id == id) {
-            self.update_meta(last.seq, meta)?;
-            return Ok(last);
-        }
-        let signatures = self.signatures.lock().clone();
-        let encoded = encode(content, &known, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
-        let (blocks, new, signatures) = encoded;
-        *self.signatures.lock() = Arc::new(signatures);
-        let needed = new.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>() * 5 / 4 + (1 << 20);
+        let Before { last, known } = self.before(along.activate)?;
+        let last = last.filter(|last| last.id == id);
+        let (blocks, new) = match &last {
+            Some(last) => (last.blocks.clone(), Vec::new()),
+            None => {
+                let signatures = self.signatures.lock().clone();
+                let encoded =
+                    encode(content, &known, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
+                let (blocks, new, signatures) = encoded;
+                *self.signatures.lock() = Arc::new(signatures);
+                (blocks, new)
+            }
+        };
+        let blocks_len = new.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>();
+        let needed = (blocks_len + along.details_bytes) * 5 / 4 + along.states.bytes() + (1 << 20);
         let listings = content.summaries.len() as u64;
         self.handle.write(needed, |transaction| {
             let mut numbers = transaction.open_table(tables::META)?;
-            let seq = version::number(&numbers, tables::META_NEXT)?;
+            let seq = match &last {
+                Some(last) => last.seq,
+                None => version::number(&numbers, tables::META_NEXT)?,
+            };
             let record = VersionRecord { seq, id: id.clone(), listings, blocks: blocks.clone() };
-            let mut table = transaction.open_table(tables::BLOCKS)?;
-            for (key, packed) in &new {
-                table.insert(key.as_bytes(), packed.as_slice())?;
+            if last.is_none() {
+                let mut table = transaction.open_table(tables::BLOCKS)?;
+                for (key, packed) in &new {
+                    table.insert(key.as_bytes(), packed.as_slice())?;
+                }
+                transaction.open_table(tables::VERSIONS)?.insert(seq, record.encode().as_slice())?;
+                let next = seq.checked_add(1).ok_or_else(|| damaged("meta", tables::META_NEXT))?;
+                numbers.insert(tables::META_NEXT, coding::seal_number(tables::META_NEXT, next).as_slice())?;
             }
-            transaction.open_table(tables::VERSIONS)?.insert(seq, record.encode().as_slice())?;
             let sealed = version::encode_meta(seq, meta)?;
             transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
-            let next = seq.checked_add(1).ok_or_else(|| damaged("meta", tables::META_NEXT))?;
-            numbers.insert(tables::META_NEXT, coding::seal_number(tables::META_NEXT, next).as_slice())?;
-            if activate {
+            if let Some(details) = along.details {
+                details::write_all(transaction, details()?)?;
+            }
+            along.states.write(transaction)?;
+            if along.activate {
                 let sealed = coding::seal_number(tables::META_CURRENT, seq);
                 numbers.insert(tables::META_CURRENT, sealed.as_slice())?;
             }

@@ -1,11 +1,54 @@
-//! Small blobs by name: membership evidence, the schedule, a pin, the budget's ledger.
+//! Small blobs by name: membership evidence, the schedule, pins, the journal.
 //!
-//! What is in them is their owners' business. Callers: [`crate::origin`], [`crate::admin`], through [`Store`].
+//! What is in them is their owners' business. Callers: [`crate::origin`], [`crate::versions`], through [`Store`].
+
+use redb::WriteTransaction;
 
 use super::error::{StoreError, unless_damaged};
+use super::handle::Fault;
 use super::{MAX_BODY, Store, coding, publish, tables};
 
 const TABLE: &str = "state";
+
+/// Blobs that are written along with something else: in the same transaction, so that both are there or neither.
+#[derive(Clone, Debug, Default)]
+pub struct States(Vec<(String, Option<Vec<u8>>)>);
+
+impl States {
+    /// Keeps a blob as well.
+    ///
+    /// # Errors
+    /// When it is larger than [`MAX_BODY`].
+    pub fn put(&mut self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        publish::check_size(|| format!("state {key}"), bytes.len(), MAX_BODY)?;
+        self.0.push((key.to_owned(), Some(coding::seal(TABLE, key.as_bytes(), bytes))));
+        Ok(())
+    }
+
+    /// Forgets a blob as well.
+    pub fn remove(&mut self, key: &str) {
+        self.0.push((key.to_owned(), None));
+    }
+
+    /// How many bytes are written.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.iter().map(|(key, blob)| (key.len() + blob.as_ref().map_or(0, Vec::len)) as u64 + 64).sum()
+    }
+
+    pub(super) fn write(&self, transaction: &WriteTransaction) -> Result<(), Fault> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let mut table = transaction.open_table(tables::STATE)?;
+        for (key, blob) in &self.0 {
+            match blob {
+                Some(sealed) => drop(table.insert(key.as_str(), sealed.as_slice())?),
+                None => drop(table.remove(key.as_str())?),
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Store {
     /// Keeps a blob, at most [`MAX_BODY`] bytes, in place of the one of that name.
@@ -19,6 +62,40 @@ impl Store {
             transaction.open_table(tables::STATE)?.insert(key, sealed.as_slice())?;
             Ok(())
         })
+    }
+
+    /// Keeps and forgets several blobs, all of them or none.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub fn put_states(&self, states: &States) -> Result<(), StoreError> {
+        if states.0.is_empty() {
+            return Ok(());
+        }
+        self.handle.write(states.bytes(), |transaction| states.write(transaction))
+    }
+
+    /// The blobs whose names begin so, by name; damaged ones are left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn states_of(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let read = self.handle.read(|transaction| {
+            let table = transaction.open_table(tables::STATE)?;
+            let mut found = Vec::new();
+            for entry in table.range(prefix..)? {
+                let (key, sealed) = entry?;
+                let key = key.value();
+                if !key.starts_with(prefix) {
+                    break;
+                }
+                if let Ok(bytes) = coding::unseal(TABLE, key.as_bytes(), sealed.value()) {
+                    found.push((key.to_owned(), bytes.to_vec()));
+                }
+            }
+            Ok(Some(found))
+        });
+        Ok(unless_damaged(read, || format!("states {prefix}*"))?.unwrap_or_default())
     }
 
     /// The blob of that name; `None` when there is none, or it is damaged.

@@ -165,14 +165,14 @@ fn a_rollback_keeps_while_newer_versions_are_staged() {
     let mut store = Temp::new();
     let old = store.publish(&content(10), &meta(1)).unwrap();
     let new = store.publish(&content(11), &meta(2)).unwrap();
-    store.activate(old.seq).unwrap();
-    assert_eq!(store.stage(&content(11), &meta(3)).unwrap(), new, "equal to the newest");
-    let newest = store.stage(&content(12), &meta(4)).unwrap();
+    store.activate(old.seq, &States::default()).unwrap();
+    assert_eq!(store.keep(&content(11), &meta(3), &Along::default()).unwrap(), new, "equal to the newest");
+    let newest = store.keep(&content(12), &meta(4), &Along::default()).unwrap();
     store.reopen();
     assert_eq!(store.current().unwrap().unwrap().0, old);
-    store.activate(newest.seq).unwrap();
+    store.activate(newest.seq, &States::default()).unwrap();
     assert_eq!(store.current().unwrap().unwrap().0, newest);
-    assert!(matches!(store.activate(99), Err(StoreError::NoSuchVersion(99))));
+    assert!(matches!(store.activate(99, &States::default()), Err(StoreError::NoSuchVersion(99))));
 }
 
 #[test]

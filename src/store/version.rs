@@ -14,7 +14,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
 use super::handle::Fault;
-use super::{Store, tables};
+use super::{States, Store, tables};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::version::VersionMeta;
 
@@ -166,6 +166,18 @@ impl Store {
         })
     }
 
+    /// The record of a version; `None` when it is not kept.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged.
+    pub fn version(&self, seq: u64) -> Result<Option<VersionRecord>, StoreError> {
+        self.handle.read(|transaction| {
+            let versions = transaction.open_table(tables::VERSIONS)?;
+            let sealed = versions.get(seq)?;
+            Ok(sealed.map(|sealed| VersionRecord::decode(seq, sealed.value())).transpose()?)
+        })
+    }
+
     /// All kept versions, oldest first.
     ///
     /// # Errors
@@ -192,18 +204,19 @@ impl Store {
         })
     }
 
-    /// Makes a kept version the current one: a rollback, or its release.
+    /// Makes a kept version the current one, a rollback or its release, and writes `states` along with it.
     ///
     /// # Errors
     /// When there is no such version, or the write fails.
-    pub fn activate(&self, seq: u64) -> Result<(), StoreError> {
-        self.handle.write(0, |transaction| {
+    pub fn activate(&self, seq: u64, states: &States) -> Result<(), StoreError> {
+        let _versions = self.versions.lock();
+        self.handle.write(states.bytes(), |transaction| {
             if transaction.open_table(tables::VERSIONS)?.get(seq)?.is_none() {
                 return Err(StoreError::NoSuchVersion(seq).into());
             }
             let sealed = coding::seal_number(tables::META_CURRENT, seq);
             transaction.open_table(tables::META)?.insert(tables::META_CURRENT, sealed.as_slice())?;
-            Ok(())
+            states.write(transaction)
         })
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::snapshot::dataset::DatasetError;
 use crate::store::StoreError;
+use crate::versions::VersionsError;
 
 use super::super::copies::CopyError;
 use super::super::pass::Inconsistent;
@@ -25,6 +26,23 @@ pub enum MirrorError {
     /// The data directory failed.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
+    /// Somebody has imported a version in between.
+    #[error("another snapshot was imported meanwhile")]
+    Moved,
+}
+
+impl From<VersionsError> for MirrorError {
+    fn from(error: VersionsError) -> Self {
+        match error {
+            VersionsError::Store(error) => Self::Store(error),
+            VersionsError::Dataset(error) => Self::Dataset(error),
+            // The others are no answers to a publication.
+            VersionsError::Moved
+            | VersionsError::Unknown { .. }
+            | VersionsError::NotRolledBack
+            | VersionsError::Backwards { .. } => Self::Moved,
+        }
+    }
 }
 
 impl MirrorError {
@@ -32,7 +50,7 @@ impl MirrorError {
         match self {
             Self::Copy(CopyError::Ask(error)) if error.is_nonsense() => OriginState::Nonsense,
             Self::Inconsistent(_) | Self::Dataset(_) => OriginState::Nonsense,
-            Self::Copy(_) | Self::Store(_) => OriginState::CouldNotBeAsked,
+            Self::Copy(_) | Self::Store(_) | Self::Moved => OriginState::CouldNotBeAsked,
         }
     }
 }

@@ -102,10 +102,10 @@ impl Mirror {
         }
         if learned {
             // Served before it is kept: what is served is never behind what is known, whatever the disk says.
-            let dataset = self.index(published.dataset.content.clone()).await?;
-            self.live.swap(Arc::new(dataset), published.meta.clone(), published.version);
+            let dataset = Arc::new(self.index(published.dataset.content.clone()).await?);
+            self.switch(move |versions, seen| versions.reindexed(seen, &dataset)).await?;
             let (store, evidence) = (self.store.clone(), self.evidence.clone());
-            blocking(move || terms::save(&store, &evidence)).await?;
+            blocking(move || store.put_evidence(&evidence)).await?;
         }
         result
     }
@@ -133,9 +133,7 @@ impl Mirror {
         }
         let mut meta = published.meta.clone();
         meta.disproved = Some(disproved);
-        let (store, version, kept) = (self.store.clone(), published.version, meta.clone());
-        blocking(move || store.update_meta(version, &kept)).await?;
-        self.live.swap(published.dataset.clone(), meta, published.version);
+        self.switch(move |versions, seen| versions.renew(seen, meta)).await?;
         Ok(true)
     }
 }

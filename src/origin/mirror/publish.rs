@@ -99,8 +99,8 @@ impl Mirror {
         let Newest { dataset, learned, meta } = newest;
         let dataset = self.caught_up(dataset, learned).await?;
         let now = self.clock.now_wall().as_millis();
-        let (store, content, kept) = (self.store.clone(), dataset.clone(), meta.clone());
-        let version = blocking(move || Ok(store.publish(&content.content, &kept)?.seq)).await?;
+        let (published, kept) = (dataset.clone(), meta.clone());
+        self.switch(move |versions, seen| versions.publish(seen, &published, kept)).await?;
         tracing::info!(
             snapshot = %dataset.id,
             listings = dataset.len(),
@@ -115,10 +115,10 @@ impl Mirror {
         // Whatever led to this looked at what a refresh looks at.
         self.looked();
         let pages = pass::pages(dataset.len() as u64);
-        self.live.swap(dataset, meta, version);
         // Nobody waits for this.
-        let (store, keep) = (self.store.clone(), self.rhythm.keep);
-        if let Err(error) = blocking(move || tidy(&store, keep, pages, now)).await {
+        let versions = self.versions.clone();
+        let tidy = move || versions.tidy().and_then(|()| forget_copies(versions.store(), pages, now));
+        if let Err(error) = blocking(tidy).await {
             tracing::warn!(%error, "what is no longer needed could not be removed");
         }
         Ok(())
@@ -217,15 +217,6 @@ fn same_order(one: &Dataset, other: &Dataset) -> bool {
         unchanged.map(|summary| summary.id).collect()
     };
     held(one, other) == held(other, one)
-}
-
-/// Drops versions and copies that are no longer needed.
-fn tidy(store: &Store, keep: usize, pages: u64, now_ms: i64) -> Result<(), StoreError> {
-    let mut versions: Vec<u64> = store.versions()?.iter().map(|(version, _)| version.seq).collect();
-    versions.sort_unstable();
-    let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
-    store.collect_garbage(&newest)?;
-    forget_copies(store, pages, now_ms)
 }
 
 /// Removes copies that nobody will ask for again: pages beyond the last, and probes of earlier snapshots.

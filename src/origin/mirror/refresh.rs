@@ -2,8 +2,6 @@
 //!
 //! Callers: [`super`].
 
-use std::sync::Arc;
-
 use crate::api::taxonomy::TaxonomyKind;
 use crate::semantics::freshness;
 use crate::snapshot::dataset::Dataset;
@@ -18,7 +16,7 @@ use super::super::status::OriginState;
 use super::super::window::Class;
 use super::super::{crawl, pass};
 use super::follow::Base;
-use super::{Doing, Mirror, MirrorError, Newest, TRIES, blocking};
+use super::{Doing, Mirror, MirrorError, Newest, TRIES};
 
 impl Mirror {
     /// Asks whether anything has changed, and begins what follows if so.
@@ -156,10 +154,7 @@ impl Mirror {
         if meta == published.meta {
             return Ok(());
         }
-        let (store, version, kept) = (self.store.clone(), published.version, meta.clone());
-        blocking(move || store.update_meta(version, &kept)).await?;
-        self.live.swap(Arc::clone(&published.dataset), meta, published.version);
-        Ok(())
+        self.switch(move |versions, seen| versions.renew(seen, meta)).await
     }
 
     /// What follows a change: the list is amended where the answers say enough, else every page is read.

@@ -10,7 +10,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use grandstand::api::taxonomy::VolatileKeys;
 use grandstand::cache::Cache;
 use grandstand::clock::Clock;
 use grandstand::origin::budget::Budget;
@@ -23,12 +22,11 @@ use grandstand::origin::details::worker::DetailWorker;
 use grandstand::origin::mirror::{Mirror, Rhythm};
 use grandstand::origin::status::OriginStatus;
 use grandstand::origin::sweep::Sweeper;
-use grandstand::origin::terms;
 use grandstand::origin::transport::{Arrival, Transport, TransportError};
 use grandstand::sample::Origin;
-use grandstand::snapshot::dataset::Dataset;
 use grandstand::snapshot::live::Live;
 use grandstand::store::{DataDir, Store};
+use grandstand::versions::{Policy, Retention, Versions};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http_body_util::BodyExt as _;
 use parking_lot::RwLock;
@@ -131,14 +129,17 @@ impl Rig {
         let wire = Arc::new(Wire(ground.origin.clone()));
         let client = OriginClient::over(wire, config, budget, status.clone(), clock.clone());
         let client = client.with_seed(scene.seed ^ life);
-        let evidence = terms::load(store).unwrap();
-        let volatile = Arc::new(RwLock::new(VolatileKeys::default()));
-        if let Some((version, mut meta)) = store.current().unwrap() {
-            *volatile.write() = meta.volatile.clone();
-            let dataset = Dataset::build(store.load(&version).unwrap(), &evidence).unwrap();
-            meta.confirmed_ms = meta.confirmed_ms.min(clock.now_wall().as_millis());
-            live.swap(Arc::new(dataset), meta, version.seq);
-        }
+        let evidence = store.evidence().unwrap();
+        let policy = Policy {
+            retention: Retention { keep: 3, keep_daily: 0 },
+            changes_for: Duration::from_secs(86_400),
+            ttl: scene.ttl,
+            has_origin: true,
+        };
+        let versions = Versions::new(store.clone(), live.clone(), policy, clock.clone());
+        versions.restore(&evidence).unwrap();
+        let known = live.load().as_ref().map(|live| live.meta.volatile.clone()).unwrap_or_default();
+        let volatile = Arc::new(RwLock::new(known));
         let details = Details::open(store.clone(), cache, live.clone()).unwrap();
         let copies = Copies::new(client.clone(), store.clone(), volatile.clone()).with_cache_ttl(scene.cache_ttl);
         let sweeper = Sweeper {
@@ -160,10 +161,9 @@ impl Rig {
             clock: clock.clone(),
         };
         // Everything may vanish here: holding back has tests of its own.
-        let rhythm = Rhythm { ttl: scene.ttl, max_shrink: 1.0, keep: 3 };
+        let rhythm = Rhythm { ttl: scene.ttl, max_shrink: 1.0 };
         let crawler = Crawler::new(copies, scene.cache_ttl);
-        let (store, clock) = (store.clone(), clock.clone());
-        let mirror = Mirror::new(crawler, store, live.clone(), volatile, commands.clone(), rhythm, clock, evidence);
+        let mirror = Mirror::new(crawler, versions, volatile, commands.clone(), rhythm, clock.clone(), evidence);
         let tasks = vec![tokio::spawn(mirror.run()), tokio::spawn(sweeper.run()), tokio::spawn(worker.run())];
         Self { live, commands, details, tasks }
     }

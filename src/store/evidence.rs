@@ -1,0 +1,49 @@
+//! What the origin listed for terms whose membership names and counts do not prove.
+//!
+//! Judged in [`crate::snapshot::membership`]. Callers: [`crate::origin`] collects it, [`crate::versions`] indexes with it.
+
+use super::Store;
+use super::error::StoreError;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::membership::{Evidence, ListedTerm};
+
+/// The name of the blob.
+const STATE: &str = "terms";
+
+impl Store {
+    /// Reads the evidence back; none when there is none, or in a form that is not known.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn evidence(&self) -> Result<Evidence, StoreError> {
+        let Some(bytes) = self.state(STATE)? else { return Ok(Evidence::new()) };
+        let pairs: Vec<(TaxonomyKind, String, ListedTerm)> = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+            Vec::new()
+        });
+        Ok(pairs.into_iter().map(|(kind, slug, listed)| ((kind, slug), listed)).collect())
+    }
+
+    /// Keeps the evidence.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub fn put_evidence(&self, evidence: &Evidence) -> Result<(), StoreError> {
+        self.put_state(STATE, &text(evidence)?)
+    }
+}
+
+impl super::States {
+    /// Keeps the evidence as well.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub fn put_evidence(&mut self, evidence: &Evidence) -> Result<(), StoreError> {
+        self.put(STATE, text(evidence)?)
+    }
+}
+
+fn text(evidence: &Evidence) -> Result<Vec<u8>, StoreError> {
+    let pairs: Vec<_> = evidence.iter().map(|((kind, slug), listed)| (kind, slug, listed)).collect();
+    serde_json::to_vec(&pairs).map_err(|error| StoreError::Io { path: STATE.into(), source: error.into() })
+}

@@ -1,0 +1,453 @@
+//! The versions that are kept, and which of them is served: the one place that switches.
+//!
+//! There is a *head*, the newest version, on which the mirror works, and *live*, what is served. They are the same
+//! unless a rollback pins an older one: then newer ones are kept and wait until they are released. Every switch is
+//! durable before it is seen, and goes into the journal that `/changes.json` reads. Whether something may be published
+//! is [`crate::origin`]'s decision. All calls but the look-ups block. Callers: [`crate::origin`] publishes,
+//! [`crate::admin`] and the commands roll back, pin and import, [`crate::serve`] looks kept versions up.
+
+mod error;
+mod import;
+mod notes;
+mod restore;
+mod retention;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+use crate::snapshot::content::SnapshotId;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::journal::{Entry, Journal};
+use crate::snapshot::live::{Live, Published};
+use crate::snapshot::version::VersionMeta;
+use crate::store::{Along, States, Store, StoreError};
+
+pub use error::VersionsError;
+pub use import::{Import, Imported};
+pub use notes::{EXPORTS, ExportedDetail, exported_details};
+pub use retention::Retention;
+
+use notes::Notes;
+use retention::Candidate;
+
+/// Where the journal is kept in the store; a number follows.
+const JOURNAL: &str = "journal/";
+
+/// For how long what is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// How many versions.
+    pub retention: Retention,
+    /// The journal of changes.
+    pub changes_for: Duration,
+    /// What is older than this is not fresh: see [`restore`].
+    pub ttl: Duration,
+    /// Whether data comes from an origin: then an import never takes it backwards.
+    pub has_origin: bool,
+}
+
+/// One kept version, for people and for look-ups.
+#[derive(Clone, Debug)]
+pub struct KeptVersion {
+    /// The id of its content.
+    pub id: SnapshotId,
+    /// Its place in the sequence.
+    pub seq: u64,
+    /// How many listings it has.
+    pub listings: u64,
+    /// What is known beside its content.
+    pub meta: VersionMeta,
+    /// Whether it stays until it is unpinned.
+    pub pinned: bool,
+    /// Whether it is the base of one of the last exports.
+    pub exported: bool,
+    /// Whether it is served.
+    pub served: bool,
+    /// Whether it is the newest.
+    pub newest: bool,
+}
+
+/// The versions; cheap to clone.
+#[derive(Clone)]
+pub struct Versions(Arc<Inner>);
+
+struct Inner {
+    store: Arc<Store>,
+    live: Live,
+    head: Live,
+    clock: Clock,
+    policy: Policy,
+    /// The one lock: whoever holds it switches.
+    notes: Mutex<Notes>,
+    journal: ArcSwap<Journal>,
+    /// The number of the journal's oldest entry in the store.
+    oldest: Mutex<u64>,
+    kept: ArcSwap<Vec<KeptVersion>>,
+}
+
+/// A journal that has grown.
+struct Change {
+    journal: Journal,
+    /// The number of its oldest entry in the store.
+    oldest: u64,
+}
+
+/// A rollback: what is served, and what waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The version that is served.
+    pub served: SnapshotId,
+    /// The newest one.
+    pub newest: Option<SnapshotId>,
+}
+
+impl Versions {
+    /// What is served.
+    pub fn live(&self) -> &Live {
+        &self.0.live
+    }
+
+    /// The newest version.
+    pub fn head(&self) -> &Live {
+        &self.0.head
+    }
+
+    /// The store that they are in.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.0.store
+    }
+
+    /// Every kept version, the newest first.
+    pub fn kept(&self) -> Arc<Vec<KeptVersion>> {
+        self.0.kept.load_full()
+    }
+
+    /// What has changed in what is served.
+    pub fn journal(&self) -> Arc<Journal> {
+        self.0.journal.load_full()
+    }
+
+    /// The rollback, if there is one.
+    pub fn rolled_back(&self) -> Option<RolledBack> {
+        if !self.0.notes.lock().rolled_back {
+            return None;
+        }
+        let served = self.0.live.load().as_ref().map(|live| live.dataset.id.clone())?;
+        Some(RolledBack { served, newest: self.0.head.load().as_ref().map(|head| head.dataset.id.clone()) })
+    }
+
+    /// Publishes a data set as the newest version; `seen` is the head's epoch that it builds upon, and what is returned is
+    /// the next one. It is served unless a rollback pins another one.
+    ///
+    /// # Errors
+    /// When the head is another one by now, or the write fails.
+    pub fn publish(&self, seen: u64, dataset: &Arc<Dataset>, meta: VersionMeta) -> Result<u64, VersionsError> {
+        let mut notes = self.0.notes.lock();
+        self.unless_moved(seen)?;
+        self.put(&mut notes, dataset, meta, Along::default())
+    }
+
+    /// Keeps a data set as the newest version, with what is written along with it, and serves it unless a rollback pins
+    /// another one.
+    fn put(
+        &self,
+        notes: &mut Notes,
+        dataset: &Arc<Dataset>,
+        meta: VersionMeta,
+        mut along: Along<'_>,
+    ) -> Result<u64, VersionsError> {
+        if notes.rolled_back && self.0.live.load().is_none() {
+            tracing::warn!("the version that a rollback pinned is lost; the newest one is served again");
+            notes.rolled_back = false;
+            notes.write_rollback(&mut along.states)?;
+        }
+        along.activate = !notes.rolled_back;
+        let change = if along.activate { self.change(dataset, &mut along.states)? } else { None };
+        let record = self.0.store.keep(&dataset.content, &meta, &along)?;
+        self.note(change);
+        let epoch = self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
+        if along.activate {
+            self.0.live.swap(dataset.clone(), meta, record.seq);
+        }
+        self.list(notes)?;
+        Ok(epoch)
+    }
+
+    /// The head's data with another certificate, or confirmed for a later instant.
+    ///
+    /// # Errors
+    /// When the head is another one by now, or the write fails.
+    pub fn renew(&self, seen: u64, meta: VersionMeta) -> Result<u64, VersionsError> {
+        let mut notes = self.0.notes.lock();
+        self.unless_moved(seen)?;
+        let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
+        match self.0.store.update_meta(head.version, &meta) {
+            // It was lost with a damaged part of the file.
+            Err(StoreError::NoSuchVersion(_)) => self.put(&mut notes, &head.dataset, meta, Along::default()),
+            updated => updated.map(|()| self.show(&head.dataset, &meta, head.version)).map_err(VersionsError::from),
+        }
+    }
+
+    /// The head's data indexed with more evidence; what is durable stays as it is.
+    ///
+    /// # Errors
+    /// When the head is another one by now.
+    pub fn reindexed(&self, seen: u64, dataset: &Arc<Dataset>) -> Result<u64, VersionsError> {
+        let _switching = self.0.notes.lock();
+        self.unless_moved(seen)?;
+        let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
+        Ok(self.show(dataset, &head.meta, head.version))
+    }
+
+    /// Shows the head's version anew, and what is served where that is the same one.
+    fn show(&self, dataset: &Arc<Dataset>, meta: &VersionMeta, seq: u64) -> u64 {
+        let epoch = self.0.head.swap(dataset.clone(), meta.clone(), seq);
+        if self.0.live.load().as_ref().is_none_or(|live| live.version == seq) {
+            self.0.live.swap(dataset.clone(), meta.clone(), seq);
+        }
+        epoch
+    }
+
+    fn unless_moved(&self, seen: u64) -> Result<(), VersionsError> {
+        if self.0.head.epoch() == seen { Ok(()) } else { Err(VersionsError::Moved) }
+    }
+
+    /// Serves a kept version, and goes on serving it until [`Versions::release`].
+    ///
+    /// # Errors
+    /// When no such version is kept, it cannot be read, or the write fails.
+    pub fn rollback(&self, id: &str) -> Result<RolledBack, VersionsError> {
+        // Read before anything is locked: publication goes on meanwhile.
+        let target = self.load(id)?;
+        let mut notes = self.0.notes.lock();
+        let before = notes.clone();
+        notes.rolled_back = true;
+        let switched = self.activate(&notes, &target).inspect_err(|_| *notes = before);
+        switched?;
+        self.list(&notes)?;
+        let newest = self.0.head.load().as_ref().map(|head| head.dataset.id.clone());
+        tracing::warn!(served = %target.dataset.id, newest = newest.as_ref().map(tracing::field::display), "rolled back");
+        Ok(RolledBack { served: target.dataset.id.clone(), newest })
+    }
+
+    /// Serves the newest version again.
+    ///
+    /// # Errors
+    /// When nothing is rolled back, or the write fails.
+    pub fn release(&self) -> Result<SnapshotId, VersionsError> {
+        let mut notes = self.0.notes.lock();
+        let head = self.0.head.current().filter(|_| notes.rolled_back).ok_or(VersionsError::NotRolledBack)?;
+        notes.rolled_back = false;
+        let switched = self.activate(&notes, &head).inspect_err(|_| notes.rolled_back = true);
+        switched?;
+        self.list(&notes)?;
+        tracing::warn!(served = %head.dataset.id, "released");
+        Ok(head.dataset.id.clone())
+    }
+
+    /// Makes a kept version the one that is served.
+    fn activate(&self, notes: &Notes, target: &Published) -> Result<(), VersionsError> {
+        let mut states = States::default();
+        notes.write_rollback(&mut states)?;
+        let change = self.change(&target.dataset, &mut states)?;
+        self.0.store.activate(target.version, &states).map_err(|error| match error {
+            StoreError::NoSuchVersion(_) => self.unknown(target.dataset.id.as_str()),
+            error => error.into(),
+        })?;
+        self.note(change);
+        self.0.live.swap(target.dataset.clone(), target.meta.clone(), target.version);
+        Ok(())
+    }
+
+    /// Keeps a version until it is unpinned.
+    ///
+    /// # Errors
+    /// When no such version is kept, or the write fails.
+    pub fn pin(&self, id: &str) -> Result<(), VersionsError> {
+        self.find(id)?;
+        let mut notes = self.0.notes.lock();
+        // It may have gone in between.
+        self.find(id)?;
+        let mut pinned = notes.clone();
+        pinned.pins.insert(id.to_owned());
+        self.write_pins(&mut notes, pinned)
+    }
+
+    /// Lets a version go as others go.
+    ///
+    /// # Errors
+    /// When it is not pinned, or the write fails.
+    pub fn unpin(&self, id: &str) -> Result<(), VersionsError> {
+        let mut notes = self.0.notes.lock();
+        let mut pinned = notes.clone();
+        if !pinned.pins.remove(id) {
+            self.find(id)?;
+        }
+        self.write_pins(&mut notes, pinned)
+    }
+
+    fn write_pins(&self, notes: &mut Notes, pinned: Notes) -> Result<(), VersionsError> {
+        let mut states = States::default();
+        pinned.write_pins(&mut states)?;
+        self.0.store.put_states(&states)?;
+        *notes = pinned;
+        Ok(self.list(notes)?)
+    }
+
+    /// Remembers that a version was exported with these details, so that a delta can build upon it.
+    ///
+    /// # Errors
+    /// When no such version is kept any more, or the write fails.
+    pub fn exported(&self, id: &str, details: &[ExportedDetail]) -> Result<(), VersionsError> {
+        let mut notes = self.0.notes.lock();
+        self.find(id)?;
+        let (mut next, mut states) = (notes.clone(), States::default());
+        next.exported(id, details, &mut states)?;
+        self.0.store.put_states(&states)?;
+        *notes = next;
+        Ok(self.list(&notes)?)
+    }
+
+    /// The newest kept version of that id.
+    ///
+    /// # Errors
+    /// When none is kept.
+    pub fn find(&self, id: &str) -> Result<KeptVersion, VersionsError> {
+        let kept = self.0.kept.load();
+        kept.iter().find(|kept| kept.id.as_str() == id).cloned().ok_or_else(|| self.unknown(id))
+    }
+
+    fn unknown(&self, id: &str) -> VersionsError {
+        let current = self.0.live.load().as_ref().map(|live| live.dataset.id.to_string());
+        VersionsError::Unknown { id: id.to_owned(), current }
+    }
+
+    /// A kept version, read and indexed; what is in memory is not read again.
+    ///
+    /// # Errors
+    /// When none is kept, or it cannot be read.
+    pub fn load(&self, id: &str) -> Result<Arc<Published>, VersionsError> {
+        let loaded = [&self.0.live, &self.0.head].into_iter().filter_map(Live::current);
+        if let Some(loaded) = loaded.into_iter().find(|loaded| loaded.dataset.id.as_str() == id) {
+            return Ok(loaded);
+        }
+        let KeptVersion { seq, meta, .. } = self.find(id)?;
+        let record = self.0.store.version(seq)?.ok_or_else(|| self.unknown(id))?;
+        let content = self.0.store.load(&record).map_err(|error| match error {
+            StoreError::NoSuchVersion(_) => self.unknown(id),
+            error => error.into(),
+        })?;
+        let dataset = Dataset::build(content, &self.0.store.evidence()?)?;
+        Ok(Arc::new(Published::new(Arc::new(dataset), meta, seq, 0)))
+    }
+
+    /// Reads every block of a kept version and compares it with its hash, and the whole with its id.
+    ///
+    /// # Errors
+    /// When it is not kept, damaged or unreadable.
+    pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
+        let record = self.0.store.version(seq)?.ok_or(StoreError::NoSuchVersion(seq))?;
+        self.0.store.load(&record).map(drop)
+    }
+
+    /// Drops versions and journal entries that need not stay.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written.
+    pub fn tidy(&self) -> Result<(), StoreError> {
+        let notes = self.0.notes.lock();
+        let kept = self.0.kept.load_full();
+        let mut exported: Vec<&str> = notes.exports.iter().map(String::as_str).collect();
+        let mut pins: Vec<&str> = notes.pins.iter().map(String::as_str).collect();
+        // The newest of those with the same id: they are in that order.
+        let mut takes = |id: &str| {
+            let from =
+                |ids: &mut Vec<&str>| ids.iter().position(|own| *own == id).map(|at| ids.swap_remove(at)).is_some();
+            from(&mut exported) | from(&mut pins)
+        };
+        let candidates = kept.iter().map(|version| Candidate {
+            seq: version.seq,
+            published_ms: version.meta.published_ms,
+            needed: takes(version.id.as_str()) | version.served | version.newest,
+        });
+        let staying = self.0.policy.retention.staying(&candidates.collect::<Vec<_>>());
+        let collected = self.0.store.collect_garbage(&staying)?;
+        if collected.versions > 0 {
+            self.list(&notes)?;
+        }
+        self.forget_changes()
+    }
+
+    /// Looks again at what is kept: a damaged file was replaced.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn look_again(&self) -> Result<(), StoreError> {
+        self.list(&self.0.notes.lock())
+    }
+
+    /// Looks again at what is kept.
+    fn list(&self, notes: &Notes) -> Result<(), StoreError> {
+        let served = self.0.live.load().as_ref().map(|live| live.version);
+        let mut newest = true;
+        let versions = self.0.store.versions()?.into_iter().rev().map(|(record, meta)| KeptVersion {
+            pinned: notes.pins.contains(record.id.as_str()),
+            exported: notes.exports.iter().any(|id| id == record.id.as_str()),
+            served: served == Some(record.seq),
+            newest: std::mem::take(&mut newest),
+            id: record.id,
+            seq: record.seq,
+            listings: record.listings,
+            meta,
+        });
+        self.0.kept.store(Arc::new(versions.collect()));
+        Ok(())
+    }
+
+    /// The journal with what changes for clients when this data set is served next; it is written along with the switch.
+    fn change(&self, next: &Arc<Dataset>, states: &mut States) -> Result<Option<Change>, StoreError> {
+        let served = self.0.live.current();
+        let Some(served) = served.filter(|served| served.dataset.id != next.id) else { return Ok(None) };
+        let entry = Entry::between(&served.dataset, next, self.0.clock.now_wall().as_millis());
+        let mut journal = Journal::clone(&self.0.journal.load());
+        let oldest = *self.0.oldest.lock();
+        states.put(&name(oldest + journal.len() as u64), entry.encode())?;
+        let gone = journal.push(entry) as u64;
+        (oldest..oldest + gone).for_each(|number| states.remove(&name(number)));
+        Ok(Some(Change { journal, oldest: oldest + gone }))
+    }
+
+    /// To be called before the switch shows.
+    fn note(&self, change: Option<Change>) {
+        let Some(Change { journal, oldest }) = change else { return };
+        self.0.journal.store(Arc::new(journal));
+        *self.0.oldest.lock() = oldest;
+    }
+
+    /// Drops journal entries that are older than they are kept for, or more than fit.
+    fn forget_changes(&self) -> Result<(), StoreError> {
+        let for_ms = i64::try_from(self.0.policy.changes_for.as_millis()).unwrap_or(i64::MAX);
+        let mut journal = Journal::clone(&self.0.journal.load());
+        let gone = journal.forget_before(self.0.clock.now_wall().as_millis().saturating_sub(for_ms));
+        if gone == 0 {
+            return Ok(());
+        }
+        let oldest = *self.0.oldest.lock();
+        let mut states = States::default();
+        (oldest..oldest + gone as u64).for_each(|number| states.remove(&name(number)));
+        self.0.store.put_states(&states)?;
+        self.note(Some(Change { journal, oldest: oldest + gone as u64 }));
+        Ok(())
+    }
+}
+
+/// The name of a journal entry in the store.
+fn name(number: u64) -> String {
+    format!("{JOURNAL}{number:020}")
+}

@@ -1,0 +1,81 @@
+//! Importing: what a bundle holds becomes the newest version, in one transaction.
+//!
+//! It knows nothing of files. Callers: [`crate::app`], with what was verified before.
+
+use std::sync::Arc;
+
+use super::{Versions, VersionsError};
+use crate::clock::WallTime;
+use crate::snapshot::content::{Content, SnapshotId};
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::version::VersionMeta;
+use crate::store::{Along, DetailStream, States, StoreError};
+
+/// What is imported; all of it was verified.
+pub struct Import<'a> {
+    /// The snapshot.
+    pub content: Content,
+    /// What is known beside it.
+    pub meta: VersionMeta,
+    /// What the origin listed for terms in doubt.
+    pub evidence: Evidence,
+    /// Its details, from the start for each call.
+    pub details: &'a dyn Fn() -> Result<DetailStream<'a>, StoreError>,
+    /// How much they are, about, in bytes.
+    pub details_bytes: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The snapshot.
+    pub snapshot: SnapshotId,
+    /// Its listings.
+    pub listings: usize,
+    /// What was the newest before.
+    pub before: Option<SnapshotId>,
+    /// Whether it is confirmed for an earlier instant than what was the newest before.
+    pub is_older: bool,
+    /// Whether it is served; without, a rollback pins another one.
+    pub is_served: bool,
+}
+
+impl Versions {
+    /// Makes a bundle's snapshot the newest version, with its details, and serves it unless a rollback pins another one.
+    /// The version before stays kept.
+    ///
+    /// # Errors
+    /// When it would take the data of an origin backwards, or the write fails.
+    pub fn import(&self, import: Import<'_>) -> Result<Imported, VersionsError> {
+        let Import { content, meta, evidence, details, details_bytes } = import;
+        let mut all_evidence = self.0.store.evidence()?;
+        all_evidence.extend(evidence);
+        let dataset = Arc::new(Dataset::build(content, &all_evidence)?);
+        let mut notes = self.0.notes.lock();
+        let head = self.0.head.current();
+        let is_older = head.as_ref().is_some_and(|head| meta.confirmed_ms < head.meta.confirmed_ms);
+        if let Some(head) = head.as_ref().filter(|_| is_older && self.0.policy.has_origin) {
+            let at = |ms| WallTime::from_millis(ms).rfc3339();
+            return Err(VersionsError::Backwards {
+                bundle: dataset.id.to_string(),
+                bundle_confirmed: at(meta.confirmed_ms),
+                newest: head.dataset.id.to_string(),
+                newest_confirmed: at(head.meta.confirmed_ms),
+            });
+        }
+        let mut states = States::default();
+        states.put_evidence(&all_evidence)?;
+        let along = Along { activate: true, details: Some(details), details_bytes, states };
+        self.put(&mut notes, &dataset, meta, along)?;
+        let imported = Imported {
+            snapshot: dataset.id.clone(),
+            listings: dataset.len(),
+            before: head.map(|head| head.dataset.id.clone()),
+            is_older,
+            is_served: !notes.rolled_back,
+        };
+        tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, served = imported.is_served, "imported");
+        Ok(imported)
+    }
+}

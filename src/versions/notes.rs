@@ -1,0 +1,124 @@
+//! What is remembered of versions beside their content: pins, the rollback, and what was exported.
+//!
+//! Small blobs of the store. It decides nothing. Callers: [`super`].
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::hash::ContentHash;
+use crate::api::listing::ListingId;
+use crate::store::{States, Store, StoreError};
+
+/// How many exports can be the base of a delta.
+pub const EXPORTS: usize = 3;
+
+const PINS: &str = "versions/pins";
+const ROLLBACK: &str = "versions/rollback";
+const EXPORTED: &str = "versions/exports";
+const EXPORT_DETAILS: &str = "versions/export/";
+
+/// Pins, the rollback and the exports.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// Ids of versions that stay until they are unpinned.
+    pub pins: BTreeSet<String>,
+    /// Whether a version is served for as long as nobody releases the newest.
+    pub rolled_back: bool,
+    /// Ids of the last exports, the newest last; each once.
+    pub exports: Vec<String>,
+}
+
+/// What is kept of the details that an export held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportedDetail {
+    /// The listing.
+    pub id: ListingId,
+    /// The hash of its detail, without volatile values; that of nothing where the origin has none.
+    pub hash: ContentHash,
+}
+
+/// Bytes of one [`ExportedDetail`].
+const DETAIL_BYTES: usize = 24;
+
+impl Notes {
+    /// Reads them back. What cannot be read counts as absent, but for the rollback: a version that was pinned by one stays
+    /// served.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn read(store: &Store) -> Result<Self, StoreError> {
+        Ok(Self {
+            pins: list(store, PINS)?,
+            rolled_back: store.state(ROLLBACK)?.is_some(),
+            exports: list(store, EXPORTED)?,
+        })
+    }
+
+    /// Adds the pins to what is written.
+    ///
+    /// # Errors
+    /// When they are too many.
+    pub fn write_pins(&self, states: &mut States) -> Result<(), StoreError> {
+        states.put(PINS, json(&self.pins)?)
+    }
+
+    /// Adds the rollback to what is written.
+    ///
+    /// # Errors
+    /// Never in practice: it is a few bytes.
+    pub fn write_rollback(&self, states: &mut States) -> Result<(), StoreError> {
+        if self.rolled_back {
+            return states.put(ROLLBACK, b"{}".to_vec());
+        }
+        states.remove(ROLLBACK);
+        Ok(())
+    }
+
+    /// Remembers an export, with the details that it held, and forgets those beyond the last few.
+    ///
+    /// # Errors
+    /// When the details are too many.
+    pub fn exported(&mut self, id: &str, details: &[ExportedDetail], states: &mut States) -> Result<(), StoreError> {
+        self.exports.retain(|other| other != id);
+        self.exports.push(id.to_owned());
+        while self.exports.len() > EXPORTS {
+            states.remove(&format!("{EXPORT_DETAILS}{}", self.exports.remove(0)));
+        }
+        states.put(EXPORTED, json(&self.exports)?)?;
+        let mut bytes = Vec::with_capacity(details.len() * DETAIL_BYTES);
+        for detail in details {
+            bytes.extend_from_slice(&detail.id.0.to_le_bytes());
+            bytes.extend_from_slice(&detail.hash.to_bytes());
+        }
+        states.put(&format!("{EXPORT_DETAILS}{id}"), bytes)
+    }
+}
+
+/// The details that the last export of a version held; `None` when there is none on record.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn exported_details(store: &Store, id: &str) -> Result<Option<Vec<ExportedDetail>>, StoreError> {
+    let Some(bytes) = store.state(&format!("{EXPORT_DETAILS}{id}"))? else { return Ok(None) };
+    let (entries, rest) = bytes.as_chunks::<DETAIL_BYTES>();
+    let read = |entry: &[u8; DETAIL_BYTES]| {
+        let (id, hash) = entry.split_at(8);
+        let id = ListingId(u64::from_le_bytes(id.try_into().ok()?));
+        Some(ExportedDetail { id, hash: ContentHash::from_bytes(hash.try_into().ok()?) })
+    };
+    Ok(if rest.is_empty() { entries.iter().map(read).collect() } else { None })
+}
+
+fn list<T: Default + for<'a> Deserialize<'a>>(store: &Store, key: &str) -> Result<T, StoreError> {
+    let Some(bytes) = store.state(key)? else { return Ok(T::default()) };
+    Ok(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+        tracing::warn!(key, %error, "what is remembered of versions cannot be read");
+        T::default()
+    }))
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(value)
+        .map_err(|error| StoreError::Io { path: "versions".into(), source: std::io::Error::other(error) })
+}

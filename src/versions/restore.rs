@@ -1,0 +1,149 @@
+//! Reading back what was published: which version is served after a start, and which is the newest.
+//!
+//! Callers: [`crate::app`] and the commands that work without a server.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use super::notes::Notes;
+use super::{Inner, JOURNAL, Policy, Versions, VersionsError};
+use crate::clock::{Clock, WallTime};
+use crate::semantics::freshness;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::journal::{Entry, Journal};
+use crate::snapshot::live::Live;
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::version::VersionMeta;
+use crate::store::{Store, StoreError, VersionRecord};
+
+impl Versions {
+    /// The versions of a store. Nothing is served before [`Versions::restore`].
+    pub fn new(store: Arc<Store>, live: Live, policy: Policy, clock: Clock) -> Self {
+        let inner = Inner {
+            store,
+            live,
+            head: Live::default(),
+            clock,
+            policy,
+            notes: Mutex::default(),
+            journal: ArcSwap::default(),
+            oldest: Mutex::default(),
+            kept: ArcSwap::default(),
+        };
+        Self(Arc::new(inner))
+    }
+
+    /// Serves what was served last, and takes the newest version for the head.
+    ///
+    /// # Errors
+    /// When what was served cannot be read. What else cannot be is as if it were not there.
+    pub fn restore(&self, evidence: &Evidence) -> Result<(), VersionsError> {
+        let mut notes = self.0.notes.lock();
+        *notes = Notes::read(&self.0.store)?;
+        self.read_journal()?;
+        self.list(&notes)?;
+        let current = self.0.store.current()?;
+        let served = current.as_ref().map(|(record, _)| record.seq);
+        if notes.rolled_back
+            && let Some(newest) = self.0.kept.load().first().filter(|newest| served != Some(newest.seq))
+        {
+            // The mirror fetches it again if need be.
+            let read =
+                self.0.store.version(newest.seq).and_then(|record| record.ok_or(StoreError::NoSuchVersion(newest.seq)));
+            let built = read.map_err(VersionsError::from).and_then(|record| self.build(&record, evidence));
+            match built {
+                Ok(dataset) => drop(self.0.head.swap(dataset, self.believed(newest.meta.clone()), newest.seq)),
+                Err(error) => tracing::error!(%error, snapshot = %newest.id, "the newest snapshot cannot be read"),
+            }
+        }
+        let Some((record, meta)) = current else { return Ok(()) };
+        let (dataset, meta) = (self.build(&record, evidence)?, self.believed(meta));
+        tracing::info!(
+            snapshot = %dataset.id,
+            listings = dataset.len(),
+            confirmed = %WallTime::from_millis(meta.confirmed_ms).rfc3339(),
+            rolled_back = notes.rolled_back,
+            "serving the snapshot published last"
+        );
+        if self.0.head.load().is_none() && self.0.kept.load().first().is_none_or(|newest| newest.seq == record.seq) {
+            self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
+        }
+        self.0.live.swap(dataset, meta, record.seq);
+        self.list(&notes)?;
+        Ok(())
+    }
+
+    fn build(&self, record: &VersionRecord, evidence: &Evidence) -> Result<Arc<Dataset>, VersionsError> {
+        Ok(Arc::new(Dataset::build(self.0.store.load(record)?, evidence)?))
+    }
+
+    fn believed(&self, mut meta: VersionMeta) -> VersionMeta {
+        meta.confirmed_ms = believable(&meta, self.0.clock.now_wall(), self.0.policy.ttl);
+        meta
+    }
+
+    /// Reads the journal. Where an entry is lost, so are those before it: what changed by it is not known.
+    fn read_journal(&self) -> Result<(), StoreError> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut oldest = 0;
+        let mut next = None;
+        for (key, bytes) in self.0.store.states_of(JOURNAL)? {
+            let Some(number) = key.strip_prefix(JOURNAL).and_then(|number| number.parse::<u64>().ok()) else {
+                continue;
+            };
+            let entry =
+                Entry::decode(&bytes).inspect_err(|error| tracing::warn!(key, %error, "a change cannot be read")).ok();
+            let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
+            if !follows || next != Some(number) {
+                (entries, oldest) = (Vec::new(), number + u64::from(entry.is_none()));
+            }
+            entries.extend(entry);
+            next = Some(number + 1);
+        }
+        self.0.journal.store(Arc::new(Journal::new(entries)));
+        *self.0.oldest.lock() = oldest;
+        Ok(())
+    }
+}
+
+/// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was ahead)
+/// says nothing: then the data is as old as its publication, or so old that nobody takes it for fresh.
+fn believable(meta: &VersionMeta, now: WallTime, ttl: std::time::Duration) -> i64 {
+    let past = |stamp: i64| !freshness::is_from_the_future(WallTime::from_millis(stamp), now);
+    let known = [meta.confirmed_ms, meta.published_ms].into_iter().find(|stamp| past(*stamp));
+    let long_ago = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).saturating_mul(3).saturating_add(1000);
+    known.unwrap_or_else(|| now.as_millis().saturating_sub(long_ago)).min(now.as_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::taxonomy::VolatileKeys;
+    use crate::snapshot::version::Certificate;
+
+    #[test]
+    fn a_stamp_from_the_future_confirms_nothing() {
+        let ttl = Duration::from_secs(300);
+        let now = WallTime::from_seconds(1_000_000);
+        let meta = |confirmed: i64, published: i64| VersionMeta {
+            certificate: Certificate::Full,
+            confirmed_ms: confirmed * 1000,
+            published_ms: published * 1000,
+            volatile: VolatileKeys::default(),
+            volatile_values: std::collections::BTreeMap::new(),
+            left_out: Vec::new(),
+            open_points: Vec::new(),
+            disproved: None,
+        };
+        for (confirmed, published, age) in
+            [(999_990, 999_000, 10), (1_000_003, 999_000, 0), (1_003_600, 999_000, 1000), (1_003_600, 1_003_500, 901)]
+        {
+            let believed = believable(&meta(confirmed, published), now, ttl);
+            assert_eq!(now.seconds_since(WallTime::from_millis(believed)), age, "{confirmed} {published}");
+        }
+    }
+}

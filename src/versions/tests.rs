@@ -1,0 +1,242 @@
+//! The versions' promises, on a real store.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::api::envelope::{Envelope, EnvelopeField};
+use crate::api::hash::ContentHash;
+use crate::api::listing::{ListingId, Summary};
+use crate::api::taxonomy::VolatileKeys;
+use crate::snapshot::content::Content;
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::version::Certificate;
+use crate::store::{DataDir, DetailMeta, DetailRecord, DetailState};
+
+const HAS_ORIGIN: bool = true;
+
+struct Rig {
+    versions: Versions,
+    dir: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new(keep: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { versions: open(dir.path(), keep, HAS_ORIGIN), dir }
+    }
+
+    fn reopen(self, keep: usize, has_origin: bool) -> Self {
+        let Self { versions, dir } = self;
+        drop(versions);
+        Self { versions: open(dir.path(), keep, has_origin), dir }
+    }
+
+    /// Publishes these listings as the mirror does, and returns their snapshot's id.
+    fn publish(&self, ids: &[u64], at_ms: i64) -> String {
+        let dataset = Arc::new(Dataset::build(content(ids), &Evidence::new()).unwrap());
+        self.versions.publish(self.versions.head().epoch(), &dataset, meta(at_ms)).unwrap();
+        dataset.id.to_string()
+    }
+
+    fn served(&self) -> String {
+        self.versions.live().current().unwrap().dataset.id.to_string()
+    }
+
+    fn newest(&self) -> String {
+        self.versions.head().current().unwrap().dataset.id.to_string()
+    }
+
+    fn kept(&self) -> Vec<String> {
+        self.versions.kept().iter().map(|kept| kept.id.to_string()).collect()
+    }
+}
+
+fn open(path: &std::path::Path, keep: usize, has_origin: bool) -> Versions {
+    let store = Arc::new(Store::open(&DataDir::open(path).unwrap()).unwrap());
+    let policy = Policy {
+        retention: Retention { keep, keep_daily: 0 },
+        changes_for: Duration::from_secs(3600),
+        ttl: Duration::from_secs(300),
+        has_origin,
+    };
+    let versions = Versions::new(store, Live::default(), policy, Clock::system());
+    versions.restore(&Evidence::new()).unwrap();
+    versions
+}
+
+fn content(ids: &[u64]) -> Content {
+    let summary = |id: &u64| {
+        let raw = Bytes::from(format!(r#"{{"id":{id},"name":"v{id}","modified":"2026-01-01T00:00:00Z"}}"#));
+        Summary { id: ListingId(*id), hash: ContentHash::of(&raw), raw }
+    };
+    Content {
+        envelope: Envelope { fields: vec![EnvelopeField::Items], empty_filters: "[]".into() },
+        taxonomies: [Arc::from("[]"), Arc::from("[]"), Arc::from("[]")],
+        summaries: ids.iter().map(summary).collect(),
+    }
+}
+
+fn meta(at_ms: i64) -> VersionMeta {
+    VersionMeta {
+        certificate: Certificate::Full,
+        confirmed_ms: at_ms,
+        published_ms: at_ms,
+        volatile: VolatileKeys::default(),
+        volatile_values: std::collections::BTreeMap::new(),
+        left_out: Vec::new(),
+        open_points: Vec::new(),
+        disproved: None,
+    }
+}
+
+fn detail(id: u64, text: &str) -> (ListingId, DetailRecord) {
+    let body = Bytes::from(text.to_owned());
+    let meta = DetailMeta {
+        state: DetailState::Present,
+        etag: None,
+        last_modified: None,
+        origin_time_ms: 1,
+        fetched_ms: 1,
+        summary_hash: ContentHash::default(),
+        hash: ContentHash::of(&body),
+    };
+    (ListingId(id), DetailRecord { meta, body })
+}
+
+fn import(versions: &Versions, ids: &[u64], at_ms: i64, details: &[(u64, &str)]) -> Result<Imported, VersionsError> {
+    let stream = || -> Result<crate::store::DetailStream<'_>, StoreError> {
+        Ok(Box::new(details.iter().map(|(id, text)| Ok(detail(*id, text)))))
+    };
+    versions.import(Import {
+        content: content(ids),
+        meta: meta(at_ms),
+        evidence: Evidence::new(),
+        details: &stream,
+        details_bytes: 100,
+    })
+}
+
+#[test]
+fn a_rollback_is_served_until_it_is_released_and_newer_versions_wait() {
+    let rig = Rig::new(9);
+    let (one, two) = (rig.publish(&[1, 2], 1), rig.publish(&[2, 3], 2));
+    assert_eq!(rig.versions.rollback(&one).unwrap().newest.unwrap().as_str(), two);
+    assert_eq!((rig.served(), rig.newest()), (one.clone(), two.clone()));
+    let three = rig.publish(&[3, 4, 5], 3);
+    assert_eq!((rig.served(), rig.newest()), (one.clone(), three.clone()));
+    let rolled_back = rig.versions.rolled_back().unwrap();
+    assert_eq!((rolled_back.served.as_str(), rolled_back.newest.unwrap().as_str()), (one.as_str(), three.as_str()));
+
+    let rig = rig.reopen(9, HAS_ORIGIN);
+    assert_eq!((rig.served(), rig.newest()), (one.clone(), three.clone()), "over a restart");
+    assert_eq!(rig.versions.release().unwrap().as_str(), three);
+    assert!(matches!(rig.versions.release(), Err(VersionsError::NotRolledBack)));
+    assert!(rig.versions.rolled_back().is_none());
+    let rig = rig.reopen(9, HAS_ORIGIN);
+    assert_eq!((rig.served(), rig.newest()), (three.clone(), three.clone()));
+
+    // What clients saw, one after the other.
+    let journal = rig.versions.journal();
+    let ids: Vec<_> = journal.entries().map(|entry| (entry.from.to_string(), entry.to.to_string())).collect();
+    assert_eq!(ids, [(one.clone(), two.clone()), (two, one.clone()), (one.clone(), three.clone())]);
+    let changes = journal.since(&one, &three).unwrap();
+    assert_eq!(changes.added, [3, 4, 5].map(ListingId));
+    assert_eq!(changes.removed, [1, 2].map(ListingId));
+}
+
+#[test]
+fn rolling_back_to_what_is_served_holds_it() {
+    let rig = Rig::new(9);
+    let one = rig.publish(&[1], 1);
+    rig.versions.rollback(&one).unwrap();
+    let two = rig.publish(&[2], 2);
+    assert_eq!((rig.served(), rig.newest()), (one.clone(), two));
+    let error = rig.versions.rollback("none").unwrap_err();
+    assert!(error.to_string().contains(&one), "{error}");
+    assert_eq!(rig.served(), one);
+}
+
+#[test]
+fn versions_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
+    let rig = Rig::new(2);
+    let ids: Vec<String> = (1..=7).map(|n| rig.publish(&[n], n.cast_signed())).collect();
+    rig.versions.pin(&ids[0]).unwrap();
+    rig.versions.exported(&ids[1], &[]).unwrap();
+    rig.versions.rollback(&ids[2]).unwrap();
+    rig.versions.tidy().unwrap();
+    let newest_first = |places: &[usize]| places.iter().map(|place| ids[*place].clone()).collect::<Vec<_>>();
+    assert_eq!(rig.kept(), newest_first(&[6, 5, 2, 1, 0]));
+    assert!(matches!(rig.versions.pin(&ids[3]), Err(VersionsError::Unknown { .. })));
+    assert!(matches!(rig.versions.load(&ids[3]), Err(VersionsError::Unknown { .. })));
+    assert_eq!(rig.versions.load(&ids[1]).unwrap().dataset.id.as_str(), ids[1]);
+
+    let rig = rig.reopen(2, HAS_ORIGIN);
+    rig.versions.release().unwrap();
+    rig.versions.unpin(&ids[0]).unwrap();
+    for id in [&ids[6], &ids[5], &ids[6], &ids[2], &ids[5]] {
+        rig.versions.exported(id, &[]).unwrap();
+    }
+    rig.versions.tidy().unwrap();
+    assert_eq!(rig.kept(), newest_first(&[6, 5, 2]), "the last three exports are of these");
+    assert!(rig.versions.unpin(&ids[0]).is_err());
+}
+
+#[test]
+fn an_import_is_the_newest_with_its_details_and_never_takes_an_origins_data_back() {
+    let rig = Rig::new(9);
+    let mirrored = rig.publish(&[1, 2], 100);
+    let seen = rig.versions.head().epoch();
+    let error = import(&rig.versions, &[9], 99, &[]).unwrap_err();
+    assert!(matches!(error, VersionsError::Backwards { .. }), "{error}");
+    assert_eq!(rig.served(), mirrored);
+    let imported = import(&rig.versions, &[1, 9], 200, &[(9, "{}")]).unwrap();
+    assert_eq!(
+        (imported.before.unwrap().as_str(), imported.is_served, imported.is_older),
+        (mirrored.as_str(), true, false)
+    );
+    assert_eq!(rig.versions.store().detail(ListingId(9)).unwrap().unwrap().body, "{}");
+    let next = Arc::new(Dataset::build(content(&[4]), &Evidence::new()).unwrap());
+    assert!(matches!(rig.versions.publish(seen, &next, meta(300)), Err(VersionsError::Moved)));
+    assert!(matches!(rig.versions.renew(seen, meta(300)), Err(VersionsError::Moved)));
+
+    // Without an origin it is the operator who says what is served.
+    let rig = rig.reopen(9, !HAS_ORIGIN);
+    let older = import(&rig.versions, &[7], 50, &[]).unwrap();
+    assert!(older.is_older && older.is_served);
+    assert_eq!(rig.served(), older.snapshot.as_str());
+    rig.versions.rollback(&mirrored).unwrap();
+    assert!(!import(&rig.versions, &[8], 400, &[]).unwrap().is_served);
+    assert_eq!(rig.served(), mirrored);
+}
+
+#[test]
+fn an_import_that_breaks_off_changes_nothing() {
+    let rig = Rig::new(9);
+    let one = rig.publish(&[1], 1);
+    let broken = || -> Result<crate::store::DetailStream<'_>, StoreError> {
+        let damaged = Err(StoreError::Damaged("a bundle that was exchanged".into()));
+        Ok(Box::new([Ok(detail(1, "{\"new\":1}")), damaged].into_iter()))
+    };
+    let import = Import {
+        content: content(&[1, 2]),
+        meta: meta(2),
+        evidence: Evidence::new(),
+        details: &broken,
+        details_bytes: 10,
+    };
+    assert!(rig.versions.import(import).is_err());
+    assert_eq!((rig.served(), rig.newest(), rig.kept().len()), (one.clone(), one.clone(), 1));
+    assert!(rig.versions.store().detail(ListingId(1)).unwrap().is_none());
+    let rig = rig.reopen(9, HAS_ORIGIN);
+    assert_eq!((rig.served(), rig.versions.journal().len()), (one, 0));
+}
+
+#[test]
+fn every_kept_version_can_be_verified() {
+    let rig = Rig::new(9);
+    rig.publish(&[1], 1);
+    for kept in rig.versions.kept().iter() {
+        rig.versions.verify(kept.seq).unwrap();
+    }
+    assert!(matches!(rig.versions.verify(77), Err(StoreError::NoSuchVersion(77))));
+}
