@@ -121,6 +121,7 @@ fn live(confirmed: WallTime) -> Live {
         left_out: Vec::new(),
         open_points: Vec::new(),
         disproved: None,
+        origin: None,
     };
     let live = Live::default();
     live.swap(Arc::new(Dataset::build(content, &Evidence::new()).unwrap()), meta, 1);

@@ -110,6 +110,7 @@ fn meta() -> VersionMeta {
         left_out: vec![],
         open_points: vec![],
         disproved: None,
+        origin: None,
     }
 }
 

@@ -7,6 +7,7 @@ pub mod front;
 pub mod guard;
 pub mod page;
 pub mod purge;
+pub mod snapshots;
 pub mod status;
 
 use async_trait::async_trait;
@@ -19,8 +20,10 @@ use serde_json::json;
 
 use crate::config::AdminConfig;
 use crate::origin::commands::Commands;
+use crate::versions::Versions;
 
 use purge::Purger;
+use snapshots::Action;
 use status::Status;
 
 /// The operator's listener.
@@ -29,6 +32,8 @@ pub struct Admin {
     pub status: Status,
     /// What it passes on; `None` where there is no mirror.
     pub commands: Option<Commands>,
+    /// What is kept and served; `None` in shield use.
+    pub versions: Option<Versions>,
     /// What forgets cached answers.
     pub purger: Purger,
     /// Counters.
@@ -38,6 +43,11 @@ pub struct Admin {
 }
 
 type Reply = Response<Vec<u8>>;
+
+/// What there is.
+const PATHS: &str = "there is GET /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
+                     /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
+                     /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
 
 fn reply(status: StatusCode, content_type: &str, body: impl Into<Vec<u8>>) -> Reply {
     let body = body.into();
@@ -68,8 +78,14 @@ fn error(status: StatusCode, detail: &str) -> Reply {
 }
 
 impl Admin {
-    fn answer(&self, method: &Method, path: &str, query: Option<&str>, headers: &http::HeaderMap) -> Reply {
+    async fn answer(&self, method: &Method, path: &str, query: Option<&str>, headers: &http::HeaderMap) -> Reply {
+        let action = Action::of_path(path).filter(|_| *method == Method::POST);
         match (method, path) {
+            _ if action.is_some() => match (guard::may_write(&self.config, headers), action) {
+                (Ok(()), Some(action)) => snapshots::perform(self.versions.as_ref(), action).await,
+                (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
+                (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
+            },
             (&Method::GET | &Method::HEAD, _) => self.read(path),
             (&Method::POST, "/audit") => match guard::may_write(&self.config, headers) {
                 Ok(()) => audit::ask(self.status.audits.as_ref(), query),
@@ -109,6 +125,10 @@ impl Admin {
                 json_reply(if healthy { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &value)
             }
             "/audit" => audit::show(self.status.audits.as_ref()),
+            "/snapshots" => match &self.versions {
+                Some(versions) => json_reply(StatusCode::OK, &snapshots::list(versions)),
+                None => snapshots::none(),
+            },
             "/metrics" => {
                 let mut text = String::new();
                 let registry = self.registry.lock();
@@ -123,10 +143,7 @@ impl Admin {
                 reply(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
             }
             "/" => reply(StatusCode::OK, "text/html; charset=utf-8", page::render(&self.status)),
-            _ => error(
-                StatusCode::NOT_FOUND,
-                "there is /livez, /readyz, /status, /metrics, /audit, POST /refresh and DELETE /cache",
-            ),
+            _ => error(StatusCode::NOT_FOUND, PATHS),
         }
     }
 
@@ -154,10 +171,7 @@ impl Admin {
                 commands.accept();
                 accepted("accept")
             }
-            _ => error(
-                StatusCode::NOT_FOUND,
-                "there is POST /refresh, /sync, /audit and /snapshots/accept, and DELETE /cache",
-            ),
+            _ => error(StatusCode::NOT_FOUND, PATHS),
         }
     }
 }
@@ -168,7 +182,7 @@ impl ServeHttp for Admin {
         let request = session.req_header();
         let (method, path, headers) = (request.method.clone(), request.uri.path().to_owned(), request.headers.clone());
         let query = request.uri.query().map(str::to_owned);
-        let mut response = self.answer(&method, &path, query.as_deref(), &headers);
+        let mut response = self.answer(&method, &path, query.as_deref(), &headers).await;
         if method == Method::HEAD {
             response.body_mut().clear();
         }

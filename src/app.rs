@@ -130,6 +130,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         details: core.details.clone(),
         audits: core.auditor.is_some().then(|| core.audits.clone()),
         store: core.store.clone(),
+        versions: core.versions.clone(),
         cache: core.cache.clone(),
         telemetry: telemetry.clone(),
         ttl: config.ttl,
@@ -150,7 +151,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         pass: core.origin.as_ref().map(|origin| origin.pass.clone()),
         base_path: base_path(config),
     };
-    let admin = Admin { status, commands, purger, registry: Mutex::new(registry), config: config.admin.clone() };
+    let versions = core.versions.clone();
+    let admin =
+        Admin { status, commands, versions, purger, registry: Mutex::new(registry), config: config.admin.clone() };
     let public = Arc::new(public(config, &core, limiter, telemetry, in_flight.clone()));
 
     for address in sockets.public() {

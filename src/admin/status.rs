@@ -27,6 +27,7 @@ use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
+use crate::versions::Versions;
 
 /// The public HTTPS listener.
 pub struct TlsStatus {
@@ -56,6 +57,8 @@ pub struct Status {
     pub audits: Option<Audits>,
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
+    /// What is kept; `None` in shield use.
+    pub versions: Option<Versions>,
     /// The cache.
     pub cache: Cache,
     /// The counters.
@@ -130,6 +133,12 @@ impl Status {
                 "certificate": published.meta.certificate.as_str(),
                 "open_points": published.meta.open_points,
             })),
+            "rollback": self.versions.as_ref().and_then(Versions::rolled_back).map(|rollback| json!({
+                "served": rollback.served,
+                "newest": rollback.newest,
+                "waiting": rollback.newest.as_ref() != Some(&rollback.served),
+            })),
+            "versions": self.versions.as_ref().map(|versions| versions.kept().len()),
             "listings": published.as_ref().map(|published| published.dataset.len()),
             "details": details.map(|(mirrored, of)| json!({ "mirrored": mirrored, "of": of, "wanted": wanted })),
             "confirmed_at": published.as_ref().map(|published| published.confirmed().rfc3339()),
@@ -201,6 +210,8 @@ impl Status {
             let age = freshness::age_seconds(now, published.confirmed());
             gauge("age_seconds", "Seconds since the instant for which the data is confirmed", f64::from(age));
             gauge("listings", "Listings in the served snapshot", published.dataset.len() as f64);
+            let rolled_back = self.versions.as_ref().is_some_and(|versions| versions.rolled_back().is_some());
+            gauge("rolled_back", "Whether a rollback pins what is served", f64::from(u8::from(rolled_back)));
             if let Some(details) = &self.details {
                 gauge(
                     "details_mirrored",

@@ -2,6 +2,8 @@
 //!
 //! Every other byte of the text stays. Callers: [`crate::pipeline`] for taxonomies.
 
+use std::borrow::Cow;
+
 use url::Url;
 
 use super::json::{self, JsonError, MAX_DEPTH};
@@ -21,6 +23,18 @@ impl Rewrite {
         let bases = origin.into_iter().chain(aliases).cloned().collect();
         let public_url = public_url.trim_end_matches('/').to_owned();
         Self { bases, from: origin.or(aliases.first()).cloned(), public_url }
+    }
+
+    /// The same for data that came from the origin at this address, which may be another one than is asked now.
+    #[must_use]
+    pub fn of_origin(&self, address: Option<&str>) -> Cow<'_, Self> {
+        let origin = address.and_then(|address| Url::parse(address).ok());
+        match origin.filter(|origin| self.from.as_ref() != Some(origin)) {
+            None => Cow::Borrowed(self),
+            Some(origin) => {
+                Cow::Owned(Self { public_url: self.public_url.clone(), ..Self::new(Some(&origin), &self.bases, "") })
+            }
+        }
     }
 
     /// The text of the document at `path` under the origin with its `api_url`s rewritten.
@@ -123,6 +137,21 @@ mod tests {
     fn rewrite(origin: &str, aliases: &[&str], public: &str) -> Rewrite {
         let aliases: Vec<Url> = aliases.iter().map(|alias| alias.parse().unwrap()).collect();
         Rewrite::new(Some(&origin.parse().unwrap()), &aliases, public)
+    }
+
+    #[test]
+    fn data_of_another_origin_is_recognised_by_its_own_address() {
+        let rewrite = rewrite("https://api.example.org", &["https://www.example.org"], "http://mirror.test");
+        let text = r#"[{"api_url":"/v1/a"},{"api_url":"https://old.example.org/v1/b"},{"api_url":"https://www.example.org/c"}]"#;
+        let of = |origin| rewrite.of_origin(origin).apply(text, "/api/sports.json").unwrap();
+        assert_eq!(
+            of(Some("https://old.example.org/v1")),
+            r#"[{"api_url":"http://mirror.test/a"},{"api_url":"http://mirror.test/b"},{"api_url":"http://mirror.test/c"}]"#
+        );
+        let own = r#"[{"api_url":"http://mirror.test/v1/a"},{"api_url":"https://old.example.org/v1/b"},{"api_url":"http://mirror.test/c"}]"#;
+        for same in [None, Some("https://api.example.org"), Some("no address")] {
+            assert_eq!(of(same), own, "{same:?}");
+        }
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub enum AppError {
     /// What is stored cannot be served.
     #[error("the stored snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
+    /// There is no data directory yet.
+    #[error("there is no data directory {0} yet: `grandstand serve`, `sync` and `bundle import` make one")]
+    NoData(String),
     /// What is kept cannot be served, or switched.
     #[error(transparent)]
     Versions(VersionsError),
@@ -279,6 +282,22 @@ impl From<VersionsError> for AppError {
             other => Self::Versions(other),
         }
     }
+}
+
+/// The versions of a data directory that no server holds, for commands that need nothing else. The first value keeps it
+/// locked.
+///
+/// # Errors
+/// When it is held, broken, or there is none.
+pub fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppError> {
+    if !config.data_dir.exists() {
+        return Err(AppError::NoData(config.data_dir.display().to_string()));
+    }
+    let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
+    let store = Arc::new(Store::open(&data_dir).map_err(AppError::Open)?);
+    let versions = versions(config, &store, &Live::default(), &Clock::system());
+    versions.restore(&store.evidence()?)?;
+    Ok((data_dir, versions))
 }
 
 /// The versions of a store.

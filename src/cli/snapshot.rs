@@ -1,88 +1,251 @@
-//! `grandstand snapshot`: commands on snapshots, carried out by the running server.
+//! `grandstand snapshot`: what is kept, and which version of it is served.
 //!
+//! Carried out by the server that holds the data directory, through its admin listener, or here where none does.
 //! Callers: [`super`].
 
+mod accept;
+
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use crate::admin::snapshots::{self, Action};
+use crate::app::core::{AppError, open_versions};
+use crate::config::{Config, Loaded, LogConfig, LogLevel, Secret, Use};
+use crate::store::{DataDir, OpenError};
+use crate::versions::Versions;
+
 use super::status::ask;
-use super::{Failure, Sources, load, sync};
-
-/// How long it may take until what is accepted is published.
-const PATIENCE: Duration = Duration::from_secs(150);
-
-/// After so long without anything held back, what is served is what came of it.
-const SETTLES: Duration = Duration::from_secs(5);
+use super::{Failure, Sources, load, logging};
 
 /// Arguments of `grandstand snapshot`.
 #[derive(Debug, Args)]
 pub struct Snapshot {
     #[command(subcommand)]
-    action: Action,
+    command: Command,
+}
+
+/// Which snapshot.
+#[derive(Debug, Args)]
+struct One {
+    /// Its id, or enough of its beginning to tell it from the others
+    id: String,
+    #[command(flatten)]
+    sources: Sources,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum Command {
+    /// Lists the kept snapshots, the newest first
+    List(List),
+    /// Reads every block of every kept snapshot and compares it with its hash; fails when one is damaged
+    Verify(Sources),
+    /// Serves a kept snapshot from now on, and over restarts, until `release`; refreshes go on meanwhile
+    Rollback(One),
+    /// Serves the newest snapshot again
+    Release(Sources),
     /// Publishes, once, what is held back because it lost more listings than mirror.max_shrink allows
     Accept(Sources),
+    /// Keeps a snapshot until it is unpinned
+    Pin(One),
+    /// Lets a snapshot go as others go
+    Unpin(One),
 }
 
-/// Why nothing is accepted.
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
+    sources: Sources,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a command on snapshots fails.
 #[derive(Debug, thiserror::Error)]
 enum SnapshotError {
-    #[error("no server holds {0}; start `grandstand serve`, then accept what it holds back")]
-    NoServer(String),
-    #[error("nothing is held back")]
-    NothingHeld,
-    #[error("{0} is still held back; see {1}/status")]
-    StillHeld(String, String),
-    #[error(
-        "{held} was not published: the origin has changed again; served is {served} with {listings} listings, and nothing is held back"
-    )]
-    Another { held: String, served: String, listings: String },
+    #[error("a shield keeps no snapshots: leave mirror.enabled = true")]
+    Shield,
+    #[error("no kept snapshot has an id that begins with {0}; `grandstand snapshot list` shows those that are kept")]
+    Unknown(String),
+    #[error("{0} begins the ids of several kept snapshots: {1}")]
+    Ambiguous(String, String),
+    #[error("{0} is in use by process {1}, which has not announced its admin listener yet; try again in a moment")]
+    Silent(String, String),
 }
 
 impl Snapshot {
     /// Carries it out.
     pub fn run(&self) -> Result<ExitCode, Failure> {
-        match &self.action {
-            Action::Accept(sources) => accept(sources),
+        match &self.command {
+            Command::Accept(sources) => accept::run(sources),
+            Command::List(List { sources, json }) => {
+                let list = Desk::open(sources)?.list()?;
+                print!("{}", if *json { serde_json::to_string_pretty(&list)? + "\n" } else { table(&list) });
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Verify(sources) => verify(&Desk::open(sources)?),
+            Command::Release(sources) => {
+                let told = Desk::open(sources)?.perform(&Action::Release)?;
+                println!("serving {}, the newest", text(&told["served"]));
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Rollback(One { id, sources }) => {
+                let desk = Desk::open(sources)?;
+                let told = desk.perform(&Action::Rollback(desk.resolve(id)?))?;
+                println!("serving {} until `grandstand snapshot release`", text(&told["served"]));
+                if told["newest"] != told["served"] {
+                    println!("waiting: {}, the newest", text(&told["newest"]));
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Pin(One { id, sources }) => {
+                let desk = Desk::open(sources)?;
+                let told = desk.perform(&Action::Pin(desk.resolve(id)?))?;
+                println!("{} stays until `grandstand snapshot unpin`", text(&told["pinned"]));
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Unpin(One { id, sources }) => {
+                let desk = Desk::open(sources)?;
+                let told = desk.perform(&Action::Unpin(desk.resolve(id)?))?;
+                println!("{} goes as others go", text(&told["unpinned"]));
+                Ok(ExitCode::SUCCESS)
+            }
         }
     }
 }
 
-fn accept(sources: &Sources) -> Result<ExitCode, Failure> {
-    let config = load(sources)?.config;
-    let Some(admin) = sync::running(&config.data_dir) else {
-        return Err(SnapshotError::NoServer(config.data_dir.display().to_string()).into());
-    };
-    let status = || -> Result<Value, Failure> {
-        Ok(serde_json::from_str(&ask(reqwest::Method::GET, &format!("{admin}/status"), None)?.1)?)
-    };
-    let then = status()?;
-    let (held, before) = (then["held"].clone(), then["snapshot"]["id"].as_str().unwrap_or("-"));
-    let Some(snapshot) = held["snapshot"].as_str() else { return Err(SnapshotError::NothingHeld.into()) };
-    eprintln!("accepting {snapshot}: {} listings in the place of {}", held["listings"], held["serving"]);
-    ask(reqwest::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.token.as_ref())?;
-    let began = Instant::now();
-    let mut neither: Option<Instant> = None;
-    while began.elapsed() < PATIENCE {
-        let now = status()?;
-        let served = now["snapshot"]["id"].as_str().unwrap_or("-");
-        if served == snapshot {
-            println!("published {served} with {} listings", now["listings"]);
-            return Ok(ExitCode::SUCCESS);
-        }
-        // What is held is let go before its successor is served, so that neither may be there for a moment.
-        let since = now["held"].is_null().then(|| *neither.get_or_insert_with(Instant::now));
-        if since.is_some_and(|since| served != before || since.elapsed() > SETTLES) {
-            let (held, served, listings) = (snapshot.to_owned(), served.to_owned(), now["listings"].to_string());
-            return Err(SnapshotError::Another { held, served, listings }.into());
-        }
-        std::thread::sleep(Duration::from_millis(200));
+/// Where commands are carried out.
+enum Desk {
+    /// By the server that holds the data directory.
+    Server { admin: String, token: Option<Secret> },
+    /// Here; the directory is locked meanwhile.
+    Here { versions: Versions, _data_dir: DataDir },
+}
+
+impl Desk {
+    fn open(sources: &Sources) -> Result<Self, Failure> {
+        let Loaded { config, .. } = load(sources)?;
+        logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;
+        Self::of(config)
     }
-    Err(SnapshotError::StillHeld(snapshot.to_owned(), admin).into())
+
+    fn of(config: Config) -> Result<Self, Failure> {
+        if config.usage() == Use::Shield {
+            return Err(SnapshotError::Shield.into());
+        }
+        match open_versions(&config) {
+            Ok((data_dir, versions)) => Ok(Self::Here { versions, _data_dir: data_dir }),
+            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
+                Ok(Self::Server { admin: format!("http://{admin}"), token: config.admin.token })
+            }
+            Err(AppError::Open(OpenError::Held { path, pid, .. })) => {
+                let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+                Err(SnapshotError::Silent(path.display().to_string(), pid).into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn list(&self) -> Result<Value, Failure> {
+        match self {
+            Self::Server { admin, .. } => {
+                Ok(serde_json::from_str(&ask(reqwest::Method::GET, &format!("{admin}/snapshots"), None)?.1)?)
+            }
+            Self::Here { versions, .. } => Ok(snapshots::list(versions)),
+        }
+    }
+
+    fn perform(&self, action: &Action) -> Result<Value, Failure> {
+        match self {
+            Self::Server { admin, token } => {
+                let url = format!("{admin}{}", action.path());
+                Ok(serde_json::from_str(&ask(reqwest::Method::POST, &url, token.as_ref())?.1)?)
+            }
+            Self::Here { versions, .. } => Ok(action.perform(versions)?),
+        }
+    }
+
+    /// The whole id of the one kept snapshot whose id begins so.
+    fn resolve(&self, beginning: &str) -> Result<String, Failure> {
+        let list = self.list()?;
+        let mut ids: Vec<&str> = snapshots_of(&list).filter_map(|one| one["id"].as_str()).collect();
+        ids.retain(|id| id.starts_with(beginning));
+        ids.sort_unstable();
+        ids.dedup();
+        match ids[..] {
+            [id] => Ok(id.to_owned()),
+            [] => Err(SnapshotError::Unknown(beginning.to_owned()).into()),
+            _ => Err(SnapshotError::Ambiguous(beginning.to_owned(), ids.join(", ")).into()),
+        }
+    }
+}
+
+fn snapshots_of(list: &Value) -> impl Iterator<Item = &Value> {
+    list["snapshots"].as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+fn verify(desk: &Desk) -> Result<ExitCode, Failure> {
+    let list = desk.list()?;
+    let mut whole = true;
+    for one in snapshots_of(&list) {
+        let id = text(&one["id"]);
+        let told = desk.perform(&Action::Verify(id.to_owned()))?;
+        match told["damage"].as_str() {
+            None => println!("{id}  whole, {} listings", one["listings"]),
+            Some(damage) => {
+                whole = false;
+                println!("{id}  damaged: {damage}");
+            }
+        }
+    }
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a person wants to see of the list.
+fn table(list: &Value) -> String {
+    let mut out =
+        format!("{:<32}  {:>9}  {:<11}  {:<20}  {}\n", "SNAPSHOT", "LISTINGS", "CERTIFICATE", "CONFIRMED", "");
+    for one in snapshots_of(list) {
+        let marks = ["served", "newest", "pinned", "exported"].into_iter().filter(|mark| one[mark] == true);
+        let marks = marks.collect::<Vec<_>>().join(", ");
+        let line = format!(
+            "{:<32}  {:>9}  {:<11}  {:<20}  {marks}",
+            text(&one["id"]),
+            one["listings"].to_string(),
+            text(&one["certificate"]),
+            text(&one["confirmed_at"]),
+        );
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    if list["rolled_back"] == true {
+        out.push_str("rolled back: `grandstand snapshot release` serves the newest\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_list_is_a_table_with_what_is_special_of_each() {
+        let one = |id: &str, served: bool, newest: bool| {
+            json!({ "id": id, "listings": 700, "certificate": "full", "confirmed_at": "2026-01-01T00:00:00Z",
+                    "served": served, "newest": newest, "pinned": served, "exported": false })
+        };
+        let list = json!({ "rolled_back": true, "snapshots": [one("bb", false, true), one("aa", true, false)] });
+        let text = table(&list);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].starts_with("bb") && lines[1].ends_with("newest"), "{text}");
+        assert!(lines[2].starts_with("aa") && lines[2].ends_with("served, pinned"), "{text}");
+        assert!(lines[3].contains("release"), "{text}");
+    }
 }

@@ -67,6 +67,10 @@ fn screen(value: &Value) -> String {
     let mirrors = text("/use") != "shield";
     if mirrors {
         line("snapshot", format!("{} ({})", text("/snapshot/id"), text("/snapshot/certificate")));
+        if text("/rollback/served") != "-" {
+            let newest = text("/rollback/newest");
+            line("rollback", format!("{newest} is the newest; `grandstand snapshot release` serves it"));
+        }
         line("confirmed", format!("{} ({} s ago)", text("/confirmed_at"), text("/age_seconds")));
         line("listings", text("/listings"));
         let (mirrored, of) = (text("/details/mirrored"), text("/details/of"));

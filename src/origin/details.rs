@@ -183,6 +183,12 @@ impl Details {
     }
 
     fn covered(&self, dataset: &Dataset) -> Covered {
+        let is_head = self.0.live.load().as_ref().is_none_or(|head| head.dataset.id == dataset.id);
+        if !is_head {
+            // What a rollback serves is not counted along; it is asked for by people only.
+            let pieces = dataset.content.summaries.chunks(index::PIECE);
+            return pieces.fold(Covered::default(), |sum, piece| sum.and(self.0.index.read().covering(piece)));
+        }
         loop {
             if let Some(covered) = self.0.index.read().covered(dataset) {
                 return covered;

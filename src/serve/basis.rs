@@ -16,6 +16,7 @@ pub const NOTHING: u128 = 0;
 pub fn taxonomy(published: &Published, kind: TaxonomyKind) -> u128 {
     let mut hasher = common(published);
     part(&mut hasher, published.dataset.content.taxonomy(kind));
+    part(&mut hasher, published.meta.origin.as_deref().unwrap_or_default());
     for (key, value) in published.meta.volatile_of(kind.path()) {
         part(&mut hasher, &key);
         part(&mut hasher, &value);

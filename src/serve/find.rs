@@ -148,7 +148,7 @@ impl Finder {
         if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
             return Found::Snapshot { reply, published, forwarded: None, pinned };
         }
-        match render::taxonomy(&published, kind, &self.rewrite) {
+        match render::taxonomy(&published, kind, &self.rewrite.of_origin(published.meta.origin.as_deref())) {
             Ok(made) => {
                 let made = made.made_of(made_of());
                 let reply = if let Some(kept) = kept {

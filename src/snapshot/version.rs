@@ -82,6 +82,9 @@ pub struct VersionMeta {
     /// What the origin disproved; `None`: it was not asked yet.
     #[serde(default)]
     pub disproved: Option<Vec<Assumption>>,
+    /// The address of the origin that the data came from, which its `api_url`s begin with; `None`: not recorded.
+    #[serde(default)]
+    pub origin: Option<String>,
 }
 
 impl VersionMeta {

@@ -52,6 +52,7 @@ fn meta(published_ms: i64) -> VersionMeta {
         left_out: vec!["next".into()],
         open_points: vec![],
         disproved: None,
+        origin: None,
     }
 }
 

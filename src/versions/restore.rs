@@ -138,6 +138,7 @@ mod tests {
             left_out: Vec::new(),
             open_points: Vec::new(),
             disproved: None,
+            origin: None,
         };
         for (confirmed, published, age) in
             [(999_990, 999_000, 10), (1_000_003, 999_000, 0), (1_003_600, 999_000, 1000), (1_003_600, 1_003_500, 901)]

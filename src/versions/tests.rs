@@ -86,6 +86,7 @@ fn meta(at_ms: i64) -> VersionMeta {
         left_out: Vec::new(),
         open_points: Vec::new(),
         disproved: None,
+        origin: None,
     }
 }
 

@@ -49,6 +49,13 @@ pub(super) struct Covered {
     pub(super) current: usize,
 }
 
+impl Covered {
+    /// Both together.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self { mirrored: self.mirrored + other.mirrored, current: self.current + other.current }
+    }
+}
+
 /// A count, exact for the first `counted` listings of a data set.
 #[derive(Debug)]
 struct Tally {
@@ -141,14 +148,25 @@ impl Index {
         let tally = tally.get_or_insert_with(fresh);
         let piece: &[Summary] = &dataset.content.summaries[tally.counted..];
         let piece = &piece[..piece.len().min(PIECE)];
-        for summary in piece {
-            if let Some(known) = known.get(&summary.id) {
-                tally.covered.mirrored += 1;
-                tally.covered.current += usize::from(known.summary_hash == summary.hash);
-            }
-        }
+        tally.covered = tally.covered.and(covering(known, piece));
         tally.counted += piece.len();
     }
+
+    /// How far some listings are covered.
+    pub(super) fn covering(&self, piece: &[Summary]) -> Covered {
+        covering(&self.known, piece)
+    }
+}
+
+fn covering(known: &HashMap<ListingId, Known, RandomState>, piece: &[Summary]) -> Covered {
+    let mut covered = Covered::default();
+    for summary in piece {
+        if let Some(known) = known.get(&summary.id) {
+            covered.mirrored += 1;
+            covered.current += usize::from(known.summary_hash == summary.hash);
+        }
+    }
+    covered
 }
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ impl Mirror {
             left_out,
             open_points,
             disproved: serving.as_ref().and_then(|serving| serving.meta.disproved.clone()),
+            origin: Some(self.crawler.copies().client().base().as_str().to_owned()),
         };
         if let Some(serving) = &serving {
             self.disprove_orders(serving, &dataset)?;

@@ -1,0 +1,159 @@
+//! `GET /snapshots`, and the commands on them: `POST /snapshots/{id}/rollback`, `/pin`, `/unpin`, `/verify`, and
+//! `POST /snapshots/release`.
+//!
+//! What they do is done by [`Versions`], in a thread that may block. Callers: [`super::Admin`].
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::clock::WallTime;
+use crate::store::StoreError;
+use crate::versions::{KeptVersion, RolledBack, Versions, VersionsError};
+
+use super::{Reply, error, json_reply};
+
+/// What can be done with the versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Serve a kept version until the release.
+    Rollback(String),
+    /// Serve the newest again.
+    Release,
+    /// Keep a version until it is unpinned.
+    Pin(String),
+    /// Let it go as others go.
+    Unpin(String),
+    /// Read every block of a kept version and compare it with its hash.
+    Verify(String),
+}
+
+impl Action {
+    /// The action of a path on the operator's listener.
+    pub fn of_path(path: &str) -> Option<Self> {
+        let mut segments = path.strip_prefix("/snapshots/")?.split('/');
+        let (first, second, rest) = (segments.next()?, segments.next(), segments.next());
+        match (first, second, rest) {
+            ("release", None, None) => Some(Self::Release),
+            (id, Some("rollback"), None) => Some(Self::Rollback(id.to_owned())),
+            (id, Some("pin"), None) => Some(Self::Pin(id.to_owned())),
+            (id, Some("unpin"), None) => Some(Self::Unpin(id.to_owned())),
+            (id, Some("verify"), None) => Some(Self::Verify(id.to_owned())),
+            _ => None,
+        }
+    }
+
+    /// The path on the operator's listener.
+    pub fn path(&self) -> String {
+        match self {
+            Self::Release => "/snapshots/release".to_owned(),
+            Self::Rollback(id) => format!("/snapshots/{id}/rollback"),
+            Self::Pin(id) => format!("/snapshots/{id}/pin"),
+            Self::Unpin(id) => format!("/snapshots/{id}/unpin"),
+            Self::Verify(id) => format!("/snapshots/{id}/verify"),
+        }
+    }
+
+    /// Does it, and says what came of it. Blocks.
+    ///
+    /// # Errors
+    /// As the versions say.
+    pub fn perform(&self, versions: &Versions) -> Result<Value, VersionsError> {
+        Ok(match self {
+            Self::Rollback(id) => {
+                let RolledBack { served, newest } = versions.rollback(id)?;
+                json!({ "served": served, "newest": newest, "rolled_back": true })
+            }
+            Self::Release => {
+                let served = versions.release()?;
+                json!({ "served": served, "newest": served, "rolled_back": false })
+            }
+            Self::Pin(id) => {
+                versions.pin(id)?;
+                json!({ "pinned": id })
+            }
+            Self::Unpin(id) => {
+                versions.unpin(id)?;
+                json!({ "unpinned": id })
+            }
+            Self::Verify(id) => {
+                let kept = versions.find(id)?;
+                match versions.verify(kept.seq) {
+                    Ok(()) => json!({ "verified": id, "listings": kept.listings, "whole": true }),
+                    Err(StoreError::Damaged(detail)) => json!({ "verified": id, "whole": false, "damage": detail }),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        })
+    }
+}
+
+/// Every kept version, the newest first.
+pub fn list(versions: &Versions) -> Value {
+    let kept = versions.kept();
+    let id = |which: fn(&KeptVersion) -> bool| kept.iter().find(|kept| which(kept)).map(|kept| &kept.id);
+    json!({
+        "served": id(|kept| kept.served),
+        "newest": id(|kept| kept.newest),
+        "rolled_back": versions.rolled_back().is_some(),
+        "snapshots": kept.iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+fn one(kept: &KeptVersion) -> Value {
+    let at = |ms| WallTime::from_millis(ms).rfc3339();
+    json!({
+        "id": kept.id,
+        "listings": kept.listings,
+        "certificate": kept.meta.certificate.as_str(),
+        "confirmed_at": at(kept.meta.confirmed_ms),
+        "published_at": at(kept.meta.published_ms),
+        "served": kept.served,
+        "newest": kept.newest,
+        "pinned": kept.pinned,
+        "exported": kept.exported,
+    })
+}
+
+/// What the operator is told where there are no versions.
+pub(super) fn none() -> Reply {
+    error(StatusCode::CONFLICT, "a shield keeps no snapshots: leave mirror.enabled = true")
+}
+
+/// Does it where blocking harms nobody.
+pub(super) async fn perform(versions: Option<&Versions>, action: Action) -> Reply {
+    let Some(versions) = versions.cloned() else { return none() };
+    let performed = tokio::task::spawn_blocking(move || action.perform(&versions)).await;
+    match performed {
+        Ok(Ok(value)) => json_reply(StatusCode::OK, &value),
+        Ok(Err(failed)) => error(status_of(&failed), &failed.to_string()),
+        Err(failed) => error(StatusCode::INTERNAL_SERVER_ERROR, &failed.to_string()),
+    }
+}
+
+/// What a refusal is in HTTP.
+pub(super) const fn status_of(error: &VersionsError) -> StatusCode {
+    match error {
+        VersionsError::Unknown { .. } => StatusCode::NOT_FOUND,
+        VersionsError::NotRolledBack | VersionsError::Moved | VersionsError::Backwards { .. } => StatusCode::CONFLICT,
+        VersionsError::Store(StoreError::NoSpace { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+        VersionsError::Store(_) | VersionsError::Dataset(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_action_is_a_path_and_back() {
+        let id = || "0123".to_owned();
+        for action in
+            [Action::Rollback(id()), Action::Release, Action::Pin(id()), Action::Unpin(id()), Action::Verify(id())]
+        {
+            assert_eq!(Action::of_path(&action.path()), Some(action));
+        }
+        for path in ["/snapshots", "/snapshots/", "/snapshots/0123", "/snapshots/0/pin/x", "/snapshots/accept", "/x"] {
+            assert_eq!(Action::of_path(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `grandstand snapshot accept`: publishes what the running server holds back.
+//!
+//! Callers: [`super`].
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::super::status::ask;
+use super::super::{Failure, Sources, load, sync};
+
+/// How long it may take until what is accepted is published.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// After so long without anything held back, what is served is what came of it.
+const SETTLES: Duration = Duration::from_secs(5);
+
+/// Why nothing is accepted.
+#[derive(Debug, thiserror::Error)]
+enum AcceptError {
+    #[error("no server holds {0}; start `grandstand serve`, then accept what it holds back")]
+    NoServer(String),
+    #[error("nothing is held back")]
+    NothingHeld,
+    #[error("{0} is still held back; see {1}/status")]
+    StillHeld(String, String),
+    #[error(
+        "{held} was not published: the origin has changed again; served is {served} with {listings} listings, and nothing is held back"
+    )]
+    Another { held: String, served: String, listings: String },
+}
+
+/// Publishes what is held back.
+pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
+    let config = load(sources)?.config;
+    let Some(admin) = sync::running(&config.data_dir) else {
+        return Err(AcceptError::NoServer(config.data_dir.display().to_string()).into());
+    };
+    let status = || -> Result<Value, Failure> {
+        Ok(serde_json::from_str(&ask(reqwest::Method::GET, &format!("{admin}/status"), None)?.1)?)
+    };
+    let then = status()?;
+    let (held, before) = (then["held"].clone(), then["snapshot"]["id"].as_str().unwrap_or("-"));
+    let Some(snapshot) = held["snapshot"].as_str() else { return Err(AcceptError::NothingHeld.into()) };
+    eprintln!("accepting {snapshot}: {} listings in the place of {}", held["listings"], held["serving"]);
+    ask(reqwest::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.token.as_ref())?;
+    let began = Instant::now();
+    let mut neither: Option<Instant> = None;
+    while began.elapsed() < PATIENCE {
+        let now = status()?;
+        let served = now["snapshot"]["id"].as_str().unwrap_or("-");
+        if served == snapshot {
+            println!("published {served} with {} listings", now["listings"]);
+            return Ok(ExitCode::SUCCESS);
+        }
+        // What is held is let go before its successor is served, so that neither may be there for a moment.
+        let since = now["held"].is_null().then(|| *neither.get_or_insert_with(Instant::now));
+        if since.is_some_and(|since| served != before || since.elapsed() > SETTLES) {
+            let (held, served, listings) = (snapshot.to_owned(), served.to_owned(), now["listings"].to_string());
+            return Err(AcceptError::Another { held, served, listings }.into());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Err(AcceptError::StillHeld(snapshot.to_owned(), admin).into())
+}
