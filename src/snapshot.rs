@@ -7,6 +7,7 @@ pub mod content;
 pub mod dataset;
 mod ids;
 mod index;
+pub mod journal;
 pub mod live;
 pub mod membership;
 mod since;
