@@ -38,6 +38,7 @@ use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
 use crate::telemetry::Telemetry;
+use crate::versions::kept::Kept;
 
 use self::core::{AppError, Core};
 use self::https::Https;
@@ -208,6 +209,7 @@ fn base_path(config: &Config) -> Option<BasePath> {
 fn routes() -> Vec<&'static str> {
     let id = crate::api::listing::ListingId(0);
     let mut routes = vec![Route::List.as_str(), Route::Detail(id).as_str()];
+    routes.push(Route::Changes.as_str());
     routes.extend(TaxonomyKind::ALL.map(|kind| Route::Taxonomy(kind).as_str()));
     routes
 }
@@ -240,6 +242,8 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         read: core.origin.as_ref().map(|origin| origin.read.clone()),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
+        journal: Box::new(Arc::default),
+        kept: Kept::new(|_| Err("nothing is kept")),
     };
     let cache_control = CacheControl {
         ttl: config.ttl,

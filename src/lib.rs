@@ -163,3 +163,4 @@ pub mod serve;
 pub mod snapshot;
 pub mod store;
 pub mod telemetry;
+pub mod versions;

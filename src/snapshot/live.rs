@@ -67,16 +67,35 @@ impl Live {
         self.0.published.load_full()
     }
 
-    /// Serves another snapshot, or the same one with another certificate, from now on.
-    pub fn swap(&self, dataset: Arc<Dataset>, meta: VersionMeta, version: u64) {
+    /// Serves another snapshot, or the same one with another certificate, from now on; returns the epoch that begins.
+    pub fn swap(&self, dataset: Arc<Dataset>, meta: VersionMeta, version: u64) -> u64 {
         let epoch = self.0.epoch.fetch_add(1, Ordering::AcqRel) + 1;
+        self.0.published.store(Some(Arc::new(Published::new(dataset, meta, version, epoch))));
+        self.0.swapped.send_replace(epoch);
+        epoch
+    }
+
+    /// Counts swaps; 0 before the first one.
+    pub fn epoch(&self) -> u64 {
+        self.0.epoch.load(Ordering::Acquire)
+    }
+
+    /// Tells of every swap.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.0.swapped.subscribe()
+    }
+}
+
+impl Published {
+    /// Prepares what answers from a version repeat; `epoch` is 0 for one that is kept and not served.
+    pub fn new(dataset: Arc<Dataset>, meta: VersionMeta, version: u64, epoch: u64) -> Self {
         let confirmed = WallTime::from_millis(meta.confirmed_ms);
         // Hexadecimal digits and HTTP-dates are always valid header values.
         let header = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
         let license = dataset.content.envelope.carried("license").and_then(json::string);
         let license = license.and_then(|license| links::license_target(&license));
         let generated_at = json::quote(&whole_seconds(confirmed));
-        let published = Published {
+        Self {
             frame: Frame::new(&dataset.content.envelope, &generated_at, &meta.volatile_of("list")),
             epoch,
             snapshot_header: header(dataset.id.as_str()),
@@ -86,14 +105,7 @@ impl Live {
             version,
             dataset,
             meta,
-        };
-        self.0.published.store(Some(Arc::new(published)));
-        self.0.swapped.send_replace(epoch);
-    }
-
-    /// Tells of every swap.
-    pub fn watch(&self) -> watch::Receiver<u64> {
-        self.0.swapped.subscribe()
+        }
     }
 }
 
