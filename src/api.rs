@@ -3,6 +3,7 @@
 //! Pure (layer 1): text in, values out. It knows neither sockets nor disks nor the clock. Callers are
 //! [`crate::snapshot`], [`crate::store`], [`crate::origin`] and [`crate::pipeline`].
 
+pub mod changes;
 pub mod envelope;
 pub mod hash;
 pub mod json;

@@ -38,6 +38,7 @@ use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
 use crate::telemetry::Telemetry;
+use crate::versions::kept::Kept;
 
 use self::core::{AppError, Core};
 use self::https::Https;
@@ -210,6 +211,7 @@ fn base_path(config: &Config) -> Option<BasePath> {
 fn routes() -> Vec<&'static str> {
     let id = crate::api::listing::ListingId(0);
     let mut routes = vec![Route::List.as_str(), Route::Detail(id).as_str()];
+    routes.push(Route::Changes.as_str());
     routes.extend(TaxonomyKind::ALL.map(|kind| Route::Taxonomy(kind).as_str()));
     routes
 }
@@ -242,6 +244,11 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         read: core.origin.as_ref().map(|origin| origin.read.clone()),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
+        journal: match core.versions.clone() {
+            Some(versions) => Box::new(move || versions.journal()),
+            None => Box::new(Arc::default),
+        },
+        kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
     };
     let cache_control = CacheControl {
         ttl: config.ttl,

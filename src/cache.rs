@@ -38,6 +38,8 @@ pub enum Key {
     Taxonomy(TaxonomyKind),
     /// A detail.
     Detail(ListingId),
+    /// What changed since the snapshot of this id.
+    Changes(Box<str>),
     /// An answer of the origin, by path and query as they are sent: canonical for known endpoints, as received for
     /// others.
     Origin(Box<[u8]>),
@@ -55,6 +57,7 @@ impl Key {
             Self::List(_) => path == b"/api/listings.json",
             Self::Taxonomy(kind) => path == kind.path().as_bytes(),
             Self::Detail(id) => path == format!("/api/listings/{id}.json").as_bytes(),
+            Self::Changes(_) => path == b"/changes.json",
             Self::Origin(target) => target.split(|byte| *byte == b'?').next() == Some(path),
         }
     }
@@ -156,6 +159,7 @@ impl Cache {
             let key = match key {
                 Key::List(query) => query.filters().map(|(_, value)| value.len()).sum::<usize>() + 96,
                 Key::Origin(target) => target.len(),
+                Key::Changes(since) => since.len(),
                 Key::Taxonomy(_) | Key::Detail(_) => 16,
             };
             u32::try_from(body + key + 512).unwrap_or(u32::MAX)

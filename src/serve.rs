@@ -5,6 +5,7 @@
 //! [`listener`] holds the sockets. Callers: [`crate::app`].
 
 mod basis;
+mod changes;
 mod connection;
 pub mod find;
 pub mod gate;

@@ -8,6 +8,7 @@
 
 mod error;
 mod import;
+pub mod kept;
 mod notes;
 mod restore;
 mod retention;
@@ -33,6 +34,7 @@ pub use import::{Import, Imported};
 pub use notes::{EXPORTS, ExportedDetail, exported_details};
 pub use retention::Retention;
 
+use kept::Kept;
 use notes::Notes;
 use retention::Candidate;
 
@@ -89,6 +91,7 @@ struct Inner {
     /// The number of the journal's oldest entry in the store.
     oldest: Mutex<u64>,
     kept: ArcSwap<Vec<KeptVersion>>,
+    loaded: Kept,
 }
 
 /// A journal that has grown.
@@ -126,6 +129,11 @@ impl Versions {
     /// Every kept version, the newest first.
     pub fn kept(&self) -> Arc<Vec<KeptVersion>> {
         self.0.kept.load_full()
+    }
+
+    /// Kept versions in memory, for clients that name one.
+    pub fn loaded(&self) -> &Kept {
+        &self.0.loaded
     }
 
     /// What has changed in what is served.
@@ -170,13 +178,27 @@ impl Versions {
         along.activate = !notes.rolled_back;
         let change = if along.activate { self.change(dataset, &mut along.states)? } else { None };
         let record = self.0.store.keep(&dataset.content, &meta, &along)?;
-        self.note(change);
+        let served = if along.activate { Some(record.seq) } else { self.served() };
+        let listed = self.list(notes, served);
         let epoch = self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
         if along.activate {
-            self.0.live.swap(dataset.clone(), meta, record.seq);
+            self.serve(dataset, meta, record.seq, change);
         }
-        self.list(notes)?;
+        listed?;
         Ok(epoch)
+    }
+
+    /// Serves a version that is durable; who pages through the one before finds that in memory.
+    fn serve(&self, dataset: &Arc<Dataset>, meta: VersionMeta, seq: u64, change: Option<Change>) {
+        if let Some(was) = self.0.live.current() {
+            self.0.loaded.switched(was, dataset.id.as_str());
+        }
+        self.note(change);
+        self.0.live.swap(dataset.clone(), meta, seq);
+    }
+
+    fn served(&self) -> Option<u64> {
+        self.0.live.load().as_ref().map(|live| live.version)
     }
 
     /// The head's data with another certificate, or confirmed for a later instant.
@@ -230,7 +252,6 @@ impl Versions {
         notes.rolled_back = true;
         let switched = self.activate(&notes, &target).inspect_err(|_| *notes = before);
         switched?;
-        self.list(&notes)?;
         let newest = self.0.head.load().as_ref().map(|head| head.dataset.id.clone());
         tracing::warn!(served = %target.dataset.id, newest = newest.as_ref().map(tracing::field::display), "rolled back");
         Ok(RolledBack { served: target.dataset.id.clone(), newest })
@@ -246,7 +267,6 @@ impl Versions {
         notes.rolled_back = false;
         let switched = self.activate(&notes, &head).inspect_err(|_| notes.rolled_back = true);
         switched?;
-        self.list(&notes)?;
         tracing::warn!(served = %head.dataset.id, "released");
         Ok(head.dataset.id.clone())
     }
@@ -260,9 +280,9 @@ impl Versions {
             StoreError::NoSuchVersion(_) => self.unknown(target.dataset.id.as_str()),
             error => error.into(),
         })?;
-        self.note(change);
-        self.0.live.swap(target.dataset.clone(), target.meta.clone(), target.version);
-        Ok(())
+        let listed = self.list(notes, Some(target.version));
+        self.serve(&target.dataset, target.meta.clone(), target.version, change);
+        Ok(listed?)
     }
 
     /// Keeps a version until it is unpinned.
@@ -297,7 +317,7 @@ impl Versions {
         pinned.write_pins(&mut states)?;
         self.0.store.put_states(&states)?;
         *notes = pinned;
-        Ok(self.list(notes)?)
+        Ok(self.list(notes, self.served())?)
     }
 
     /// Remembers that a version was exported with these details, so that a delta can build upon it.
@@ -311,7 +331,7 @@ impl Versions {
         next.exported(id, details, &mut states)?;
         self.0.store.put_states(&states)?;
         *notes = next;
-        Ok(self.list(&notes)?)
+        Ok(self.list(&notes, self.served())?)
     }
 
     /// The newest kept version of that id.
@@ -379,7 +399,7 @@ impl Versions {
         let staying = self.0.policy.retention.staying(&candidates.collect::<Vec<_>>());
         let collected = self.0.store.collect_garbage(&staying)?;
         if collected.versions > 0 {
-            self.list(&notes)?;
+            self.list(&notes, self.served())?;
         }
         self.forget_changes()
     }
@@ -389,12 +409,11 @@ impl Versions {
     /// # Errors
     /// When the store cannot be read.
     pub fn look_again(&self) -> Result<(), StoreError> {
-        self.list(&self.0.notes.lock())
+        self.list(&self.0.notes.lock(), self.served())
     }
 
     /// Looks again at what is kept.
-    fn list(&self, notes: &Notes) -> Result<(), StoreError> {
-        let served = self.0.live.load().as_ref().map(|live| live.version);
+    fn list(&self, notes: &Notes, served: Option<u64>) -> Result<(), StoreError> {
         let mut newest = true;
         let versions = self.0.store.versions()?.into_iter().rev().map(|(record, meta)| KeptVersion {
             pinned: notes.pins.contains(record.id.as_str()),
@@ -406,7 +425,9 @@ impl Versions {
             listings: record.listings,
             meta,
         });
-        self.0.kept.store(Arc::new(versions.collect()));
+        let versions: Vec<KeptVersion> = versions.collect();
+        self.0.loaded.keep_only(versions.iter().map(|version| version.id.as_str()));
+        self.0.kept.store(Arc::new(versions));
         Ok(())
     }
 

@@ -89,31 +89,7 @@ impl Parameters {
         if raw.is_empty() {
             return Ok(Self::default());
         }
-        let mut values: [Option<Cow<'_, str>>; KNOWN.len()] = Default::default();
-        for pair in raw.split('&') {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let key = decode(key);
-            let Some(index) = key.ok().and_then(|key| KNOWN.iter().position(|known| *known == key)) else {
-                continue;
-            };
-            let parameter = KNOWN[index];
-            let value = decode(value).map_err(|lossy| QueryError::BadValue {
-                parameter,
-                value: lossy,
-                expected: "UTF-8 of at most 512 bytes",
-            })?;
-            if value.is_empty() {
-                continue;
-            }
-            match &values[index] {
-                Some(first) if *first != value => {
-                    let (first, second) = (first.to_string(), value.into_owned());
-                    return Err(QueryError::Repeated { parameter, first, second });
-                }
-                _ => values[index] = Some(value),
-            }
-        }
-        let [page, per_page, sport, state, city, modified_since, snapshot] = values;
+        let [page, per_page, sport, state, city, modified_since, snapshot] = values(raw, &KNOWN)?;
         let boxed = |value: Option<Cow<'_, str>>| value.map(|value| value.into_owned().into_boxed_str());
         Ok(Self {
             list: ListQuery {
@@ -128,6 +104,47 @@ impl Parameters {
             snapshot: boxed(snapshot),
         })
     }
+}
+
+/// Reads the snapshot that `/changes.json` is asked about from a raw query string; `None`: it names none.
+///
+/// # Errors
+/// When it is malformed or given twice with different values.
+pub fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
+    let [since] = values(raw, &["since"])?;
+    Ok(since.map(|since| since.into_owned().into_boxed_str()))
+}
+
+/// The values of known parameters, decoded. Unknown ones are ignored; an empty value is as if absent.
+fn values<'a, const N: usize>(
+    raw: &'a str,
+    known: &[&'static str; N],
+) -> Result<[Option<Cow<'a, str>>; N], QueryError> {
+    let mut values = [const { None }; N];
+    for pair in raw.split('&') {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let key = decode(key);
+        let Some(index) = key.ok().and_then(|key| known.iter().position(|known| *known == key)) else {
+            continue;
+        };
+        let parameter = known[index];
+        let value = decode(value).map_err(|lossy| QueryError::BadValue {
+            parameter,
+            value: lossy,
+            expected: "UTF-8 of at most 512 bytes",
+        })?;
+        if value.is_empty() {
+            continue;
+        }
+        match &values[index] {
+            Some(first) if *first != value => {
+                let (first, second) = (Cow::to_string(first), value.into_owned());
+                return Err(QueryError::Repeated { parameter, first, second });
+            }
+            _ => values[index] = Some(value),
+        }
+    }
+    Ok(values)
 }
 
 impl ListQuery {

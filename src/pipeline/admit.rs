@@ -13,7 +13,7 @@ use http::header::{
 };
 
 use crate::api::listing::ListingId;
-use crate::api::query::{ListQuery, Parameters, QueryError};
+use crate::api::query::{self, ListQuery, Parameters, QueryError};
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
@@ -74,6 +74,11 @@ pub enum Target {
     },
     /// A detail.
     Detail(ListingId),
+    /// What changed.
+    Changes {
+        /// Since which snapshot; or why that cannot be told, should there be something to tell.
+        since: Result<Box<str>, Problem>,
+    },
     /// An endpoint that is not known here: the origin's business.
     PassThrough {
         /// Path and raw query to send, without the path of `public_url`.
@@ -204,7 +209,7 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
     let query = std::str::from_utf8(raw_query.unwrap_or_default()).map_err(bad)?;
     // A path that names an endpoint as it stands is in its normal form.
     if let Ok(path) = std::str::from_utf8(raw_path)
-        && let route @ (Route::List | Route::Detail(_) | Route::Taxonomy(_)) = Route::of(path)
+        && let route @ (Route::List | Route::Detail(_) | Route::Taxonomy(_) | Route::Changes) = Route::of(path)
     {
         return Ok(Routed { route, path: path.into(), raw_path, raw_query, query });
     }
@@ -280,7 +285,8 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted, rules: &Rules) ->
             let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
             Err(Problem::unknown_listing(id.unwrap_or(path)))
         }
-        Route::Changes | Route::Unknown => Err(Problem::unknown_path(path)),
+        Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
+        Route::Unknown => Err(Problem::unknown_path(path)),
     }
 }
 
@@ -304,12 +310,21 @@ fn check_body(view: &View<'_>, noted: &Noted) -> Result<(), Problem> {
 }
 
 fn parse(query: &str) -> Result<Parameters, Problem> {
-    Parameters::parse(query).map_err(|error| match error {
+    Parameters::parse(query).map_err(refusal)
+}
+
+fn since(query: &str) -> Result<Box<str>, Problem> {
+    let since = query::changes_since(query).map_err(refusal)?;
+    since.ok_or_else(|| Problem::missing_parameter("since", "the id of a snapshot, as Mirror-Snapshot gives it"))
+}
+
+fn refusal(error: QueryError) -> Problem {
+    match error {
         QueryError::BadValue { parameter, value, expected } => {
             Problem::bad_parameter(parameter, value, &format!("must be {expected}"))
         }
         QueryError::Repeated { parameter, first, second } => Problem::repeated_parameter(parameter, first, second),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::api::query::Parameters;
+use crate::api::query::{Parameters, changes_since};
 use crate::api::route::Route;
 use crate::cache::Key;
 use crate::semantics::path::{self, BasePath};
@@ -91,7 +91,11 @@ impl Purge {
             }
             Route::Taxonomy(kind) => vec![Key::Taxonomy(kind), Key::origin(kind.path())],
             Route::Detail(id) => vec![Key::Detail(id), Key::origin(format!("/api/listings/{id}.json"))],
-            Route::NoSuchListing | Route::Changes => Vec::new(),
+            Route::Changes => {
+                let since = changes_since(&query).map_err(|error| PurgeError::Query(format!("{error:?}")))?;
+                since.map(Key::Changes).into_iter().collect()
+            }
+            Route::NoSuchListing => Vec::new(),
             Route::Unknown => vec![Key::origin([raw_path, b"?", raw_query].concat())],
         }))
     }
@@ -117,6 +121,8 @@ mod tests {
         assert_eq!(purge(Some("path=/api/listings/7.json?")), Ok(detail));
         let sports = Purge::Keys(vec![Key::Taxonomy(TaxonomyKind::Sports), Key::origin("/api/sports.json")]);
         assert_eq!(purge(Some("path=/api/sports.json?x=1")), Ok(sports));
+        let changes = Purge::Keys(vec![Key::Changes("abc".into())]);
+        assert_eq!(purge(Some("path=/changes.json?since=abc&x=1")), Ok(changes));
         let other = Purge::Keys(vec![Key::origin("/api/regions.json?b=2&a=1")]);
         assert_eq!(purge(Some("path=/api/regions.json?b=2&a=1")), Ok(other), "as it was asked");
         for bad in ["paths=/x", "path=", "path=api", "path=/a/../b", "path=/api/listings.json?page=0"] {

@@ -46,6 +46,8 @@ pub enum ProblemKind {
     BadOriginAnswer,
     /// 503: the origin can't be asked, or does not answer, and nothing stale may be served.
     Unavailable,
+    /// 503: a kept snapshot that is not at hand now, or that cannot answer.
+    SnapshotUnavailable,
     /// 504: the client wants what is kept or nothing, and that is nothing.
     OnlyIfCached,
 }
@@ -69,6 +71,7 @@ impl ProblemKind {
             Self::Internal => "internal",
             Self::BadOriginAnswer => "bad-origin-answer",
             Self::Unavailable => "unavailable",
+            Self::SnapshotUnavailable => "snapshot-unavailable",
             Self::OnlyIfCached => "only-if-cached",
         }
     }
@@ -87,7 +90,7 @@ impl ProblemKind {
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::BadOriginAnswer => StatusCode::BAD_GATEWAY,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable | Self::SnapshotUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -110,6 +113,7 @@ impl ProblemKind {
             Self::Internal => "Internal error",
             Self::BadOriginAnswer => "Unusable answer from the origin",
             Self::Unavailable => "Origin unavailable",
+            Self::SnapshotUnavailable => "Snapshot unavailable",
             Self::OnlyIfCached => "Not in the cache",
         }
     }
@@ -137,6 +141,11 @@ impl Problem {
     pub fn bad_parameter(name: &str, value: impl AsRef<[u8]>, why: &str) -> Self {
         let (name, value) = (quoted(name), quoted(value));
         Self::new(ProblemKind::BadParameter, format!("The parameter {name} has the value {value}: it {why}."))
+    }
+
+    /// 400: the parameter has to be there; `what` completes "...: it is ".
+    pub fn missing_parameter(name: &str, what: &str) -> Self {
+        Self::new(ProblemKind::BadParameter, format!("The parameter {} is missing: it is {what}.", quoted(name)))
     }
 
     /// 400: the parameter was given twice, with two values.
@@ -223,6 +232,12 @@ impl Problem {
     /// 503: the origin can't be asked; `why` is a sentence without its full stop.
     pub fn unavailable(why: &str) -> Self {
         Self::new(ProblemKind::Unavailable, format!("{}.", bounded(why)))
+    }
+
+    /// 503: the snapshot that the client named cannot answer now; `why` is a sentence without its full stop.
+    pub fn snapshot_unavailable(id: impl AsRef<[u8]>, why: &str) -> Self {
+        let detail = format!("The snapshot {} cannot answer: {}.", quoted(id), bounded(why));
+        Self::new(ProblemKind::SnapshotUnavailable, detail)
     }
 
     /// 504: nothing is kept that could be served (RFC 9111 §5.2.1.7).
@@ -315,6 +330,7 @@ mod tests {
             (Problem::unreadable(), 400),
             (Problem::only_if_cached(), 504),
             (Problem::repeated_parameter("page", "1", "2"), 400),
+            (Problem::missing_parameter("since", "a snapshot"), 400),
             (Problem::bad_path(b"/a//b", PathError::EmptySegment), 400),
             (Problem::unexpected_body(), 400),
             (Problem::unknown_listing("007"), 404),
@@ -331,6 +347,7 @@ mod tests {
             (Problem::bad_origin_answer("is no JSON"), 502),
             (Problem::unavailable("The origin's budget is spent"), 503),
             (Problem::detail_not_mirrored(7, "offline"), 503),
+            (Problem::snapshot_unavailable("old", "others are being read"), 503),
         ] {
             assert_eq!(problem.status().as_u16(), status, "{problem:?}");
             let document = parsed(&problem);

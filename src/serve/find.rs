@@ -21,8 +21,10 @@ use crate::proxy::read_through::ReadThrough;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::coding::Coding;
 use crate::semantics::problem::Problem;
+use crate::snapshot::journal::Journal;
 use crate::snapshot::live::{Live, Published};
 use crate::store::{DetailRecord, DetailState};
+use crate::versions::kept::{Kept, Missing};
 
 use super::{basis, render};
 
@@ -75,6 +77,19 @@ pub struct Finder {
     pub rewrite: Rewrite,
     /// What links start with.
     pub public_url: String,
+    /// What changed in what is served, as it is known now.
+    pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
+    /// Kept versions.
+    pub kept: Kept,
+}
+
+/// The version that answers a request.
+struct Version {
+    published: Arc<Published>,
+    /// Whether the client named it.
+    pinned: bool,
+    /// What is served, where that is another one.
+    beside: Option<Arc<Published>>,
 }
 
 impl Finder {
@@ -95,20 +110,37 @@ impl Finder {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { query, pin } => match pinned(&published, pin.as_deref()) {
-                Ok(pinned) => self.list(published, query, pinned, client).await,
-                Err(gone) => gone.into(),
+            Target::List { query, pin } => match self.version(published, pin.as_deref()).await {
+                Ok(version) => self.list(version, query, client).await,
+                Err(none) => none,
             },
-            Target::Taxonomy { kind, pin } => match pinned(&published, pin.as_deref()) {
-                Ok(pinned) => self.taxonomy(published, kind, pinned),
-                Err(gone) => gone.into(),
+            Target::Taxonomy { kind, pin } => match self.version(published, pin.as_deref()).await {
+                Ok(version) => self.taxonomy(version, kind),
+                Err(none) => none,
             },
             Target::Detail(id) => self.detail(published, id, client).await,
+            Target::Changes { since: Ok(since) } => self.changes(published, since).await,
+            Target::Changes { since: Err(problem) } => problem.into(),
             Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 
-    async fn list(&self, published: Arc<Published>, query: ListQuery, pinned: bool, client: IpAddr) -> Found {
+    /// The version that a client names: the served one, at once, or a kept one. Else what the client is told.
+    async fn version(&self, served: Arc<Published>, pin: Option<&str>) -> Result<Version, Found> {
+        let current = served.dataset.id.as_str();
+        let Some(pin) = pin.filter(|pin| *pin != current) else {
+            return Ok(Version { published: served, pinned: pin.is_some(), beside: None });
+        };
+        match self.kept.get(pin).await {
+            Ok(published) => Ok(Version { published, pinned: true, beside: Some(served) }),
+            Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
+            Err(Missing::Busy) => Err(not_at_hand(pin, "it is being read, or others are", 5)),
+            Err(Missing::Failed) => Err(not_at_hand(pin, "it cannot be read", 30)),
+        }
+    }
+
+    async fn list(&self, version: Version, query: ListQuery, client: IpAddr) -> Found {
+        let Version { published, pinned, beside } = version;
         let key = Key::List(query);
         let kept = if pinned { None } else { self.cache.reply(&key) };
         let kept = match kept {
@@ -118,8 +150,9 @@ impl Finder {
             kept => kept,
         };
         let Key::List(query) = &key else { return Problem::internal().into() };
-        if relies_on_disproved(published.meta.disproved.as_deref(), query) {
-            return self.through(&query.path_and_query(), false, client).await;
+        let disproved = |by: &Published| relies_on_disproved(by.meta.disproved.as_deref(), query);
+        if disproved(&published) || beside.as_deref().is_some_and(disproved) {
+            return self.ask(&published, beside.is_some(), query, client).await;
         }
         match published.dataset.find(query) {
             Ok(found) => {
@@ -137,14 +170,26 @@ impl Finder {
                 Found::Snapshot { reply, published, forwarded: None, pinned }
             }
             // What a slug stands for is in doubt: the origin knows.
-            Err(_doubt) => self.through(&query.path_and_query(), false, client).await,
+            Err(_doubt) => self.ask(&published, beside.is_some(), query, client).await,
         }
     }
 
-    fn taxonomy(&self, published: Arc<Published>, kind: TaxonomyKind, pinned: bool) -> Found {
+    /// Asks the origin what the snapshot cannot tell; of any but the served one it cannot tell either.
+    async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: IpAddr) -> Found {
+        if past {
+            let why = "what this query means in it is in doubt, and the origin answers for the present only";
+            return not_at_hand(published.dataset.id.as_str(), why, 3600);
+        }
+        self.through(&query.path_and_query(), false, client).await
+    }
+
+    fn taxonomy(&self, version: Version, kind: TaxonomyKind) -> Found {
+        let Version { published, pinned, beside } = version;
         let key = Key::Taxonomy(kind);
         let made_of = || basis::taxonomy(&published, kind);
-        let kept = self.cache.reply(&key);
+        // What is kept there is the served version's.
+        let served = beside.is_none();
+        let kept = self.cache.reply(&key).filter(|_| served);
         if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
             return Found::Snapshot { reply, published, forwarded: None, pinned };
         }
@@ -153,6 +198,8 @@ impl Finder {
                 let made = made.made_of(made_of());
                 let reply = if let Some(kept) = kept {
                     self.cache.renew_reply(key, kept, made)
+                } else if !served {
+                    Arc::new(made)
                 } else {
                     // There are three of them: they are not worth a question at the door.
                     let made = Arc::new(made);
@@ -254,7 +301,7 @@ impl Finder {
     async fn uncovered(&self, target: Target, client: IpAddr) -> Found {
         let pin = match &target {
             Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
-            Target::Detail(_) | Target::PassThrough { .. } => None,
+            Target::Detail(_) | Target::Changes { .. } | Target::PassThrough { .. } => None,
         };
         if let Some(pin) = pin {
             return Problem::snapshot_gone("snapshot", pin, None).into();
@@ -263,6 +310,7 @@ impl Finder {
             Target::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
             Target::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
             Target::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
+            Target::Changes { .. } => Problem::unknown_path("/changes.json").into(),
             Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
@@ -279,14 +327,9 @@ impl Finder {
     }
 }
 
-/// Whether the client names the served snapshot, or an error when it names another one.
-fn pinned(published: &Published, pin: Option<&str>) -> Result<bool, Problem> {
-    let current = published.dataset.id.as_str();
-    match pin {
-        None => Ok(false),
-        Some(pin) if pin == current => Ok(true),
-        Some(pin) => Err(Problem::snapshot_gone("snapshot", pin, Some(current))),
-    }
+/// What a client is told of a kept snapshot that cannot answer now.
+fn not_at_hand(id: &str, why: &str, retry_after: u64) -> Found {
+    Found::Problem { problem: Problem::snapshot_unavailable(id, why), retry_after: Some(retry_after) }
 }
 
 /// What a client is told when the origin gives no answer.
@@ -312,3 +355,6 @@ pub(super) fn failed(error: &AskError) -> Found {
     let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
     Found::Problem { problem: Problem::unavailable(&why), retry_after: Some(seconds.max(1)) }
 }
+
+#[cfg(test)]
+mod tests;

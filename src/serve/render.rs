@@ -1,7 +1,8 @@
-//! Replies made from the snapshot: body, entity tag and links of one list, taxonomy or detail.
+//! Replies made from the snapshot: body, entity tag and links of one list, taxonomy or detail, or of what changed.
 //!
 //! Callers: [`super::find`], which keeps what is made here.
 
+use crate::api::changes::ChangesDocument;
 use crate::api::json::JsonError;
 use crate::api::links;
 use crate::api::query::ListQuery;
@@ -11,6 +12,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::reply::Reply;
 use crate::semantics::etag::EntityTag;
 use crate::snapshot::dataset::Found;
+use crate::snapshot::journal::Changes;
 use crate::snapshot::live::Published;
 
 /// A page of the list.
@@ -40,6 +42,23 @@ pub fn taxonomy(published: &Published, kind: TaxonomyKind, rewrite: &Rewrite) ->
 pub fn detail(published: &Published, body: bytes::Bytes) -> Reply {
     let content = published.meta.volatile.hash(&String::from_utf8_lossy(&body));
     Reply::new(body, tag(Tag::of("detail", content, "")), links::license(published.license.as_deref()), published.epoch)
+}
+
+/// What changed since another snapshot.
+pub fn changes(published: &Published, since: &str, changes: &Changes) -> Reply {
+    let envelope = &published.dataset.content.envelope;
+    let document = ChangesDocument {
+        since,
+        snapshot: published.dataset.id.as_str(),
+        generated_at: &published.generated_at,
+        license: envelope.carried("license"),
+        attribution: envelope.carried("attribution"),
+        added: &changes.added,
+        changed: &changes.changed,
+        removed: &changes.removed,
+    };
+    let link = links::license(published.license.as_deref());
+    Reply::new(document.body(), tag(document.tag()), link, published.epoch)
 }
 
 fn tag(tag: Tag) -> Option<EntityTag> {

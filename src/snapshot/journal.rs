@@ -23,6 +23,8 @@ pub use coding::BadEntry;
 
 /// A journal holds at most this much: ids, and [`OVERHEAD`] for each entry. 16 MiB, give or take.
 pub const MAX_WEIGHT: usize = 2 << 20;
+/// From here on looking something up takes more than an instant.
+const LARGE: usize = 1 << 14;
 /// What an entry takes beside its ids, in ids.
 const OVERHEAD: usize = 32;
 
@@ -141,6 +143,11 @@ impl Journal {
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Whether [`since`](Self::since) may take milliseconds: up to some hundred of them.
+    pub const fn is_large(&self) -> bool {
+        self.weight > LARGE
     }
 
     /// What changed from when `id` was served last to `current`, which is served now. `None`: that is not known (any

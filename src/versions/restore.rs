@@ -2,11 +2,12 @@
 //!
 //! Callers: [`crate::app`] and the commands that work without a server.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use super::kept::Kept;
 use super::notes::Notes;
 use super::{Inner, JOURNAL, Policy, Versions, VersionsError};
 use crate::clock::{Clock, WallTime};
@@ -21,7 +22,8 @@ use crate::store::{Store, StoreError, VersionRecord};
 impl Versions {
     /// The versions of a store. Nothing is served before [`Versions::restore`].
     pub fn new(store: Arc<Store>, live: Live, policy: Policy, clock: Clock) -> Self {
-        let inner = Inner {
+        Self(Arc::new_cyclic(|own: &Weak<Inner>| Inner {
+            loaded: loaded(own.clone()),
             store,
             live,
             head: Live::default(),
@@ -31,8 +33,7 @@ impl Versions {
             journal: ArcSwap::default(),
             oldest: Mutex::default(),
             kept: ArcSwap::default(),
-        };
-        Self(Arc::new(inner))
+        }))
     }
 
     /// Serves what was served last, and takes the newest version for the head.
@@ -43,7 +44,7 @@ impl Versions {
         let mut notes = self.0.notes.lock();
         *notes = Notes::read(&self.0.store)?;
         self.read_journal()?;
-        self.list(&notes)?;
+        self.list(&notes, None)?;
         let current = self.0.store.current()?;
         let served = current.as_ref().map(|(record, _)| record.seq);
         if notes.rolled_back
@@ -71,8 +72,7 @@ impl Versions {
             self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
         }
         self.0.live.swap(dataset, meta, record.seq);
-        self.list(&notes)?;
-        Ok(())
+        Ok(self.list(&notes, Some(record.seq))?)
     }
 
     fn build(&self, record: &VersionRecord, evidence: &Evidence) -> Result<Arc<Dataset>, VersionsError> {
@@ -106,6 +106,14 @@ impl Versions {
         *self.0.oldest.lock() = oldest;
         Ok(())
     }
+}
+
+/// Kept versions, read by the versions themselves for as long as those are there.
+fn loaded(versions: Weak<Inner>) -> Kept {
+    Kept::new(move |id| match versions.upgrade() {
+        Some(inner) => Versions(inner).load(id),
+        None => Err(VersionsError::Unknown { id: id.to_owned(), current: None }),
+    })
 }
 
 /// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was ahead)

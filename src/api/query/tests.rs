@@ -55,6 +55,19 @@ fn malformed_values_name_the_parameter_and_the_value() {
 }
 
 #[test]
+fn what_changed_is_asked_since_one_snapshot() {
+    for (raw, since) in
+        [("since=abc", Some("abc")), ("x=1&since=a%62c&since=abc&since=", Some("abc")), ("since=", None), ("", None)]
+    {
+        assert_eq!(changes_since(raw).unwrap().as_deref(), since, "{raw}");
+    }
+    let twice = changes_since("since=a&since=b");
+    assert!(matches!(twice, Err(QueryError::Repeated { parameter: "since", .. })), "{twice:?}");
+    assert!(matches!(changes_since("since=%FF"), Err(QueryError::BadValue { parameter: "since", .. })));
+    assert!(changes_since("page=0&page=1").is_ok(), "it has no pages");
+}
+
+#[test]
 fn a_plus_in_an_offset_that_arrives_as_a_space_parses() {
     let since = parse("modified_since=2024-01-01T02:00:00+02:00").list.modified_since.unwrap();
     assert_eq!(&*since.text, "2024-01-01T02:00:00 02:00");

@@ -76,6 +76,30 @@ fn the_limit_comes_before_the_path_and_preflights_do_not_count() {
 }
 
 #[test]
+fn what_changed_is_asked_for_by_a_known_endpoint() {
+    let since = |target: &str| match ask(&rules(), "GET", target, &[]).admission {
+        Admission::Admitted { target: Target::Changes { since }, .. } => {
+            since.map_err(|problem| problem.detail().to_owned())
+        }
+        other => panic!("{target}: {other:?}"),
+    };
+    for target in
+        ["/changes.json?since=abc", "/mirror/changes.json?since=abc&page=0", "/change%73.json?since=abc&since="]
+    {
+        assert_eq!(since(target).as_deref(), Ok("abc"), "{target}");
+    }
+    for (target, named) in
+        [("/changes.json", "missing"), ("/changes.json?since=", "missing"), ("/changes.json?since=a&since=b", "twice")]
+    {
+        let refused = since(target).unwrap_err();
+        assert!(refused.contains(named) && refused.contains("\"since\""), "{target}: {refused}");
+    }
+    assert_eq!(status(&ask(&rules(), "POST", "/changes.json?since=abc", &[])), 405);
+    assert_eq!(status(&ask(&rules(), "GET", "/changes.json?since=abc", &[("content-length", "5")])), 400);
+    assert_eq!(ask(&rules(), "GET", "/changes.json", &[]).route, "changes");
+}
+
+#[test]
 fn a_query_becomes_its_canonical_form() {
     let admitted = ask(&rules(), "GET", "/api/listings.json?per_page=500&snapshot=abc&x=1", &[]);
     let Admission::Admitted { target: Target::List { query, pin }, .. } = admitted.admission else {

@@ -1,0 +1,255 @@
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::api::envelope::{Envelope, EnvelopeField};
+use crate::api::hash::ContentHash;
+use crate::api::listing::Summary;
+use crate::api::query::Parameters;
+use crate::api::taxonomy::VolatileKeys;
+use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::journal::Entry;
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::version::{Assumption, Certificate, VersionMeta};
+
+const PUBLIC: &str = "http://mirror.test";
+
+/// Listings 1 to `count`, each of which says `text`; sports are told apart by `text`, too.
+fn content(count: u64, text: &str) -> Content {
+    let summary = |id| {
+        let raw = format!(r#"{{"id":{id},"text":"{text}"}}"#);
+        Summary { id: ListingId(id), hash: ContentHash::of(raw.as_bytes()), raw: Bytes::from(raw) }
+    };
+    let carried = |key: &str, value: &str| EnvelopeField::Carried { key: key.into(), value: value.into() };
+    let fields = vec![
+        carried("license", r#""https://license.test/by""#),
+        EnvelopeField::GeneratedAt,
+        EnvelopeField::Page,
+        EnvelopeField::Total,
+        EnvelopeField::Items,
+    ];
+    let sports = format!(r#"[{{"slug":"golf","label":"{text}","n":{count}}}]"#);
+    Content {
+        envelope: Envelope { fields, empty_filters: "{}".into() },
+        taxonomies: [sports.into(), "[]".into(), "[]".into()],
+        summaries: (1..=count).map(summary).collect(),
+    }
+}
+
+fn meta(confirmed_ms: i64) -> VersionMeta {
+    VersionMeta {
+        certificate: Certificate::Full,
+        confirmed_ms,
+        published_ms: 0,
+        volatile: VolatileKeys::default(),
+        volatile_values: BTreeMap::new(),
+        left_out: Vec::new(),
+        open_points: Vec::new(),
+        disproved: None,
+        origin: None,
+    }
+}
+
+fn dataset(content: Content) -> Arc<Dataset> {
+    Arc::new(Dataset::build(content, &Evidence::new()).unwrap())
+}
+
+/// An offline replica that serves 30 listings and keeps an older version of 20, which `may` lets be read.
+struct Rig {
+    finder: Arc<Finder>,
+    old: Arc<Published>,
+    may: mpsc::Sender<Result<(), &'static str>>,
+    journal: Arc<Mutex<Journal>>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut VersionMeta)) -> Self {
+        let mut old = meta(1_000_000);
+        change(&mut old);
+        let old = Arc::new(Published::new(dataset(content(20, "old")), old, 1, 0));
+        let (live, new) = (Live::default(), dataset(content(30, "new")));
+        live.swap(new.clone(), meta(2_000_000), 2);
+        let (may, told) = mpsc::channel::<Result<(), &'static str>>();
+        let (stored, told) = (old.clone(), Mutex::new(told));
+        let kept = Kept::new(move |_: &str| told.lock().recv().unwrap().map(|()| stored.clone()));
+        kept.keep_only([old.dataset.id.as_str(), new.id.as_str()]);
+        let entry = Entry::between(&old.dataset, &new, 5);
+        let journal = Arc::new(Mutex::new(Journal::new([entry])));
+        let known = journal.clone();
+        let finder = Finder {
+            live,
+            cache: Cache::new(1 << 20),
+            details: None,
+            read: None,
+            rewrite: Rewrite::new(None, &[], PUBLIC),
+            public_url: PUBLIC.into(),
+            journal: Box::new(move || Arc::new(known.lock().clone())),
+            kept,
+        };
+        Self { finder: Arc::new(finder), old, may, journal }
+    }
+
+    fn id(&self) -> &str {
+        self.old.dataset.id.as_str()
+    }
+
+    async fn find(&self, target: Target) -> Found {
+        self.finder.find(target, Coding::Identity, [127, 0, 0, 1].into()).await
+    }
+
+    async fn list(&self, query: &str) -> Found {
+        let Parameters { list, snapshot } = Parameters::parse(query).unwrap();
+        self.find(Target::List { query: list, pin: snapshot }).await
+    }
+
+    async fn sports(&self, pin: Option<&str>) -> String {
+        let found = self.find(Target::Taxonomy { kind: TaxonomyKind::Sports, pin: pin.map(Into::into) }).await;
+        shown(found).text
+    }
+
+    async fn changes(&self, since: &str) -> Found {
+        self.find(Target::Changes { since: Ok(since.into()) }).await
+    }
+}
+
+struct Shown {
+    text: String,
+    link: String,
+    snapshot: String,
+    pinned: bool,
+    tag: Option<http::HeaderValue>,
+}
+
+fn shown(found: Found) -> Shown {
+    match found {
+        Found::Snapshot { reply, published, pinned, .. } => Shown {
+            text: String::from_utf8(reply.body.identity().body.to_vec()).unwrap(),
+            link: reply.link.as_ref().unwrap().to_str().unwrap().to_owned(),
+            snapshot: published.dataset.id.to_string(),
+            pinned,
+            tag: reply.etag.clone(),
+        },
+        Found::Problem { problem, .. } => panic!("{problem:?}"),
+        Found::Through { .. } => panic!("read through"),
+    }
+}
+
+fn refused(found: Found) -> (u16, String, Option<u64>) {
+    match found {
+        Found::Problem { problem, retry_after } => {
+            (problem.status().as_u16(), problem.detail().to_owned(), retry_after)
+        }
+        _ => panic!("it was found"),
+    }
+}
+
+#[tokio::test]
+async fn a_kept_snapshot_answers_as_it_did_when_it_was_served() {
+    let rig = Rig::new();
+    rig.may.send(Ok(())).unwrap();
+    let pin = format!("snapshot={}", rig.id());
+    let page = shown(rig.list(&format!("page=2&per_page=15&{pin}")).await);
+    assert!(page.text.starts_with(r#"{"license":"https://license.test/by","generated_at":"1970-01-01T00:16:40Z","#));
+    assert!(page.text.contains(r#""total":20"#) && page.text.contains(r#"{"id":20,"text":"old"}]"#), "{}", page.text);
+    assert_eq!((page.snapshot.as_str(), page.pinned), (rig.id(), true));
+    for (rel, number) in [("first", ""), ("prev", ""), ("last", "page=2&")] {
+        let link = format!("<{PUBLIC}/api/listings.json?{number}per_page=15&{pin}>; rel=\"{rel}\"");
+        assert!(page.link.contains(&link), "{link}: {}", page.link);
+    }
+    let beyond = shown(rig.list(&format!("page=9&{pin}")).await).text;
+    assert!(beyond.contains(r#""total":20,"items":[]"#), "{beyond}");
+    let current = shown(rig.list("page=2&per_page=15").await);
+    assert!(current.text.contains(r#"{"id":30,"text":"new"}"#) && !current.pinned && current.tag != page.tag);
+}
+
+#[tokio::test]
+async fn a_taxonomy_of_a_kept_snapshot_neither_uses_nor_fills_the_served_ones_place() {
+    let rig = Rig::new();
+    rig.may.send(Ok(())).unwrap();
+    for _ in 0..3 {
+        assert!(rig.sports(Some(rig.id())).await.contains("old"));
+    }
+    assert_eq!(rig.finder.cache.size().1, 0);
+    assert!(rig.sports(None).await.contains("new"));
+    assert!(rig.sports(Some(rig.id())).await.contains("old"));
+    assert!(rig.sports(None).await.contains("new"));
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_not_kept_is_gone_and_one_that_cannot_be_read_unavailable() {
+    let rig = Rig::new();
+    let current = rig.finder.live.current().unwrap().dataset.id.to_string();
+    let (status, detail, _) = refused(rig.list("snapshot=nonsense").await);
+    assert!(status == 410 && detail.contains(&current), "{status} {detail}");
+    rig.may.send(Err("damaged")).unwrap();
+    let (status, detail, retry_after) = refused(rig.list(&format!("snapshot={}", rig.id())).await);
+    assert!(status == 503 && detail.contains(rig.id()) && retry_after.is_some(), "{status} {detail}");
+    rig.finder.kept.keep_only([current.as_str()]);
+    assert_eq!(refused(rig.list(&format!("snapshot={}", rig.id())).await).0, 410);
+    assert!(shown(rig.list(&format!("snapshot={current}")).await).pinned, "what is served is always at hand");
+}
+
+#[tokio::test]
+async fn what_only_the_origin_can_tell_is_not_asked_for_the_past() {
+    // What the origin disproved of late was as wrong then, and what it disproved then says nothing of today.
+    let of_the_past = Rig::with(|old| old.disproved = Some(vec![Assumption::Order]));
+    let of_today = Rig::new();
+    let served = of_today.finder.live.current().unwrap();
+    let disproved = VersionMeta { disproved: Some(vec![Assumption::Order]), ..served.meta.clone() };
+    of_today.finder.live.swap(served.dataset.clone(), disproved, 2);
+    for rig in [of_the_past, of_today] {
+        rig.may.send(Ok(())).unwrap();
+        let (status, detail, retry_after) = refused(rig.list(&format!("state=texas&snapshot={}", rig.id())).await);
+        assert!(status == 503 && detail.contains("in doubt") && retry_after.is_some(), "{status} {detail}");
+        shown(rig.list(&format!("snapshot={}", rig.id())).await);
+    }
+}
+
+#[tokio::test]
+async fn what_changed_is_told_since_any_snapshot_that_the_journal_knows() {
+    let rig = Rig::new();
+    let current = rig.finder.live.current().unwrap().dataset.id.to_string();
+    let all = shown(rig.changes(rig.id()).await);
+    let document: serde_json::Value = serde_json::from_str(&all.text).unwrap();
+    assert_eq!((&document["since"], &document["snapshot"]), (&rig.id().into(), &current.as_str().into()));
+    assert_eq!(document["added"], serde_json::json!((21..=30).collect::<Vec<u64>>()));
+    assert_eq!(document["changed"], serde_json::json!((1..=20).collect::<Vec<u64>>()));
+    assert_eq!(
+        (&document["removed"], &document["license"]),
+        (&serde_json::json!([]), &"https://license.test/by".into())
+    );
+    assert_eq!((all.link.as_str(), all.pinned), ("<https://license.test/by>; rel=\"license\"", false));
+    let none = shown(rig.changes(&current).await).text;
+    assert!(none.ends_with(r#""added":[],"changed":[],"removed":[]}"#), "{none}");
+    let (status, detail, _) = refused(rig.changes("nonsense").await);
+    assert!(status == 410 && detail.contains("\"since\"") && detail.contains(&current), "{status} {detail}");
+}
+
+#[tokio::test]
+async fn what_changed_is_kept_when_it_is_wanted_and_made_anew_after_a_switch() {
+    let rig = Rig::new();
+    let first = shown(rig.changes(rig.id()).await);
+    assert_eq!(rig.finder.cache.size().1, 0);
+    let second = shown(rig.changes(rig.id()).await);
+    assert_eq!((rig.finder.cache.size().1, &second.text), (1, &first.text));
+    let served = rig.finder.live.current().unwrap();
+    let next = dataset(content(29, "new"));
+    rig.journal.lock().push(Entry::between(&served.dataset, &next, 6));
+    assert_eq!(shown(rig.changes(rig.id()).await).tag, first.tag, "the switch does not show yet");
+    rig.finder.live.swap(next, meta(3_000_000), 3);
+    let third = shown(rig.changes(rig.id()).await);
+    assert!(third.text.contains(r#""added":[21,22,23,24,25,26,27,28,29],"#), "{}", third.text);
+    assert_ne!(third.tag, first.tag);
+    let served = rig.finder.live.current().unwrap();
+    rig.finder.live.swap(served.dataset.clone(), meta(4_000_000), 3);
+    let fourth = shown(rig.changes(rig.id()).await);
+    assert!(fourth.tag == third.tag && fourth.text != third.text, "confirmed for a later instant");
+}

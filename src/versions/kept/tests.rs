@@ -1,0 +1,255 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::api::envelope::Envelope;
+use crate::api::hash::ContentHash;
+use crate::api::listing::{ListingId, Summary};
+use crate::api::taxonomy::VolatileKeys;
+use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::version::{Certificate, VersionMeta};
+
+/// A version with one listing, that tells which it is.
+fn version(number: u64) -> Arc<Published> {
+    let raw = format!(r#"{{"id":{number}}}"#);
+    let summary = Summary { id: ListingId(number), hash: ContentHash::of(raw.as_bytes()), raw: Bytes::from(raw) };
+    let envelope = Envelope { fields: Vec::new(), empty_filters: "{}".into() };
+    let taxonomies = std::array::from_fn(|_| Arc::from("[]"));
+    let content = Content { envelope, taxonomies, summaries: vec![summary] };
+    let meta = VersionMeta {
+        certificate: Certificate::Full,
+        confirmed_ms: 0,
+        published_ms: 0,
+        volatile: VolatileKeys::default(),
+        volatile_values: std::collections::BTreeMap::new(),
+        left_out: Vec::new(),
+        open_points: Vec::new(),
+        disproved: None,
+        origin: None,
+    };
+    let dataset = Dataset::build(content, &Evidence::new()).unwrap();
+    Arc::new(Published::new(Arc::new(dataset), meta, number, 0))
+}
+
+/// Eight versions, and a store that counts how often it is read and gives a version for each time it may.
+struct Rig {
+    versions: Vec<Arc<Published>>,
+    kept: Kept,
+    reads: Arc<AtomicUsize>,
+    may: mpsc::Sender<Result<(), &'static str>>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let versions: Vec<_> = (0..8).map(version).collect();
+        let (may, told) = mpsc::channel::<Result<(), &'static str>>();
+        let (stored, reads, told) = (versions.clone(), Arc::new(AtomicUsize::new(0)), Mutex::new(told));
+        let counted = reads.clone();
+        let kept = Kept::new(move |id: &str| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            told.lock().recv().unwrap()?;
+            Ok::<_, &str>(stored.iter().find(|stored| stored.dataset.id.as_str() == id).unwrap().clone())
+        });
+        let rig = Self { versions, kept, reads, may };
+        rig.keep(&[0, 1, 2, 3, 4, 5, 6]);
+        rig
+    }
+
+    fn id(&self, number: usize) -> &str {
+        self.versions[number].dataset.id.as_str()
+    }
+
+    fn keep(&self, numbers: &[usize]) {
+        self.kept.keep_only(numbers.iter().map(|number| self.id(*number)));
+    }
+
+    /// Lets the store give this many versions.
+    fn allow(&self, times: usize) {
+        (0..times).for_each(|_| self.may.send(Ok(())).unwrap());
+    }
+
+    fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    async fn get(&self, number: usize) -> Result<u64, Missing> {
+        self.kept.get(self.id(number)).await.map(|found| found.version)
+    }
+
+    /// Asks, and leaves somebody waiting for the answer.
+    fn ask(&self, number: usize) -> tokio::task::JoinHandle<Result<u64, Missing>> {
+        let (kept, id) = (self.kept.clone(), self.id(number).to_owned());
+        tokio::spawn(async move { kept.get(&id).await.map(|found| found.version) })
+    }
+
+    async fn until(&self, holds: impl Fn(&State) -> bool) {
+        for _ in 0..4000 {
+            if holds(&self.kept.0.state.lock()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("waited in vain");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_kept_is_never_looked_for() {
+    let rig = Rig::new();
+    assert_eq!(rig.get(7).await, Err(Missing::Gone));
+    assert_eq!(rig.kept.get("nonsense").await.err(), Some(Missing::Gone));
+    rig.keep(&[7]);
+    assert_eq!(rig.get(0).await, Err(Missing::Gone));
+    rig.allow(1);
+    assert_eq!(rig.get(7).await, Ok(7));
+    assert_eq!(rig.reads(), 1);
+}
+
+#[tokio::test]
+async fn whoever_asks_for_the_same_version_waits_for_one_load() {
+    let rig = Rig::new();
+    let mut asking: Vec<_> = (0..20).map(|_| rig.ask(3)).collect();
+    rig.until(|state| state.loading.len() == 1).await;
+    // The one that asked first leaves.
+    asking.remove(0).abort();
+    rig.allow(1);
+    for asking in asking {
+        assert_eq!(asking.await.unwrap(), Ok(3));
+    }
+    assert_eq!((rig.get(3).await, rig.reads()), (Ok(3), 1));
+}
+
+#[tokio::test]
+async fn the_version_that_was_not_asked_for_longest_goes_first() {
+    let rig = Rig::new();
+    rig.allow(4);
+    for number in [0, 1, 0, 2, 0] {
+        assert_eq!(rig.get(number).await, Ok(number as u64));
+    }
+    assert_eq!(rig.reads(), 3, "0 was used between 1 and 2, so that 1 went");
+    assert_eq!((rig.get(1).await, rig.reads()), (Ok(1), 4));
+    assert_eq!(rig.kept.0.state.lock().loaded.len(), LOADED);
+}
+
+#[tokio::test]
+async fn versions_are_loaded_one_at_a_time_and_few_may_wait() {
+    let rig = Rig::new();
+    let mut asking = Vec::new();
+    for number in 0..LOADING {
+        asking.push(rig.ask(number));
+        rig.until(|state| state.loading.len() == number + 1).await;
+    }
+    assert_eq!(rig.get(5).await, Err(Missing::Busy));
+    assert!(rig.reads() <= 1, "the others wait for their turn");
+    rig.allow(LOADING + 1);
+    for (number, asking) in asking.into_iter().enumerate() {
+        assert_eq!(asking.await.unwrap(), Ok(number as u64));
+    }
+    rig.until(|state| state.loading.is_empty()).await;
+    assert_eq!((rig.get(5).await, rig.kept.0.state.lock().loaded.len()), (Ok(5), LOADED));
+}
+
+#[tokio::test]
+async fn a_version_that_is_dropped_while_it_is_loaded_is_gone() {
+    let rig = Rig::new();
+    let (first, second) = (rig.ask(0), rig.ask(1));
+    rig.until(|state| state.loading.len() == 2).await;
+    rig.keep(&[2]);
+    rig.allow(1);
+    assert_eq!((first.await.unwrap(), second.await.unwrap()), (Err(Missing::Gone), Err(Missing::Gone)));
+    assert!(rig.reads() <= 1, "the one that was waiting is not looked for");
+    assert!(rig.kept.0.state.lock().loaded.is_empty());
+}
+
+#[tokio::test]
+async fn a_loaded_version_that_is_dropped_leaves_memory() {
+    let rig = Rig::new();
+    rig.allow(2);
+    assert_eq!((rig.get(0).await, rig.get(1).await), (Ok(0), Ok(1)));
+    rig.keep(&[1, 2]);
+    assert_eq!((rig.get(0).await, rig.get(1).await), (Err(Missing::Gone), Ok(1)));
+    assert_eq!(Arc::strong_count(&rig.versions[0]), 2, "here and in the store");
+}
+
+#[tokio::test]
+async fn what_was_served_until_now_is_at_hand_without_a_load() {
+    let rig = Rig::new();
+    rig.kept.switched(rig.versions[0].clone(), rig.id(1));
+    assert_eq!(rig.get(0).await, Ok(0));
+    rig.kept.switched(rig.versions[1].clone(), rig.id(2));
+    rig.kept.switched(rig.versions[2].clone(), rig.id(0));
+    assert_eq!((rig.get(2).await, rig.get(1).await, rig.reads()), (Ok(2), Ok(1), 0));
+    assert_eq!(Arc::strong_count(&rig.versions[0]), 2, "what is served is not held here, too");
+    rig.kept.switched(rig.versions[7].clone(), rig.id(0));
+    assert_eq!(rig.get(7).await, Err(Missing::Gone), "it is not kept");
+    rig.kept.switched(rig.versions[1].clone(), rig.id(1));
+    assert_eq!((Arc::strong_count(&rig.versions[1]), rig.reads()), (2, 0), "another certificate for the same");
+}
+
+#[tokio::test]
+async fn a_version_that_is_put_at_hand_while_others_wait_for_it_is_not_loaded() {
+    let rig = Rig::new();
+    let (first, second) = (rig.ask(0), rig.ask(1));
+    rig.until(|state| state.loading.len() == 2).await;
+    rig.kept.switched(rig.versions[1].clone(), rig.id(2));
+    assert_eq!(rig.get(1).await, Ok(1));
+    rig.allow(1);
+    assert_eq!((first.await.unwrap(), second.await.unwrap(), rig.reads()), (Ok(0), Ok(1), 1));
+}
+
+#[tokio::test]
+async fn a_version_that_cannot_be_loaded_is_tried_again_and_costs_no_other() {
+    let rig = Rig::new();
+    rig.allow(1);
+    assert_eq!(rig.get(1).await, Ok(1));
+    rig.may.send(Err("damaged")).unwrap();
+    assert_eq!(rig.get(0).await, Err(Missing::Failed));
+    rig.allow(1);
+    assert_eq!((rig.get(0).await, rig.get(1).await, rig.reads()), (Ok(0), Ok(1), 3));
+}
+
+#[tokio::test]
+async fn a_load_that_crashes_lets_the_next_one_through() {
+    let crashed = AtomicUsize::new(0);
+    let found = version(1);
+    let (id, stored) = (found.dataset.id.clone(), found.clone());
+    let kept = Kept::new(move |_: &str| {
+        assert!(crashed.fetch_add(1, Ordering::SeqCst) > 0, "the first load crashes");
+        Ok::<_, String>(stored.clone())
+    });
+    kept.keep_only([id.as_str()]);
+    assert_eq!(kept.get(id.as_str()).await.err(), Some(Missing::Failed));
+    assert_eq!(kept.get(id.as_str()).await.unwrap().version, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_long_and_the_load_goes_on() {
+    let (may, told) = mpsc::channel::<()>();
+    let told = Mutex::new(told);
+    let found = version(1);
+    let (id, stored) = (found.dataset.id.clone(), found.clone());
+    let kept = Kept::new(move |_: &str| {
+        told.lock().recv().map_err(|error| error.to_string())?;
+        Ok::<_, String>(stored.clone())
+    });
+    kept.keep_only([id.as_str()]);
+    // A blocking task holds the paused clock; time is moved by hand.
+    let asking = {
+        let (kept, id) = (kept.clone(), id.clone());
+        tokio::spawn(async move { kept.get(id.as_str()).await.err() })
+    };
+    while kept.0.state.lock().loading.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    while !asking.is_finished() {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(asking.await.unwrap(), Some(Missing::Busy));
+    may.send(()).unwrap();
+    assert_eq!(kept.get(id.as_str()).await.unwrap().version, 1);
+}
