@@ -6,7 +6,7 @@
 //! | what is in a part | `manifest`, `records`, `script` |
 //! | how is one written | `write` |
 //! | how is one verified and read | `parts` (part by part), `open` (the whole), `apply` (a delta), `details` |
-//! | who vouches for it | [`signature`] |
+//! | who vouches for it | [`signature`], [`trust`] |
 //!
 //! It knows contents and details as values, neither the store nor HTTP: what is exported and where it is imported is
 //! its callers' business ([`crate::cli`], [`crate::admin`]). Every call blocks.
@@ -26,6 +26,7 @@ mod script;
 pub mod signature;
 #[cfg(test)]
 mod tests;
+pub mod trust;
 mod write;
 
 pub use details::{Detail, DetailReader};

@@ -9,6 +9,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek};
 use std::path::{Path, PathBuf};
 
+use ct_codecs::{Base64, Decoder};
 use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
 
 /// No signature is longer than this, in bytes: comments are what takes room.
@@ -249,7 +250,11 @@ impl Signer {
         let (encrypted, plain) = (key.starts_with(ENCRYPTED), key.starts_with(PLAIN));
         let key = SecretKeyBox::from(text);
         match (encrypted, plain) {
-            (_, true) => key.into_unencrypted_secret_key().map(Self).map_err(|_| not_a_key()),
+            (_, true) => {
+                let key =
+                    key.clone().into_unencrypted_secret_key().ok().or_else(|| without_checksum(&key.into_string()));
+                key.map(Self).ok_or_else(not_a_key)
+            }
             (true, _) => key.into_secret_key(Some(password()?)).map(Self).map_err(|error| match error.kind() {
                 minisign::ErrorKind::Verify => SignatureError::WrongPassword(path.to_owned()),
                 _ => not_a_key(),
@@ -272,9 +277,19 @@ impl Signer {
             return Err(SignatureError::Failed(format!("{comment:?} is no comment of one line")));
         }
         let untrusted = format!("signature of a grandstand bundle by the key {}", self.key());
-        let signature = minisign::sign(None, &self.0, BufReader::new(file), Some(comment), Some(&untrusted));
+        // With the public key it verifies what it signed: a damaged key is noticed here.
+        let public = PublicKey::from_secret_key(&self.0).map_err(|error| SignatureError::Failed(error.to_string()))?;
+        let signature = minisign::sign(Some(&public), &self.0, BufReader::new(file), Some(comment), Some(&untrusted));
         signature.map(|signature| signature.to_string()).map_err(|error| SignatureError::Failed(error.to_string()))
     }
+}
+
+/// A key without a password as the tool writes it: 32 zeros stand where the library wants a checksum.
+fn without_checksum(text: &str) -> Option<SecretKey> {
+    const LEN: usize = 158;
+    let key = Base64::decode_to_vec(text.lines().nth(1)?, None).ok()?;
+    let zeros = key.len() == LEN && key.ends_with(&[0; 32]);
+    zeros.then(|| SecretKey::from_bytes(&key).ok()).flatten()
 }
 
 impl fmt::Debug for Signer {
