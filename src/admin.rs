@@ -3,6 +3,7 @@
 //! Layer 4. It reads what others know and passes commands on; it decides nothing about data. Callers: [`crate::app`].
 
 pub mod audit;
+pub mod bundle;
 pub mod front;
 pub mod guard;
 pub mod page;
@@ -22,6 +23,7 @@ use crate::config::AdminConfig;
 use crate::origin::commands::Commands;
 use crate::versions::Versions;
 
+use bundle::Bundles;
 use purge::Purger;
 use snapshots::Action;
 use status::Status;
@@ -34,6 +36,8 @@ pub struct Admin {
     pub commands: Option<Commands>,
     /// What is kept and served; `None` in shield use.
     pub versions: Option<Versions>,
+    /// What writes bundles and takes them in.
+    pub bundles: Bundles,
     /// What forgets cached answers.
     pub purger: Purger,
     /// Counters.

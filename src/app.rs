@@ -20,12 +20,14 @@ use pingora::services::listening::Service;
 use prometheus_client::registry::Registry;
 
 use crate::admin::Admin;
+use crate::admin::bundle::Bundles;
 use crate::admin::front::AdminFront;
 use crate::admin::purge::Purger;
 use crate::admin::status::Status;
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
-use crate::config::{Config, Use};
+use crate::bundle::signature::{SignatureError, TrustedKeys};
+use crate::config::{Config, TrustedKey, Use};
 use crate::limit::{LimitConfig, Limiter};
 use crate::pipeline::admit::Rules;
 use crate::pipeline::answer::Standing;
@@ -153,8 +155,23 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         base_path: base_path(config),
     };
     let versions = core.versions.clone();
-    let admin =
-        Admin { status, commands, versions, purger, registry: Mutex::new(registry), config: config.admin.clone() };
+    let bundles = Bundles {
+        versions: core.versions.clone(),
+        details: core.details.clone(),
+        trusted: trusted_keys(config).map_err(AppError::Key)?,
+        data_dir: config.data_dir.clone(),
+        clock: core.clock.clone(),
+        turn: Arc::default(),
+    };
+    let admin = Admin {
+        status,
+        commands,
+        versions,
+        bundles,
+        purger,
+        registry: Mutex::new(registry),
+        config: config.admin.clone(),
+    };
     let public = Arc::new(public(config, &core, limiter, telemetry, in_flight.clone()));
 
     for address in sockets.public() {
@@ -205,6 +222,14 @@ fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
 /// The path of `public_url`, where it has one.
 fn base_path(config: &Config) -> Option<BasePath> {
     BasePath::parse(config.public_url.path()).ok().filter(|base| !base.as_str().is_empty())
+}
+
+/// The keys whose bundles are imported; none: signatures are not asked for.
+///
+/// # Errors
+/// When one is no key.
+pub fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
+    TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
 }
 
 /// The words of the hot path.

@@ -6,6 +6,7 @@
 //! is [`crate::origin`]'s decision. All calls but the look-ups block. Callers: [`crate::origin`] publishes,
 //! [`crate::admin`] and the commands roll back, pin and import, [`crate::serve`] looks kept versions up.
 
+pub mod bundles;
 mod error;
 mod import;
 pub mod kept;

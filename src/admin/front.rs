@@ -1,18 +1,24 @@
 //! Deadlines for the operator's listener: a client that drips bytes, or never sends any, is let go.
 //!
-//! Callers: [`crate::app`] hands it to pingora, in front of [`super::Admin`].
+//! Bundles, which may be large, have a deadline per read and write and none for the whole. Callers: [`crate::app`] hands
+//! it to pingora, in front of [`super::Admin`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora::apps::{HttpServerApp, ReusedHttpStream};
+use http::{Method, StatusCode};
+use pingora::apps::http_app::ServeHttp as _;
+use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream};
+use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
+use pingora_timeout::timeout;
 
-use super::Admin;
+use super::bundle::{self, Sent};
+use super::{Admin, Reply, error, guard};
 
-/// For reading a request, waiting for it on an idle connection included, and for its answer.
+/// For reading the head of a request, waiting for it on an idle connection included; and for an answer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The operator's listener behind a deadline.
@@ -35,6 +41,44 @@ impl HttpServerApp for AdminFront {
         session.set_read_timeout(Some(Duration::from_secs(10)));
         session.set_write_timeout(Some(Duration::from_secs(30)));
         // Dropping the session closes the connection.
-        pingora_timeout::timeout(DEADLINE, self.0.process_new_http(session, shutdown)).await.ok().flatten()
+        if !timeout(DEADLINE, session.read_request()).await.ok()?.ok()? {
+            return None;
+        }
+        session.set_keepalive(if *shutdown.borrow() { None } else { Some(60) });
+        let request = session.req_header();
+        let (method, query) = (request.method.clone(), request.uri.query().map(str::to_owned));
+        if request.uri.path() == "/bundle" && matches!(method, Method::GET | Method::POST) {
+            // What is left of an upload is not waited for.
+            session.set_keepalive(None);
+            // Both cost work, and an export is remembered.
+            let sent = match guard::may_write(&self.0.config, &session.req_header().headers) {
+                Ok(()) => self.0.bundles.answer(&method, query.as_deref(), &mut session).await,
+                Err(refusal) => Sent::Reply(error(StatusCode::FORBIDDEN, refusal.as_str())),
+            };
+            match sent {
+                Sent::Reply(reply) => write(&mut session, reply).await.ok()?,
+                Sent::File(file, length, id) => bundle::send(&mut session, file, length, &id).await.ok()?,
+            }
+        } else {
+            timeout(DEADLINE, async {
+                let reply = self.0.response(&mut session).await;
+                write(&mut session, reply).await
+            })
+            .await
+            .ok()?
+            .ok()?;
+        }
+        let settings = HttpPersistentSettings::for_session(&session);
+        let reusable = timeout(DEADLINE, session.finish()).await.ok()?.ok()??;
+        Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
     }
+}
+
+async fn write(session: &mut ServerSession, reply: Reply) -> pingora::Result<()> {
+    let (head, body) = reply.into_parts();
+    session.write_response_header(Box::new(ResponseHeader::from(head))).await?;
+    if body.is_empty() {
+        return Ok(());
+    }
+    session.write_response_body(body.into(), true).await
 }

@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use url::Url;
 
 use crate::api::rewrite::Rewrite;
+use crate::bundle::signature::SignatureError;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{Config, Details as DetailsMode, Use};
@@ -55,6 +56,9 @@ pub enum AppError {
     /// There is no data directory yet.
     #[error("there is no data directory {0} yet: `grandstand serve`, `sync` and `bundle import` make one")]
     NoData(String),
+    /// A key of `bundle.trusted_keys` is none.
+    #[error("bundle.trusted_keys: {0}")]
+    Key(#[from] SignatureError),
     /// What is kept cannot be served, or switched.
     #[error(transparent)]
     Versions(VersionsError),

@@ -94,6 +94,7 @@ impl Manifest {
             left_out: self.left_out.clone(),
             open_points: self.open_points.clone(),
             disproved: self.disproved.clone(),
+            origin: self.origin.clone(),
         }
     }
 

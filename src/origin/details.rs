@@ -156,6 +156,25 @@ impl Details {
         Ok(vanished.len())
     }
 
+    /// Looks again at what is stored: a bundle brought details of these listings. Blocks.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn look_again(&self, ids: impl IntoIterator<Item = ListingId>) -> Result<(), StoreError> {
+        // While this is held, none arrives and none that arrived is committed.
+        let pending = self.0.pending.lock();
+        let mut known: Vec<_> = self.0.store.detail_index(|meta| Known::of(&meta))?;
+        known.extend(pending.iter().map(|(id, record)| (*id, Known::of(&record.meta))));
+        *self.0.index.write() = known.into_iter().collect();
+        self.0.disturbed.fetch_add(1, Ordering::AcqRel);
+        self.0.revision.fetch_add(1, Ordering::AcqRel);
+        drop(pending);
+        for id in ids {
+            self.0.cache.forget(&Key::Detail(id));
+        }
+        Ok(())
+    }
+
     /// Whether so many arrivals wait for a disk that does not take them that no more should be asked for.
     fn is_backed_up(&self) -> bool {
         const MOST: usize = 4096;

@@ -1,0 +1,290 @@
+//! `GET /bundle` writes what is served as a bundle, `POST /bundle` imports one: for the commands of a machine whose data
+//! directory this process holds.
+//!
+//! Either can be larger than memory, so that both pass through a file in the data directory which has no name any more
+//! and goes with the process. One is written or imported at a time; the next one waits. Callers: [`super::front`].
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use crate::bundle::signature::{Signature, SignatureError, TrustedKeys};
+use crate::bundle::{Bundle, BundleError};
+use crate::clock::Clock;
+use crate::origin::details::Details;
+use crate::versions::Versions;
+use crate::versions::bundles::{ExportError, ImportError};
+
+use super::snapshots::status_of;
+use super::{Reply, error, json_reply};
+
+/// The largest bundle that is taken in, in bytes.
+const LARGEST: u64 = 64 << 30;
+
+/// How much is read from a file at once.
+const PIECE: usize = 256 << 10;
+
+/// The signature of an uploaded bundle: the text of its `.minisig` file, percent-encoded.
+pub const SIGNATURE: &str = "bundle-signature";
+
+/// Writes bundles and takes them in.
+pub struct Bundles {
+    /// What is kept; `None` in shield use.
+    pub versions: Option<Versions>,
+    /// The details, which have to know what an import brought.
+    pub details: Option<Details>,
+    /// Whose bundles are imported.
+    pub trusted: TrustedKeys,
+    /// Where files go.
+    pub data_dir: PathBuf,
+    /// The clock.
+    pub clock: Clock,
+    /// Held by whoever writes or imports.
+    pub turn: Arc<Mutex<()>>,
+}
+
+/// Why there is no bundle, or none was imported.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("a shield keeps no snapshots: leave mirror.enabled = true")]
+    Shield,
+    #[error("{0}")]
+    Query(String),
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    #[error("the bundle is not signed, and bundle.trusted_keys asks for a signature")]
+    Unsigned,
+    #[error("the bundle is larger than {LARGEST} bytes")]
+    TooLarge,
+    #[error("the upload broke off")]
+    BrokenOff,
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("it was not done: {0}")]
+    Lost(String),
+}
+
+impl Failed {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Shield | Self::Export(ExportError::Nothing) => StatusCode::CONFLICT,
+            Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
+            Self::Export(ExportError::Base(error) | ExportError::Versions(error))
+            | Self::Import(ImportError::Versions(error)) => status_of(error),
+            Self::Import(ImportError::Bundle(BundleError::NeedsBase { .. } | BundleError::WrongBase { .. })) => {
+                StatusCode::CONFLICT
+            }
+            Self::Signature(_) | Self::Unsigned => StatusCode::FORBIDDEN,
+            Self::Bundle(_) | Self::Import(ImportError::Bundle(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Export(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Lost(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        }
+    }
+
+    fn reply(&self) -> Reply {
+        error(self.status(), &self.to_string())
+    }
+}
+
+/// What is sent back.
+pub enum Sent {
+    /// A whole answer.
+    Reply(Reply),
+    /// A bundle: the file, its length, and the id of its snapshot.
+    File(File, u64, String),
+}
+
+impl Bundles {
+    /// Answers a request whose head was read.
+    pub async fn answer(&self, method: &Method, query: Option<&str>, session: &mut ServerSession) -> Sent {
+        let done = if *method == Method::POST {
+            self.import(session).await.map(Sent::Reply)
+        } else {
+            self.export(query).await
+        };
+        done.unwrap_or_else(|failed| {
+            tracing::warn!(error = %failed, "no bundle");
+            Sent::Reply(failed.reply())
+        })
+    }
+
+    async fn export(&self, query: Option<&str>) -> Result<Sent, Failed> {
+        let versions = self.versions.clone().ok_or(Failed::Shield)?;
+        let since = since(query)?;
+        let _turn = self.turn.lock().await;
+        let directory = self.data_dir.clone();
+        blocking(move || {
+            let mut file = nameless(&directory)?;
+            let written = versions.export(&mut file, since.as_deref(), &mut |_, _| {})?;
+            file.rewind().map_err(|source| Failed::Io { path: directory, source })?;
+            Ok(Sent::File(file, written.bytes, written.manifest.snapshot.to_string()))
+        })
+        .await
+    }
+
+    async fn import(&self, session: &mut ServerSession) -> Result<Reply, Failed> {
+        let versions = self.versions.clone().ok_or(Failed::Shield)?;
+        let signature = signature(&session.req_header().headers)?;
+        if signature.is_none() && !self.trusted.is_empty() {
+            return Err(Failed::Unsigned);
+        }
+        let file = self.receive(session).await?;
+        let (details, trusted) = (self.details.clone(), self.trusted.clone());
+        let now_ms = self.clock.now_wall().as_millis();
+        let _turn = self.turn.lock().await;
+        blocking(move || {
+            let signed = match signature.filter(|_| !trusted.is_empty()) {
+                Some(signature) => Some(signature.verify(&file, &trusted)?),
+                None => None,
+            };
+            let bundle = Bundle::open(&file, &mut |_, _| {})?;
+            if signed.as_ref().is_some_and(|signed| signed.file_hash != bundle.file_hash()) {
+                return Err(BundleError::Changed.into());
+            }
+            let imported = versions.import_bundle(&bundle, &file, now_ms)?;
+            if let Some(details) = details
+                && let Err(error) = details.look_again(bundle.detail_hashes().iter().map(|detail| detail.id))
+            {
+                tracing::error!(%error, "what the bundle brought of details shows after a restart only");
+            }
+            if let Err(error) = versions.tidy() {
+                tracing::warn!(%error, "what is no longer needed could not be removed");
+            }
+            let value = json!({
+                "imported": imported.snapshot,
+                "listings": imported.listings,
+                "before": imported.before,
+                "older": imported.is_older,
+                "served": imported.is_served,
+                "details": bundle.manifest().details,
+                "signed_by": signed.map(|signed| signed.key.to_string()),
+            });
+            Ok(json_reply(StatusCode::OK, &value))
+        })
+        .await
+    }
+
+    /// Takes in the body of a request.
+    async fn receive(&self, session: &mut ServerSession) -> Result<File, Failed> {
+        let path = self.data_dir.clone();
+        let fail = |source| Failed::Io { path: path.clone(), source };
+        let file = nameless(&self.data_dir)?;
+        let mut file = tokio::fs::File::from_std(file);
+        let mut length = 0;
+        while let Some(piece) = session.read_request_body().await.map_err(|_| Failed::BrokenOff)? {
+            length += piece.len() as u64;
+            if length > LARGEST {
+                return Err(Failed::TooLarge);
+            }
+            tokio::io::AsyncWriteExt::write_all(&mut file, &piece).await.map_err(fail)?;
+        }
+        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(fail)?;
+        let mut file = file.into_std().await;
+        file.flush().and_then(|()| file.seek(SeekFrom::Start(0))).map_err(fail)?;
+        Ok(file)
+    }
+}
+
+/// Sends a bundle.
+///
+/// # Errors
+/// When the client is gone, or the file cannot be read any more: the connection has to be closed then.
+pub async fn send(session: &mut ServerSession, mut file: File, length: u64, snapshot: &str) -> pingora::Result<()> {
+    let mut head = ResponseHeader::build(StatusCode::OK, Some(5))?;
+    head.insert_header(http::header::CONTENT_TYPE, "application/octet-stream")?;
+    head.insert_header(http::header::CONTENT_LENGTH, length)?;
+    head.insert_header(http::header::CACHE_CONTROL, "no-store")?;
+    head.insert_header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{snapshot}.gsb\""))?;
+    head.insert_header("mirror-snapshot", snapshot)?;
+    session.write_response_header(Box::new(head)).await?;
+    let mut left = length;
+    while left > 0 {
+        let want = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut piece = vec![0; want];
+            file.read_exact(&mut piece).map(|()| (file, piece))
+        });
+        let unreadable = |why: String| pingora::Error::explain(pingora::ErrorType::FileReadError, why);
+        let read = read.await.map_err(|error| unreadable(error.to_string()))?;
+        let (again, piece) = read.map_err(|error| unreadable(error.to_string()))?;
+        file = again;
+        left -= want as u64;
+        session.write_response_body(Bytes::from(piece), left == 0).await?;
+    }
+    Ok(())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failed> + Send + 'static) -> Result<T, Failed> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Failed::Lost(error.to_string())))
+}
+
+/// A file that nobody else can open, and that is gone when it is closed.
+fn nameless(directory: &Path) -> Result<File, Failed> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = directory.join(format!("bundle-{}-{number}.tmp", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path);
+    let file = file.and_then(|file| std::fs::remove_file(&path).map(|()| file));
+    file.map_err(|source| Failed::Io { path, source })
+}
+
+/// The base of a delta; `None`: a full bundle.
+fn since(query: Option<&str>) -> Result<Option<String>, Failed> {
+    let mut since = None;
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("since", id)) if !id.is_empty() && since.is_none() => since = Some(id.to_owned()),
+            _ => return Err(Failed::Query(format!("{pair:?} is not understood: there is `since`, once"))),
+        }
+    }
+    Ok(since)
+}
+
+fn signature(headers: &HeaderMap) -> Result<Option<Signature>, Failed> {
+    let Some(value) = headers.get(SIGNATURE) else { return Ok(None) };
+    let text: Vec<u8> = percent_decode_str(value.to_str().unwrap_or_default()).collect();
+    Ok(Some(Signature::parse(&text)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_a_base_or_nothing() {
+        assert_eq!(since(None).unwrap(), None);
+        assert_eq!(since(Some("")).unwrap(), None);
+        assert_eq!(since(Some("since=ab")).unwrap().as_deref(), Some("ab"));
+        for wrong in ["since=", "since", "sinc=ab", "since=a&since=b", "since=a&x=1"] {
+            assert!(since(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_nameless_file_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = nameless(dir.path()).unwrap();
+        file.write_all(b"x").unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(nameless(&dir.path().join("none")).is_err());
+    }
+}

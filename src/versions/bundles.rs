@@ -1,0 +1,225 @@
+//! Bundles of what is kept: the served snapshot with its details into a file, and a file's snapshot in among the versions.
+//!
+//! What is in a bundle and whether it is whole is [`crate::bundle`]'s business. Everything here blocks. Callers:
+//! [`crate::admin`] for a running server, the commands and [`crate::app`] where none runs.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+
+use foldhash::fast::RandomState;
+
+use super::notes::{self, ExportedDetail};
+use super::{Import, Imported, Versions, VersionsError};
+use crate::api::hash::ContentHash;
+use crate::api::listing::ListingId;
+use crate::bundle::{self, Bundle, BundleError, Counts, Detail, Export, Progress, WriteError, Written};
+use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::live::Published;
+use crate::store::{DetailMeta, DetailRecord, DetailState, DetailStream, StoreError};
+
+/// How often an export is tried while details change under it.
+const TRIES: u32 = 5;
+
+/// Why no bundle is made of what is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// There is nothing yet.
+    #[error("there is no snapshot yet to be exported")]
+    Nothing,
+    /// The base is not kept, or cannot be read.
+    #[error("a delta cannot be made: {0}")]
+    Base(#[source] VersionsError),
+    /// The store fails.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// The bundle cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError<StoreError>),
+    /// It is written, but the versions do not remember it.
+    #[error(transparent)]
+    Versions(#[from] VersionsError),
+}
+
+/// Why a bundle is not imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// Something in it is wrong, or its base is not here.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// It is not taken in.
+    #[error(transparent)]
+    Versions(#[from] VersionsError),
+    /// The file cannot be read again.
+    #[error("the bundle cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What is known of the details that are exported, by rising id.
+type Known = Vec<(ListingId, DetailMeta)>;
+
+impl Versions {
+    /// Writes what is served into an empty file: all of it, or what changed `since` a kept version. The export is
+    /// remembered, so that the next one can build upon it.
+    ///
+    /// # Errors
+    /// When there is nothing to export, the base is not kept, or something cannot be read or written.
+    pub fn export(&self, out: &mut File, since: Option<&str>, progress: Progress<'_>) -> Result<Written, ExportError> {
+        let served = self.live().current().ok_or(ExportError::Nothing)?;
+        let base = since.map(|id| self.load(id).map_err(ExportError::Base)).transpose()?;
+        let evidence = self.store().evidence()?;
+        let mut tries = 0;
+        loop {
+            let known = self.known(&served.dataset)?;
+            let wanted = match &base {
+                None => known.clone(),
+                Some(base) => self.changed(&known, &base.dataset, &served.dataset)?,
+            };
+            let export = Export {
+                content: &served.dataset.content,
+                meta: &served.meta,
+                evidence: &evidence,
+                origin: served.meta.origin.as_deref(),
+                base: base.as_deref().map(|base| &base.dataset.content),
+                coverage: counts(&known),
+                details: counts(&wanted),
+            };
+            out.set_len(0).and_then(|()| out.rewind()).map_err(WriteError::Io)?;
+            let mut buffered = BufWriter::with_capacity(1 << 18, &mut *out);
+            let details = wanted.iter().filter_map(|(id, meta)| self.detail(*id, meta, &served).transpose());
+            let written = bundle::write(&mut buffered, &export, details, progress);
+            match written {
+                // A detail came or went meanwhile.
+                Err(WriteError::Counts { .. }) if tries + 1 < TRIES => tries += 1,
+                written => {
+                    let written = written?;
+                    buffered.flush().map_err(WriteError::Io)?;
+                    drop(buffered);
+                    out.sync_all().map_err(WriteError::Io)?;
+                    let held: Vec<ExportedDetail> = known.iter().map(|(id, meta)| exported(*id, meta)).collect();
+                    self.exported(served.dataset.id.as_str(), &held)?;
+                    return Ok(written);
+                }
+            }
+        }
+    }
+
+    /// What is here of details of a data set's listings.
+    fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
+        let mut known = self.store().detail_metas()?;
+        known.retain(|(id, _)| dataset.position(*id).is_some());
+        known.sort_unstable_by_key(|(id, _)| *id);
+        Ok(known)
+    }
+
+    /// Those that whoever has the base does not have as they are: by what was exported with it, where that is on record, else
+    /// those of listings that are new or changed.
+    fn changed(&self, known: &Known, base: &Dataset, next: &Dataset) -> Result<Known, StoreError> {
+        let before = notes::exported_details(self.store(), base.id.as_str())?;
+        let Some(before) = before else {
+            tracing::warn!(base = %base.id, "no export of this snapshot is on record: only details of changed listings are in the delta");
+            let hash = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
+            return Ok(known.iter().filter(|(id, _)| hash(base, *id) != hash(next, *id)).cloned().collect());
+        };
+        let before: HashMap<ListingId, ContentHash, RandomState> =
+            before.into_iter().map(|detail| (detail.id, detail.hash)).collect();
+        Ok(known.iter().filter(|(id, meta)| before.get(id) != Some(&exported(*id, meta).hash)).cloned().collect())
+    }
+
+    /// One detail as it is exported; `None` when it is gone by now.
+    fn detail(
+        &self,
+        id: ListingId,
+        expected: &DetailMeta,
+        served: &Published,
+    ) -> Result<Option<(ListingId, Detail)>, StoreError> {
+        let Some(DetailRecord { meta, body }) = self.store().detail(id)? else { return Ok(None) };
+        let is_same = meta.state == expected.state && meta.hash == expected.hash;
+        // Provisional is what speaks for an instant before its summary's.
+        let modified_ms = served.dataset.modified_of(id).map(|at| at.div_euclid(1_000_000));
+        let is_settled = modified_ms.is_none_or(|modified| modified <= meta.origin_time_ms);
+        let is_its = served.dataset.summary(id).is_some_and(|summary| summary.hash == meta.summary_hash);
+        let current = is_same && is_its && is_settled;
+        let DetailMeta { state, etag, last_modified, .. } = meta;
+        Ok(Some((id, Detail { state, body, current, etag, last_modified })))
+    }
+
+    /// Makes a bundle's snapshot the newest version, with its details: see [`Versions::import`]. `file` is the one that was
+    /// verified.
+    ///
+    /// # Errors
+    /// When its base is not kept, it would take an origin's data backwards, or something cannot be read or written. Nothing
+    /// has changed then.
+    pub fn import_bundle(&self, bundle: &Bundle, file: &File, now_ms: i64) -> Result<Imported, ImportError> {
+        let base = bundle.manifest().base.as_ref().map(|base| {
+            let needed = base.snapshot.clone();
+            self.load(needed.as_str()).map_err(|error| match error {
+                VersionsError::Unknown { .. } => ImportError::Bundle(BundleError::NeedsBase { needed }),
+                error => error.into(),
+            })
+        });
+        let base = base.transpose()?;
+        let content = bundle.content_over(base.as_deref().map(|base| &base.dataset.content))?;
+        let (meta, summaries) = (bundle.meta(now_ms), summaries_by_id(&content));
+        let (volatile, confirmed_ms) = (meta.volatile.clone(), meta.confirmed_ms);
+        let newer = self.newer_details(confirmed_ms)?;
+        let details = || -> Result<DetailStream<'_>, StoreError> {
+            let mut again = file.try_clone().map_err(unreadable)?;
+            again.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+            let records = bundle.details(again).filter_map(|detail| {
+                let (id, detail) = match detail {
+                    Ok(detail) => detail,
+                    Err(error) => return Some(Err(unreadable(io::Error::other(error)))),
+                };
+                if newer.contains_key(&id) {
+                    return None;
+                }
+                let Detail { state, body, current, etag, last_modified } = detail;
+                let hash = match state {
+                    DetailState::Present => volatile.hash(&String::from_utf8_lossy(&body)),
+                    DetailState::Gone => ContentHash::default(),
+                };
+                let (origin_time_ms, summary_hash) = match summaries.get(&id) {
+                    Some(summary_hash) if current => (confirmed_ms, *summary_hash),
+                    // Whoever has an origin asks for it again.
+                    _ => (0, ContentHash::of(b"another summary")),
+                };
+                let fetched_ms = confirmed_ms;
+                let meta = DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
+                Some(Ok((id, DetailRecord { meta, body })))
+            });
+            Ok(Box::new(records))
+        };
+        let details_bytes = file.metadata()?.len().saturating_mul(2);
+        let evidence = bundle.evidence().clone();
+        Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes })?)
+    }
+
+    /// Details that speak for a later instant: a bundle's do not take their place.
+    fn newer_details(&self, confirmed_ms: i64) -> Result<HashMap<ListingId, (), RandomState>, VersionsError> {
+        let known = self.store().detail_index(|meta| meta.origin_time_ms > confirmed_ms)?;
+        Ok(known.into_iter().filter(|(_, newer)| *newer).map(|(id, _)| (id, ())).collect())
+    }
+}
+
+fn unreadable(source: io::Error) -> StoreError {
+    StoreError::Io { path: "the bundle".into(), source }
+}
+
+fn summaries_by_id(content: &Content) -> HashMap<ListingId, ContentHash, RandomState> {
+    content.summaries.iter().map(|summary| (summary.id, summary.hash)).collect()
+}
+
+fn exported(id: ListingId, meta: &DetailMeta) -> ExportedDetail {
+    let hash = match meta.state {
+        DetailState::Present => meta.hash,
+        DetailState::Gone => ContentHash::default(),
+    };
+    ExportedDetail { id, hash }
+}
+
+fn counts(known: &Known) -> Counts {
+    let present = known.iter().filter(|(_, meta)| meta.state == DetailState::Present).count() as u64;
+    Counts { present, gone: known.len() as u64 - present }
+}
