@@ -32,7 +32,7 @@ impl Bundle {
         if found == self.manifest().snapshot {
             self.check_details(&content).map(|()| content)
         } else {
-            Err(lead_astray(&self.manifest().snapshot, found))
+            Err(lead_astray(&self.manifest().snapshot, &found))
         }
     }
 
@@ -52,12 +52,12 @@ impl Bundle {
         let ids: HashSet<ListingId> = content.summaries.iter().map(|summary| summary.id).collect();
         match self.detail_hashes().iter().find(|detail| !ids.contains(&detail.id)) {
             None => Ok(()),
-            Some(detail) => Err(lead_astray("only details of its listings", format!("one of listing {}", detail.id))),
+            Some(detail) => Err(lead_astray(&"only details of its listings", &format!("one of listing {}", detail.id))),
         }
     }
 }
 
-fn lead_astray(manifest: impl ToString, found: impl ToString) -> BundleError {
+fn lead_astray(manifest: &impl ToString, found: &impl ToString) -> BundleError {
     BundleError::Disagrees { what: "comes of the base", manifest: manifest.to_string(), found: found.to_string() }
 }
 
@@ -68,7 +68,7 @@ impl Delta {
             let text = script::follow(&part.raw, &base.taxonomies[n], MAX_TEXT);
             taxonomies[n] = text.map_err(|wrong| part.malformed(wrong))?.into();
         }
-        let summaries = self.summaries(&base.summaries).map_err(|wrong| lead_astray("its listings", wrong))?;
+        let summaries = self.summaries(&base.summaries).map_err(|wrong| lead_astray(&"its listings", &wrong))?;
         Ok(Content { envelope: self.envelope.clone(), taxonomies, summaries })
     }
 

@@ -59,7 +59,7 @@ impl<'a, R: Read + Seek> DetailReader<'a, R> {
         };
         let body = self.bodies.next(&mut self.file, unpacker, |part, reader| {
             let body = Body::read(reader)?;
-            Ok((body.id, body.state, part.raw.slice_ref(body.body)))
+            Ok((body.id, body.state, part.raw.slice_ref(body.text)))
         })?;
         let Some((id, state, body)) = body else { return Ok(None) };
         let detail = self.validators.next(&mut self.file, unpacker, |_, reader| {

@@ -7,7 +7,12 @@ use std::io;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CParameter, compress_bound, find_frame_compressed_size};
 
-/// How hard zstd tries: see the table in `tests::size`.
+/// How hard zstd tries. 5,000 listings of the sample origin with their details (`tests::size` measures it):
+///
+/// | level | 3 | 6 | 9 | 12 | 15 | 19 |
+/// |---|---|---|---|---|---|---|
+/// | kB | 1282 | 1146 | 1084 | 1035 | 981 | 931 |
+/// | time | 1 | 1.4 | 2.0 | 2.2 | 6.9 | 51 |
 pub(super) const LEVEL: i32 = 12;
 
 pub(super) struct Packer(Compressor<'static>);

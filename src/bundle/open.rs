@@ -50,7 +50,7 @@ pub struct Bundle {
 #[derive(Debug)]
 pub(super) enum Carried {
     Full(Content),
-    Delta(Delta),
+    Delta(Box<Delta>),
 }
 
 /// What turns the base's content into the bundle's.
@@ -89,13 +89,14 @@ impl Bundle {
         let evidence = read_evidence(&mut parts)?;
         let mut ids: Vec<ListingId> = summaries.iter().map(|summary| summary.id).collect();
         ids.sort_unstable();
-        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(disagrees("copies of the summary of a listing", 1, format!("two of listing {}", pair[0])));
+        let twice = |pair: &[ListingId]| matches!(pair, [one, other] if one == other).then(|| pair[0]);
+        if let Some(twice) = ids.windows(2).find_map(twice) {
+            return Err(disagrees("copies of the summary of a listing", &1, &format!("two of listing {twice}")));
         }
         let carried = match (&manifest.base, order) {
             (Some(base), Some(order)) => {
                 agree("changed or added summaries", base.added + base.changed, summaries.len() as u64)?;
-                Carried::Delta(Delta { base: base.clone(), envelope, taxonomies, order, summaries })
+                Carried::Delta(Box::new(Delta { base: base.clone(), envelope, taxonomies, order, summaries }))
             }
             _ => Carried::Full(full(&manifest, envelope, &taxonomies, summaries)?),
         };
@@ -162,12 +163,12 @@ fn some<R: Read>(parts: &mut PartReader<R>, kind: Kind) -> Result<Option<Part>, 
     }
 }
 
-fn disagrees(what: &'static str, manifest: impl ToString, found: impl ToString) -> BundleError {
+fn disagrees(what: &'static str, manifest: &impl ToString, found: &impl ToString) -> BundleError {
     BundleError::Disagrees { what, manifest: manifest.to_string(), found: found.to_string() }
 }
 
 fn agree(what: &'static str, manifest: u64, found: u64) -> Result<(), BundleError> {
-    if manifest == found { Ok(()) } else { Err(disagrees(what, manifest, found)) }
+    if manifest == found { Ok(()) } else { Err(disagrees(what, &manifest, &found)) }
 }
 
 fn read_manifest(part: &Part) -> Result<Manifest, BundleError> {
@@ -206,7 +207,7 @@ fn full(
     }
     let content = Content { envelope, taxonomies: texts, summaries };
     let id = content.id();
-    if id == manifest.snapshot { Ok(content) } else { Err(disagrees("is the snapshot id", &manifest.snapshot, id)) }
+    if id == manifest.snapshot { Ok(content) } else { Err(disagrees("is the snapshot id", &manifest.snapshot, &id)) }
 }
 
 fn read_order<R: Read>(parts: &mut PartReader<R>, manifest: &Manifest, base: &Base) -> Result<Vec<Bytes>, BundleError> {
@@ -225,7 +226,7 @@ fn read_order<R: Read>(parts: &mut PartReader<R>, manifest: &Manifest, base: &Ba
         }
         // Nothing that is too long is built later.
         if copied + inserted > manifest.listings {
-            return Err(disagrees("listings", manifest.listings, "more"));
+            return Err(disagrees("listings", &manifest.listings, &"more"));
         }
         order.push(part.raw);
     }
@@ -315,7 +316,7 @@ fn read_validators<R: Read>(
     }
     match ids.len() {
         0 => Ok(known),
-        missing => Err(disagrees("details, so many validators", details.len(), details.len() - missing)),
+        missing => Err(disagrees("details, so many validators", &details.len(), &(details.len() - missing))),
     }
 }
 

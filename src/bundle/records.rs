@@ -119,7 +119,9 @@ pub(super) fn put_term(out: &mut Vec<u8>, (kind, slug): &(TaxonomyKind, String),
     put_text(out, &listed.snapshot);
     out.extend_from_slice(&listed.fingerprint);
     out.extend_from_slice(&(ids.len() as u32).to_le_bytes());
-    ids.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
+    for id in ids {
+        out.extend_from_slice(&id.0.to_le_bytes());
+    }
 }
 
 pub(super) fn term(reader: &mut Reader<'_>) -> Result<((TaxonomyKind, String), ListedTerm), Wrong> {
@@ -136,11 +138,11 @@ pub(super) fn term(reader: &mut Reader<'_>) -> Result<((TaxonomyKind, String), L
     Ok(((kind, slug), ListedTerm { ids, fingerprint, snapshot }))
 }
 
-/// A detail without its validators; the body is a slice of the part.
+/// A detail without its validators; the text is its body, a slice of the part.
 pub(super) struct Body<'a> {
     pub id: ListingId,
     pub state: DetailState,
-    pub body: &'a [u8],
+    pub text: &'a [u8],
 }
 
 pub(super) const BODY_HEAD: usize = 8 + 1 + 4;
@@ -164,16 +166,16 @@ impl<'a> Body<'a> {
             state => return Err(format!("the detail of listing {id} has the unknown state {state}")),
         };
         let len = reader.u32()? as usize;
-        Ok(Self { id, state, body: reader.take(len)? })
+        Ok(Self { id, state, text: reader.take(len)? })
     }
 
     /// The text of one that is present, after a check; empty for one that is gone.
     pub fn check(&self) -> Result<&'a str, Wrong> {
         match self.state {
             DetailState::Present => {
-                object(self.body).map_err(|wrong| format!("the detail of listing {}: {wrong}", self.id))
+                object(self.text).map_err(|wrong| format!("the detail of listing {}: {wrong}", self.id))
             }
-            DetailState::Gone if self.body.is_empty() => Ok(""),
+            DetailState::Gone if self.text.is_empty() => Ok(""),
             DetailState::Gone => Err(format!("the detail of listing {} is gone, and yet has a body", self.id)),
         }
     }

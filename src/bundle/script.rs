@@ -69,12 +69,11 @@ pub(super) fn order(base: &[Summary], target: &[Summary], mut put: impl FnMut(St
             None => rest.iter().take(MOST).take_while(|summary| !places.contains_key(&summary.id)).count(),
         };
         let (run, after) = rest.split_at(count);
-        match known {
-            Some(from) => put(Step::Copy { from, count: count as u32 }),
-            None => {
-                let items: Vec<u8> = run.iter().flat_map(|summary| summary.id.0.to_le_bytes()).collect();
-                put(Step::Insert { count: count as u32, items: &items });
-            }
+        if let Some(from) = known {
+            put(Step::Copy { from, count: count as u32 });
+        } else {
+            let items: Vec<u8> = run.iter().flat_map(|summary| summary.id.0.to_le_bytes()).collect();
+            put(Step::Insert { count: count as u32, items: &items });
         }
         rest = after;
     }
@@ -172,12 +171,10 @@ mod tests {
 
     #[test]
     fn a_small_change_makes_a_small_script() {
-        let terms = |third: u32| -> String {
-            (0..5000)
-                .map(|n| format!("{{\"slug\":\"s{n}\",\"count\":{}}},", if n == 2500 { third } else { n }))
-                .collect()
-        };
-        let (base, target) = (terms(2500), terms(12_345));
+        let term = |n: u32, count: u32| format!("{{\"slug\":\"s{n}\",\"count\":{count}}},");
+        let terms =
+            |changed: u32| -> Vec<String> { (0..5000).map(|n| term(n, if n == 2500 { changed } else { n })).collect() };
+        let (base, target) = (terms(2500).concat(), terms(12_345).concat());
         assert!(text(&base, &target).len() < 100, "{}", text(&base, &target).len());
         assert_eq!(text(&base, &base).len(), 8);
     }

@@ -117,9 +117,9 @@ fn detail(id: u64, edition: u32) -> (ListingId, Detail) {
     let detail = Detail {
         state: if gone { DetailState::Gone } else { DetailState::Present },
         body: if gone { Bytes::new() } else { text.into() },
-        current: id % 3 != 0,
-        etag: (id % 2 == 0).then(|| format!("\"{id}-{edition}\"")),
-        last_modified: (id % 7 == 0).then(|| "Sat, 21 Nov 2026 20:25:20 GMT".to_owned()),
+        current: !id.is_multiple_of(3),
+        etag: id.is_multiple_of(2).then(|| format!("\"{id}-{edition}\"")),
+        last_modified: id.is_multiple_of(7).then(|| "Sat, 21 Nov 2026 20:25:20 GMT".to_owned()),
     };
     (ListingId(id), detail)
 }

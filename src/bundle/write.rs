@@ -3,7 +3,7 @@
 //! In memory: one part of each kind, and the packed validators of all details, some tens of bytes for each. Callers: whoever
 //! exports a bundle.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use super::details::Detail;
@@ -159,7 +159,7 @@ fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Resul
             Some(base) => parts.part(Kind::Taxonomy, &script::text(&base.taxonomies[n], text))?,
         }
     }
-    let ids: HashMap<ListingId, ()> = content.summaries.iter().map(|summary| (summary.id, ())).collect();
+    let ids: HashSet<ListingId> = content.summaries.iter().map(|summary| summary.id).collect();
     if ids.len() < content.summaries.len() {
         return Err(unwritable("the snapshot", "a listing stands in it twice"));
     }
@@ -209,7 +209,7 @@ fn write_details<W: Write, E>(
         }
         let name = || format!("the detail of listing {id}");
         let Detail { state, body, current, .. } = &detail;
-        Body { id, state: *state, body }.check().map_err(|why| unwritable(name(), why))?;
+        Body { id, state: *state, text: body }.check().map_err(|why| unwritable(name(), why))?;
         let (etag, last_modified) = (detail.etag.as_deref(), detail.last_modified.as_deref());
         let own = Validators { id, current: *current, etag, last_modified };
         own.check().map_err(|why| unwritable(name(), why))?;

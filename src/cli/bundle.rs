@@ -117,7 +117,7 @@ impl Inspect {
         if self.json {
             println!("{}", self.json(&bundle, length, &voucher, now)?);
         } else {
-            print!("{}", self.screen(&bundle, length, &voucher, now));
+            println!("{}", self.screen(&bundle, length, &voucher, now));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -150,7 +150,9 @@ impl Inspect {
             ("signature", voucher.as_ref().map_or_else(ToString::to_string, signed)),
         ]);
         lines.extend(manifest.open_points.iter().map(|point| ("open", point.clone())));
-        lines.into_iter().map(|(name, text)| format!("{name:>12}  {}\n", plain(&text))).collect()
+        let lines: Vec<String> =
+            lines.into_iter().map(|(name, text)| format!("{name:>12}  {}", plain(&text))).collect();
+        lines.join("\n")
     }
 
     fn json(

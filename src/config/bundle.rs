@@ -1,6 +1,6 @@
 //! `[bundle]`: which bundles are believed.
 //!
-//! Not the verification of signatures. Read by `resolve`, acted upon by `store`.
+//! Not the verification of signatures. Read by `resolve`, acted upon by `bundle`.
 
 use std::fmt;
 

@@ -14,6 +14,7 @@ mod answers;
 mod assumptions;
 mod audit;
 mod budget;
+mod bundle;
 mod certificates;
 mod client_address;
 mod clocks;

@@ -126,7 +126,7 @@ fn what_is_no_key_and_no_signature_is_named() {
     for text in ["", "a\nb\nc\nd\n", "untrusted comment: x\nRUQ\ntrusted comment: y\nAA==\n"] {
         assert!(matches!(Signature::parse(text.as_bytes()), Err(SignatureError::NotASignature(_))), "{text:?}");
     }
-    assert!(Signature::parse(&[b'a'; 20_000]).is_err());
+    assert!(Signature::parse(&vec![b'a'; 20_000]).is_err());
     for key in ["RW", &"A".repeat(56), ""] {
         assert!(matches!(TrustedKeys::parse([key]), Err(SignatureError::NotAKey(_))), "{key:?}");
     }

@@ -27,7 +27,7 @@ fn bundles_of_format_1_open_and_mean_what_they_meant() {
 
     let bundle = open(&full).unwrap();
     assert_eq!(bundle.digest().to_string(), FULL);
-    assert_eq!(bundle.manifest().snapshot.as_str(), "SNAPSHOT");
+    assert_eq!(bundle.manifest().snapshot.as_str(), "bd969ef2baaf0627fcf1346bf0e2ebb2");
     assert_eq!(bundle.content(), Some(&old.content));
     assert_eq!((bundle.evidence(), bundle.meta(old.meta.published_ms)), (&old.evidence, old.meta.clone()));
     assert_eq!(details_of(&bundle, &full).unwrap(), old.details);
@@ -42,5 +42,5 @@ fn bundles_of_format_1_open_and_mean_what_they_meant() {
     assert!(details.iter().all(|(id, detail)| new.details[id] == *detail));
 }
 
-const FULL: &str = "FULL";
-const DELTA: &str = "DELTA";
+const FULL: &str = "905f64fbe8874acb7fd5535398eceb83658d582fc2eac6efcf690dbd6be5ee7b";
+const DELTA: &str = "1fda729de292989a62e7cfe8af3f7b94e42122d30a76f3175b3b0f1bfeea997f";
