@@ -47,10 +47,20 @@ struct Sources {
     sets: Vec<String>,
 }
 
+/// Arguments of `grandstand serve`.
+#[derive(Debug, Args)]
+struct Serve {
+    #[command(flatten)]
+    sources: Sources,
+    /// Imports a bundle first, unless the data directory is as new
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs the mirror, the shield or the offline replica that the configuration describes
-    Serve(Sources),
+    Serve(Serve),
     /// Runs a sample origin and a mirror of it on loopback, with nothing to configure
     Demo(demo::Demo),
     /// Makes one full mirror pass and shows its progress; succeeds only at full coverage
@@ -64,7 +74,7 @@ enum Command {
     Origin(origin::Origin),
     /// Moves snapshots as files, across an air gap
     Bundle(bundle::Bundle),
-    /// Commands on snapshots, carried out by the running server
+    /// What is kept, and which version of it is served
     Snapshot(snapshot::Snapshot),
     /// Shows age, coverage, budget and hit ratio of a running server on one screen
     Status(status::Status),
@@ -97,7 +107,7 @@ pub fn run() -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Serve(sources) => run_serve(&sources),
+        Command::Serve(serve) => run_serve(&serve),
         Command::Demo(demo) => demo.run(),
         Command::Sync(sources) => sync::run(&sources),
         Command::Audit(audit) => audit.run(),
@@ -162,14 +172,17 @@ fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
     }
 }
 
-fn run_serve(sources: &Sources) -> Result<ExitCode, Failure> {
-    let Loaded { config, warnings } = load_to_serve(sources)?;
+fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
+    let Loaded { config, warnings } = load_to_serve(&arguments.sources)?;
     logging::start(config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     let sockets = bind(&config)?;
     let core = Core::open(&config)?;
+    if let Some(path) = &arguments.bundle {
+        bundle::before_serving(&config, &core, path)?;
+    }
     match serve(&config, sockets, core)? {}
 }
 

@@ -439,8 +439,12 @@ impl Versions {
         let entry = Entry::between(&served.dataset, next, self.0.clock.now_wall().as_millis());
         let mut journal = Journal::clone(&self.0.journal.load());
         let oldest = *self.0.oldest.lock();
-        states.put(&name(oldest + journal.len() as u64), entry.encode())?;
+        let (number, encoded) = (oldest + journal.len() as u64, entry.encode());
         let gone = journal.push(entry) as u64;
+        // One that is too large by itself is forgotten with all before it.
+        if !journal.is_empty() {
+            states.put(&name(number), encoded)?;
+        }
         (oldest..oldest + gone).for_each(|number| states.remove(&name(number)));
         Ok(Some(Change { journal, oldest: oldest + gone }))
     }

@@ -297,6 +297,14 @@ pub fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppError> {
     if !config.data_dir.exists() {
         return Err(AppError::NoData(config.data_dir.display().to_string()));
     }
+    open_versions_anew(config)
+}
+
+/// The same, and the directory is made if there is none.
+///
+/// # Errors
+/// When it is held or broken.
+pub fn open_versions_anew(config: &Config) -> Result<(DataDir, Versions), AppError> {
     let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
     let store = Arc::new(Store::open(&data_dir).map_err(AppError::Open)?);
     let versions = versions(config, &store, &Live::default(), &Clock::system());

@@ -31,8 +31,6 @@ pub struct Export<'a> {
     pub meta: &'a VersionMeta,
     /// What the origin listed for terms.
     pub evidence: &'a Evidence,
-    /// The address with which the origin's `api_url`s begin.
-    pub origin: Option<&'a str>,
     /// What a delta is to be based on; `None`: a full bundle.
     pub base: Option<&'a Content>,
     /// How many details there are of listings of the snapshot.
@@ -131,7 +129,7 @@ fn manifest_of(export: &Export<'_>) -> Manifest {
         confirmed_ms: meta.confirmed_ms,
         coverage: export.coverage,
         details: export.details,
-        origin: export.origin.map(str::to_owned),
+        origin: export.meta.origin.clone(),
         license: manifest::told(content, "license"),
         attribution: manifest::told(content, "attribution"),
         volatile: meta.volatile.clone(),

@@ -2,6 +2,10 @@
 //!
 //! Callers: [`super`].
 
+mod export;
+mod import;
+mod remote;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::progress::bytes_bar;
 use super::{Failure, Sources, load};
+use crate::app::trusted_keys;
 use crate::bundle::signature::TrustedKeys;
 use crate::bundle::trust::{self, Opened, TrustError, Voucher};
 use crate::bundle::{self, Bundle as Opening, BundleError, Manifest};
@@ -17,6 +22,8 @@ use crate::clock::{Clock, WallTime};
 use crate::config::{Config, ConfigErrors, Finding};
 use crate::semantics::freshness::age_seconds;
 use crate::snapshot::dataset::{Dataset, DatasetError};
+
+pub use import::before_serving;
 
 /// Arguments of `grandstand bundle`.
 #[derive(Debug, Args)]
@@ -27,6 +34,10 @@ pub struct Bundle {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Writes what is served, with its details, as one file; or what changed since an earlier export
+    Export(export::Export),
+    /// Makes a bundle's snapshot the newest version, and serves it; the one before stays kept
+    Import(import::Import),
     /// Checks every byte of a bundle, and its signature FILE.minisig; succeeds only if an import would accept it
     Verify(Verify),
     /// Shows what is in a bundle: counts, dates, who signed it, licence and attribution
@@ -61,6 +72,8 @@ impl Bundle {
     /// Carries it out.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         match &self.action {
+            Action::Export(export) => export.run(),
+            Action::Import(import) => import.run(),
             Action::Verify(verify) => verify.run(),
             Action::Inspect(inspect) => inspect.run(),
         }
@@ -69,8 +82,7 @@ impl Bundle {
 
 /// The keys of `bundle.trusted_keys`.
 fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
-    let keys = TrustedKeys::parse(config.bundle.trusted_keys.iter().map(crate::config::TrustedKey::as_str));
-    keys.or_else(|error| {
+    trusted_keys(config).or_else(|error| {
         let finding = Finding::about("bundle.trusted_keys", &error);
         ConfigErrors::none_or(vec![finding]).map(|()| TrustedKeys::default()).map_err(Failure::Config)
     })

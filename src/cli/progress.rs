@@ -166,6 +166,24 @@ impl BytesBar {
     }
 }
 
+/// Shows that something goes on of which nobody knows how far it is.
+pub struct Spinner(ProgressBar);
+
+impl Spinner {
+    /// A spinner where standard error is a terminal, nothing elsewhere.
+    pub fn new(what: &'static str) -> Self {
+        let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        bar.set_message(what);
+        bar.enable_steady_tick(Duration::from_millis(120));
+        Self(bar)
+    }
+
+    /// Takes it away.
+    pub fn finish(self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// How long the rest takes if it goes on like this; nothing when that says nothing.
 fn remaining(done: u64, left: u64, elapsed: Duration) -> String {
     if done == 0 || left == 0 || elapsed < Duration::from_secs(1) {

@@ -80,7 +80,6 @@ impl Versions {
                 content: &served.dataset.content,
                 meta: &served.meta,
                 evidence: &evidence,
-                origin: served.meta.origin.as_deref(),
                 base: base.as_deref().map(|base| &base.dataset.content),
                 coverage: counts(&known),
                 details: counts(&wanted),

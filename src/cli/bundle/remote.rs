@@ -1,0 +1,114 @@
+//! Bundles to and from the server that holds the data directory, through its admin listener.
+//!
+//! Callers: [`super::export`], [`super::import`].
+
+use std::fs::File;
+use std::io::{self, Seek};
+use std::path::Path;
+use std::time::Duration;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+
+use crate::admin::bundle::SIGNATURE;
+use crate::bundle::signature;
+use crate::cli::Failure;
+use crate::cli::progress::{Spinner, bytes_bar};
+use crate::config::Secret;
+
+/// Without a byte for this long the server is given up; it writes or reads the whole of a bundle before it answers.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Why a server did not do it.
+#[derive(Debug, thiserror::Error)]
+enum RemoteError {
+    #[error("the server at {url} cannot be asked: {reason}")]
+    Unreachable { url: String, reason: String },
+    #[error("{0}")]
+    Refused(String),
+    #[error("the bundle broke off after {done} of {of} bytes")]
+    BrokenOff { done: u64, of: u64 },
+}
+
+/// Has the server write a bundle, into a file.
+pub(super) fn export(admin: &str, token: Option<&Secret>, since: Option<&str>, out: &mut File) -> Result<(), Failure> {
+    let query = since.map(|id| format!("?since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
+    let url = format!("{admin}/bundle{}", query.unwrap_or_default());
+    out.set_len(0).and_then(|()| out.rewind())?;
+    let out = out.try_clone()?;
+    run(async move {
+        let waiting = Spinner::new("the server writes the bundle");
+        let response = send(client()?.get(&url), token, &url).await;
+        waiting.finish();
+        let mut response = response?;
+        let of = response.content_length().unwrap_or(0);
+        let (bar, mut done) = (bytes_bar("exporting"), 0);
+        let mut out = tokio::fs::File::from_std(out);
+        while let Some(piece) = response.chunk().await.map_err(|error| unreachable(&url, &error))? {
+            out.write_all(&piece).await?;
+            done += piece.len() as u64;
+            bar.show(done, of);
+        }
+        bar.finish();
+        out.flush().await?;
+        if done == of { Ok(()) } else { Err(RemoteError::BrokenOff { done, of }.into()) }
+    })
+}
+
+/// Has the server import a bundle, with the signature beside it; what it tells.
+pub(super) fn import(admin: &str, token: Option<&Secret>, path: &Path, file: &File) -> Result<Value, Failure> {
+    let url = format!("{admin}/bundle");
+    let signature = match std::fs::read_to_string(signature::path_of(path)) {
+        Ok(text) => Some(utf8_percent_encode(&text, NON_ALPHANUMERIC).to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error.into()),
+    };
+    let mut file = file.try_clone()?;
+    file.rewind()?;
+    let length = file.metadata()?.len();
+    run(async move {
+        let mut request = client()?.post(&url).header(reqwest::header::CONTENT_LENGTH, length);
+        if let Some(signature) = signature {
+            request = request.header(SIGNATURE, signature);
+        }
+        let waiting = Spinner::new("the server imports the bundle");
+        let body = reqwest::Body::from(tokio::fs::File::from_std(file));
+        let response = send(request.body(body), token, &url).await;
+        waiting.finish();
+        let text = response?.text().await.map_err(|error| unreachable(&url, &error))?;
+        Ok(serde_json::from_str(&text)?)
+    })
+}
+
+fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+fn client() -> Result<reqwest::Client, Failure> {
+    Ok(reqwest::Client::builder().no_proxy().read_timeout(PATIENCE).build()?)
+}
+
+fn unreachable(url: &str, error: &reqwest::Error) -> Failure {
+    RemoteError::Unreachable { url: url.to_owned(), reason: error.to_string() }.into()
+}
+
+/// The answer, if it is a good one; else what the server says is wrong.
+async fn send(
+    mut request: reqwest::RequestBuilder,
+    token: Option<&Secret>,
+    url: &str,
+) -> Result<reqwest::Response, Failure> {
+    if let Some(token) = token {
+        request = request.bearer_auth(token.expose());
+    }
+    let response = request.send().await.map_err(|error| unreachable(url, &error))?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status();
+    let text = response.text().await.unwrap_or_default();
+    let problem: Option<Value> = serde_json::from_str(&text).ok();
+    let detail = problem.as_ref().and_then(|problem| problem["detail"].as_str());
+    Err(RemoteError::Refused(detail.map_or_else(|| format!("{url} answers {status}"), str::to_owned)).into())
+}
