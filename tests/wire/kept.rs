@@ -35,7 +35,7 @@ async fn follow(server: &Server, mut target: String, snapshot: &str) -> Vec<u64>
             assert!(rel == "license" || link.contains(&format!("snapshot={snapshot}")), "{rel}: {link}");
         }
         let Some(next) = links.get("next") else { return ids };
-        target = next.strip_prefix(PUBLIC).unwrap().to_owned();
+        next.strip_prefix(PUBLIC).unwrap().clone_into(&mut target);
     }
 }
 
