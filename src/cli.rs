@@ -3,6 +3,7 @@
 //! Layer 6. 0: done; 1: failed; 64: the configuration or the command line is wrong. Callers: `main`.
 
 mod audit;
+mod bundle;
 mod demo;
 mod logging;
 mod origin;
@@ -61,6 +62,8 @@ enum Command {
     Check(Sources),
     /// Runs the sample origin alone (synthetic data, and the data says so)
     Origin(origin::Origin),
+    /// Moves snapshots as files, across an air gap
+    Bundle(bundle::Bundle),
     /// Commands on snapshots, carried out by the running server
     Snapshot(snapshot::Snapshot),
     /// Shows age, coverage, budget and hit ratio of a running server on one screen
@@ -100,6 +103,7 @@ pub fn run() -> ExitCode {
         Command::Audit(audit) => audit.run(),
         Command::Check(sources) => check(&sources),
         Command::Origin(origin) => origin.run(),
+        Command::Bundle(bundle) => bundle.run(),
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Status(status) => status.run(),
     };

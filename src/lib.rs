@@ -15,7 +15,7 @@
 //! | 6 | [`cli`] | arguments, exit codes |
 //! | 5 | [`app`] | builds the state, wires the services |
 //! | 4 | [`serve`] (the public listener), [`admin`] (the operator's) | sockets |
-//! | 3 | [`proxy`] (the caching reverse proxy), [`origin`] (polite client, crawl, refresh, details, audit), [`store`] (durable snapshot and sync state), [`versions`] (which are kept, and which is served) | disk, network |
+//! | 3 | [`proxy`] (the caching reverse proxy), [`origin`] (polite client, crawl, refresh, details, audit), [`store`] (durable snapshot and sync state), [`versions`] (which are kept, and which is served), [`bundle`] (the file that crosses an air gap) | disk, network |
 //! | 2 | [`snapshot`] (immutable data set and its indexes), [`cache`] (the only user of moka), [`pipeline`] (what to answer) | memory |
 //! | 1 | [`api`] (route, query, render), [`semantics`] (validators, codings, caching, addresses, problems), [`limit`] | pure: values in, values out |
 //! | 0 | [`clock`], [`telemetry`] | the clock, counters |
@@ -152,6 +152,7 @@
 pub mod admin;
 pub mod api;
 pub mod app;
+pub mod bundle;
 pub mod cache;
 pub mod cli;
 pub mod clock;

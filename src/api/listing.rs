@@ -52,6 +52,15 @@ impl Summary {
     }
 }
 
+/// Whether the origin has the detail of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DetailState {
+    /// It sent it.
+    Present,
+    /// It answered 404 or 410 for a listed id. The body is empty.
+    Gone,
+}
+
 /// What filters need to know of a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryFields<'a> {

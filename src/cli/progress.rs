@@ -1,6 +1,6 @@
 //! How far a mirror is: a bar on a terminal, plain lines elsewhere.
 //!
-//! Callers: `audit`, `demo`, `sync`.
+//! Callers: `audit`, `bundle`, `demo`, `sync`.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -136,6 +136,33 @@ impl Display {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Bytes of a file, on a terminal only.
+pub struct BytesBar(ProgressBar);
+
+/// A bar for bytes where standard error is a terminal, nothing elsewhere.
+pub fn bytes_bar(word: &'static str) -> BytesBar {
+    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    // The template is a constant; without it the default style is shown.
+    if let Ok(style) = ProgressStyle::with_template("{msg:>10} {wide_bar} {bytes}/{total_bytes} {eta}") {
+        bar.set_style(style);
+    }
+    bar.set_message(word);
+    BytesBar(bar)
+}
+
+impl BytesBar {
+    /// Shows how many are done.
+    pub fn show(&self, done: u64, of: u64) {
+        self.0.set_length(of);
+        self.0.set_position(done);
+    }
+
+    /// Takes the bar away.
+    pub fn finish(self) {
+        self.0.finish_and_clear();
     }
 }
 

@@ -16,14 +16,7 @@ use super::{MAX_BODY, Store, publish, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 
-/// Whether the origin has the detail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DetailState {
-    /// It sent it.
-    Present,
-    /// It answered 404 or 410 for a listed id. The body is empty.
-    Gone,
-}
+pub use crate::api::listing::DetailState;
 
 /// What is known of a detail beside its body.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,56 @@
+//! The bundle: one file that carries one published snapshot, or what changed since another, across an air gap.
+//!
+//! | question | file |
+//! |---|---|
+//! | what is a part, and how is it hashed and packed | `part`, `frame` |
+//! | what is in a part | `manifest`, `records`, `script` |
+//! | how is one written | `write` |
+//! | how is one verified and read | `parts` (part by part), `open` (the whole), `apply` (a delta), `details` |
+//! | who vouches for it | [`signature`], [`trust`] |
+//!
+//! It knows contents and details as values, neither the store nor HTTP: what is exported and where it is imported is
+//! its callers' business ([`crate::cli`], [`crate::admin`]). Every call blocks.
+//!
+#![doc = include_str!("bundle/FORMAT.md")]
+
+mod apply;
+mod details;
+mod error;
+mod frame;
+mod manifest;
+mod open;
+mod part;
+mod parts;
+mod records;
+mod script;
+pub mod signature;
+#[cfg(test)]
+mod tests;
+pub mod trust;
+mod write;
+
+pub use details::{Detail, DetailReader};
+pub use error::{BundleError, WriteError};
+pub use manifest::{Base, Counts, Manifest};
+pub use open::{Bundle, DetailHash};
+pub use part::{At, Digest, Kind};
+pub use write::{Export, Written, write};
+
+/// The format that is written, and the newest that is read.
+pub const FORMAT: u16 = 1;
+
+/// No part unpacks to more than this.
+pub const MAX_PART: usize = 48 << 20;
+
+/// No summary, taxonomy or detail is longer than this, in bytes.
+pub const MAX_TEXT: usize = 32 << 20;
+
+const MAGIC: [u8; 8] = *b"\x89GSB\r\n\x1a\n";
+
+/// All parts of a file together may unpack to this.
+const fn most_unpacked(file: u64) -> u64 {
+    (64 << 20) + file.saturating_mul(256)
+}
+
+/// What is told of the progress: bytes or records that are done, and of how many.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

@@ -1,0 +1,174 @@
+//! Why a bundle is refused, and why one cannot be written.
+//!
+//! Callers: the other modules of [`crate::bundle`]; whoever reads or writes one shows them to people.
+
+use std::io;
+
+use super::part::{At, Kind};
+use super::{FORMAT, MAX_PART};
+use crate::api::listing::ListingId;
+use crate::snapshot::content::SnapshotId;
+
+/// Why a bundle is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The file cannot be read.
+    #[error("the bundle cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// There is nothing in it.
+    #[error("the file is empty")]
+    Empty,
+    /// It is something else.
+    #[error("not a bundle")]
+    NotABundle,
+    /// It was a bundle before line ends were converted, or the eighth bit was dropped.
+    #[error("damaged by a transfer in text mode: transfer the bundle anew, as binary")]
+    TextMode,
+    /// It has another format.
+    #[error("bundle format {found}, this program reads {FORMAT}; {}", if *found > FORMAT { "use a newer grandstand" } else { "there is no such format" })]
+    Version {
+        /// The file's format number.
+        found: u16,
+    },
+    /// The file ends too soon.
+    #[error("truncated at byte {length}, in {at}")]
+    Truncated {
+        /// The file's length.
+        length: u64,
+        /// The part that is not whole.
+        at: At,
+    },
+    /// The file ends after a part that is not the end.
+    #[error("truncated at byte {length}: {wanted} should follow part {after}")]
+    Ends {
+        /// The file's length.
+        length: u64,
+        /// The last part that is whole; 0: none is.
+        after: u32,
+        /// What should follow.
+        wanted: &'static str,
+    },
+    /// A part does not have its hash.
+    #[error("altered: {0} does not have its hash")]
+    Altered(At),
+    /// A part has a kind that this format does not know.
+    #[error("part {part} at byte {offset} has the unknown kind {kind}")]
+    UnknownKind {
+        /// Number of the part.
+        part: u32,
+        /// Where it begins.
+        offset: u64,
+        /// The kind.
+        kind: u8,
+    },
+    /// A part has flags that this format does not know.
+    #[error("{0} has unknown flags")]
+    UnknownFlags(At),
+    /// A part stands where another must.
+    #[error("{at} stands where {} should", wanted.as_str())]
+    Unexpected {
+        /// The part.
+        at: At,
+        /// What must stand there.
+        wanted: Kind,
+    },
+    /// A part says that it is larger than any may be.
+    #[error("{at} would unpack to {raw} bytes; a part has at most {MAX_PART}")]
+    TooLarge {
+        /// The part.
+        at: At,
+        /// The length.
+        raw: u64,
+    },
+    /// The parts together would unpack to more than a file of this length can hold in good faith.
+    #[error("{at}: the parts up to here would unpack to {raw} bytes; a file of this length has at most {most}")]
+    Bomb {
+        /// The part with which it is too much.
+        at: At,
+        /// The sum of the lengths.
+        raw: u64,
+        /// The bound.
+        most: u64,
+    },
+    /// A frame is none, or does not unpack to the length that its head says.
+    #[error("{at} does not unpack to its {raw} bytes")]
+    Frame {
+        /// The part.
+        at: At,
+        /// The length.
+        raw: u64,
+    },
+    /// A part is intact, but what is in it makes no sense.
+    #[error("{at}: {what}")]
+    Malformed {
+        /// The part.
+        at: At,
+        /// What is wrong.
+        what: String,
+    },
+    /// The manifest says something else than the rest.
+    #[error("the manifest says {manifest} {what}, the bundle has {found}")]
+    Disagrees {
+        /// Of what.
+        what: &'static str,
+        /// The manifest's.
+        manifest: String,
+        /// What is there.
+        found: String,
+    },
+    /// Something follows the end.
+    #[error("the bundle ends at byte {end}, but the file has {length}")]
+    Trailing {
+        /// Where it ends.
+        end: u64,
+        /// The file's length.
+        length: u64,
+    },
+    /// A delta cannot be read without its base.
+    #[error("this delta needs its base, snapshot {needed}")]
+    NeedsBase {
+        /// The base.
+        needed: SnapshotId,
+    },
+    /// A delta was to be applied to another content than the one that it was made for.
+    #[error("this delta needs its base, snapshot {needed}, and not {given}")]
+    WrongBase {
+        /// The base.
+        needed: SnapshotId,
+        /// What was given.
+        given: SnapshotId,
+    },
+    /// The file is no longer the one that was verified.
+    #[error("the file has changed since it was verified")]
+    Changed,
+}
+
+/// Why a bundle cannot be written. What was written so far is no bundle.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError<E> {
+    /// The file cannot be written.
+    #[error("the bundle cannot be written: {0}")]
+    Io(#[from] io::Error),
+    /// A detail cannot be had.
+    #[error("a detail cannot be read: {0}")]
+    Details(E),
+    /// Details do not come by rising id, or one is of no listing of the snapshot.
+    #[error("the detail of listing {0} comes out of turn, or there is no such listing")]
+    OutOfTurn(ListingId),
+    /// There are not as many details as were announced: they have changed meanwhile.
+    #[error("{announced} details were announced, {found} came")]
+    Counts {
+        /// Announced.
+        announced: String,
+        /// Came.
+        found: String,
+    },
+    /// Something could be written but not be read again.
+    #[error("{what}: {why}")]
+    Unwritable {
+        /// What it is.
+        what: String,
+        /// Why not.
+        why: String,
+    },
+}

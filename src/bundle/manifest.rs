@@ -1,0 +1,156 @@
+//! The manifest: what a bundle says of itself, before anything else.
+//!
+//! Callers: `write` makes it, `open` checks it against the rest; people see it through `bundle inspect`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::json;
+use crate::api::taxonomy::VolatileKeys;
+use crate::snapshot::content::{Content, SnapshotId};
+use crate::snapshot::version::{Assumption, Certificate, VersionMeta};
+
+/// A number of details.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// That the origin sent.
+    pub present: u64,
+    /// That the origin answered 404 or 410 for.
+    pub gone: u64,
+}
+
+impl Counts {
+    /// Both together.
+    pub const fn all(self) -> u64 {
+        self.present.saturating_add(self.gone)
+    }
+}
+
+/// What a delta is to be applied to, and how much it changes there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Base {
+    /// The id of its content.
+    pub snapshot: SnapshotId,
+    /// How many listings it has.
+    pub listings: u64,
+    /// Listings that it does not have.
+    pub added: u64,
+    /// Listings whose summaries differ.
+    pub changed: u64,
+    /// Listings that only it has.
+    pub removed: u64,
+}
+
+/// What a bundle says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Name and version of the program that wrote it.
+    pub program: String,
+    /// The id of the content.
+    pub snapshot: SnapshotId,
+    /// How many listings it has.
+    pub listings: u64,
+    /// `None`: a full bundle; else what the delta is based on.
+    pub base: Option<Base>,
+    /// How sure the writer was.
+    pub certificate: Certificate,
+    /// The instant for which the data is confirmed; milliseconds since the epoch.
+    pub confirmed_ms: i64,
+    /// Details that the writer has of the snapshot.
+    pub coverage: Counts,
+    /// Details in this file.
+    pub details: Counts,
+    /// The address with which the origin's `api_url`s begin.
+    pub origin: Option<String>,
+    /// The envelope's `license`, for people.
+    pub license: Option<String>,
+    /// The envelope's `attribution`, for people.
+    pub attribution: Option<String>,
+    /// As [`VersionMeta::volatile`].
+    pub volatile: VolatileKeys,
+    /// As [`VersionMeta::volatile_values`].
+    pub volatile_values: BTreeMap<String, String>,
+    /// As [`VersionMeta::left_out`].
+    pub left_out: Vec<String>,
+    /// As [`VersionMeta::open_points`].
+    pub open_points: Vec<String>,
+    /// As [`VersionMeta::disproved`].
+    pub disproved: Option<Vec<Assumption>>,
+}
+
+impl Manifest {
+    /// The certificate's record, as of a publication here; milliseconds since the epoch.
+    pub fn meta(&self, published_ms: i64) -> VersionMeta {
+        VersionMeta {
+            certificate: self.certificate,
+            confirmed_ms: self.confirmed_ms,
+            published_ms,
+            volatile: self.volatile.clone(),
+            volatile_values: self.volatile_values.clone(),
+            left_out: self.left_out.clone(),
+            open_points: self.open_points.clone(),
+            disproved: self.disproved.clone(),
+        }
+    }
+
+    /// The word for what kind of bundle it is.
+    pub const fn kind(&self) -> &'static str {
+        if self.base.is_some() { "delta" } else { "full" }
+    }
+
+    /// # Errors
+    /// With what is wrong.
+    pub(super) fn read(raw: &[u8]) -> Result<Self, String> {
+        let manifest: Self = serde_json::from_slice(raw).map_err(|error| error.to_string())?;
+        manifest.check().map(|()| manifest)
+    }
+
+    /// What it says by itself; whether the rest agrees is not known here.
+    pub(super) fn check(&self) -> Result<(), String> {
+        const MOST_VOLATILE: usize = 64;
+        let ids = [Some(&self.snapshot), self.base.as_ref().map(|base| &base.snapshot)];
+        let id = |id: &&SnapshotId| {
+            id.as_str().len() == 32 && id.as_str().bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        if let Some(wrong) = ids.into_iter().flatten().find(|given| !id(given)) {
+            return Err(format!("{:?} is no snapshot id", wrong.as_str()));
+        }
+        if u32::try_from(self.listings).is_err() {
+            return Err(format!("{} listings are more than there can be", self.listings));
+        }
+        if !self.volatile.contains("generated_at") || self.volatile.iter().count() > MOST_VOLATILE {
+            return Err("the volatile fields are not those of a snapshot".to_owned());
+        }
+        for (name, value) in &self.volatile_values {
+            json::check(value).map_err(|error| format!("the value of {name:?} is not JSON: {error}"))?;
+        }
+        let (here, all) = (self.details, self.coverage);
+        if here.present > all.present || here.gone > all.gone || all.all() > self.listings {
+            return Err("there are more details than it covers".to_owned());
+        }
+        match &self.base {
+            None if here != all => Err("a full bundle has all details that it covers".to_owned()),
+            // Each is below 2^33, so that no sum overflows.
+            Some(base) if [base.listings, base.added, base.changed, base.removed].iter().any(|n| *n >= 1 << 32) => {
+                Err("the base has more listings than there can be".to_owned())
+            }
+            Some(base)
+                if self.listings + base.removed != base.listings + base.added
+                    || base.changed + base.added > self.listings =>
+            {
+                Err("what is added, changed and removed does not add up".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A carried field of the envelope for people: a string's text, or the JSON of anything else.
+pub(super) fn told(content: &Content, key: &str) -> Option<String> {
+    let text = content.envelope.carried(key)?;
+    Some(json::string(text).map_or_else(|| text.to_owned(), std::borrow::Cow::into_owned))
+}

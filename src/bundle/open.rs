@@ -1,0 +1,335 @@
+//! Opening a bundle: one pass that verifies everything. Content is kept in memory, details stay in the file.
+//!
+//! Callers: whoever verifies, shows or imports a bundle.
+
+use std::io::{BufReader, Read, Seek};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::details::DetailReader;
+use super::error::BundleError;
+use super::manifest::{Base, Counts, Manifest};
+use super::part::{Digest, Kind};
+use super::parts::{Known, Part, PartReader};
+use super::records::{self, Body, Reader, Validators};
+use super::script::Step;
+use super::{MAX_TEXT, Progress};
+use crate::api::envelope::{Envelope, EnvelopeField};
+use crate::api::hash::ContentHash;
+use crate::api::json;
+use crate::api::listing::{DetailState, ListingId, Summary};
+use crate::snapshot::content::Content;
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::version::VersionMeta;
+
+/// A detail of a bundle without its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DetailHash {
+    /// The listing.
+    pub id: ListingId,
+    /// Whether the origin has it.
+    pub state: DetailState,
+    /// Hash of the body without volatile values, as the store keeps it; that of nothing for one that is gone.
+    pub hash: ContentHash,
+}
+
+/// A bundle whose every part is verified.
+#[derive(Debug)]
+pub struct Bundle {
+    manifest: Manifest,
+    digest: Digest,
+    file_hash: blake3::Hash,
+    pub(super) carried: Carried,
+    evidence: Evidence,
+    details: Vec<DetailHash>,
+    pub(super) parts: [Vec<Known>; 2],
+}
+
+/// What a bundle carries of the content.
+#[derive(Debug)]
+pub(super) enum Carried {
+    Full(Content),
+    Delta(Delta),
+}
+
+/// What turns the base's content into the bundle's.
+#[derive(Debug)]
+pub(super) struct Delta {
+    pub base: Base,
+    pub envelope: Envelope,
+    pub taxonomies: [Part; 3],
+    pub order: Vec<Bytes>,
+    pub summaries: Vec<Summary>,
+}
+
+impl std::fmt::Debug for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.at)
+    }
+}
+
+impl Bundle {
+    /// Reads and verifies a whole bundle. `progress` is told bytes.
+    ///
+    /// # Errors
+    /// For the first thing that is wrong; see [`BundleError`].
+    pub fn open(file: impl Read + Seek, progress: Progress<'_>) -> Result<Self, BundleError> {
+        let mut parts = PartReader::begin(BufReader::with_capacity(1 << 16, file))?;
+        let manifest = read_manifest(&parts.one(Kind::Manifest)?)?;
+        let envelope = read_envelope(&parts.one(Kind::Envelope)?)?;
+        let taxonomies = [parts.one(Kind::Taxonomy)?, parts.one(Kind::Taxonomy)?, parts.one(Kind::Taxonomy)?];
+        let order = manifest.base.as_ref().map(|base| read_order(&mut parts, &manifest, base)).transpose()?;
+        let mut summaries = Vec::new();
+        while let Some(part) = some(&mut parts, Kind::Summaries)? {
+            records::summaries(&part.raw, &mut summaries).map_err(|wrong| part.malformed(wrong))?;
+            let (done, of) = parts.progress();
+            progress(done, of);
+        }
+        let evidence = read_evidence(&mut parts)?;
+        let mut ids: Vec<ListingId> = summaries.iter().map(|summary| summary.id).collect();
+        ids.sort_unstable();
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(disagrees("copies of the summary of a listing", 1, format!("two of listing {}", pair[0])));
+        }
+        let carried = match (&manifest.base, order) {
+            (Some(base), Some(order)) => {
+                agree("changed or added summaries", base.added + base.changed, summaries.len() as u64)?;
+                Carried::Delta(Delta { base: base.clone(), envelope, taxonomies, order, summaries })
+            }
+            _ => Carried::Full(full(&manifest, envelope, &taxonomies, summaries)?),
+        };
+        let listed = matches!(carried, Carried::Full(_)).then_some(&ids);
+        let (details, bodies) = read_details(&mut parts, &manifest, listed.map(Vec::as_slice), progress)?;
+        let digest = parts.chain();
+        let validators = read_validators(&mut parts, &details, progress)?;
+        read_end(&mut parts, &digest)?;
+        let (done, of) = parts.progress();
+        progress(done, of);
+        let file_hash = parts.end()?;
+        Ok(Self { manifest, digest, file_hash, carried, evidence, details, parts: [bodies, validators] })
+    }
+
+    /// What it says of itself.
+    pub const fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Names what it says: everything but the origin's validators.
+    pub const fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// BLAKE3 of the file, to be compared with that of the file whose signature was verified.
+    pub const fn file_hash(&self) -> blake3::Hash {
+        self.file_hash
+    }
+
+    /// The content of a full bundle; `None`: a delta, which has to be applied.
+    pub const fn content(&self) -> Option<&Content> {
+        match &self.carried {
+            Carried::Full(content) => Some(content),
+            Carried::Delta(_) => None,
+        }
+    }
+
+    /// What the origin listed for terms.
+    pub const fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
+    /// The certificate's record, as of a publication here; milliseconds since the epoch.
+    pub fn meta(&self, published_ms: i64) -> VersionMeta {
+        self.manifest.meta(published_ms)
+    }
+
+    /// The details in it, by rising id.
+    pub fn detail_hashes(&self) -> &[DetailHash] {
+        &self.details
+    }
+
+    /// Reads the details, by rising id, from the file that was opened. What has changed there since ends it with an error.
+    pub fn details<R: Read + Seek>(&self, file: R) -> DetailReader<'_, R> {
+        DetailReader::new(self, file)
+    }
+}
+
+/// The next part of a kind that may occur any number of times.
+fn some<R: Read>(parts: &mut PartReader<R>, kind: Kind) -> Result<Option<Part>, BundleError> {
+    match parts.another(kind)? {
+        Some(part) if part.raw.is_empty() => Err(part.malformed("it is empty")),
+        other => Ok(other),
+    }
+}
+
+fn disagrees(what: &'static str, manifest: impl ToString, found: impl ToString) -> BundleError {
+    BundleError::Disagrees { what, manifest: manifest.to_string(), found: found.to_string() }
+}
+
+fn agree(what: &'static str, manifest: u64, found: u64) -> Result<(), BundleError> {
+    if manifest == found { Ok(()) } else { Err(disagrees(what, manifest, found)) }
+}
+
+fn read_manifest(part: &Part) -> Result<Manifest, BundleError> {
+    Manifest::read(&part.raw).map_err(|wrong| part.malformed(wrong))
+}
+
+fn read_envelope(part: &Part) -> Result<Envelope, BundleError> {
+    let envelope: Envelope = serde_json::from_slice(&part.raw).map_err(|error| part.malformed(error.to_string()))?;
+    check_envelope(&envelope).map_err(|wrong| part.malformed(wrong))?;
+    Ok(envelope)
+}
+
+/// It is written into answers as it is.
+pub(super) fn check_envelope(envelope: &Envelope) -> Result<(), String> {
+    if envelope.fields.len() > Envelope::MAX_FIELDS {
+        return Err(format!("{} fields are more than an envelope has", envelope.fields.len()));
+    }
+    json::check(&envelope.empty_filters).map_err(|error| error.to_string())?;
+    envelope.fields.iter().try_for_each(|field| match field {
+        EnvelopeField::Carried { key, value } => json::check(value).map_err(|error| format!("{key:?}: {error}")),
+        _ => Ok(()),
+    })
+}
+
+fn full(
+    manifest: &Manifest,
+    envelope: Envelope,
+    taxonomies: &[Part; 3],
+    summaries: Vec<Summary>,
+) -> Result<Content, BundleError> {
+    agree("listings", manifest.listings, summaries.len() as u64)?;
+    let mut texts: [Arc<str>; 3] = Default::default();
+    for (text, part) in texts.iter_mut().zip(taxonomies) {
+        let read = std::str::from_utf8(&part.raw).ok().filter(|read| read.len() <= MAX_TEXT);
+        *text = read.ok_or_else(|| part.malformed(format!("it is not UTF-8, or longer than {MAX_TEXT} bytes")))?.into();
+    }
+    let content = Content { envelope, taxonomies: texts, summaries };
+    let id = content.id();
+    if id == manifest.snapshot { Ok(content) } else { Err(disagrees("is the snapshot id", &manifest.snapshot, id)) }
+}
+
+fn read_order<R: Read>(parts: &mut PartReader<R>, manifest: &Manifest, base: &Base) -> Result<Vec<Bytes>, BundleError> {
+    let (mut order, mut copied, mut inserted) = (Vec::new(), 0, 0);
+    while let Some(part) = some(parts, Kind::Order)? {
+        let mut reader = Reader(&part.raw);
+        let wrong = |wrong| part.malformed(wrong);
+        while !reader.0.is_empty() {
+            match Step::read(&mut reader, 8).map_err(wrong)? {
+                Step::Copy { from, count } => {
+                    Step::range(from, count, base.listings as usize).map_err(wrong)?;
+                    copied += u64::from(count);
+                }
+                Step::Insert { count, .. } => inserted += u64::from(count),
+            }
+        }
+        // Nothing that is too long is built later.
+        if copied + inserted > manifest.listings {
+            return Err(disagrees("listings", manifest.listings, "more"));
+        }
+        order.push(part.raw);
+    }
+    agree("listings", manifest.listings, copied + inserted)?;
+    agree("added listings", base.added, inserted)?;
+    Ok(order)
+}
+
+fn read_evidence<R: Read>(parts: &mut PartReader<R>) -> Result<Evidence, BundleError> {
+    let mut evidence = Evidence::new();
+    while let Some(part) = some(parts, Kind::Evidence)? {
+        let mut reader = Reader(&part.raw);
+        while !reader.0.is_empty() {
+            let (term, listed) = records::term(&mut reader).map_err(|wrong| part.malformed(wrong))?;
+            if evidence.last_key_value().is_some_and(|(last, _)| *last >= term) {
+                return Err(part.malformed(format!("the term {:?} comes out of turn", term.1)));
+            }
+            evidence.insert(term, listed);
+        }
+    }
+    Ok(evidence)
+}
+
+type Found = (Vec<DetailHash>, Vec<Known>);
+
+fn read_details<R: Read>(
+    parts: &mut PartReader<R>,
+    manifest: &Manifest,
+    listed: Option<&[ListingId]>,
+    progress: Progress<'_>,
+) -> Result<Found, BundleError> {
+    let (mut details, mut known): Found = Default::default();
+    let mut counts = Counts::default();
+    loop {
+        let before = parts.chain();
+        let Some(part) = some(parts, Kind::Details)? else { break };
+        let (mut reader, wrong) = (Reader(&part.raw), |wrong: String| part.malformed(wrong));
+        while !reader.0.is_empty() {
+            let body = Body::read(&mut reader).map_err(wrong)?;
+            let (id, state, text) = (body.id, body.state, body.check().map_err(wrong)?);
+            if details.last().is_some_and(|last: &DetailHash| last.id >= id) {
+                return Err(wrong(format!("the detail of listing {id} comes out of turn")));
+            }
+            if listed.is_some_and(|ids| ids.binary_search(&id).is_err()) {
+                return Err(wrong(format!("listing {id} is not in the snapshot")));
+            }
+            let hash = match state {
+                DetailState::Present => {
+                    counts.present += 1;
+                    manifest.volatile.hash(text)
+                }
+                DetailState::Gone => {
+                    counts.gone += 1;
+                    ContentHash::default()
+                }
+            };
+            details.push(DetailHash { id, state, hash });
+        }
+        let (done, of) = parts.progress();
+        known.push(Known::of(&part, before, done));
+        progress(done, of);
+    }
+    agree("details", manifest.details.present, counts.present)?;
+    agree("details that are gone", manifest.details.gone, counts.gone)?;
+    Ok((details, known))
+}
+
+fn read_validators<R: Read>(
+    parts: &mut PartReader<R>,
+    details: &[DetailHash],
+    progress: Progress<'_>,
+) -> Result<Vec<Known>, BundleError> {
+    let (mut known, mut ids) = (Vec::new(), details.iter().map(|detail| detail.id));
+    loop {
+        let before = parts.chain();
+        let Some(part) = some(parts, Kind::Validators)? else { break };
+        let (mut reader, wrong) = (Reader(&part.raw), |wrong: String| part.malformed(wrong));
+        while !reader.0.is_empty() {
+            let id = Validators::read(&mut reader).map_err(wrong)?.id;
+            if ids.next() != Some(id) {
+                return Err(wrong(format!("the validators of listing {id} come out of turn")));
+            }
+        }
+        let (done, of) = parts.progress();
+        known.push(Known::of(&part, before, done));
+        progress(done, of);
+    }
+    match ids.len() {
+        0 => Ok(known),
+        missing => Err(disagrees("details, so many validators", details.len(), details.len() - missing)),
+    }
+}
+
+fn read_end<R: Read>(parts: &mut PartReader<R>, digest: &Digest) -> Result<(), BundleError> {
+    let (count, raw) = parts.totals();
+    let part = parts.one(Kind::End)?;
+    let mut reader = Reader(&part.raw);
+    let mut read = || -> Result<_, String> {
+        let read = (reader.u32()?, reader.u64()?, reader.take(32)?);
+        reader.end().map(|()| read)
+    };
+    if read().map_err(|wrong| part.malformed(wrong))? == (count, raw, digest.as_bytes().as_slice()) {
+        Ok(())
+    } else {
+        Err(part.malformed("it is the end of another bundle"))
+    }
+}

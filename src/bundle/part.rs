@@ -1,0 +1,170 @@
+//! The head of a part, its kind, and the chain of hashes that ties the parts together.
+//!
+//! Not what is in a part (`records`). Callers: `write`, `parts`.
+
+use std::fmt;
+
+use super::{FORMAT, MAGIC};
+
+/// What a part holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// What the bundle is.
+    Manifest = 1,
+    /// The envelope.
+    Envelope = 2,
+    /// One of the three taxonomies.
+    Taxonomy = 3,
+    /// How the order follows from the base's.
+    Order = 4,
+    /// Summaries.
+    Summaries = 5,
+    /// What the origin listed for terms.
+    Evidence = 6,
+    /// Details.
+    Details = 7,
+    /// The origin's validators of details.
+    Validators = 8,
+    /// The end.
+    End = 9,
+}
+
+impl Kind {
+    const ALL: [Self; 9] = [
+        Self::Manifest,
+        Self::Envelope,
+        Self::Taxonomy,
+        Self::Order,
+        Self::Summaries,
+        Self::Evidence,
+        Self::Details,
+        Self::Validators,
+        Self::End,
+    ];
+
+    /// The kind of that number; `None`: format 1 has none such.
+    pub fn of(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    /// The word for messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Manifest => "manifest",
+            Self::Envelope => "envelope",
+            Self::Taxonomy => "taxonomy",
+            Self::Order => "order",
+            Self::Summaries => "summaries",
+            Self::Evidence => "evidence",
+            Self::Details => "details",
+            Self::Validators => "validators",
+            Self::End => "end",
+        }
+    }
+}
+
+/// Which part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Its number, from 1.
+    pub part: u32,
+    /// What it holds.
+    pub kind: Kind,
+    /// Where its head begins, in bytes from the start of the file.
+    pub offset: u64,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "part {} ({}, at byte {})", self.part, self.kind.as_str(), self.offset)
+    }
+}
+
+/// A hash of the chain. That of the last part before the validators names what the bundle says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest(pub(super) [u8; 32]);
+
+impl Digest {
+    /// The hash as bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+/// The first bytes of a file.
+pub(super) const START_LEN: usize = 10;
+
+/// The first bytes of a file of this format.
+pub(super) fn start() -> [u8; START_LEN] {
+    let mut start = [0; START_LEN];
+    start[..8].copy_from_slice(&MAGIC);
+    start[8..].copy_from_slice(&FORMAT.to_le_bytes());
+    start
+}
+
+/// Length of a head.
+pub(super) const HEAD_LEN: usize = LENGTHS + 32;
+/// The bytes of a head before its hash.
+const LENGTHS: usize = 12;
+
+/// A head as it stands in the file. Nothing in it is to be believed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub kind: u8,
+    pub flags: [u8; 3],
+    pub raw: u32,
+    pub packed: u32,
+    pub hash: Digest,
+}
+
+impl Head {
+    /// The head of a part that follows another.
+    pub fn following(before: &Digest, kind: Kind, raw: u32, frame: &[u8]) -> Self {
+        let mut head = Self { kind: kind as u8, flags: [0; 3], raw, packed: frame.len() as u32, hash: Digest([0; 32]) };
+        head.hash = head.chained(before, frame);
+        head
+    }
+
+    /// The hash that the part must have.
+    pub fn chained(&self, before: &Digest, frame: &[u8]) -> Digest {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&before.0);
+        hasher.update(&self.to_bytes()[..LENGTHS]);
+        hasher.update(frame);
+        Digest(*hasher.finalize().as_bytes())
+    }
+
+    pub fn to_bytes(self) -> [u8; HEAD_LEN] {
+        let mut bytes = [0; HEAD_LEN];
+        bytes[0] = self.kind;
+        bytes[1..4].copy_from_slice(&self.flags);
+        bytes[4..8].copy_from_slice(&self.raw.to_le_bytes());
+        bytes[8..LENGTHS].copy_from_slice(&self.packed.to_le_bytes());
+        bytes[LENGTHS..].copy_from_slice(&self.hash.0);
+        bytes
+    }
+
+    pub fn of_bytes(bytes: &[u8; HEAD_LEN]) -> Self {
+        let [kind, f0, f1, f2, r0, r1, r2, r3, p0, p1, p2, p3, hash @ ..] = *bytes;
+        let (raw, packed) = (u32::from_le_bytes([r0, r1, r2, r3]), u32::from_le_bytes([p0, p1, p2, p3]));
+        Self { kind, flags: [f0, f1, f2], raw, packed, hash: Digest(hash) }
+    }
+}
+
+/// Where the chain begins.
+pub(super) fn first() -> Digest {
+    Digest(*blake3::hash(&start()).as_bytes())
+}

@@ -1,0 +1,225 @@
+//! Reading a bundle part by part: each is verified before anything of it is handed out.
+//!
+//! What is in a part is for the caller to judge. Callers: `open` for the whole, `details` for parts that it has seen before.
+
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+
+use bytes::Bytes;
+
+use super::error::BundleError;
+use super::frame::{self, Unpacker};
+use super::part::{self, At, Digest, HEAD_LEN, Head, Kind, START_LEN};
+use super::{FORMAT, MAGIC, MAX_PART, most_unpacked};
+
+/// A part that has its hash, unpacked.
+pub(super) struct Part {
+    pub at: At,
+    pub hash: Digest,
+    pub raw: Bytes,
+}
+
+impl Part {
+    pub fn malformed(&self, what: impl Into<String>) -> BundleError {
+        BundleError::Malformed { at: self.at, what: what.into() }
+    }
+}
+
+/// Reads parts in turn.
+pub(super) struct PartReader<R> {
+    file: R,
+    length: u64,
+    offset: u64,
+    chain: Digest,
+    parts: u32,
+    raw: u64,
+    /// The head of the next part, once it is read.
+    ahead: Option<Head>,
+    unpacker: Unpacker,
+    /// Over all bytes that were read.
+    whole: blake3::Hasher,
+}
+
+impl<R: Read + Seek> PartReader<R> {
+    /// Reads the start of a file.
+    pub fn begin(mut file: R) -> Result<Self, BundleError> {
+        let length = file.seek(SeekFrom::End(0))?;
+        file.rewind()?;
+        let mut start = [0; START_LEN];
+        let there = usize::try_from(length).unwrap_or(START_LEN).min(START_LEN);
+        file.read_exact(&mut start[..there])?;
+        check_start(&start[..there], length)?;
+        let mut whole = blake3::Hasher::new();
+        whole.update(&start);
+        let (offset, chain) = (START_LEN as u64, part::first());
+        Ok(Self { file, length, offset, chain, parts: 0, raw: 0, ahead: None, unpacker: Unpacker::new()?, whole })
+    }
+}
+
+fn check_start(start: &[u8], length: u64) -> Result<(), BundleError> {
+    if start.is_empty() {
+        return Err(BundleError::Empty);
+    }
+    let magic = &start[..start.len().min(MAGIC.len())];
+    if !MAGIC.starts_with(magic) {
+        // Line ends converted, the eighth bit dropped, or decoded as text and encoded again.
+        let text_mode = [b"\x89GSB".as_slice(), b"\tGSB", b"\xc2\x89GSB", b"\xef\xbf\xbdGSB"];
+        return Err(if text_mode.iter().any(|start| magic.starts_with(start)) {
+            BundleError::TextMode
+        } else {
+            BundleError::NotABundle
+        });
+    }
+    let Some((_, version)) = start.split_last_chunk::<2>().filter(|_| start.len() == START_LEN) else {
+        return Err(BundleError::Ends { length, after: 0, wanted: "the format number" });
+    };
+    match u16::from_le_bytes(*version) {
+        FORMAT => Ok(()),
+        found => Err(BundleError::Version { found }),
+    }
+}
+
+impl<R: Read> PartReader<R> {
+    /// The next part, which must be of that kind.
+    pub fn one(&mut self, wanted: Kind) -> Result<Part, BundleError> {
+        match self.another(wanted)? {
+            Some(part) => Ok(part),
+            None => Err(match self.ahead.and_then(|head| Kind::of(head.kind)) {
+                Some(kind) => BundleError::Unexpected { at: self.at(kind), wanted },
+                None => BundleError::Ends { length: self.length, after: self.parts, wanted: wanted.as_str() },
+            }),
+        }
+    }
+
+    /// The next part if it is of that kind.
+    pub fn another(&mut self, wanted: Kind) -> Result<Option<Part>, BundleError> {
+        let head = match self.ahead {
+            Some(head) => head,
+            None => self.head(wanted)?,
+        };
+        self.ahead = Some(head);
+        let offset = self.offset;
+        let kind =
+            Kind::of(head.kind).ok_or(BundleError::UnknownKind { part: self.parts + 1, offset, kind: head.kind })?;
+        if kind != wanted {
+            return Ok(None);
+        }
+        let part = self.body(self.at(kind), head)?;
+        self.ahead = None;
+        Ok(Some(part))
+    }
+
+    /// How far it is: bytes done, and in all.
+    pub const fn progress(&self) -> (u64, u64) {
+        (self.offset, self.length)
+    }
+
+    /// The hash of the part that was read last.
+    pub const fn chain(&self) -> Digest {
+        self.chain
+    }
+
+    /// How many parts were read, and what they unpacked to.
+    pub const fn totals(&self) -> (u32, u64) {
+        (self.parts, self.raw)
+    }
+
+    /// Checks that the file ends here; the hash of the whole file.
+    pub fn end(mut self) -> Result<blake3::Hash, BundleError> {
+        let more = self.file.read(&mut [0])? > 0;
+        if self.offset == self.length && !more {
+            return Ok(self.whole.finalize());
+        }
+        Err(BundleError::Trailing { end: self.offset, length: self.length.max(self.offset + 1) })
+    }
+
+    const fn at(&self, kind: Kind) -> At {
+        At { part: self.parts + 1, kind, offset: self.offset }
+    }
+
+    const fn left(&self) -> u64 {
+        self.length.saturating_sub(self.offset)
+    }
+
+    fn head(&mut self, wanted: Kind) -> Result<Head, BundleError> {
+        if self.left() < HEAD_LEN as u64 {
+            return Err(BundleError::Ends { length: self.length, after: self.parts, wanted: wanted.as_str() });
+        }
+        let mut bytes = [0; HEAD_LEN];
+        self.file.read_exact(&mut bytes).map_err(shrunk)?;
+        self.whole.update(&bytes);
+        Ok(Head::of_bytes(&bytes))
+    }
+
+    /// Nothing is reserved before the lengths are known to be possible.
+    fn body(&mut self, at: At, head: Head) -> Result<Part, BundleError> {
+        if head.flags != [0; 3] {
+            return Err(BundleError::UnknownFlags(at));
+        }
+        let raw = u64::from(head.raw);
+        let len = usize::try_from(raw).ok().filter(|len| *len <= MAX_PART).ok_or(BundleError::TooLarge { at, raw })?;
+        let (sum, most) = (self.raw + raw, most_unpacked(self.length));
+        if sum > most {
+            return Err(BundleError::Bomb { at, raw: sum, most });
+        }
+        if head.packed as usize > frame::longest(len) {
+            return Err(BundleError::Frame { at, raw });
+        }
+        if u64::from(head.packed) > self.left() - HEAD_LEN as u64 {
+            return Err(BundleError::Truncated { length: self.length, at });
+        }
+        let mut packed = vec![0; head.packed as usize];
+        self.file.read_exact(&mut packed).map_err(shrunk)?;
+        self.whole.update(&packed);
+        if head.chained(&self.chain, &packed) != head.hash {
+            return Err(BundleError::Altered(at));
+        }
+        let unpacked = self.unpacker.unpack(&packed, len).ok_or(BundleError::Frame { at, raw })?;
+        self.chain = head.hash;
+        self.offset += (HEAD_LEN + packed.len()) as u64;
+        self.parts += 1;
+        self.raw = sum;
+        Ok(Part { at, hash: head.hash, raw: unpacked.into() })
+    }
+}
+
+/// A file that ends before its length has become shorter meanwhile.
+pub(super) fn shrunk(error: std::io::Error) -> BundleError {
+    if error.kind() == ErrorKind::UnexpectedEof { BundleError::Changed } else { BundleError::Io(error) }
+}
+
+/// Reads a part anew that was verified before: it must be the same.
+pub(super) fn again<R: Read + Seek>(file: &mut R, known: &Known, unpacker: &mut Unpacker) -> Result<Part, BundleError> {
+    file.seek(SeekFrom::Start(known.at.offset))?;
+    let mut bytes = [0; HEAD_LEN];
+    file.read_exact(&mut bytes).map_err(shrunk)?;
+    let head = Head::of_bytes(&bytes);
+    if (head.hash, head.raw, head.packed) != (known.hash, known.raw, known.packed) {
+        return Err(BundleError::Changed);
+    }
+    let mut packed = vec![0; head.packed as usize];
+    file.read_exact(&mut packed).map_err(shrunk)?;
+    if head.chained(&known.before, &packed) != known.hash {
+        return Err(BundleError::Changed);
+    }
+    let raw = unpacker.unpack(&packed, head.raw as usize).ok_or(BundleError::Changed)?;
+    Ok(Part { at: known.at, hash: head.hash, raw: raw.into() })
+}
+
+/// A part that was verified.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub at: At,
+    before: Digest,
+    hash: Digest,
+    raw: u32,
+    packed: u32,
+}
+
+impl Known {
+    /// `before`: the hash of the part before it; `end`: where the next one begins.
+    pub fn of(part: &Part, before: Digest, end: u64) -> Self {
+        let packed = end - part.at.offset - HEAD_LEN as u64;
+        // Both were read from 32 bits.
+        Self { at: part.at, before, hash: part.hash, raw: part.raw.len() as u32, packed: packed as u32 }
+    }
+}

@@ -1,0 +1,221 @@
+//! What is in the parts that hold records, to bytes and back. Nothing that is read is believed.
+//!
+//! Callers: `write`, `open`, `apply`, `details`.
+
+use bytes::Bytes;
+
+use super::MAX_TEXT;
+use crate::api::hash::ContentHash;
+use crate::api::json;
+use crate::api::listing::{DetailState, ListingId, Summary, SummaryFields};
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::membership::ListedTerm;
+
+/// What is wrong with a record, in words.
+pub(super) type Wrong = String;
+
+/// Reads fields off the front of a part.
+pub(super) struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], Wrong> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or("a length reaches beyond the part")?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or("a record reaches beyond the part")?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub fn u8(&mut self) -> Result<u8, Wrong> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub fn u32(&mut self) -> Result<u32, Wrong> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Result<u64, Wrong> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Result<&'a str, Wrong> {
+        let len = self.u32()? as usize;
+        std::str::from_utf8(self.take(len)?).map_err(|_| "a text is not UTF-8".to_owned())
+    }
+
+    fn optional_text(&mut self) -> Result<Option<&'a str>, Wrong> {
+        match self.u8()? {
+            0 => Ok(None),
+            1 => self.text().map(Some),
+            tag => Err(format!("{tag} does not say whether a text is there")),
+        }
+    }
+
+    pub fn end(&self) -> Result<(), Wrong> {
+        if self.0.is_empty() { Ok(()) } else { Err(format!("{} bytes follow the last record", self.0.len())) }
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
+    out.push(u8::from(text.is_some()));
+    if let Some(text) = text {
+        put_text(out, text);
+    }
+}
+
+/// Checks that a body is one whole JSON object.
+fn object(body: &[u8]) -> Result<&str, Wrong> {
+    if body.len() > MAX_TEXT {
+        return Err(format!("{} bytes are more than the {MAX_TEXT} that a text may have", body.len()));
+    }
+    let text = std::str::from_utf8(body).map_err(|_| "a text is not UTF-8".to_owned())?;
+    json::check(text).map_err(|error| error.to_string())?;
+    if text.trim_ascii_start().starts_with('{') { Ok(text) } else { Err("a text is not a JSON object".to_owned()) }
+}
+
+/// Checks that what is to be written can be read.
+pub(super) fn check_summary(summary: &Summary) -> Result<(), Wrong> {
+    match summary_of(summary.raw.clone())? {
+        again if again == *summary => Ok(()),
+        again => Err(format!("its text is that of listing {}, or does not have its hash", again.id)),
+    }
+}
+
+fn summary_of(raw: Bytes) -> Result<Summary, Wrong> {
+    let id = SummaryFields::read(object(&raw)?).map_err(|error| error.to_string())?.id;
+    Ok(Summary { id, hash: ContentHash::of(&raw), raw })
+}
+
+pub(super) fn put_summary(out: &mut Vec<u8>, summary: &Summary) {
+    out.extend_from_slice(&(summary.raw.len() as u32).to_le_bytes());
+    out.extend_from_slice(&summary.raw);
+}
+
+/// The summaries of a part, whose texts are slices of it.
+pub(super) fn summaries(part: &Bytes, into: &mut Vec<Summary>) -> Result<(), Wrong> {
+    let mut reader = Reader(part);
+    while !reader.0.is_empty() {
+        let len = reader.u32()? as usize;
+        into.push(summary_of(part.slice_ref(reader.take(len)?))?);
+    }
+    Ok(())
+}
+
+pub(super) fn put_term(out: &mut Vec<u8>, (kind, slug): &(TaxonomyKind, String), listed: &ListedTerm) {
+    let mut ids = listed.ids.clone();
+    ids.sort_unstable();
+    ids.dedup();
+    out.push(kind.index() as u8);
+    put_text(out, slug);
+    put_text(out, &listed.snapshot);
+    out.extend_from_slice(&listed.fingerprint);
+    out.extend_from_slice(&(ids.len() as u32).to_le_bytes());
+    ids.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
+}
+
+pub(super) fn term(reader: &mut Reader<'_>) -> Result<((TaxonomyKind, String), ListedTerm), Wrong> {
+    let kind = reader.u8()?;
+    let kind = *TaxonomyKind::ALL.get(usize::from(kind)).ok_or_else(|| format!("there is no taxonomy {kind}"))?;
+    let (slug, snapshot) = (reader.text()?.to_owned(), reader.text()?.to_owned());
+    let fingerprint = reader.array()?;
+    let count = reader.u32()? as usize;
+    let mut listed = Reader(reader.take(count.saturating_mul(8))?);
+    let ids = (0..count).map(|_| listed.u64().map(ListingId)).collect::<Result<Vec<_>, _>>()?;
+    if !ids.is_sorted_by(|a, b| a < b) {
+        return Err(format!("the listings of {slug:?} do not rise"));
+    }
+    Ok(((kind, slug), ListedTerm { ids, fingerprint, snapshot }))
+}
+
+/// A detail without its validators; the body is a slice of the part.
+pub(super) struct Body<'a> {
+    pub id: ListingId,
+    pub state: DetailState,
+    pub body: &'a [u8],
+}
+
+pub(super) const BODY_HEAD: usize = 8 + 1 + 4;
+
+pub(super) fn put_body(out: &mut Vec<u8>, id: ListingId, state: DetailState, body: &[u8]) {
+    out.extend_from_slice(&id.0.to_le_bytes());
+    out.push(match state {
+        DetailState::Present => 0,
+        DetailState::Gone => 1,
+    });
+    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    out.extend_from_slice(body);
+}
+
+impl<'a> Body<'a> {
+    pub fn read(reader: &mut Reader<'a>) -> Result<Self, Wrong> {
+        let id = ListingId(reader.u64()?);
+        let state = match reader.u8()? {
+            0 => DetailState::Present,
+            1 => DetailState::Gone,
+            state => return Err(format!("the detail of listing {id} has the unknown state {state}")),
+        };
+        let len = reader.u32()? as usize;
+        Ok(Self { id, state, body: reader.take(len)? })
+    }
+
+    /// The text of one that is present, after a check; empty for one that is gone.
+    pub fn check(&self) -> Result<&'a str, Wrong> {
+        match self.state {
+            DetailState::Present => {
+                object(self.body).map_err(|wrong| format!("the detail of listing {}: {wrong}", self.id))
+            }
+            DetailState::Gone if self.body.is_empty() => Ok(""),
+            DetailState::Gone => Err(format!("the detail of listing {} is gone, and yet has a body", self.id)),
+        }
+    }
+}
+
+/// The origin's validators of a detail.
+#[derive(Debug)]
+pub(super) struct Validators<'a> {
+    pub id: ListingId,
+    pub current: bool,
+    pub etag: Option<&'a str>,
+    pub last_modified: Option<&'a str>,
+}
+
+impl<'a> Validators<'a> {
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.0.to_le_bytes());
+        out.push(u8::from(self.current));
+        put_optional_text(out, self.etag);
+        put_optional_text(out, self.last_modified);
+    }
+
+    pub fn read(reader: &mut Reader<'a>) -> Result<Self, Wrong> {
+        let id = ListingId(reader.u64()?);
+        let current = match reader.u8()? {
+            0 => false,
+            1 => true,
+            tag => return Err(format!("{tag} does not say whether the detail of listing {id} is current")),
+        };
+        let own = Self { id, current, etag: reader.optional_text()?, last_modified: reader.optional_text()? };
+        own.check().map(|()| own)
+    }
+
+    /// They are to be sent to an origin one day.
+    pub fn check(&self) -> Result<(), Wrong> {
+        const LONGEST: usize = 64 << 10;
+        let fits = |text: &str| text.len() <= LONGEST && http::HeaderValue::from_bytes(text.as_bytes()).is_ok();
+        match [self.etag, self.last_modified].into_iter().flatten().find(|text| !fits(text)) {
+            None => Ok(()),
+            Some(text) => {
+                Err(format!("{:?} of listing {} is no value of a header field", json::shorten(text), self.id))
+            }
+        }
+    }
+}

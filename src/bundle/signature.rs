@@ -1,0 +1,320 @@
+//! Signatures of bundles: detached, as the `minisign` tool writes and verifies them.
+//!
+//! It signs and verifies any file; that the file is a bundle is for [`super::Bundle::open`] to say, and
+//! [`super::Bundle::file_hash`] ties the two together. Callers: whoever exports, imports or verifies a bundle.
+//!
+//! Only the prehashed form is accepted: see the end of [the format](super).
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek};
+use std::path::{Path, PathBuf};
+
+use ct_codecs::{Base64, Decoder};
+use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
+
+/// No signature is longer than this, in bytes: comments are what takes room.
+pub const MAX_SIGNATURE: u64 = 16 << 10;
+
+/// What the key of an encrypted secret key file begins with, and that of one that is not.
+const ENCRYPTED: &str = "RWRTY0Iy";
+const PLAIN: &str = "RWQAAEIy";
+
+/// Why something is not signed, or a signature is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum SignatureError {
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// What is to be signed or verified, or the password, cannot be read.
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    /// A trusted key is none.
+    #[error("{0:?} is not a minisign public key")]
+    NotAKey(String),
+    /// The file holds no secret key.
+    #[error("{} is not a minisign secret key", .0.display())]
+    NotASecretKey(PathBuf),
+    /// The password does not fit.
+    #[error("wrong password for the key {}", .0.display())]
+    WrongPassword(PathBuf),
+    /// The signature is none.
+    #[error("not a minisign signature: {0}")]
+    NotASignature(String),
+    /// The signature is in the old form, over the file itself.
+    #[error(
+        "the signature is in minisign's old form, which is not accepted; sign anew with minisign 0.10 or newer, or with -H"
+    )]
+    Legacy,
+    /// Nobody who is trusted signed it.
+    #[error("signed with the key {found}, which is not trusted; trusted are: {}", trusted.join(", "))]
+    Untrusted {
+        /// The id of the key.
+        found: KeyId,
+        /// The ids of those that are trusted.
+        trusted: Vec<String>,
+    },
+    /// The file is not the one that was signed, or the signature or its comment was altered.
+    #[error("the signature by the key {0} does not fit: the bundle or the signature was altered")]
+    Wrong(KeyId),
+    /// Signing failed.
+    #[error("cannot be signed: {0}")]
+    Failed(String),
+}
+
+/// The id of a key, as the tool shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyId(u64);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016X}", self.0)
+    }
+}
+
+impl KeyId {
+    fn of(keynum: &[u8]) -> Self {
+        Self(keynum.try_into().map_or(0, u64::from_le_bytes))
+    }
+}
+
+/// The file that holds the signature of a bundle: `FILE.minisig`.
+pub fn path_of(bundle: &Path) -> PathBuf {
+    let mut path = bundle.as_os_str().to_owned();
+    path.push(".minisig");
+    path.into()
+}
+
+/// A signature that is well formed, but not verified.
+pub struct Signature(SignatureBox);
+
+impl Signature {
+    /// Reads the signature of a bundle; `None`: there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is none.
+    pub fn beside(bundle: &Path) -> Result<Option<Self>, SignatureError> {
+        let path = path_of(bundle);
+        let file = match std::fs::File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|source| SignatureError::Io { path: path.clone(), source })?,
+        };
+        let mut text = Vec::new();
+        let read = file.take(MAX_SIGNATURE + 1).read_to_end(&mut text);
+        read.map_err(|source| SignatureError::Io { path, source })?;
+        Self::parse(&text).map(Some)
+    }
+
+    /// Reads a signature.
+    ///
+    /// # Errors
+    /// When it is none, or one in the old form.
+    pub fn parse(text: &[u8]) -> Result<Self, SignatureError> {
+        let wrong = |why: &str| SignatureError::NotASignature(why.to_owned());
+        if text.len() as u64 > MAX_SIGNATURE {
+            return Err(wrong("it is too long"));
+        }
+        let text = std::str::from_utf8(text).map_err(|_| wrong("it is not text"))?;
+        // The library takes the signature of the comment to be of the right length: 64 bytes.
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        match lines.as_slice() {
+            [_, signature, _, comment, rest @ ..] if rest.iter().all(|line| line.is_empty()) => {
+                if signature.len() != 100 || comment.len() != 88 || !comment.ends_with("==") {
+                    return Err(wrong("a signature has not the length that it must have"));
+                }
+            }
+            _ => return Err(wrong("it has not four lines")),
+        }
+        let signature = SignatureBox::from_string(text).map_err(|error| wrong(&error.to_string()))?;
+        if signature.is_prehashed() { Ok(Self(signature)) } else { Err(SignatureError::Legacy) }
+    }
+
+    /// The key that it says it was made with.
+    pub fn key(&self) -> KeyId {
+        KeyId::of(self.0.keynum())
+    }
+
+    /// Verifies that one of the trusted keys signed the file, which is read once.
+    ///
+    /// # Errors
+    /// When none did, or the file cannot be read.
+    pub fn verify(&self, file: impl Read + Seek, trusted: &TrustedKeys) -> Result<Signed, SignatureError> {
+        let key = self.key();
+        let of_that_id: Vec<&PublicKey> = trusted.0.iter().filter(|known| KeyId::of(known.keynum()) == key).collect();
+        let mut file = Hashed { file, hasher: blake3::Hasher::new() };
+        let mut verified = Err(SignatureError::Untrusted { found: key, trusted: trusted.ids() });
+        for known in of_that_id {
+            file.file.rewind()?;
+            file.hasher.reset();
+            verified = match minisign::verify(known, &self.0, &mut file, true, false, false) {
+                Ok(()) => return self.signed(&file.hasher),
+                Err(error) if matches!(error.kind(), minisign::ErrorKind::Io) => {
+                    return Err(SignatureError::Read(io::Error::other(error.to_string())));
+                }
+                Err(_) => Err(SignatureError::Wrong(key)),
+            };
+        }
+        verified
+    }
+
+    fn signed(&self, hasher: &blake3::Hasher) -> Result<Signed, SignatureError> {
+        let comment = self.0.trusted_comment().map_err(|error| SignatureError::NotASignature(error.to_string()))?;
+        Ok(Signed { key: self.key(), comment, file_hash: hasher.finalize() })
+    }
+}
+
+/// A signature that was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// The key that it was made with.
+    pub key: KeyId,
+    /// What the signer says of the file; signed as well.
+    pub comment: String,
+    /// BLAKE3 of the file that was verified: the bundle that is opened has to have it.
+    pub file_hash: blake3::Hash,
+}
+
+/// The keys whose signatures are accepted.
+#[derive(Clone, Default)]
+pub struct TrustedKeys(Vec<PublicKey>);
+
+impl TrustedKeys {
+    /// Reads keys in their written form: 56 characters of base64 that begin with `RW`.
+    ///
+    /// # Errors
+    /// With the first that is none.
+    pub fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, SignatureError> {
+        let key = |line: &'a str| {
+            let key = PublicKey::from_base64(line).ok().filter(|key| key.to_bytes().starts_with(b"Ed"));
+            key.ok_or_else(|| SignatureError::NotAKey(line.to_owned()))
+        };
+        lines.into_iter().map(key).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether there is none: signatures are not asked for.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.0.iter().map(|key| KeyId::of(key.keynum()).to_string()).collect()
+    }
+}
+
+impl fmt::Debug for TrustedKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.ids()).finish()
+    }
+}
+
+/// Hashes what is read.
+struct Hashed<R> {
+    file: R,
+    hasher: blake3::Hasher,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+impl<R: Seek> Seek for Hashed<R> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+/// A secret key, ready to sign. It shows itself to nobody.
+pub struct Signer(SecretKey);
+
+impl Signer {
+    /// Reads a secret key file of the `minisign` tool. `password` is asked only if the key is encrypted; to decrypt it
+    /// takes about a GiB of memory and some seconds, as it does there.
+    ///
+    /// # Errors
+    /// When there is no such key, or the password does not fit.
+    pub fn open(path: &Path, password: impl FnOnce() -> io::Result<String>) -> Result<Self, SignatureError> {
+        const LONGEST: u64 = 4096;
+        let mut text = String::new();
+        let read = std::fs::File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+        read.map_err(|source| SignatureError::Io { path: path.to_owned(), source })?;
+        let not_a_key = || SignatureError::NotASecretKey(path.to_owned());
+        let key = text.lines().nth(1).ok_or_else(not_a_key)?;
+        let (encrypted, plain) = (key.starts_with(ENCRYPTED), key.starts_with(PLAIN));
+        let key = SecretKeyBox::from(text);
+        match (encrypted, plain) {
+            (_, true) => {
+                let key =
+                    key.clone().into_unencrypted_secret_key().ok().or_else(|| without_checksum(&key.into_string()));
+                key.map(Self).ok_or_else(not_a_key)
+            }
+            (true, _) => key.into_secret_key(Some(password()?)).map(Self).map_err(|error| match error.kind() {
+                minisign::ErrorKind::Verify => SignatureError::WrongPassword(path.to_owned()),
+                _ => not_a_key(),
+            }),
+            _ => Err(not_a_key()),
+        }
+    }
+
+    /// The id of the key.
+    pub fn key(&self) -> KeyId {
+        KeyId::of(self.0.keynum())
+    }
+
+    /// Signs a file, which is read once; the text of the signature. `comment` is signed as well, and has one line.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn sign(&self, file: impl Read, comment: &str) -> Result<String, SignatureError> {
+        if comment.contains(['\r', '\n']) || comment.trim() != comment || comment.len() > 8000 {
+            return Err(SignatureError::Failed(format!("{comment:?} is no comment of one line")));
+        }
+        let untrusted = format!("signature of a grandstand bundle by the key {}", self.key());
+        // With the public key it verifies what it signed: a damaged key is noticed here.
+        let public = PublicKey::from_secret_key(&self.0).map_err(|error| SignatureError::Failed(error.to_string()))?;
+        let signature = minisign::sign(Some(&public), &self.0, BufReader::new(file), Some(comment), Some(&untrusted));
+        signature.map(|signature| signature.to_string()).map_err(|error| SignatureError::Failed(error.to_string()))
+    }
+}
+
+/// A key without a password as the tool writes it: 32 zeros stand where the library wants a checksum.
+fn without_checksum(text: &str) -> Option<SecretKey> {
+    const LEN: usize = 158;
+    let key = Base64::decode_to_vec(text.lines().nth(1)?, None).ok()?;
+    let zeros = key.len() == LEN && key.ends_with(&[0; 32]);
+    zeros.then(|| SecretKey::from_bytes(&key).ok()).flatten()
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Signer({})", self.key())
+    }
+}
+
+/// Asks for a password: at the terminal if there is one, else it is one line of standard input.
+///
+/// # Errors
+/// When there is none to be read.
+pub fn ask_password(prompt: &str) -> io::Result<String> {
+    if io::stdin().is_terminal() {
+        return rpassword::prompt_password(prompt);
+    }
+    let mut line = String::new();
+    if io::stdin().lock().take(4096).read_line(&mut line)? == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the key needs a password, and standard input has none",
+        ));
+    }
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! What bundles promise, from the outside: see `FORMAT.md`.
+
+mod damage;
+mod fixture;
+mod hostile;
+mod round_trip;
+mod size;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io::Cursor;
+
+use bytes::Bytes;
+
+use super::{Base, Bundle, BundleError, Counts, Detail, Export, WriteError, Written, write};
+use crate::api::envelope::{Envelope, EnvelopeField};
+use crate::api::hash::ContentHash;
+use crate::api::listing::{DetailState, ListingId, Summary};
+use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use crate::snapshot::content::Content;
+use crate::snapshot::membership::{Evidence, ListedTerm};
+use crate::snapshot::version::{Assumption, Certificate, VersionMeta};
+
+/// What is bundled.
+#[derive(Clone, Debug)]
+struct World {
+    content: Content,
+    meta: VersionMeta,
+    evidence: Evidence,
+    details: BTreeMap<ListingId, Detail>,
+}
+
+impl World {
+    fn of(ids: impl IntoIterator<Item = u64>) -> Self {
+        let fields = vec![
+            EnvelopeField::Carried { key: "license".to_owned(), value: "\"CC BY 4.0\"".to_owned() },
+            EnvelopeField::Carried { key: "attribution".to_owned(), value: r#"{"name":"Venues"}"#.to_owned() },
+            EnvelopeField::GeneratedAt,
+            EnvelopeField::Volatile { key: "request_id".to_owned() },
+            EnvelopeField::Items,
+        ];
+        let taxonomy = |name: &str| -> std::sync::Arc<str> { format!(r#"{{"{name}":[{{"slug":"a"}}]}}"#).into() };
+        let summaries: Vec<Summary> = ids.into_iter().map(|id| summary(id, 1)).collect();
+        let details = summaries.iter().filter(|summary| summary.id.0 % 4 != 3).map(|summary| detail(summary.id.0, 1));
+        let details = details.collect();
+        let mut volatile = VolatileKeys::default();
+        volatile.insert("request_id");
+        let evidence = ListedTerm {
+            ids: vec![ListingId(3), ListingId(9)],
+            fingerprint: [7; 16],
+            snapshot: "0123456789abcdef0123456789abcdef".to_owned(),
+        };
+        Self {
+            content: Content {
+                envelope: Envelope { fields, empty_filters: "[]".to_owned() },
+                taxonomies: [taxonomy("sports"), taxonomy("states"), taxonomy("cities")],
+                summaries,
+            },
+            meta: VersionMeta {
+                certificate: Certificate::Incremental,
+                confirmed_ms: 1_795_000_000_123,
+                published_ms: 1_795_000_001_000,
+                volatile,
+                volatile_values: BTreeMap::from([("list request_id".to_owned(), "\"x\"".to_owned())]),
+                left_out: vec!["next".to_owned()],
+                open_points: vec!["page 3".to_owned()],
+                disproved: Some(vec![Assumption::Strict]),
+            },
+            evidence: BTreeMap::from([((TaxonomyKind::Cities, "springfield".to_owned()), evidence)]),
+            details,
+        }
+    }
+
+    fn counts(details: &BTreeMap<ListingId, Detail>) -> Counts {
+        let gone = details.values().filter(|detail| detail.state == DetailState::Gone).count() as u64;
+        Counts { present: details.len() as u64 - gone, gone }
+    }
+
+    fn export<'a>(&'a self, base: Option<&'a Self>, details: &BTreeMap<ListingId, Detail>) -> Export<'a> {
+        Export {
+            content: &self.content,
+            meta: &self.meta,
+            evidence: &self.evidence,
+            origin: Some("https://venues.example"),
+            base: base.map(|base| &base.content),
+            coverage: Self::counts(&self.details),
+            details: Self::counts(details),
+        }
+    }
+
+    fn full(&self) -> Vec<u8> {
+        self.bundle(None).0
+    }
+
+    /// A bundle, of what differs from a base if there is one.
+    fn bundle(&self, base: Option<&Self>) -> (Vec<u8>, Written) {
+        let mut details = self.details.clone();
+        if let Some(base) = base {
+            details.retain(|id, detail| base.details.get(id) != Some(detail));
+        }
+        let mut out = Vec::new();
+        let export = self.export(base, &details);
+        let written = write(&mut out, &export, details.into_iter().map(Ok::<_, Infallible>), &mut |_, _| {}).unwrap();
+        assert_eq!(written.bytes, out.len() as u64);
+        (out, written)
+    }
+}
+
+fn summary(id: u64, edition: u32) -> Summary {
+    let raw = format!(r#"{{"id":{id},"name":"Venue {id}","edition":{edition},"city":"Springfield"}}"#);
+    Summary { id: ListingId(id), hash: ContentHash::of(raw.as_bytes()), raw: raw.into() }
+}
+
+fn detail(id: u64, edition: u32) -> (ListingId, Detail) {
+    let gone = id % 5 == 4;
+    let text = format!(r#"{{"generated_at":"{edition}","id":{id},"edition":{edition},"about":"Springfield"}}"#);
+    let detail = Detail {
+        state: if gone { DetailState::Gone } else { DetailState::Present },
+        body: if gone { Bytes::new() } else { text.into() },
+        current: id % 3 != 0,
+        etag: (id % 2 == 0).then(|| format!("\"{id}-{edition}\"")),
+        last_modified: (id % 7 == 0).then(|| "Sat, 21 Nov 2026 20:25:20 GMT".to_owned()),
+    };
+    (ListingId(id), detail)
+}
+
+fn open(bytes: &[u8]) -> Result<Bundle, BundleError> {
+    Bundle::open(Cursor::new(bytes), &mut |_, _| {})
+}
+
+fn details_of(bundle: &Bundle, bytes: &[u8]) -> Result<BTreeMap<ListingId, Detail>, BundleError> {
+    bundle.details(Cursor::new(bytes)).collect()
+}

@@ -1,0 +1,46 @@
+//! Bundles that an earlier version wrote: they must still open, and mean the same.
+//!
+//! Never write one of these anew: a new format gets new files. `GRANDSTAND_FIXTURE=write cargo test fixture` makes those
+//! that are not there.
+
+use std::path::PathBuf;
+
+use super::*;
+
+fn fixture(name: &str, make: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", name].iter().collect();
+    if !path.exists() && std::env::var("GRANDSTAND_FIXTURE").is_ok_and(|mode| mode == "write") {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, make()).unwrap();
+    }
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn bundles_of_format_1_open_and_mean_what_they_meant() {
+    let (old, mut new) = (World::of(1..13), World::of([20, 1, 2, 4, 3, 5, 6, 7, 9, 10, 11, 12]));
+    new.content.summaries[1] = summary(1, 2);
+    new.details.extend([detail(1, 2)]);
+    new.content.taxonomies[2] = old.content.taxonomies[2].replace("\"a\"", "\"b\"").into();
+    let full = fixture("bundle-v1.gsb", || old.full());
+    let delta = fixture("bundle-v1-delta.gsb", || new.bundle(Some(&old)).0);
+
+    let bundle = open(&full).unwrap();
+    assert_eq!(bundle.digest().to_string(), FULL);
+    assert_eq!(bundle.manifest().snapshot.as_str(), "SNAPSHOT");
+    assert_eq!(bundle.content(), Some(&old.content));
+    assert_eq!((bundle.evidence(), bundle.meta(old.meta.published_ms)), (&old.evidence, old.meta.clone()));
+    assert_eq!(details_of(&bundle, &full).unwrap(), old.details);
+
+    let bundle = open(&delta).unwrap();
+    assert_eq!(bundle.digest().to_string(), DELTA);
+    let base = bundle.manifest().base.clone().unwrap();
+    assert_eq!((base.snapshot, base.added, base.changed, base.removed), (old.content.id(), 1, 1, 1));
+    assert_eq!(bundle.apply(&old.content).unwrap(), new.content);
+    let details = details_of(&bundle, &delta).unwrap();
+    assert_eq!(details.keys().map(|id| id.0).collect::<Vec<_>>(), [1, 20]);
+    assert!(details.iter().all(|(id, detail)| new.details[id] == *detail));
+}
+
+const FULL: &str = "FULL";
+const DELTA: &str = "DELTA";

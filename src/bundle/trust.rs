@@ -1,0 +1,95 @@
+//! Opening a bundle file only if somebody who is trusted vouches for it.
+//!
+//! The signature is verified before anything in the file is looked at. Callers: whoever verifies, shows, imports or serves a
+//! bundle.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::signature::{KeyId, Signature, SignatureError, Signed, TrustedKeys};
+use super::{Bundle, BundleError, Progress};
+
+/// Why a bundle file is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// The file cannot be opened.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is no signature, although one is asked for.
+    #[error("{} is not signed, and bundle.trusted_keys asks for a signature beside it (.minisig)", .0.display())]
+    Unsigned(PathBuf),
+    /// The signature is not accepted.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// The bundle is not accepted.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+}
+
+/// Who vouches for a bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Voucher {
+    /// There is no signature, and none is asked for.
+    Nobody,
+    /// It says that this key signed it; as no key is trusted, that was not verified.
+    Unverified(KeyId),
+    /// A trusted key signed it.
+    Signed(Signed),
+}
+
+/// A bundle that may be used.
+#[derive(Debug)]
+pub struct Opened {
+    /// The file, for [`Bundle::details`].
+    pub file: File,
+    /// The bundle.
+    pub bundle: Bundle,
+    /// Who vouches for it.
+    pub voucher: Voucher,
+}
+
+/// Verifies signature and bundle. `progress` is told bytes of the bundle.
+///
+/// # Errors
+/// When either is not accepted; an unsigned one is refused if any key is trusted.
+pub fn open(path: &Path, trusted: &TrustedKeys, progress: Progress<'_>) -> Result<Opened, TrustError> {
+    let file = open_file(path)?;
+    let voucher = vouch(path, &file, trusted)?;
+    let bundle = Bundle::open(&file, progress)?;
+    match &voucher {
+        Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed.into()),
+        _ => Ok(Opened { file, bundle, voucher }),
+    }
+}
+
+/// Opens a file that is to be read.
+///
+/// # Errors
+/// When that fails.
+pub fn open_file(path: &Path) -> Result<File, TrustError> {
+    let wrong = |source| TrustError::Io { path: path.to_owned(), source };
+    let file = File::open(path).map_err(wrong)?;
+    if file.metadata().map_err(wrong)?.is_dir() {
+        return Err(wrong(io::ErrorKind::IsADirectory.into()));
+    }
+    Ok(file)
+}
+
+/// Verifies the signature beside a file alone.
+///
+/// # Errors
+/// As for [`open`].
+pub fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
+    Ok(match (Signature::beside(path)?, trusted.is_empty()) {
+        (None, true) => Voucher::Nobody,
+        (None, false) => return Err(TrustError::Unsigned(path.to_owned())),
+        (Some(signature), true) => Voucher::Unverified(signature.key()),
+        (Some(signature), false) => Voucher::Signed(signature.verify(file, trusted)?),
+    })
+}

@@ -1,0 +1,311 @@
+//! Writing a bundle: the same input gives the same bytes. What could not be read again is not written.
+//!
+//! In memory: one part of each kind, and the packed validators of all details, some tens of bytes for each. Callers: whoever
+//! exports a bundle.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use super::details::Detail;
+use super::error::WriteError;
+use super::frame::{self, Packer};
+use super::manifest::{self, Base, Counts, Manifest};
+use super::part::{self, Digest, Head, Kind, START_LEN};
+use super::records::{self, BODY_HEAD, Body, Validators};
+use super::{MAX_PART, MAX_TEXT, Progress, most_unpacked, open, script};
+use crate::api::hash::ContentHash;
+use crate::api::listing::{DetailState, ListingId};
+use crate::snapshot::content::Content;
+use crate::snapshot::membership::Evidence;
+use crate::snapshot::version::VersionMeta;
+
+/// A part ends before the record with which it would be longer.
+const PART: usize = 1 << 20;
+
+/// What is to be written, but for the details.
+#[derive(Clone, Copy, Debug)]
+pub struct Export<'a> {
+    /// The snapshot.
+    pub content: &'a Content,
+    /// Its certificate; `published_ms` is left out.
+    pub meta: &'a VersionMeta,
+    /// What the origin listed for terms.
+    pub evidence: &'a Evidence,
+    /// The address with which the origin's `api_url`s begin.
+    pub origin: Option<&'a str>,
+    /// What a delta is to be based on; `None`: a full bundle.
+    pub base: Option<&'a Content>,
+    /// How many details there are of listings of the snapshot.
+    pub coverage: Counts,
+    /// How many of them are to be written: all, but for a delta.
+    pub details: Counts,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What the bundle says of itself.
+    pub manifest: Manifest,
+    /// Names what it says.
+    pub digest: Digest,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// Writes a bundle. `details` come by rising id; `progress` is told how many are done.
+///
+/// # Errors
+/// When something cannot be written, or be read again; see [`WriteError`].
+pub fn write<W: Write, E>(
+    out: W,
+    export: &Export<'_>,
+    details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
+    progress: Progress<'_>,
+) -> Result<Written, WriteError<E>> {
+    write_with(out, export, details, progress, frame::LEVEL)
+}
+
+pub(super) fn write_with<W: Write, E>(
+    out: W,
+    export: &Export<'_>,
+    details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
+    progress: Progress<'_>,
+    level: i32,
+) -> Result<Written, WriteError<E>> {
+    let mut parts = PartWriter::begin(out, level)?;
+    let manifest = manifest_of(export);
+    manifest.check().map_err(|why| unwritable("the manifest", why))?;
+    parts.part(Kind::Manifest, &json(&manifest)?)?;
+    content(&mut parts, export)?;
+    let mut evidence = Batch::new(Kind::Evidence);
+    for (term, listed) in export.evidence {
+        let mut record = Vec::new();
+        records::put_term(&mut record, term, listed);
+        parts.push(&mut evidence, &record, || format!("what the origin listed for {:?}", term.1))?;
+    }
+    parts.flush(&mut evidence)?;
+    let validators = write_details(&mut parts, export, details, progress)?;
+    let digest = parts.chain;
+    for (raw, packed) in validators {
+        parts.packed(Kind::Validators, raw, &packed)?;
+    }
+    let end = [&parts.count.to_le_bytes()[..], &parts.raw.to_le_bytes(), digest.as_bytes()].concat();
+    parts.part(Kind::End, &end)?;
+    if parts.raw > most_unpacked(parts.bytes) {
+        return Err(unwritable("the bundle", format!("{} bytes would unpack to {}", parts.bytes, parts.raw)));
+    }
+    parts.out.flush()?;
+    Ok(Written { manifest, digest, bytes: parts.bytes })
+}
+
+fn unwritable<E>(what: impl Into<String>, why: impl Into<String>) -> WriteError<E> {
+    WriteError::Unwritable { what: what.into(), why: why.into() }
+}
+
+fn json<E>(value: &impl serde::Serialize) -> Result<Vec<u8>, WriteError<E>> {
+    serde_json::to_vec(value).map_err(|error| unwritable("JSON", error.to_string()))
+}
+
+fn manifest_of(export: &Export<'_>) -> Manifest {
+    let Export { content, meta, .. } = *export;
+    let base = export.base.map(|base| {
+        let before = hashes(base);
+        let known = |id| before.get(id);
+        let (mut added, mut changed) = (0, 0);
+        for summary in &content.summaries {
+            match known(&summary.id) {
+                None => added += 1,
+                Some(hash) => changed += u64::from(*hash != summary.hash),
+            }
+        }
+        let listings = base.summaries.len() as u64;
+        let removed = (listings + added).saturating_sub(content.summaries.len() as u64);
+        Base { snapshot: base.id(), listings, added, changed, removed }
+    });
+    Manifest {
+        program: concat!("grandstand ", env!("CARGO_PKG_VERSION")).to_owned(),
+        snapshot: content.id(),
+        listings: content.summaries.len() as u64,
+        base,
+        certificate: meta.certificate,
+        confirmed_ms: meta.confirmed_ms,
+        coverage: export.coverage,
+        details: export.details,
+        origin: export.origin.map(str::to_owned),
+        license: manifest::told(content, "license"),
+        attribution: manifest::told(content, "attribution"),
+        volatile: meta.volatile.clone(),
+        volatile_values: meta.volatile_values.clone(),
+        left_out: meta.left_out.clone(),
+        open_points: meta.open_points.clone(),
+        disproved: meta.disproved.clone(),
+    }
+}
+
+fn hashes(content: &Content) -> HashMap<ListingId, ContentHash> {
+    content.summaries.iter().map(|summary| (summary.id, summary.hash)).collect()
+}
+
+fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Result<(), WriteError<E>> {
+    let Export { content, base, .. } = *export;
+    open::check_envelope(&content.envelope).map_err(|why| unwritable("the envelope", why))?;
+    parts.part(Kind::Envelope, &json(&content.envelope)?)?;
+    for (n, text) in content.taxonomies.iter().enumerate() {
+        if text.len() > MAX_TEXT {
+            return Err(unwritable("a taxonomy", format!("{} bytes are too many", text.len())));
+        }
+        match base {
+            None => parts.part(Kind::Taxonomy, text.as_bytes())?,
+            Some(base) => parts.part(Kind::Taxonomy, &script::text(&base.taxonomies[n], text))?,
+        }
+    }
+    let ids: HashMap<ListingId, ()> = content.summaries.iter().map(|summary| (summary.id, ())).collect();
+    if ids.len() < content.summaries.len() {
+        return Err(unwritable("the snapshot", "a listing stands in it twice"));
+    }
+    if let Some(base) = base {
+        let mut order = Batch::new(Kind::Order);
+        let mut result = Ok(());
+        script::order(&base.summaries, &content.summaries, |step| {
+            let mut record = Vec::new();
+            step.put(&mut record);
+            if result.is_ok() {
+                result = parts.push(&mut order, &record, || "the order".to_owned());
+            }
+        });
+        result?;
+        parts.flush(&mut order)?;
+    }
+    let before = base.map(hashes).unwrap_or_default();
+    let mut summaries = Batch::new(Kind::Summaries);
+    for summary in content.summaries.iter().filter(|summary| before.get(&summary.id) != Some(&summary.hash)) {
+        let name = || format!("the summary of listing {}", summary.id);
+        records::check_summary(summary).map_err(|why| unwritable(name(), why))?;
+        let mut record = Vec::with_capacity(4 + summary.raw.len());
+        records::put_summary(&mut record, summary);
+        parts.push(&mut summaries, &record, name)?;
+    }
+    parts.flush(&mut summaries)
+}
+
+/// Parts that are packed, with their raw lengths.
+type Packed = Vec<(u32, Vec<u8>)>;
+
+fn write_details<W: Write, E>(
+    parts: &mut PartWriter<W>,
+    export: &Export<'_>,
+    details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,
+    progress: Progress<'_>,
+) -> Result<Packed, WriteError<E>> {
+    let mut listed: Vec<ListingId> = export.content.summaries.iter().map(|summary| summary.id).collect();
+    listed.sort_unstable();
+    let mut listed = listed.into_iter();
+    let (mut bodies, mut validators, mut packed) = (Batch::new(Kind::Details), Vec::new(), Packed::new());
+    let mut counts = Counts::default();
+    for detail in details {
+        let (id, detail) = detail.map_err(WriteError::Details)?;
+        if !listed.any(|listed| listed == id) {
+            return Err(WriteError::OutOfTurn(id));
+        }
+        let name = || format!("the detail of listing {id}");
+        let Detail { state, body, current, .. } = &detail;
+        Body { id, state: *state, body }.check().map_err(|why| unwritable(name(), why))?;
+        let (etag, last_modified) = (detail.etag.as_deref(), detail.last_modified.as_deref());
+        let own = Validators { id, current: *current, etag, last_modified };
+        own.check().map_err(|why| unwritable(name(), why))?;
+        let mut record = Vec::with_capacity(BODY_HEAD + body.len());
+        records::put_body(&mut record, id, *state, body);
+        parts.push(&mut bodies, &record, name)?;
+        let start = validators.len();
+        own.put(&mut validators);
+        if validators.len() > PART && start > 0 {
+            let last = validators.split_off(start);
+            packed.push((validators.len() as u32, parts.packer.pack(&validators)?));
+            validators = last;
+        }
+        match state {
+            DetailState::Present => counts.present += 1,
+            DetailState::Gone => counts.gone += 1,
+        }
+        progress(counts.all(), export.details.all());
+    }
+    parts.flush(&mut bodies)?;
+    if !validators.is_empty() {
+        packed.push((validators.len() as u32, parts.packer.pack(&validators)?));
+    }
+    if counts == export.details {
+        return Ok(packed);
+    }
+    let told = |counts: Counts| format!("{} present and {} gone", counts.present, counts.gone);
+    Err(WriteError::Counts { announced: told(export.details), found: told(counts) })
+}
+
+/// Records of one kind until they make a part.
+struct Batch {
+    kind: Kind,
+    raw: Vec<u8>,
+}
+
+impl Batch {
+    const fn new(kind: Kind) -> Self {
+        Self { kind, raw: Vec::new() }
+    }
+}
+
+struct PartWriter<W> {
+    out: W,
+    packer: Packer,
+    chain: Digest,
+    count: u32,
+    raw: u64,
+    bytes: u64,
+}
+
+impl<W: Write> PartWriter<W> {
+    fn begin(mut out: W, level: i32) -> io::Result<Self> {
+        out.write_all(&part::start())?;
+        let packer = Packer::new(level)?;
+        Ok(Self { out, packer, chain: part::first(), count: 0, raw: 0, bytes: START_LEN as u64 })
+    }
+
+    fn part(&mut self, kind: Kind, raw: &[u8]) -> io::Result<()> {
+        let packed = self.packer.pack(raw)?;
+        self.packed(kind, raw.len() as u32, &packed)
+    }
+
+    fn packed(&mut self, kind: Kind, raw: u32, packed: &[u8]) -> io::Result<()> {
+        let head = Head::following(&self.chain, kind, raw, packed);
+        let bytes = head.to_bytes();
+        self.out.write_all(&bytes)?;
+        self.out.write_all(packed)?;
+        self.chain = head.hash;
+        self.count += 1;
+        self.raw += u64::from(raw);
+        self.bytes += (bytes.len() + packed.len()) as u64;
+        Ok(())
+    }
+
+    fn push<E>(
+        &mut self,
+        batch: &mut Batch,
+        record: &[u8],
+        name: impl FnOnce() -> String,
+    ) -> Result<(), WriteError<E>> {
+        if record.len() > MAX_PART {
+            return Err(unwritable(name(), format!("{} bytes are more than a part has", record.len())));
+        }
+        if batch.raw.len() + record.len() > PART {
+            self.flush(batch)?;
+        }
+        batch.raw.extend_from_slice(record);
+        Ok(())
+    }
+
+    fn flush<E>(&mut self, batch: &mut Batch) -> Result<(), WriteError<E>> {
+        if !batch.raw.is_empty() {
+            self.part(batch.kind, &batch.raw)?;
+            batch.raw.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! `grandstand bundle`: snapshots as files. `verify` and `inspect` read the file alone: no data directory is touched.
+//!
+//! Callers: [`super`].
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::progress::bytes_bar;
+use super::{Failure, Sources, load};
+use crate::bundle::signature::TrustedKeys;
+use crate::bundle::trust::{self, Opened, TrustError, Voucher};
+use crate::bundle::{self, Bundle as Opening, BundleError, Manifest};
+use crate::clock::{Clock, WallTime};
+use crate::config::{Config, ConfigErrors, Finding};
+use crate::semantics::freshness::age_seconds;
+use crate::snapshot::dataset::{Dataset, DatasetError};
+
+/// Arguments of `grandstand bundle`.
+#[derive(Debug, Args)]
+pub struct Bundle {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Checks every byte of a bundle, and its signature FILE.minisig; succeeds only if an import would accept it
+    Verify(Verify),
+    /// Shows what is in a bundle: counts, dates, who signed it, licence and attribution
+    Inspect(Inspect),
+}
+
+#[derive(Debug, Args)]
+struct Verify {
+    #[command(flatten)]
+    sources: Sources,
+    /// The bundle
+    file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct Inspect {
+    #[command(flatten)]
+    sources: Sources,
+    /// The bundle
+    file: PathBuf,
+    /// Prints one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is intact and signed, but no snapshot that could be served.
+#[derive(Debug, thiserror::Error)]
+#[error("the bundle is intact, but what is in it cannot be served: {0}")]
+struct Unservable(#[from] DatasetError);
+
+impl Bundle {
+    /// Carries it out.
+    pub fn run(&self) -> Result<ExitCode, Failure> {
+        match &self.action {
+            Action::Verify(verify) => verify.run(),
+            Action::Inspect(inspect) => inspect.run(),
+        }
+    }
+}
+
+/// The keys of `bundle.trusted_keys`.
+fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
+    let keys = TrustedKeys::parse(config.bundle.trusted_keys.iter().map(crate::config::TrustedKey::as_str));
+    keys.or_else(|error| {
+        let finding = Finding::about("bundle.trusted_keys", &error);
+        ConfigErrors::none_or(vec![finding]).map(|()| TrustedKeys::default()).map_err(Failure::Config)
+    })
+}
+
+/// Opens a bundle behind a bar.
+fn opened(path: &Path, keys: &TrustedKeys) -> Result<Opened, TrustError> {
+    let bar = bytes_bar("verifying");
+    let opened = trust::open(path, keys, &mut |done, of| bar.show(done, of));
+    bar.finish();
+    opened
+}
+
+impl Verify {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let keys = trusted(&load(&self.sources)?.config)?;
+        let Opened { bundle, voucher, .. } = opened(&self.file, &keys)?;
+        if let Some(content) = bundle.content() {
+            Dataset::build(content.clone(), bundle.evidence()).map_err(Unservable)?;
+        }
+        let manifest = bundle.manifest();
+        println!("{}: intact, {}", self.file.display(), what(manifest));
+        println!("{}", signed(&voucher));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Inspect {
+    /// Shows a bundle that is intact, whoever signed it.
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let keys = trusted(&load(&self.sources)?.config)?;
+        let file = trust::open_file(&self.file)?;
+        let length = file.metadata()?.len();
+        let voucher = trust::vouch(&self.file, &file, &keys);
+        let bar = bytes_bar("reading");
+        let bundle = Opening::open(&file, &mut |done, of| bar.show(done, of));
+        bar.finish();
+        let bundle = bundle?;
+        let voucher = voucher.and_then(|voucher| match voucher {
+            Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed.into()),
+            voucher => Ok(voucher),
+        });
+        let now = Clock::system().now_wall();
+        if self.json {
+            println!("{}", self.json(&bundle, length, &voucher, now)?);
+        } else {
+            print!("{}", self.screen(&bundle, length, &voucher, now));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn screen(&self, bundle: &Opening, length: u64, voucher: &Result<Voucher, TrustError>, now: WallTime) -> String {
+        let manifest = bundle.manifest();
+        let confirmed = WallTime::from_millis(manifest.confirmed_ms);
+        let counts = |counts: bundle::Counts| format!("{} present, {} gone", counts.present, counts.gone);
+        let none = || "(none)".to_owned();
+        let mut lines = vec![
+            ("bundle", format!("{}, {length} bytes, format {}", self.file.display(), bundle::FORMAT)),
+            ("what", what(manifest)),
+            (
+                "confirmed",
+                format!("{confirmed}, {} s ago; {}", age_seconds(now, confirmed), manifest.certificate.as_str()),
+            ),
+            ("details", format!("{}; of {} listings", counts(manifest.coverage), manifest.listings)),
+        ];
+        if let Some(base) = &manifest.base {
+            let change = format!("{} added, {} changed, {} removed", base.added, base.changed, base.removed);
+            lines.push(("base", format!("snapshot {} of {} listings: {change}", base.snapshot, base.listings)));
+            lines.push(("in this file", format!("details: {}", counts(manifest.details))));
+        }
+        lines.extend([
+            ("origin", manifest.origin.clone().unwrap_or_else(none)),
+            ("license", manifest.license.clone().unwrap_or_else(none)),
+            ("attribution", manifest.attribution.clone().unwrap_or_else(none)),
+            ("made by", manifest.program.clone()),
+            ("digest", bundle.digest().to_string()),
+            ("signature", voucher.as_ref().map_or_else(ToString::to_string, signed)),
+        ]);
+        lines.extend(manifest.open_points.iter().map(|point| ("open", point.clone())));
+        lines.into_iter().map(|(name, text)| format!("{name:>12}  {}\n", plain(&text))).collect()
+    }
+
+    fn json(
+        &self,
+        bundle: &Opening,
+        length: u64,
+        voucher: &Result<Voucher, TrustError>,
+        now: WallTime,
+    ) -> Result<Value, Failure> {
+        let manifest = bundle.manifest();
+        let confirmed = WallTime::from_millis(manifest.confirmed_ms);
+        let signature = match voucher {
+            Ok(Voucher::Nobody) => json!({ "state": "none" }),
+            Ok(Voucher::Unverified(key)) => json!({ "state": "unverified", "key": key.to_string() }),
+            Ok(Voucher::Signed(by)) => json!({ "state": "verified", "key": by.key.to_string(), "comment": by.comment }),
+            Err(error) => json!({ "state": "refused", "problem": error.to_string() }),
+        };
+        Ok(json!({
+            "file": self.file.display().to_string(),
+            "bytes": length,
+            "format": bundle::FORMAT,
+            "kind": manifest.kind(),
+            "digest": bundle.digest().to_string(),
+            "confirmed_at": confirmed.rfc3339(),
+            "age_seconds": age_seconds(now, confirmed),
+            "signature": signature,
+            "manifest": serde_json::to_value(manifest)?,
+        }))
+    }
+}
+
+fn what(manifest: &Manifest) -> String {
+    let Manifest { snapshot, listings, .. } = manifest;
+    match &manifest.base {
+        None => format!("snapshot {snapshot} with {listings} listings"),
+        Some(base) => format!("delta from snapshot {} to {snapshot} with {listings} listings", base.snapshot),
+    }
+}
+
+fn signed(voucher: &Voucher) -> String {
+    match voucher {
+        Voucher::Nobody => "not signed".to_owned(),
+        Voucher::Unverified(key) => {
+            format!("a signature by the key {key} is there, but was not verified: bundle.trusted_keys is empty")
+        }
+        Voucher::Signed(signed) => format!("signed by the trusted key {}: {}", signed.key, plain(&signed.comment)),
+    }
+}
+
+/// A text of somebody else's that cannot steer a terminal.
+fn plain(text: &str) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect()
+}
