@@ -15,7 +15,7 @@
 //! | 6 | [`cli`] | arguments, exit codes |
 //! | 5 | [`app`] | builds the state, wires the services |
 //! | 4 | [`serve`] (the public listener), [`admin`] (the operator's) | sockets |
-//! | 3 | [`proxy`] (the caching reverse proxy), [`origin`] (polite client, crawl, refresh, details, audit), [`store`] (durable snapshot and sync state), [`bundle`] (the file that crosses an air gap) | disk, network |
+//! | 3 | [`proxy`] (the caching reverse proxy), [`origin`] (polite client, crawl, refresh, details, audit), [`store`] (durable snapshot and sync state), [`versions`] (which are kept, and which is served), [`bundle`] (the file that crosses an air gap) | disk, network |
 //! | 2 | [`snapshot`] (immutable data set and its indexes), [`cache`] (the only user of moka), [`pipeline`] (what to answer) | memory |
 //! | 1 | [`api`] (route, query, render), [`semantics`] (validators, codings, caching, addresses, problems), [`limit`] | pure: values in, values out |
 //! | 0 | [`clock`], [`telemetry`] | the clock, counters |
@@ -30,11 +30,13 @@
 //! [`pipeline::admit`]:
 //! client address, preflight, limit, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which
 //! is the only await: a reply kept in [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a
-//! stored detail, or one read through [`proxy::read_through`]. [`pipeline::answer`] evaluates preconditions and writes
-//! the head: for HTTP/1 at once as the lines that go on the wire ([`pipeline::head`]), for HTTP/2 as a map. Head and body
-//! leave in one send, from where they lie in memory. What is rendered is kept when it is asked for again, and stays over
+//! stored detail, or one read through [`proxy::read_through`]; one from an older version ([`versions::kept`]) if the client
+//! names that. [`pipeline::answer`] evaluates preconditions and writes the head: for HTTP/1 at once as the lines that go on
+//! the wire ([`pipeline::head`]), for HTTP/2 as a map. Head and body leave in one send, from where they lie in memory. What is rendered is kept when it is asked for again, and stays over
 //! publications that do not change it. Paths that are not known here go to [`proxy::pass_through`], whose bodies
 //! are streamed.
+//!
+//! `/changes.json` reads the journal of what was served ([`snapshot::journal`]), which knows ids and no contents.
 //!
 //! # The caching reverse proxy
 //!
@@ -142,6 +144,7 @@
 //! * On known endpoints `s-maxage` does not forbid `stale_if_error` ([`semantics::caching::may_stand_in`]).
 //! * A request with `Cookie` counts as authorized unless `Vary` names it, and an answer with `Set-Cookie` is kept only if
 //!   it says for how long it is fresh: stricter than RFC 9111.
+//! * A query in doubt of a kept snapshot that is not served is 503: the origin could only answer for the present.
 //! * Parts (206) are not stored, and interim answers are not sent over HTTP/2, which pingora cannot.
 //! * A detail that is answered 404 once, after it was here, is kept until a second 404 confirms that it is gone.
 //! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].

@@ -359,6 +359,9 @@ impl Versions {
             return Ok(loaded);
         }
         let KeptVersion { seq, meta, .. } = self.find(id)?;
+        if let Some(loaded) = self.0.loaded.at_hand(id).filter(|loaded| loaded.version == seq) {
+            return Ok(loaded);
+        }
         let record = self.0.store.version(seq)?.ok_or_else(|| self.unknown(id))?;
         let content = self.0.store.load(&record).map_err(|error| match error {
             StoreError::NoSuchVersion(_) => self.unknown(id),

@@ -134,6 +134,11 @@ impl Kept {
         }
     }
 
+    /// A version that is in memory.
+    pub fn at_hand(&self, id: &str) -> Option<Arc<Published>> {
+        self.0.state.lock().find(id)
+    }
+
     /// What can be said at once, or else what will tell: whoever asks first has it loaded, by a task of its own, so that a
     /// client that leaves takes nobody with it.
     fn look_up(&self, id: &str) -> Result<Outcome, watch::Receiver<Option<Outcome>>> {

@@ -146,6 +146,17 @@ fn a_rollback_is_served_until_it_is_released_and_newer_versions_wait() {
 }
 
 #[test]
+fn what_was_served_until_now_is_not_read_to_be_served_again() {
+    let rig = Rig::new(5);
+    let first = rig.publish(&[1, 2], 1_000);
+    let was = rig.versions.live().current().unwrap();
+    rig.publish(&[1, 2, 3], 2_000);
+    assert!(Arc::ptr_eq(&rig.versions.load(&first).unwrap(), &was));
+    rig.versions.rollback(&first).unwrap();
+    assert!(Arc::ptr_eq(&rig.versions.live().current().unwrap().dataset, &was.dataset));
+}
+
+#[test]
 fn rolling_back_to_what_is_served_holds_it() {
     let rig = Rig::new(9);
     let one = rig.publish(&[1], 1);

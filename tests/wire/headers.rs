@@ -30,6 +30,7 @@ async fn every_answer_carries_cors_headers() {
         format!("/api/listings/{id}.json"),
         "/api/listings/1.json".into(),
         "/api/listings.json?snapshot=none".into(),
+        "/changes.json".into(),
         "/api/regions.json".into(),
         "/nothing".into(),
         "/api/listings.json%00".into(),
