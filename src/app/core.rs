@@ -29,6 +29,7 @@ use crate::origin::sweep::Sweeper;
 use crate::origin::terms;
 use crate::semantics::freshness;
 use crate::serve::listener::BindError;
+use crate::snapshot::columns::{Names, Traits};
 use crate::snapshot::dataset::{Dataset, DatasetError};
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
@@ -275,7 +276,13 @@ impl Core {
     ) -> Result<(), AppError> {
         let Some((version, mut meta)) = store.current()? else { return Ok(()) };
         *volatile.write() = meta.volatile.clone();
-        let dataset = Dataset::build(store.load(&version)?, evidence)?;
+        let names = Arc::<Names>::default();
+        let (content, traits) = store.load_and_read(&version, |summaries| {
+            let mut traits = vec![Traits::UNREAD; summaries.len()];
+            names.read(summaries, &mut traits);
+            traits
+        })?;
+        let dataset = Dataset::of(content, names, traits, evidence)?;
         meta.confirmed_ms = believable(&meta, self.clock.now_wall(), config.ttl);
         tracing::info!(
             snapshot = %dataset.id,

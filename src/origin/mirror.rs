@@ -21,7 +21,6 @@ use parking_lot::RwLock;
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::clock::{Clock, Monotonic};
-use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
@@ -366,11 +365,6 @@ impl Mirror {
         let longest = self.rhythm.ttl.min(Duration::from_secs(60));
         let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.min(8));
         self.crawler.copies().client().jittered(doubled.min(longest))
-    }
-
-    async fn index(&self, content: Content) -> Result<Dataset, MirrorError> {
-        let evidence = self.evidence.clone();
-        blocking(move || Ok(Dataset::build(content, &evidence))).await?.map_err(MirrorError::from)
     }
 
     fn volatile(&self) -> VolatileKeys {

@@ -5,6 +5,7 @@
 //! term is answered by the origin. Callers: [`crate::snapshot::dataset`] asks, [`crate::origin`] collects evidence.
 
 use std::collections::{BTreeMap, HashMap};
+use std::thread;
 
 use foldhash::fast::RandomState;
 use roaring::RoaringBitmap;
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::{TaxonomyKind, Term};
+
+use super::columns::{Names, Traits};
 
 /// Positions of listings in the origin's order.
 pub type Positions = RoaringBitmap;
@@ -61,17 +64,6 @@ pub struct ListedTerm {
 /// Lists of terms by taxonomy and slug.
 pub type Evidence = BTreeMap<(TaxonomyKind, String), ListedTerm>;
 
-/// One listing's place in the groups.
-#[derive(Clone, Copy, Debug)]
-pub struct Member<'a> {
-    /// Display name of the city.
-    pub city: Option<&'a str>,
-    /// Display name of the state.
-    pub state: Option<&'a str>,
-    /// Slug of the sport.
-    pub sport: Option<&'a str>,
-}
-
 /// Positions by what listings say.
 type Grouped = HashMap<Box<str>, Positions, RandomState>;
 
@@ -83,29 +75,46 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Adds the listing at `position`, which is larger than all before.
-    pub fn add(&mut self, position: u32, member: Member<'_>) {
-        for (kind, value) in TaxonomyKind::ALL.into_iter().zip([member.sport, member.state, member.city]) {
-            let Some(value) = value else { continue };
-            insert(&mut self.by_value[kind.index()], value, position);
-        }
-        if let Some(city) = member.city {
-            let state = member.state.unwrap_or_default();
-            match self.by_city_and_state.get_mut(city) {
-                Some(states) => insert(states, state, position),
-                None => insert(self.by_city_and_state.entry(city.into()).or_default(), state, position),
+    /// Groups all listings by their traits.
+    pub fn by(traits: &[Traits], names: &Names) -> Self {
+        let names = names.texts();
+        let by_value = |kind: TaxonomyKind| -> Grouped {
+            let mut by_number = vec![Positions::new(); names.len()];
+            for (position, traits) in (0..).zip(traits) {
+                if let Some(positions) = by_number.get_mut(traits.values[kind.index()] as usize) {
+                    push(positions, position);
+                }
             }
-        }
+            let used = by_number.into_iter().zip(&names).filter(|(positions, _)| !positions.is_empty());
+            used.map(|(positions, name)| ((&**name).into(), positions)).collect()
+        };
+        let by_city_and_state = || {
+            let mut by_numbers: HashMap<_, Positions, RandomState> = HashMap::default();
+            for (position, Traits { values: [_, state, city], .. }) in (0..).zip(traits) {
+                if *city != Traits::ABSENT {
+                    push(by_numbers.entry((*city, *state)).or_default(), position);
+                }
+            }
+            let mut grouped: HashMap<Box<str>, Grouped, RandomState> = HashMap::default();
+            for ((city, state), positions) in by_numbers {
+                // A state without a name is as good as none.
+                let state = names.get(state as usize).map_or("", |state| state);
+                let states = grouped.entry((&*names[city as usize]).into()).or_default();
+                *states.entry(state.into()).or_default() |= positions;
+            }
+            grouped
+        };
+        thread::scope(|scope| {
+            let by_city_and_state = scope.spawn(by_city_and_state);
+            let by_value = TaxonomyKind::ALL.map(by_value);
+            let joined = by_city_and_state.join();
+            Self { by_value, by_city_and_state: joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) }
+        })
     }
 
-    /// Adds listings that were grouped apart.
-    pub fn join(&mut self, others: Self) {
-        for (own, others) in self.by_value.iter_mut().zip(others.by_value) {
-            join(own, others);
-        }
-        for (city, states) in others.by_city_and_state {
-            join(self.by_city_and_state.entry(city).or_default(), states);
-        }
+    /// How many names listings have.
+    pub fn len(&self) -> usize {
+        self.by_value.iter().map(HashMap::len).sum()
     }
 
     fn of(&self, kind: TaxonomyKind, value: &str) -> Option<&Positions> {
@@ -142,21 +151,10 @@ impl Groups {
     }
 }
 
-fn insert(groups: &mut Grouped, value: &str, position: u32) {
-    match groups.get_mut(value) {
-        Some(positions) => {
-            // Positions come in order, and the end is found faster than a place.
-            if positions.try_push(position).is_err() {
-                positions.insert(position);
-            }
-        }
-        None => drop(groups.insert(value.into(), Positions::from([position]))),
-    }
-}
-
-fn join(own: &mut Grouped, others: Grouped) {
-    for (value, positions) in others {
-        *own.entry(value).or_default() |= positions;
+fn push(positions: &mut Positions, position: u32) {
+    // Positions come in order, and the end is found faster than a place.
+    if positions.try_push(position).is_err() {
+        positions.insert(position);
     }
 }
 
