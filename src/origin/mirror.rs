@@ -21,6 +21,7 @@ use parking_lot::RwLock;
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::clock::{Clock, Monotonic};
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
@@ -31,6 +32,7 @@ use super::budget::CrawlWork;
 use super::commands::Commands;
 use super::copies::CopyError;
 use super::crawl::Crawler;
+use super::order::Rules;
 use super::plan::{self, Begun, Facts, Purpose, Step};
 use super::refresh::Shape;
 use super::status::OriginStatus;
@@ -153,6 +155,8 @@ pub struct Mirror {
     disproved_orders: BTreeSet<String>,
     /// The orders by which what is published was placed, if it was.
     placed_by: Vec<String>,
+    /// The rules that explain the order of one data set.
+    rules: Option<(SnapshotId, Arc<Rules>)>,
 }
 
 impl Mirror {
@@ -199,6 +203,7 @@ impl Mirror {
             terms_at: None,
             disproved_orders: BTreeSet::new(),
             placed_by: Vec::new(),
+            rules: None,
         }
     }
 

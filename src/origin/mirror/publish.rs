@@ -195,6 +195,7 @@ impl Mirror {
         }
         tracing::warn!(orders = ?self.placed_by, "the origin orders its listings otherwise; this is not assumed again");
         self.disproved_orders.extend(std::mem::take(&mut self.placed_by));
+        self.rules = None;
         let text = serde_json::to_vec(&self.disproved_orders)
             .map_err(|error| StoreError::Io { path: ORDERS.into(), source: error.into() })?;
         Ok(self.store.put_state(ORDERS, &text)?)
