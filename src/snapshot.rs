@@ -2,6 +2,7 @@
 //!
 //! Layer 2: in memory only. It is built by [`crate::origin`] or read back by [`crate::store`], and swapped whole.
 
+mod beside;
 pub mod columns;
 pub mod content;
 pub mod dataset;

@@ -11,6 +11,7 @@ use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
 
+use super::beside::beside;
 use super::columns::{Columns, Names, Traits};
 use super::content::{Content, SnapshotId};
 use super::ids::Ids;
@@ -139,8 +140,9 @@ impl Dataset {
         }
         let columns = Columns::read(names, traits, &content.summaries)
             .map_err(|error| DatasetError::Summary(error.to_string()))?;
-        let groups = Groups::by(&columns.traits, &columns.names);
-        let ids = Ids::of(&content.summaries).map_err(DatasetError::Repeated)?;
+        let by_id = || (Ids::of(&content.summaries).map_err(DatasetError::Repeated), content.id());
+        let ((ids, id), groups) = beside(by_id, || Groups::by(&columns.traits, &columns.names));
+        let ids = ids?;
         let mut terms: [Vec<Term>; 3] = Default::default();
         for kind in TaxonomyKind::ALL {
             terms[kind.index()] =
@@ -148,7 +150,6 @@ impl Dataset {
         }
         let id_at = |position: u32| content.summaries[position as usize].id;
         let position_of = |id: ListingId| ids.position(id);
-        let id = content.id();
         let scene = Scene { groups: &groups, snapshot: id.as_str(), id_at: &id_at, position_of: &position_of };
         let membership = TaxonomyKind::ALL.map(|kind| membership::resolve(kind, &terms[kind.index()], evidence, scene));
         let name_keys = TaxonomyKind::ALL.map(|kind| membership::name_key(kind, &terms[kind.index()], &groups));

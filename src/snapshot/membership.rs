@@ -5,7 +5,6 @@
 //! term is answered by the origin. Callers: [`crate::snapshot::dataset`] asks, [`crate::origin`] collects evidence.
 
 use std::collections::{BTreeMap, HashMap};
-use std::thread;
 
 use foldhash::fast::RandomState;
 use roaring::RoaringBitmap;
@@ -15,6 +14,7 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::{TaxonomyKind, Term};
 
+use super::beside::beside;
 use super::columns::{Names, Traits};
 
 /// Positions of listings in the origin's order.
@@ -104,12 +104,8 @@ impl Groups {
             }
             grouped
         };
-        thread::scope(|scope| {
-            let by_city_and_state = scope.spawn(by_city_and_state);
-            let by_value = TaxonomyKind::ALL.map(by_value);
-            let joined = by_city_and_state.join();
-            Self { by_value, by_city_and_state: joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) }
-        })
+        let (by_city_and_state, by_value) = beside(by_city_and_state, || TaxonomyKind::ALL.map(by_value));
+        Self { by_value, by_city_and_state }
     }
 
     /// How many names listings have.
