@@ -79,24 +79,21 @@ impl Groups {
     pub fn by(traits: &[Traits], names: &Names) -> Self {
         let names = names.texts();
         let by_value = |kind: TaxonomyKind| -> Grouped {
-            let mut by_number = vec![Positions::new(); names.len()];
-            for (position, traits) in (0..).zip(traits) {
-                if let Some(positions) = by_number.get_mut(traits.values[kind.index()] as usize) {
-                    push(positions, position);
-                }
-            }
-            let used = by_number.into_iter().zip(&names).filter(|(positions, _)| !positions.is_empty());
-            used.map(|(positions, name)| ((&**name).into(), positions)).collect()
+            let numbers = traits.iter().map(|traits| traits.values[kind.index()]);
+            let groups = by_number(numbers, names.len()).zip(&names).filter(|(positions, _)| !positions.is_empty());
+            groups.map(|(positions, name)| ((&**name).into(), positions)).collect()
         };
         let by_city_and_state = || {
-            let mut by_numbers: HashMap<_, Positions, RandomState> = HashMap::default();
-            for (position, Traits { values: [_, state, city], .. }) in (0..).zip(traits) {
-                if *city != Traits::ABSENT {
-                    push(by_numbers.entry((*city, *state)).or_default(), position);
-                }
-            }
+            let mut pairs: HashMap<(u32, u32), u32, RandomState> = HashMap::default();
+            let number = |Traits { values: [_, state, city], .. }: &Traits| {
+                let next = pairs.len() as u32;
+                if *city == Traits::ABSENT { Traits::ABSENT } else { *pairs.entry((*city, *state)).or_insert(next) }
+            };
+            let numbers: Vec<u32> = traits.iter().map(number).collect();
+            let mut pairs: Vec<((u32, u32), u32)> = pairs.into_iter().collect();
+            pairs.sort_unstable_by_key(|(_, number)| *number);
             let mut grouped: HashMap<Box<str>, Grouped, RandomState> = HashMap::default();
-            for ((city, state), positions) in by_numbers {
+            for (positions, ((city, state), _)) in by_number(numbers.iter().copied(), pairs.len()).zip(pairs) {
                 // A state without a name is as good as none.
                 let state = names.get(state as usize).map_or("", |state| state);
                 let states = grouped.entry((&*names[city as usize]).into()).or_default();
@@ -147,11 +144,30 @@ impl Groups {
     }
 }
 
-fn push(positions: &mut Positions, position: u32) {
-    // Positions come in order, and the end is found faster than a place.
-    if positions.try_push(position).is_err() {
-        positions.insert(position);
+/// The positions of each number below `count`. They are sorted out first, so that one group is made after the other: there
+/// are more groups than what the processor has at hand.
+fn by_number(numbers: impl Iterator<Item = u32> + Clone, count: usize) -> impl Iterator<Item = Positions> {
+    let numbers = (0_u32..).zip(numbers).filter(move |(_, number)| (*number as usize) < count);
+    let mut ends = vec![0_usize; count + 1];
+    for (_, number) in numbers.clone() {
+        ends[number as usize + 1] += 1;
     }
+    for number in 0..count {
+        ends[number + 1] += ends[number];
+    }
+    let mut sorted = vec![0_u32; ends[count]];
+    // Each end begins as that of the group before.
+    for (position, number) in numbers {
+        let end = &mut ends[number as usize];
+        sorted[*end] = position;
+        *end += 1;
+    }
+    let mut start = 0;
+    (0..count).map(move |number| {
+        let group = sorted[std::mem::replace(&mut start, ends[number])..ends[number]].iter().copied();
+        // They rise, so that none is refused.
+        Positions::from_sorted_iter(group).unwrap_or_default()
+    })
 }
 
 /// The data set that slugs are resolved for.
