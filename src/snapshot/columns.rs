@@ -139,8 +139,8 @@ impl Columns {
             let worker = || std::iter::from_fn(next).for_each(|(summaries, traits)| names.read(summaries, traits));
             thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(worker))));
         }
-        let not_read = summaries.iter().zip(&traits).filter(|(_, traits)| **traits == Traits::UNREAD);
-        not_read.map(|(summary, _)| fields(summary).map(drop)).collect::<Result<(), _>>()?;
+        let mut not_read = summaries.iter().zip(&traits).filter(|(_, traits)| **traits == Traits::UNREAD);
+        not_read.try_for_each(|(summary, _)| fields(summary).map(drop))?;
         Ok(Self { names, traits: traits.into() })
     }
 

@@ -175,7 +175,7 @@ impl Dataset {
             envelope_hash: ContentHash::of(&content.envelope_text()),
             since,
             modified_known: !modified().any(|at| at == i64::MIN),
-            names: groups.len(),
+            names: groups.names(),
             index,
             ids,
             membership,

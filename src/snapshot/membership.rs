@@ -106,7 +106,7 @@ impl Groups {
     }
 
     /// How many names listings have.
-    pub fn len(&self) -> usize {
+    pub fn names(&self) -> usize {
         self.by_value.iter().map(HashMap::len).sum()
     }
 

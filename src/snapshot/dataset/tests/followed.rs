@@ -78,7 +78,9 @@ proptest! {
         let mut evidence = evidence(&rows);
         let mut dataset = Dataset::build(content(&rows), &evidence).unwrap();
         for (edits, explained) in rounds {
-            edits.into_iter().for_each(|edit| apply(&mut rows, edit));
+            for edit in edits {
+                apply(&mut rows, edit);
+            }
             if explained {
                 evidence = super::many::evidence(&rows);
             }
@@ -111,7 +113,9 @@ fn names_that_nobody_has_any_more_are_let_go() {
     let mut dataset = Dataset::build(content(&rows), &Evidence::new()).unwrap();
     let first = Arc::downgrade(&dataset.columns.names);
     for round in 0..8 {
-        rows.iter_mut().zip(round * 10_000..).for_each(|(row, value)| row.values[2] = value);
+        for (row, value) in rows.iter_mut().zip(round * 10_000..) {
+            row.values[2] = value;
+        }
         dataset = dataset.followed_by(content(&rows), &Evidence::new()).unwrap();
         assert!(dataset.columns.names.texts().len() < 4 * rows.len() + 5000);
     }
