@@ -2,7 +2,8 @@
 //!
 //! Layer 2: in memory only. It is built by [`crate::origin`] or read back by [`crate::store`], and swapped whole.
 
-mod columns;
+mod beside;
+pub mod columns;
 pub mod content;
 pub mod dataset;
 mod ids;

@@ -7,8 +7,10 @@
 //! [`crate::admin`] and the commands roll back, pin and import, [`crate::serve`] looks kept versions up.
 
 pub mod bundles;
+mod changes;
 mod error;
 mod import;
+mod keeping;
 pub mod kept;
 mod notes;
 mod restore;
@@ -25,7 +27,7 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
-use crate::snapshot::journal::{Entry, Journal};
+use crate::snapshot::journal::Journal;
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::version::VersionMeta;
 use crate::store::{Along, States, Store, StoreError};
@@ -35,12 +37,9 @@ pub use import::{Import, Imported};
 pub use notes::{EXPORTS, ExportedDetail, exported_details};
 pub use retention::Retention;
 
+use changes::Change;
 use kept::Kept;
 use notes::Notes;
-use retention::Candidate;
-
-/// Where the journal is kept in the store; a number follows.
-const JOURNAL: &str = "journal/";
 
 /// For how long what is kept.
 #[derive(Clone, Copy, Debug)]
@@ -93,13 +92,6 @@ struct Inner {
     oldest: Mutex<u64>,
     kept: ArcSwap<Vec<KeptVersion>>,
     loaded: Kept,
-}
-
-/// A journal that has grown.
-struct Change {
-    journal: Journal,
-    /// The number of its oldest entry in the store.
-    oldest: u64,
 }
 
 /// A rollback: what is served, and what waits.
@@ -286,55 +278,6 @@ impl Versions {
         Ok(listed?)
     }
 
-    /// Keeps a version until it is unpinned.
-    ///
-    /// # Errors
-    /// When no such version is kept, or the write fails.
-    pub fn pin(&self, id: &str) -> Result<(), VersionsError> {
-        self.find(id)?;
-        let mut notes = self.0.notes.lock();
-        // It may have gone in between.
-        self.find(id)?;
-        let mut pinned = notes.clone();
-        pinned.pins.insert(id.to_owned());
-        self.write_pins(&mut notes, pinned)
-    }
-
-    /// Lets a version go as others go.
-    ///
-    /// # Errors
-    /// When it is not pinned, or the write fails.
-    pub fn unpin(&self, id: &str) -> Result<(), VersionsError> {
-        let mut notes = self.0.notes.lock();
-        let mut pinned = notes.clone();
-        if !pinned.pins.remove(id) {
-            self.find(id)?;
-        }
-        self.write_pins(&mut notes, pinned)
-    }
-
-    fn write_pins(&self, notes: &mut Notes, pinned: Notes) -> Result<(), VersionsError> {
-        let mut states = States::default();
-        pinned.write_pins(&mut states)?;
-        self.0.store.put_states(&states)?;
-        *notes = pinned;
-        Ok(self.list(notes, self.served())?)
-    }
-
-    /// Remembers that a version was exported with these details, so that a delta can build upon it.
-    ///
-    /// # Errors
-    /// When no such version is kept any more, or the write fails.
-    pub fn exported(&self, id: &str, details: &[ExportedDetail]) -> Result<(), VersionsError> {
-        let mut notes = self.0.notes.lock();
-        self.find(id)?;
-        let (mut next, mut states) = (notes.clone(), States::default());
-        next.exported(id, details, &mut states)?;
-        self.0.store.put_states(&states)?;
-        *notes = next;
-        Ok(self.list(&notes, self.served())?)
-    }
-
     /// The newest kept version of that id.
     ///
     /// # Errors
@@ -363,12 +306,11 @@ impl Versions {
             return Ok(loaded);
         }
         let record = self.0.store.version(seq)?.ok_or_else(|| self.unknown(id))?;
-        let content = self.0.store.load(&record).map_err(|error| match error {
-            StoreError::NoSuchVersion(_) => self.unknown(id),
-            error => error.into(),
+        let dataset = self.build(&record, &self.0.store.evidence()?).map_err(|error| match error {
+            VersionsError::Store(StoreError::NoSuchVersion(_)) => self.unknown(id),
+            error => error,
         })?;
-        let dataset = Dataset::build(content, &self.0.store.evidence()?)?;
-        Ok(Arc::new(Published::new(Arc::new(dataset), meta, seq, 0)))
+        Ok(Arc::new(Published::new(dataset, meta, seq, 0)))
     }
 
     /// Reads every block of a kept version and compares it with its hash, and the whole with its id.
@@ -378,34 +320,6 @@ impl Versions {
     pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
         let record = self.0.store.version(seq)?.ok_or(StoreError::NoSuchVersion(seq))?;
         self.0.store.load(&record).map(drop)
-    }
-
-    /// Drops versions and journal entries that need not stay.
-    ///
-    /// # Errors
-    /// When the store cannot be read or written.
-    pub fn tidy(&self) -> Result<(), StoreError> {
-        let notes = self.0.notes.lock();
-        let kept = self.0.kept.load_full();
-        let mut exported: Vec<&str> = notes.exports.iter().map(String::as_str).collect();
-        let mut pins: Vec<&str> = notes.pins.iter().map(String::as_str).collect();
-        // The newest of those with the same id: they are in that order.
-        let mut takes = |id: &str| {
-            let from =
-                |ids: &mut Vec<&str>| ids.iter().position(|own| *own == id).map(|at| ids.swap_remove(at)).is_some();
-            from(&mut exported) | from(&mut pins)
-        };
-        let candidates = kept.iter().map(|version| Candidate {
-            seq: version.seq,
-            published_ms: version.meta.published_ms,
-            needed: takes(version.id.as_str()) | version.served | version.newest,
-        });
-        let staying = self.0.policy.retention.staying(&candidates.collect::<Vec<_>>());
-        let collected = self.0.store.collect_garbage(&staying)?;
-        if collected.versions > 0 {
-            self.list(&notes, self.served())?;
-        }
-        self.forget_changes()
     }
 
     /// Looks again at what is kept: a damaged file was replaced.
@@ -434,49 +348,4 @@ impl Versions {
         self.0.kept.store(Arc::new(versions));
         Ok(())
     }
-
-    /// The journal with what changes for clients when this data set is served next; it is written along with the switch.
-    fn change(&self, next: &Arc<Dataset>, states: &mut States) -> Result<Option<Change>, StoreError> {
-        let served = self.0.live.current();
-        let Some(served) = served.filter(|served| served.dataset.id != next.id) else { return Ok(None) };
-        let entry = Entry::between(&served.dataset, next, self.0.clock.now_wall().as_millis());
-        let mut journal = Journal::clone(&self.0.journal.load());
-        let oldest = *self.0.oldest.lock();
-        let (number, encoded) = (oldest + journal.len() as u64, entry.encode());
-        let gone = journal.push(entry) as u64;
-        // One that is too large by itself is forgotten with all before it.
-        if !journal.is_empty() {
-            states.put(&name(number), encoded)?;
-        }
-        (oldest..oldest + gone).for_each(|number| states.remove(&name(number)));
-        Ok(Some(Change { journal, oldest: oldest + gone }))
-    }
-
-    /// To be called before the switch shows.
-    fn note(&self, change: Option<Change>) {
-        let Some(Change { journal, oldest }) = change else { return };
-        self.0.journal.store(Arc::new(journal));
-        *self.0.oldest.lock() = oldest;
-    }
-
-    /// Drops journal entries that are older than they are kept for, or more than fit.
-    fn forget_changes(&self) -> Result<(), StoreError> {
-        let for_ms = i64::try_from(self.0.policy.changes_for.as_millis()).unwrap_or(i64::MAX);
-        let mut journal = Journal::clone(&self.0.journal.load());
-        let gone = journal.forget_before(self.0.clock.now_wall().as_millis().saturating_sub(for_ms));
-        if gone == 0 {
-            return Ok(());
-        }
-        let oldest = *self.0.oldest.lock();
-        let mut states = States::default();
-        (oldest..oldest + gone as u64).for_each(|number| states.remove(&name(number)));
-        self.0.store.put_states(&states)?;
-        self.note(Some(Change { journal, oldest: oldest + gone as u64 }));
-        Ok(())
-    }
-}
-
-/// The name of a journal entry in the store.
-fn name(number: u64) -> String {
-    format!("{JOURNAL}{number:020}")
 }

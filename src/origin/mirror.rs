@@ -11,6 +11,7 @@ mod learn;
 mod publish;
 mod reading;
 mod refresh;
+mod switch;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use parking_lot::RwLock;
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::clock::{Clock, Monotonic};
-use crate::snapshot::content::Content;
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
@@ -33,6 +34,7 @@ use super::budget::CrawlWork;
 use super::commands::Commands;
 use super::copies::CopyError;
 use super::crawl::Crawler;
+use super::order::Rules;
 use super::plan::{self, Begun, Facts, Purpose, Step};
 use super::refresh::Shape;
 use super::status::OriginStatus;
@@ -157,6 +159,8 @@ pub struct Mirror {
     disproved_orders: BTreeSet<String>,
     /// The orders by which what is published was placed, if it was.
     placed_by: Vec<String>,
+    /// The rules that explain the order of one data set.
+    rules: Option<(SnapshotId, Arc<Rules>)>,
 }
 
 impl Mirror {
@@ -203,6 +207,7 @@ impl Mirror {
             terms_at: None,
             disproved_orders: BTreeSet::new(),
             placed_by: Vec::new(),
+            rules: None,
         }
     }
 
@@ -231,35 +236,6 @@ impl Mirror {
                 self.status.set_pass(None);
             }
         }
-    }
-
-    /// Somebody has imported a version: whatever was under way was about another one.
-    fn begin_anew(&mut self) {
-        self.seen = self.live.epoch();
-        (self.work, self.parked, self.held, self.accept) = (None, None, None, None);
-        self.status.set_held(None);
-        self.placed_by = Vec::new();
-        match self.store.evidence() {
-            Ok(evidence) => self.evidence = evidence,
-            Err(error) => tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again"),
-        }
-        self.learned += 1;
-        if let Some(head) = self.live.load().as_ref() {
-            *self.volatile.write() = head.meta.volatile.clone();
-        }
-        self.learn_at = Some(self.clock.now_mono());
-        self.looked = Looked::default();
-        self.refresh = true;
-    }
-
-    /// Has the versions switch, unless somebody else did in between.
-    async fn switch(
-        &mut self,
-        to: impl FnOnce(Versions, u64) -> Result<u64, VersionsError> + Send + 'static,
-    ) -> Result<(), MirrorError> {
-        let (versions, seen) = (self.versions.clone(), self.seen);
-        self.seen = blocking(move || Ok(to(versions, seen))).await??;
-        Ok(())
     }
 
     fn facts(&self) -> Facts {
@@ -405,11 +381,6 @@ impl Mirror {
         let longest = self.rhythm.ttl.min(Duration::from_secs(60));
         let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.min(8));
         self.crawler.copies().client().jittered(doubled.min(longest))
-    }
-
-    async fn index(&self, content: Content) -> Result<Dataset, MirrorError> {
-        let evidence = self.evidence.clone();
-        blocking(move || Ok(Dataset::build(content, &evidence))).await?.map_err(MirrorError::from)
     }
 
     fn volatile(&self) -> VolatileKeys {

@@ -1,26 +1,112 @@
 //! What filters need to know of all summaries, read from their texts once.
 //!
-//! On all cores where that pays. It decides nothing: what slugs stand for is [`super::membership`]'s business. Callers:
-//! [`super::dataset`].
+//! On all cores where that pays, and not again for a summary that an earlier data set or the store's reader knows. It
+//! decides nothing: what slugs stand for is [`super::membership`]'s business. Callers: [`super::dataset`], and
+//! [`crate::app`] for what is read back.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::thread;
+
+use foldhash::fast::RandomState;
+use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::api::listing::{Summary, SummaryFields};
 
-use super::membership::{Groups, Member};
+/// Listings that are read at a time.
+const PIECE: usize = 4096;
 
-/// Listings that are read at a time: as many as share a container of a bitmap, so that parts are joined without mixing.
-const CHUNK: usize = 1 << 16;
+/// Names that nobody needs any more are kept up to this number, and to as many as are needed.
+const MOST_UNUSED: usize = 4096;
+
+/// What filters need to know of one summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traits {
+    /// The numbers of its sport, state and city among the [`Names`], by [`crate::api::taxonomy::TaxonomyKind::index`].
+    pub values: [u32; 3],
+    /// `modified` in nanoseconds since the epoch; `i64::MIN` where unknown.
+    pub modified: i64,
+}
+
+impl Traits {
+    /// No name has this number: the summary names none.
+    pub const ABSENT: u32 = u32::MAX;
+    /// Of a summary that is not read yet, or that cannot be read.
+    pub const UNREAD: Self = Self { values: [u32::MAX - 1; 3], modified: i64::MIN };
+}
+
+impl Default for Traits {
+    fn default() -> Self {
+        Self::UNREAD
+    }
+}
+
+/// Names of sports, states and cities by numbers. Data sets that come one after the other share them.
+#[derive(Debug, Default)]
+pub struct Names(RwLock<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    numbers: HashMap<Arc<str>, u32, RandomState>,
+    texts: Vec<Arc<str>>,
+}
+
+impl Names {
+    /// Reads those summaries that are not read yet, as far as they can be read.
+    pub fn read(&self, summaries: &[Summary], traits: &mut [Traits]) {
+        let mut table = self.0.read();
+        for (summary, traits) in summaries.iter().zip(traits).filter(|(_, traits)| **traits == Traits::UNREAD) {
+            // Who adds a name waits for no more than one summary.
+            RwLockReadGuard::bump(&mut table);
+            let Ok(fields) = fields(summary) else { continue };
+            let values = [&fields.sport, &fields.state, &fields.city];
+            let values =
+                values.map(|text| text.as_deref().map_or(Traits::ABSENT, |text| self.number(&mut table, text)));
+            *traits = Traits { values, modified: fields.modified.unwrap_or(i64::MIN) };
+        }
+    }
+
+    fn number(&self, table: &mut RwLockReadGuard<'_, Table>, text: &str) -> u32 {
+        match table.numbers.get(text) {
+            Some(number) => *number,
+            None => RwLockReadGuard::unlocked(table, || self.add(text)),
+        }
+    }
+
+    /// The number of a name, from now on if it had none.
+    pub fn add(&self, text: &str) -> u32 {
+        let mut table = self.0.write();
+        if let Some(number) = table.numbers.get(text) {
+            return *number;
+        }
+        // Fewer than there are: three for each of fewer than 2^32 listings are no more than memory holds.
+        let (number, text) = (table.texts.len() as u32, Arc::<str>::from(text));
+        table.texts.push(text.clone());
+        table.numbers.insert(text, number);
+        number
+    }
+
+    /// All of them, by number.
+    pub fn texts(&self) -> Vec<Arc<str>> {
+        self.0.read().texts.clone()
+    }
+
+    /// Whether to begin anew, when so many are in use.
+    pub fn are_worn(&self, used: usize) -> bool {
+        self.0.read().texts.len() > 2 * used + MOST_UNUSED
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.read().texts.iter().map(|text| text.len() + size_of::<(Arc<str>, u32, Arc<str>)>()).sum()
+    }
+}
 
 /// What was read.
 pub struct Columns {
-    /// Positions by what listings say of themselves.
-    pub groups: Groups,
-    /// `modified` by position; `i64::MIN` where unknown.
-    pub modified: Box<[i64]>,
-    /// Whether every listing has one.
-    pub modified_known: bool,
+    /// The names that traits speak of.
+    pub names: Arc<Names>,
+    /// By position.
+    pub traits: Box<[Traits]>,
 }
 
 /// Why a summary cannot be read.
@@ -35,69 +121,35 @@ pub enum Unreadable {
 }
 
 impl Columns {
-    /// Reads fewer than 2^32 summaries.
+    /// Reads what is not read yet. Traits that are not as many as summaries are none.
     ///
     /// # Errors
-    /// For the first one that cannot be read.
-    pub fn read(summaries: &[Summary]) -> Result<Self, Unreadable> {
-        let mut modified = vec![i64::MIN; summaries.len()].into_boxed_slice();
-        let chunks = summaries.len().div_ceil(CHUNK);
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(8).min(chunks);
-        let groups = if threads < 2 {
-            let mut groups = Groups::default();
-            read(&mut groups, 0, summaries, &mut modified)?;
-            groups
+    /// For the first summary that cannot be read.
+    pub fn read(names: Arc<Names>, mut traits: Vec<Traits>, summaries: &[Summary]) -> Result<Self, Unreadable> {
+        if traits.len() != summaries.len() {
+            traits = vec![Traits::UNREAD; summaries.len()];
+        }
+        let unread = traits.iter().filter(|traits| **traits == Traits::UNREAD).count();
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(8).min(unread / PIECE);
+        if threads < 2 {
+            names.read(summaries, &mut traits);
         } else {
-            on(threads, summaries, &mut modified)?
-        };
-        let modified_known = !modified.contains(&i64::MIN);
-        Ok(Self { groups, modified, modified_known })
+            let work = parking_lot::Mutex::new(summaries.chunks(PIECE).zip(traits.chunks_mut(PIECE)));
+            let next = || work.lock().next();
+            let worker = || std::iter::from_fn(next).for_each(|(summaries, traits)| names.read(summaries, traits));
+            thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(worker))));
+        }
+        let mut not_read = summaries.iter().zip(&traits).filter(|(_, traits)| **traits == Traits::UNREAD);
+        not_read.try_for_each(|(summary, _)| fields(summary).map(drop))?;
+        Ok(Self { names, traits: traits.into() })
+    }
+
+    /// What they take, in bytes: nearly all of it.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.traits) + self.names.bytes()
     }
 }
 
-fn on(threads: usize, summaries: &[Summary], modified: &mut [i64]) -> Result<Groups, Unreadable> {
-    let work = parking_lot::Mutex::new(summaries.chunks(CHUNK).zip(modified.chunks_mut(CHUNK)).enumerate());
-    // Chunks are taken in order: none before the first that fails is left out.
-    let failed = AtomicUsize::new(usize::MAX);
-    let worker = || {
-        let mut groups = Groups::default();
-        loop {
-            let next = work.lock().next();
-            let Some((chunk, (summaries, modified))) = next else { return Ok(groups) };
-            if failed.load(Ordering::Relaxed) < chunk {
-                return Ok(groups);
-            }
-            read(&mut groups, (chunk * CHUNK) as u32, summaries, modified).map_err(|error| {
-                failed.fetch_min(chunk, Ordering::Relaxed);
-                (chunk, error)
-            })?;
-        }
-    };
-    let parts: Vec<Result<Groups, (usize, Unreadable)>> = thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-        handles
-            .into_iter()
-            .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
-    let mut all = Groups::default();
-    let mut first: Option<(usize, Unreadable)> = None;
-    for part in parts {
-        match part {
-            Ok(groups) => all.join(groups),
-            Err(error) if first.as_ref().is_none_or(|first| error.0 < first.0) => first = Some(error),
-            Err(_) => {}
-        }
-    }
-    first.map_or(Ok(all), |(_, error)| Err(error))
-}
-
-fn read(groups: &mut Groups, first: u32, summaries: &[Summary], modified: &mut [i64]) -> Result<(), Unreadable> {
-    for (position, (summary, modified)) in (first..).zip(summaries.iter().zip(modified)) {
-        let fields = SummaryFields::read(std::str::from_utf8(&summary.raw)?)?;
-        let (city, state, sport) = (fields.city.as_deref(), fields.state.as_deref(), fields.sport.as_deref());
-        groups.add(position, Member { city, state, sport });
-        *modified = fields.modified.unwrap_or(i64::MIN);
-    }
-    Ok(())
+fn fields(summary: &Summary) -> Result<SummaryFields<'_>, Unreadable> {
+    Ok(SummaryFields::read(std::str::from_utf8(&summary.raw)?)?)
 }

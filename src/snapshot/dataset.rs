@@ -4,17 +4,19 @@
 //! [`crate::origin`] for what is already known.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::{self, TaxonomyError, TaxonomyKind, Term};
 
-use super::columns::Columns;
+use super::beside::beside;
+use super::columns::{Columns, Names, Traits};
 use super::content::{Content, SnapshotId};
 use super::ids::Ids;
 use super::index::{Index, Matches};
-use super::membership::{self, Evidence, Membership, Positions, Scene};
+use super::membership::{self, Evidence, Groups, Membership, Positions, Scene};
 use super::since::{Part, Since};
 
 /// A page that was found.
@@ -50,8 +52,9 @@ pub struct Dataset {
     name_keys: [Option<String>; 3],
     ids: Ids,
     index: Index,
-    /// `modified` by position; `i64::MIN` where unknown.
-    modified: Box<[i64]>,
+    columns: Columns,
+    /// How many names listings have.
+    names: usize,
     modified_known: bool,
     /// For an order in which `modified` rises anywhere; `None`: a filter is a prefix.
     since: Option<Unordered>,
@@ -95,12 +98,51 @@ impl Dataset {
     /// # Errors
     /// When the content contradicts itself; see [`DatasetError`].
     pub fn build(content: Content, evidence: &Evidence) -> Result<Self, DatasetError> {
+        Self::of(content, Arc::default(), Vec::new(), evidence)
+    }
+
+    /// Indexes content that comes after this one: what is unchanged is not read again.
+    ///
+    /// # Errors
+    /// As for [`Dataset::build`].
+    pub fn followed_by(&self, content: Content, evidence: &Evidence) -> Result<Self, DatasetError> {
+        if self.columns.names.are_worn(self.names) {
+            return Self::build(content, evidence);
+        }
+        // Mostly one stands behind the other as before.
+        let mut next = 0;
+        let known = |summary: &Summary| {
+            let is_same = |place: &usize| {
+                let known = self.content.summaries.get(*place);
+                known.is_some_and(|known| known.id == summary.id && known.hash == summary.hash)
+            };
+            let elsewhere = || self.ids.position(summary.id).map(|place| place as usize).filter(is_same);
+            let Some(place) = Some(next).filter(is_same).or_else(elsewhere) else { return Traits::UNREAD };
+            next = place + 1;
+            self.columns.traits[place]
+        };
+        let traits = content.summaries.iter().map(known).collect();
+        Self::of(content, self.columns.names.clone(), traits, evidence)
+    }
+
+    /// Indexes content of which some summaries were read before, by position.
+    ///
+    /// # Errors
+    /// As for [`Dataset::build`].
+    pub fn of(
+        content: Content,
+        names: Arc<Names>,
+        traits: Vec<Traits>,
+        evidence: &Evidence,
+    ) -> Result<Self, DatasetError> {
         if u32::try_from(content.summaries.len()).is_err() {
             return Err(DatasetError::TooMany);
         }
-        let Columns { groups, modified, modified_known } =
-            Columns::read(&content.summaries).map_err(|error| DatasetError::Summary(error.to_string()))?;
-        let ids = Ids::of(&content.summaries).map_err(DatasetError::Repeated)?;
+        let columns = Columns::read(names, traits, &content.summaries)
+            .map_err(|error| DatasetError::Summary(error.to_string()))?;
+        let by_id = || (Ids::of(&content.summaries).map_err(DatasetError::Repeated), content.id());
+        let ((ids, id), groups) = beside(by_id, || Groups::by(&columns.traits, &columns.names));
+        let ids = ids?;
         let mut terms: [Vec<Term>; 3] = Default::default();
         for kind in TaxonomyKind::ALL {
             terms[kind.index()] =
@@ -108,7 +150,6 @@ impl Dataset {
         }
         let id_at = |position: u32| content.summaries[position as usize].id;
         let position_of = |id: ListingId| ids.position(id);
-        let id = content.id();
         let scene = Scene { groups: &groups, snapshot: id.as_str(), id_at: &id_at, position_of: &position_of };
         let membership = TaxonomyKind::ALL.map(|kind| membership::resolve(kind, &terms[kind.index()], evidence, scene));
         let name_keys = TaxonomyKind::ALL.map(|kind| membership::name_key(kind, &terms[kind.index()], &groups));
@@ -121,7 +162,9 @@ impl Dataset {
             }
         }
         let index = Index::of(&membership);
-        let since = (!modified.is_sorted_by(|a, b| a >= b)).then(|| {
+        let modified = || columns.traits.iter().map(|traits| traits.modified);
+        let since = (!modified().is_sorted_by(|a, b| a >= b)).then(|| {
+            let modified: Vec<i64> = modified().collect();
             let all: Box<[u32]> = (0..modified.len() as u32).collect();
             Unordered { since: Since::of(&modified, &[index.run(0), index.run(1), index.run(2), &all]), all }
         });
@@ -131,12 +174,13 @@ impl Dataset {
             name_keys,
             envelope_hash: ContentHash::of(&content.envelope_text()),
             since,
-            modified_known,
-            modified,
+            modified_known: !modified().any(|at| at == i64::MIN),
+            names: groups.names(),
             index,
             ids,
             membership,
             terms,
+            columns,
             content,
         })
     }
@@ -156,7 +200,7 @@ impl Dataset {
         let bitmaps = self.membership.iter().flat_map(HashMap::values).filter_map(Membership::positions);
         let bitmaps = bitmaps.map(Positions::serialized_size).sum::<usize>();
         let since = self.since.as_ref().map_or(0, |since| since.since.bytes() + size_of_val(&*since.all));
-        self.index.bytes() + self.ids.bytes() + size_of_val(&*self.modified) + bitmaps + since
+        self.index.bytes() + self.ids.bytes() + self.columns.bytes() + bitmaps + since
     }
 
     /// The summary of a listing.
@@ -207,7 +251,7 @@ impl Dataset {
 
     /// Every known `modified` in the origin's order, in nanoseconds since the epoch.
     pub fn modified(&self) -> impl Iterator<Item = i64> + '_ {
-        self.modified.iter().copied().filter(|at| *at > i64::MIN)
+        self.columns.traits.iter().map(|traits| traits.modified).filter(|at| *at > i64::MIN)
     }
 
     /// `modified` of one listing, in nanoseconds since the epoch.
@@ -217,7 +261,7 @@ impl Dataset {
 
     /// `modified` of the listing at a position, in nanoseconds since the epoch.
     pub fn modified_at(&self, position: u32) -> Option<i64> {
-        self.modified.get(position as usize).copied().filter(|at| *at > i64::MIN)
+        self.columns.traits.get(position as usize).map(|traits| traits.modified).filter(|at| *at > i64::MIN)
     }
 
     /// Finds the page that a query asks for.
@@ -255,7 +299,8 @@ impl Dataset {
             return Ok(Found { total: total as u64, items: self.at(&page) });
         }
         // Positions from `end` on do not match; below it they do.
-        let end = since.map_or(self.len(), |at| self.modified.partition_point(|modified| *modified > at));
+        let traits = &self.columns.traits;
+        let end = since.map_or(self.len(), |at| traits.partition_point(|traits| traits.modified > at));
         let positions = match &matches {
             Matches::All => {
                 let items = page(&self.content.summaries[..end], offset, size).iter().collect();

@@ -10,6 +10,7 @@ use foldhash::fast::RandomState;
 
 use crate::api::taxonomy::TaxonomyKind;
 
+use super::beside::beside;
 use super::dataset::Doubt;
 use super::membership::Membership;
 
@@ -193,8 +194,8 @@ impl Index {
         let [sports, states, cities] = &lists;
         let end = sports.end().max(cities.end());
         let states_of = states.owners(end);
-        let by_sport_and_state = Pairs::of(sports, &states_of);
-        let by_city_and_sport = Pairs::of(cities, &sports.owners(end));
+        let (by_city_and_sport, by_sport_and_state) =
+            beside(|| Pairs::of(cities, &sports.owners(end)), || Pairs::of(sports, &states_of));
         let state_of = cities.iter().map(|list| {
             let state_at = |position: &u32| states_of.of[*position as usize];
             let state = state_at(list.first()?);

@@ -14,6 +14,9 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::{TaxonomyKind, Term};
 
+use super::beside::beside;
+use super::columns::{Names, Traits};
+
 /// Positions of listings in the origin's order.
 pub type Positions = RoaringBitmap;
 
@@ -61,17 +64,6 @@ pub struct ListedTerm {
 /// Lists of terms by taxonomy and slug.
 pub type Evidence = BTreeMap<(TaxonomyKind, String), ListedTerm>;
 
-/// One listing's place in the groups.
-#[derive(Clone, Copy, Debug)]
-pub struct Member<'a> {
-    /// Display name of the city.
-    pub city: Option<&'a str>,
-    /// Display name of the state.
-    pub state: Option<&'a str>,
-    /// Slug of the sport.
-    pub sport: Option<&'a str>,
-}
-
 /// Positions by what listings say.
 type Grouped = HashMap<Box<str>, Positions, RandomState>;
 
@@ -83,29 +75,39 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Adds the listing at `position`, which is larger than all before.
-    pub fn add(&mut self, position: u32, member: Member<'_>) {
-        for (kind, value) in TaxonomyKind::ALL.into_iter().zip([member.sport, member.state, member.city]) {
-            let Some(value) = value else { continue };
-            insert(&mut self.by_value[kind.index()], value, position);
-        }
-        if let Some(city) = member.city {
-            let state = member.state.unwrap_or_default();
-            match self.by_city_and_state.get_mut(city) {
-                Some(states) => insert(states, state, position),
-                None => insert(self.by_city_and_state.entry(city.into()).or_default(), state, position),
+    /// Groups all listings by their traits.
+    pub fn by(traits: &[Traits], names: &Names) -> Self {
+        let names = names.texts();
+        let by_value = |kind: TaxonomyKind| -> Grouped {
+            let numbers = traits.iter().map(|traits| traits.values[kind.index()]);
+            let groups = by_number(numbers, names.len()).zip(&names).filter(|(positions, _)| !positions.is_empty());
+            groups.map(|(positions, name)| ((&**name).into(), positions)).collect()
+        };
+        let by_city_and_state = || {
+            let mut pairs: HashMap<(u32, u32), u32, RandomState> = HashMap::default();
+            let number = |Traits { values: [_, state, city], .. }: &Traits| {
+                let next = pairs.len() as u32;
+                if *city == Traits::ABSENT { Traits::ABSENT } else { *pairs.entry((*city, *state)).or_insert(next) }
+            };
+            let numbers: Vec<u32> = traits.iter().map(number).collect();
+            let mut pairs: Vec<((u32, u32), u32)> = pairs.into_iter().collect();
+            pairs.sort_unstable_by_key(|(_, number)| *number);
+            let mut grouped: HashMap<Box<str>, Grouped, RandomState> = HashMap::default();
+            for (positions, ((city, state), _)) in by_number(numbers.iter().copied(), pairs.len()).zip(pairs) {
+                // A state without a name is as good as none.
+                let state = names.get(state as usize).map_or("", |state| state);
+                let states = grouped.entry((&*names[city as usize]).into()).or_default();
+                *states.entry(state.into()).or_default() |= positions;
             }
-        }
+            grouped
+        };
+        let (by_city_and_state, by_value) = beside(by_city_and_state, || TaxonomyKind::ALL.map(by_value));
+        Self { by_value, by_city_and_state }
     }
 
-    /// Adds listings that were grouped apart.
-    pub fn join(&mut self, others: Self) {
-        for (own, others) in self.by_value.iter_mut().zip(others.by_value) {
-            join(own, others);
-        }
-        for (city, states) in others.by_city_and_state {
-            join(self.by_city_and_state.entry(city).or_default(), states);
-        }
+    /// How many names listings have.
+    pub fn names(&self) -> usize {
+        self.by_value.iter().map(HashMap::len).sum()
     }
 
     fn of(&self, kind: TaxonomyKind, value: &str) -> Option<&Positions> {
@@ -147,22 +149,30 @@ fn put_ids(text: &mut Vec<u8>, positions: &Positions, id_at: &dyn Fn(u32) -> Lis
     }
 }
 
-fn insert(groups: &mut Grouped, value: &str, position: u32) {
-    match groups.get_mut(value) {
-        Some(positions) => {
-            // Positions come in order, and the end is found faster than a place.
-            if positions.try_push(position).is_err() {
-                positions.insert(position);
-            }
-        }
-        None => drop(groups.insert(value.into(), Positions::from([position]))),
+/// The positions of each number below `count`. They are sorted out first, so that one group is made after the other: there
+/// are more groups than what the processor has at hand.
+fn by_number(numbers: impl Iterator<Item = u32> + Clone, count: usize) -> impl Iterator<Item = Positions> {
+    let numbers = (0_u32..).zip(numbers).filter(move |(_, number)| (*number as usize) < count);
+    let mut ends = vec![0_usize; count + 1];
+    for (_, number) in numbers.clone() {
+        ends[number as usize + 1] += 1;
     }
-}
-
-fn join(own: &mut Grouped, others: Grouped) {
-    for (value, positions) in others {
-        *own.entry(value).or_default() |= positions;
+    for number in 0..count {
+        ends[number + 1] += ends[number];
     }
+    let mut sorted = vec![0_u32; ends[count]];
+    // Each end begins as that of the group before.
+    for (position, number) in numbers {
+        let end = &mut ends[number as usize];
+        sorted[*end] = position;
+        *end += 1;
+    }
+    let mut start = 0;
+    (0..count).map(move |number| {
+        let group = sorted[std::mem::replace(&mut start, ends[number])..ends[number]].iter().copied();
+        // They rise, so that none is refused.
+        Positions::from_sorted_iter(group).unwrap_or_default()
+    })
 }
 
 /// The data set that slugs are resolved for.

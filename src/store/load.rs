@@ -23,15 +23,28 @@ impl Store {
     /// # Errors
     /// When the version is no longer kept, cannot be read, or is damaged.
     pub fn load(&self, record: &VersionRecord) -> Result<Content, StoreError> {
+        self.load_and_read(record, |summaries| vec![(); summaries.len()]).map(|(content, _)| content)
+    }
+
+    /// The same, with what `read` says of each summary, by position. It is asked while a block was just uncompressed:
+    /// later its texts would have to be fetched from memory again.
+    ///
+    /// # Errors
+    /// As for [`Store::load`].
+    pub fn load_and_read<T: Clone + Default + Send>(
+        &self,
+        record: &VersionRecord,
+        read: impl Fn(&[Summary]) -> Vec<T> + Sync,
+    ) -> Result<(Content, Vec<T>), StoreError> {
         self.handle.read(|transaction| {
             if transaction.open_table(tables::VERSIONS)?.get(record.seq)?.is_none() {
                 return Err(StoreError::NoSuchVersion(record.seq).into());
             }
-            let content = content(transaction, record)?;
+            let (content, read) = content(transaction, record, &read)?;
             if content.id() != record.id || content.summaries.len() as u64 != record.listings {
                 return Err(damaged("version", "snapshot id").into());
             }
-            Ok(content)
+            Ok((content, read))
         })
     }
 }
@@ -54,12 +67,16 @@ impl BlockReader {
 }
 
 /// What one block gives.
-enum Part {
-    Summaries(Vec<Summary>),
+enum Part<T> {
+    Summaries(Vec<Summary>, Vec<T>),
     Order(Vec<ListingId>),
 }
 
-fn content(transaction: &ReadTransaction, record: &VersionRecord) -> Result<Content, Fault> {
+fn content<T: Clone + Default + Send>(
+    transaction: &ReadTransaction,
+    record: &VersionRecord,
+    read: &(impl Fn(&[Summary]) -> Vec<T> + Sync),
+) -> Result<(Content, Vec<T>), Fault> {
     let blocks = &record.blocks;
     let mut reader = BlockReader::new(transaction)?;
     let envelope = block::read_envelope(&reader.read(&blocks.envelope)?)?;
@@ -72,36 +89,48 @@ fn content(transaction: &ReadTransaction, record: &VersionRecord) -> Result<Cont
         summary_blocks + blocks.order.len(),
         || BlockReader::new(transaction),
         |reader, n| match n.checked_sub(summary_blocks) {
-            None => Ok(Part::Summaries(block::read_summaries(&reader.read(&blocks.summaries[n])?)?)),
+            None => {
+                let summaries = block::read_summaries(&reader.read(&blocks.summaries[n])?)?;
+                let read = read(&summaries);
+                Ok(Part::Summaries(summaries, read))
+            }
             Some(n) => Ok(Part::Order(block::read_order(&reader.read(&blocks.order[n])?)?)),
         },
     )?;
     let (mut by_id, mut order) = (Vec::with_capacity(summary_blocks), Vec::new());
     for part in parts {
         match part {
-            Part::Summaries(some) => by_id.push(some),
+            Part::Summaries(some, read) => by_id.push((some, read)),
             Part::Order(some) => order.extend(some),
         }
     }
-    Ok(Content { envelope, taxonomies, summaries: arrange(by_id, &order)? })
+    let (summaries, read) = arrange(by_id, &order)?;
+    Ok((Content { envelope, taxonomies, summaries }, read))
 }
 
 /// Puts the summaries of blocks, which are sorted by id, into the origin's order. Each block is let go as soon as its
 /// summaries are in their places: memory that is never touched need not be cleared.
-fn arrange(by_id: Vec<Vec<Summary>>, order: &[ListingId]) -> Result<Vec<Summary>, StoreError> {
+fn arrange<T: Clone + Default>(
+    by_id: Vec<(Vec<Summary>, Vec<T>)>,
+    order: &[ListingId],
+) -> Result<(Vec<Summary>, Vec<T>), StoreError> {
     let wrong = || damaged("version", "order");
-    if by_id.iter().map(Vec::len).sum::<usize>() != order.len() {
+    if by_id.iter().map(|(summaries, _)| summaries.len()).sum::<usize>() != order.len() {
         return Err(wrong());
     }
     let mut places: Vec<(ListingId, u32)> = order.iter().zip(0..).map(|(id, place)| (*id, place)).collect();
     places.sort_unstable();
     let mut arranged: Vec<Option<Summary>> = vec![None; order.len()];
-    for (summary, (id, place)) in by_id.into_iter().flatten().zip(places) {
+    let mut arranged_read = vec![T::default(); order.len()];
+    let by_id = by_id.into_iter().flat_map(|(summaries, read)| summaries.into_iter().zip(read));
+    for ((summary, read), (id, place)) in by_id.zip(places) {
         if summary.id != id {
             return Err(wrong());
         }
         arranged[place as usize] = Some(summary);
+        arranged_read[place as usize] = read;
     }
     // In place: an `Option` is no larger than what it may hold.
-    arranged.into_iter().collect::<Option<_>>().ok_or_else(wrong)
+    let arranged = arranged.into_iter().collect::<Option<_>>().ok_or_else(wrong)?;
+    Ok((arranged, arranged_read))
 }

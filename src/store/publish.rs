@@ -207,11 +207,12 @@ fn sorted(content: &Content) -> Result<Vec<&Summary>, StoreError> {
     for summary in &content.summaries {
         check_size(|| format!("the summary of listing {}", summary.id), summary.raw.len(), MAX_BODY)?;
     }
-    let mut sorted: Vec<&Summary> = content.summaries.iter().collect();
-    sorted.sort_by_key(|summary| summary.id);
-    match sorted.windows(2).find(|pair| pair[0].id == pair[1].id) {
-        Some(pair) => Err(StoreError::DuplicateId(pair[0].id)),
-        None => Ok(sorted),
+    // Ids with their places, not references: no comparison looks elsewhere in memory.
+    let mut sorted: Vec<_> = content.summaries.iter().map(|summary| summary.id).zip(0_usize..).collect();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => Err(StoreError::DuplicateId(pair[0].0)),
+        None => Ok(sorted.into_iter().map(|(_, place)| &content.summaries[place]).collect()),
     }
 }
 

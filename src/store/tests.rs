@@ -121,6 +121,12 @@ fn a_published_content_comes_back_with_its_order_and_bytes_after_reopening() {
     store.reopen();
     let (current, current_meta) = store.current().unwrap().unwrap();
     assert_eq!((&current, &current_meta), (&record, &meta(1)));
+    let read = |summaries: &[Summary]| summaries.iter().map(|summary| summary.id.0 * 3).collect::<Vec<_>>();
+    let expected = read(&content.summaries);
+    assert!(
+        store.load_and_read(&current, read).unwrap() == (content.clone(), expected),
+        "what is read keeps its place"
+    );
     assert!(store.load(&current).unwrap() == content);
 }
 

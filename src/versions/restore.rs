@@ -7,11 +7,13 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use super::changes::JOURNAL;
 use super::kept::Kept;
 use super::notes::Notes;
-use super::{Inner, JOURNAL, Policy, Versions, VersionsError};
+use super::{Inner, Policy, Versions, VersionsError};
 use crate::clock::{Clock, WallTime};
 use crate::semantics::freshness;
+use crate::snapshot::columns::{Names, Traits};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::{Entry, Journal};
 use crate::snapshot::live::Live;
@@ -75,8 +77,15 @@ impl Versions {
         Ok(self.list(&notes, Some(record.seq))?)
     }
 
-    fn build(&self, record: &VersionRecord, evidence: &Evidence) -> Result<Arc<Dataset>, VersionsError> {
-        Ok(Arc::new(Dataset::build(self.0.store.load(record)?, evidence)?))
+    /// Reads a version and indexes it.
+    pub(super) fn build(&self, record: &VersionRecord, evidence: &Evidence) -> Result<Arc<Dataset>, VersionsError> {
+        let names = Arc::<Names>::default();
+        let (content, traits) = self.0.store.load_and_read(record, |summaries| {
+            let mut traits = vec![Traits::UNREAD; summaries.len()];
+            names.read(summaries, &mut traits);
+            traits
+        })?;
+        Ok(Arc::new(Dataset::of(content, names, traits, evidence)?))
     }
 
     fn believed(&self, mut meta: VersionMeta) -> VersionMeta {

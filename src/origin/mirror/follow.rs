@@ -79,8 +79,7 @@ impl Mirror {
             Ok(changes) => changes,
             Err(reason) => return Ok(Err(reason.to_string())),
         };
-        let (dataset, disproved) = (base.dataset.clone(), self.disproved_orders.clone());
-        let rules = blocking(move || Ok(Rules::learn(&dataset.content.summaries, &disproved))).await?;
+        let rules = self.rules_of(base.dataset).await?;
         let sequence = match self.hunt(base.dataset, &changes, &rules, &first).await? {
             Ok(sequence) => sequence,
             Err(reason) => return Ok(Err(reason)),
@@ -100,10 +99,24 @@ impl Mirror {
             return Ok(Err("the probe's answer does not follow from the amended list".to_owned()));
         }
         let placed_by: Vec<String> = rules.texts().collect();
+        // Each of them found all places, and what obeys a rule does so without what is gone: nothing is learned anew.
+        self.rules = Some((dataset.id.clone(), rules));
         tracing::debug!(changed = changes.changed.len(), gone = changes.gone, rules = ?placed_by, "the list is amended");
         let (learned, left_out) = (self.learned, base.left_out.to_vec());
         let listed = Listed { dataset, learned, left_out, volatile_values };
         Ok(Ok(Candidate::amended(listed, placed_by, answers.until_ms())))
+    }
+
+    /// The rules that explain an order: learned from all of it, unless what was published by them is amended again.
+    async fn rules_of(&mut self, dataset: &Arc<Dataset>) -> Result<Arc<Rules>, MirrorError> {
+        if let Some((_, rules)) = self.rules.as_ref().filter(|(id, _)| *id == dataset.id) {
+            return Ok(rules.clone());
+        }
+        let (sequence, disproved) = (dataset.clone(), self.disproved_orders.clone());
+        let rules = blocking(move || Ok(Rules::learn(&sequence.content.summaries, &disproved))).await?;
+        let rules = Arc::new(rules);
+        self.rules = Some((dataset.id.clone(), rules.clone()));
+        Ok(rules)
     }
 
     /// Finds what is gone, and looks whether some of what has changed stands where it was placed.

@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::api::listing::ListingId;
+use crate::api::listing::{ListingId, Summary};
 use crate::clock::WallTime;
+use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Published;
 use crate::snapshot::version::{Certificate, VersionMeta};
@@ -42,6 +43,16 @@ impl Mirror {
         };
         let listed = Listed { dataset, learned: self.learned, left_out, volatile_values };
         self.publish(listed, certificate, until_ms, open_points).await
+    }
+
+    /// Indexes a list. What is served already is not read again.
+    pub(super) async fn index(&self, content: Content) -> Result<Dataset, MirrorError> {
+        let (evidence, served) = (self.evidence.clone(), self.live.current());
+        let index = move || match served {
+            Some(served) => served.dataset.followed_by(content, &evidence),
+            None => Dataset::build(content, &evidence),
+        };
+        blocking(move || Ok(index())).await?.map_err(MirrorError::from)
     }
 
     /// Makes a list durable and serves it, unless it lost too much.
@@ -185,6 +196,7 @@ impl Mirror {
         }
         tracing::warn!(orders = ?self.placed_by, "the origin orders its listings otherwise; this is not assumed again");
         self.disproved_orders.extend(std::mem::take(&mut self.placed_by));
+        self.rules = None;
         let text = serde_json::to_vec(&self.disproved_orders)
             .map_err(|error| StoreError::Io { path: ORDERS.into(), source: error.into() })?;
         Ok(self.store.put_state(ORDERS, &text)?)
@@ -209,15 +221,13 @@ fn remember(sizes: &mut Vec<(i64, usize)>, now_ms: i64, listings: usize) {
 
 /// Whether the listings that both hold unchanged stand in the same order.
 fn same_order(one: &Dataset, other: &Dataset) -> bool {
-    let held = |all: &'_ Dataset, by: &'_ Dataset| -> Vec<ListingId> {
-        let unchanged = all
-            .content
-            .summaries
-            .iter()
-            .filter(|summary| by.summary(summary.id).is_some_and(|known| known.hash == summary.hash));
-        unchanged.map(|summary| summary.id).collect()
-    };
-    held(one, other) == held(other, one)
+    held(one, other).eq(held(other, one))
+}
+
+/// The listings of one that another holds unchanged, in order.
+fn held<'a>(all: &'a Dataset, by: &'a Dataset) -> impl Iterator<Item = ListingId> + 'a {
+    let known = |summary: &&Summary| by.summary(summary.id).is_some_and(|known| known.hash == summary.hash);
+    all.content.summaries.iter().filter(known).map(|summary| summary.id)
 }
 
 /// Removes copies that nobody will ask for again: pages beyond the last, and probes of earlier snapshots.

@@ -100,4 +100,39 @@ proptest! {
             Ok(_) | Err(_) => {}
         }
     }
+
+    /// Rules are kept for a sequence that was amended by them: they explain it as if they were learned from it.
+    #[test]
+    fn rules_that_placed_what_changed_explain_the_sequence_that_came_of_it(
+        listings in proptest::collection::btree_map(1_u64..80, (0_u64..9, "[aAb]{0,2}", 0_usize..6), 2..30),
+        changed in proptest::collection::btree_map(1_u64..80, (0_u64..9, "[aAb]{0,2}", 0_usize..6), 0..6),
+        gone in proptest::collection::btree_set(0_usize..30, 0..6),
+        by in 0_u8..4,
+    ) {
+        let make = |(id, (at, name, rating)): (&u64, &(u64, String, usize))| {
+            let rating = ["null", "1", "1.5", "2", "\"2\"", "-3"][*rating];
+            let modified = format!("2026-01-{:02}T00:00:00Z", at + 1);
+            let raw = format!(r#"{{"id":{id},"name":"{name}","modified":"{modified}","rating":{rating}}}"#);
+            Summary { id: ListingId(*id), hash: ContentHash::of(raw.as_bytes()), raw: raw.into() }
+        };
+        let mut sequence: Vec<Summary> = listings.iter().map(make).collect();
+        let key = |field: &str, reading, falling| Key { field: field.to_owned(), reading, falling };
+        let by = Rule(match by {
+            0 => vec![key("modified", Reading::Instant, true), key("id", Reading::Plain, true)],
+            1 => vec![key("name", Reading::Folded, false), key("id", Reading::Plain, true)],
+            2 => vec![key("rating", Reading::Plain, true), key("name", Reading::Plain, false), key("id", Reading::Plain, false)],
+            _ => vec![key("id", Reading::Plain, false)],
+        });
+        sequence.sort_by(|one, other| by.compare(&by.values(one), &by.values(other)));
+        let rules = Rules::learn(&sequence, &BTreeSet::new());
+        let changed: Vec<Summary> = changed.iter().map(make).collect();
+        if let Ok(mut placed) = rules.place(&sequence, &changed) {
+            let mut place = 0..;
+            placed.retain(|_| !place.next().is_some_and(|place| gone.contains(&place)));
+            for rule in &rules.0 {
+                let explains = |pair: &[Summary]| rule.compare(&rule.values(&pair[0]), &rule.values(&pair[1])).is_lt();
+                prop_assert!(placed.windows(2).all(explains), "{}", rule);
+            }
+        }
+    }
 }

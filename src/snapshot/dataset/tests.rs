@@ -7,6 +7,7 @@ use super::*;
 use crate::api::envelope::Envelope;
 use crate::api::query::ModifiedSince;
 
+mod followed;
 mod many;
 
 /// A listing as a naive scan sees it.

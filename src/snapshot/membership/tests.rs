@@ -9,11 +9,10 @@ fn term(slug: &str, name: &str, count: Option<u64>) -> Term {
 }
 
 fn groups(rows: &[(&'static str, &'static str)]) -> Groups {
-    let mut groups = Groups::default();
-    for (position, (city, state)) in rows.iter().enumerate() {
-        groups.add(position as u32, Member { city: Some(city), state: Some(state), sport: Some("golf") });
-    }
-    groups
+    let names = Names::default();
+    let values = rows.iter().map(|(city, state)| ["golf", state, city].map(|name| names.add(name)));
+    let traits: Vec<Traits> = values.map(|values| Traits { values, modified: 0 }).collect();
+    Groups::by(&traits, &names)
 }
 
 fn cities(terms: &[Term], groups: &Groups, evidence: &Evidence) -> HashMap<Box<str>, Membership> {

@@ -11,13 +11,14 @@ const NAMES: [&str; 3] = ["sport", "state", "city"];
 const VALUES: usize = 4;
 const LISTED: usize = VALUES + 1;
 
-struct Many {
-    id: u64,
-    values: [usize; 3],
+#[derive(Clone)]
+pub(super) struct Many {
+    pub(super) id: u64,
+    pub(super) values: [usize; 3],
     /// By kind, whether the origin lists it for the term whose name explains nothing.
-    listed: [bool; 3],
+    pub(super) listed: [bool; 3],
     /// Seconds since the start of a year.
-    modified: Option<i64>,
+    pub(super) modified: Option<i64>,
 }
 
 impl Many {
@@ -37,7 +38,7 @@ impl Many {
     }
 }
 
-fn many(seed: u64, newest_first: bool, unreadable: u64) -> Vec<Many> {
+pub(super) fn many(seed: u64, newest_first: bool, unreadable: u64) -> Vec<Many> {
     let mut rows: Vec<Many> = (0..3000 + seed % 3000)
         .map(|id| {
             let random = |what: u64| xxh3_64_with_seed(&[id, what].map(u64::to_le_bytes).concat(), seed);
@@ -58,7 +59,7 @@ fn many(seed: u64, newest_first: bool, unreadable: u64) -> Vec<Many> {
     rows
 }
 
-fn content(rows: &[Many]) -> Content {
+pub(super) fn content(rows: &[Many]) -> Content {
     let taxonomies = std::array::from_fn(|kind| {
         let name = NAMES[kind];
         let label = name[..1].to_uppercase() + &name[1..];
@@ -73,17 +74,22 @@ fn content(rows: &[Many]) -> Content {
     Content { envelope, taxonomies, summaries: rows.iter().map(Many::summary).collect() }
 }
 
-/// The data set, with what the origin lists for each term in doubt.
+/// The data set, with nothing left in doubt.
 fn explained(rows: &[Many]) -> Dataset {
+    let dataset = Dataset::build(content(rows), &evidence(rows)).unwrap();
+    assert!(dataset.doubtful().is_empty());
+    dataset
+}
+
+/// What the origin lists for each term in doubt.
+pub(super) fn evidence(rows: &[Many]) -> Evidence {
     let before = Dataset::build(content(rows), &Evidence::new()).unwrap();
     assert_eq!(before.doubtful().len(), 3);
     let listed = before.doubtful().iter().map(|(kind, slug, fingerprint)| {
         let ids = rows.iter().filter(|row| row.listed[kind.index()]).map(|row| ListingId(row.id)).collect();
         ((*kind, slug.clone()), ListedTerm { ids, fingerprint: *fingerprint, snapshot: before.id.to_string() })
     });
-    let dataset = Dataset::build(content(rows), &listed.collect()).unwrap();
-    assert!(dataset.doubtful().is_empty());
-    dataset
+    listed.collect()
 }
 
 proptest! {
