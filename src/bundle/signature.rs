@@ -66,13 +66,13 @@ pub enum SignatureError {
     Failed(String),
 }
 
-/// The id of a key, as the tool shows it.
+/// The id of a key, shown as the tool does: without leading zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyId(u64);
 
 impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016X}", self.0)
+        write!(f, "{:X}", self.0)
     }
 }
 

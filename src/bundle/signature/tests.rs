@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
-/// Keys made by the tool itself, and what it signed: see `tool`.
+/// Runs the tool itself.
 fn tool(dir: &Path, arguments: &[&str], input: &str) {
     let mut child = Command::new("minisign")
         .args(arguments)
@@ -60,6 +60,11 @@ fn what_the_tool_signs_is_accepted_and_what_we_sign_the_tool_accepts() {
     let signed = Signature::parse(text.as_bytes()).unwrap().verify(Cursor::new(&bytes), &trusted(&[&b])).unwrap();
     assert_eq!((signed.comment.as_str(), signed.key), ("snapshot 1", signer.key()));
     assert!(!format!("{signer:?}").contains("RW"));
+}
+
+#[test]
+fn the_id_of_a_key_is_shown_as_the_tool_shows_it() {
+    assert_eq!(KeyId::of(&[0x30, 0x9c, 0x22, 0x08, 0x99, 0x62, 0xc6, 0x0c]).to_string(), "CC6629908229C30");
 }
 
 #[test]
