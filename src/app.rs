@@ -154,24 +154,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         pass: core.origin.as_ref().map(|origin| origin.pass.clone()),
         base_path: base_path(config),
     };
-    let versions = core.versions.clone();
-    let bundles = Bundles {
-        versions: core.versions.clone(),
-        details: core.details.clone(),
-        trusted: trusted_keys(config).map_err(AppError::Key)?,
-        data_dir: config.data_dir.clone(),
-        clock: core.clock.clone(),
-        turn: Arc::default(),
-    };
-    let admin = Admin {
-        status,
-        commands,
-        versions,
-        bundles,
-        purger,
-        registry: Mutex::new(registry),
-        config: config.admin.clone(),
-    };
+    let bundles = bundles(config, &core)?;
+    let (versions, registry, config_of_admin) = (core.versions.clone(), Mutex::new(registry), config.admin.clone());
+    let admin = Admin { status, commands, versions, bundles, purger, registry, config: config_of_admin };
     let public = Arc::new(public(config, &core, limiter, telemetry, in_flight.clone()));
 
     for address in sockets.public() {
@@ -211,6 +196,17 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     shutdown::watch(&server, in_flight, config.drain, core.details);
     server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { certificate }) });
     std::process::exit(0)
+}
+
+fn bundles(config: &Config, core: &Core) -> Result<Bundles, AppError> {
+    Ok(Bundles {
+        versions: core.versions.clone(),
+        details: core.details.clone(),
+        trusted: trusted_keys(config)?,
+        data_dir: config.data_dir.clone(),
+        clock: core.clock.clone(),
+        turn: Arc::default(),
+    })
 }
 
 /// A public listener. Heads are read into buffers of the session's; whole answers are written past the one for small

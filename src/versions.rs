@@ -56,6 +56,7 @@ pub struct Policy {
 
 /// One kept version, for people and for look-ups.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a mark of its own")]
 pub struct KeptVersion {
     /// The id of its content.
     pub id: SnapshotId,

@@ -28,7 +28,7 @@ use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::VersionMeta;
 use crate::store::{Store, StoreError};
-use crate::versions::{Versions, VersionsError};
+use crate::versions::Versions;
 
 use super::budget::CrawlWork;
 use super::commands::Commands;

@@ -80,16 +80,15 @@ impl Store {
         let id = content.id();
         let Before { last, known } = self.before(along.activate)?;
         let last = last.filter(|last| last.id == id);
-        let (blocks, new) = match &last {
-            Some(last) => (last.blocks.clone(), Vec::new()),
-            None => {
-                let signatures = self.signatures.lock().clone();
-                let encoded =
-                    encode(content, &known, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
-                let (blocks, new, signatures) = encoded;
-                *self.signatures.lock() = Arc::new(signatures);
-                (blocks, new)
-            }
+        let (blocks, new) = if let Some(last) = &last {
+            (last.blocks.clone(), Vec::new())
+        } else {
+            let signatures = self.signatures.lock().clone();
+            let encoded =
+                encode(content, &known, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
+            let (blocks, new, signatures) = encoded;
+            *self.signatures.lock() = Arc::new(signatures);
+            (blocks, new)
         };
         let blocks_len = new.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>();
         let needed = (blocks_len + along.details_bytes) * 5 / 4 + along.states.bytes() + (1 << 20);

@@ -3,7 +3,7 @@
 //! What is in a bundle and whether it is whole is [`crate::bundle`]'s business. Everything here blocks. Callers:
 //! [`crate::admin`] for a running server, the commands and [`crate::app`] where none runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
@@ -171,7 +171,7 @@ impl Versions {
                     Ok(detail) => detail,
                     Err(error) => return Some(Err(unreadable(io::Error::other(error)))),
                 };
-                if newer.contains_key(&id) {
+                if newer.contains(&id) {
                     return None;
                 }
                 let Detail { state, body, current, etag, last_modified } = detail;
@@ -196,9 +196,9 @@ impl Versions {
     }
 
     /// Details that speak for a later instant: a bundle's do not take their place.
-    fn newer_details(&self, confirmed_ms: i64) -> Result<HashMap<ListingId, (), RandomState>, VersionsError> {
+    fn newer_details(&self, confirmed_ms: i64) -> Result<HashSet<ListingId, RandomState>, VersionsError> {
         let known = self.store().detail_index(|meta| meta.origin_time_ms > confirmed_ms)?;
-        Ok(known.into_iter().filter(|(_, newer)| *newer).map(|(id, _)| (id, ())).collect())
+        Ok(known.into_iter().filter(|(_, newer)| *newer).map(|(id, _)| id).collect())
     }
 }
 

@@ -58,7 +58,7 @@ impl Export {
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
         let mut unfinished = Unfinished::beside(&self.file)?;
-        self.write(&config, unfinished.file(), since.as_deref())?;
+        write(&config, unfinished.file(), since.as_deref())?;
         // What was written is what an import will see.
         let bundle = Bundle::open(unfinished.file(), &mut |_, _| {})?;
         let (manifest, mut signed) = (bundle.manifest(), None);
@@ -87,21 +87,21 @@ impl Export {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    fn write(&self, config: &Config, out: &mut File, since: Option<&str>) -> Result<(), Failure> {
-        match open_versions(config) {
-            Ok((_data_dir, versions)) => {
-                let bar = bytes_bar("details");
-                let written = versions.export(out, since, &mut |done, of| bar.show(done, of));
-                bar.finish();
-                written?;
-                Ok(())
-            }
-            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                remote::export(&format!("http://{admin}"), config.admin.token.as_ref(), since, out)
-            }
-            Err(error) => Err(error.into()),
+fn write(config: &Config, out: &mut File, since: Option<&str>) -> Result<(), Failure> {
+    match open_versions(config) {
+        Ok((_data_dir, versions)) => {
+            let bar = bytes_bar("details");
+            let written = versions.export(out, since, &mut |done, of| bar.show(done, of));
+            bar.finish();
+            written?;
+            Ok(())
         }
+        Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
+            remote::export(&format!("http://{admin}"), config.admin.token.as_ref(), since, out)
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
