@@ -127,6 +127,18 @@
 //! A disk that takes no writes is read from all the same; a damaged file is replaced by what can still be read of it
 //! ([`app::keeper`] looks after both), and whoever misses something fetches it again. Offline it is an error.
 //!
+//! # Versions and bundles
+//!
+//! [`versions`] is the one place that switches what is served. Its *head* is the newest version, which the mirror
+//! refreshes; *live* is what clients see. They differ only while a rollback pins an older one. Each switch is one
+//! transaction: version, certificate, rollback and journal entry are there together or not at all, and only then does the
+//! pointer move. Whoever publishes says which head it builds upon; the mirror begins anew when an import has put another one
+//! there. Details belong to no version: they stay for as long as some kept version lists them.
+//!
+//! A [`bundle`] carries one version with its details as records, not as blocks, so that it outlives changes of the store. It
+//! is verified as a whole before [`versions`] takes it in, in one transaction with its details and evidence. A delta
+//! carries what differs from a base that both sides keep; which details the other side has is remembered with each export.
+//!
 //! # Deviations
 //!
 //! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.

@@ -88,12 +88,24 @@ fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
     })
 }
 
+/// What is wrong with which file.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+struct InFile {
+    path: PathBuf,
+    source: TrustError,
+}
+
 /// Opens a bundle behind a bar.
-fn opened(path: &Path, keys: &TrustedKeys) -> Result<Opened, TrustError> {
+fn opened(path: &Path, keys: &TrustedKeys) -> Result<Opened, Failure> {
     let bar = bytes_bar("verifying");
     let opened = trust::open(path, keys, &mut |done, of| bar.show(done, of));
     bar.finish();
-    opened
+    opened.map_err(|error| match error {
+        // These name it themselves.
+        TrustError::Io { .. } | TrustError::Unsigned(_) => error.into(),
+        source => InFile { path: path.to_owned(), source }.into(),
+    })
 }
 
 impl Verify {

@@ -29,8 +29,8 @@ pub struct Status {
 enum StatusError {
     #[error("no server answers at {url}: {reason}; is `grandstand serve` running? (--admin URL names another one)")]
     Unreachable { url: String, reason: String },
-    #[error("{url} answers {status}: {body}")]
-    Refused { url: String, status: u16, body: String },
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl Status {
@@ -169,9 +169,16 @@ pub(super) fn ask(method: reqwest::Method, url: &str, token: Option<&Secret>) ->
     })?;
     // An unhealthy server answers 503 with its whole status.
     if status >= 400 && status != 503 {
-        return Err(StatusError::Refused { url: url.to_owned(), status, body }.into());
+        return Err(StatusError::Refused(refusal(url, status, &body)).into());
     }
     Ok((status, body))
+}
+
+/// What a server says of why it did not do something.
+pub(super) fn refusal(url: &str, status: u16, body: &str) -> String {
+    let problem: Option<Value> = serde_json::from_str(body).ok();
+    let detail = problem.as_ref().and_then(|problem| problem["detail"].as_str());
+    detail.map_or_else(|| format!("{url} answers {status}: {body}"), str::to_owned)
 }
 
 #[cfg(test)]

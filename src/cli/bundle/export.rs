@@ -80,8 +80,7 @@ impl Export {
         }
         let bytes = unfinished.finish()?;
         println!("{}: {}, {bytes} bytes", self.file.display(), what(manifest));
-        let details = manifest.details.present;
-        println!("details of {details} listings in it, {} of {}", coverage(manifest), manifest.listings);
+        println!("{}", coverage(manifest));
         if let Some((path, _, key)) = signed {
             println!("signed by the key {key}: {}", path.display());
         }
@@ -105,12 +104,12 @@ fn write(config: &Config, out: &mut File, since: Option<&str>) -> Result<(), Fai
     }
 }
 
-/// How many details there are here.
+/// Which details are in it.
 fn coverage(manifest: &Manifest) -> String {
-    match manifest.coverage.gone {
-        0 => format!("{} mirrored", manifest.coverage.present),
-        gone => format!("{} mirrored and {gone} gone", manifest.coverage.present),
-    }
+    let Manifest { coverage, details, listings, .. } = manifest;
+    let gone = if coverage.gone == 0 { String::new() } else { format!(", {} have none", coverage.gone) };
+    let here = format!("details: {} of {listings} listings are mirrored{gone}", coverage.present);
+    if manifest.base.is_some() { format!("{here}; {} are new or changed, and in it", details.all()) } else { here }
 }
 
 /// What the signature says of the file.

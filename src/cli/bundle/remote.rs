@@ -15,6 +15,7 @@ use crate::admin::bundle::SIGNATURE;
 use crate::bundle::signature;
 use crate::cli::Failure;
 use crate::cli::progress::{Spinner, bytes_bar};
+use crate::cli::status::refusal;
 use crate::config::Secret;
 
 /// Without a byte for this long the server is given up; it writes or reads the whole of a bundle before it answers.
@@ -106,9 +107,7 @@ async fn send(
     if response.status().is_success() {
         return Ok(response);
     }
-    let status = response.status();
+    let status = response.status().as_u16();
     let text = response.text().await.unwrap_or_default();
-    let problem: Option<Value> = serde_json::from_str(&text).ok();
-    let detail = problem.as_ref().and_then(|problem| problem["detail"].as_str());
-    Err(RemoteError::Refused(detail.map_or_else(|| format!("{url} answers {status}"), str::to_owned)).into())
+    Err(RemoteError::Refused(refusal(url, status, &text)).into())
 }
