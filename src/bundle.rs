@@ -52,5 +52,10 @@ const fn most_unpacked(file: u64) -> u64 {
     (64 << 20) + file.saturating_mul(256)
 }
 
+/// Those that are held in memory, all but details and validators, may unpack to this.
+const fn most_held(file: u64) -> u64 {
+    (64 << 20) + file.saturating_mul(32)
+}
+
 /// What is told of the progress: bytes or records that are done, and of how many.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

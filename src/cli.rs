@@ -124,7 +124,8 @@ pub fn run() -> ExitCode {
             ExitCode::from(EXIT_CONFIG)
         }
         Err(Failure::Other(error)) => {
-            eprintln!("grandstand: {}", chain(error.as_ref()));
+            let lines: Vec<String> = chain(error.as_ref()).lines().map(plain).collect();
+            eprintln!("grandstand: {}", lines.join("\n"));
             ExitCode::FAILURE
         }
     }
@@ -143,6 +144,12 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         cause = error.source();
     }
     text
+}
+
+/// A text of somebody else's that cannot steer a terminal.
+fn plain(text: &str) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect()
 }
 
 /// Reads the configuration from file, environment and command line.

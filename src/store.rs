@@ -64,7 +64,7 @@ pub use error::{OpenError, StoreError};
 pub use garbage::Collected;
 pub use handle::catches_panics;
 pub use heal::{Healed, salvage};
-pub use publish::{Along, DetailStream};
+pub use publish::{Along, Arriving, DetailStream};
 pub use state::States;
 pub use tables::FORMAT;
 pub use version::{BlockKey, VersionRecord};

@@ -19,6 +19,7 @@ mod retention;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -29,11 +30,12 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::live::{Live, Published};
+use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::VersionMeta;
 use crate::store::{Along, States, Store, StoreError};
 
 pub use error::VersionsError;
-pub use import::{Import, Imported};
+pub use import::{Import, Imported, SIZES};
 pub use notes::{EXPORTS, ExportedDetail, exported_details};
 pub use retention::Retention;
 
@@ -93,6 +95,8 @@ struct Inner {
     oldest: Mutex<u64>,
     kept: ArcSwap<Vec<KeptVersion>>,
     loaded: Kept,
+    /// Whether a rollback pins what is served: readers must not wait for who switches.
+    is_rolled_back: AtomicBool,
 }
 
 /// A rollback: what is served, and what waits.
@@ -120,6 +124,11 @@ impl Versions {
         &self.0.store
     }
 
+    /// For how long what is kept.
+    pub fn policy(&self) -> &Policy {
+        &self.0.policy
+    }
+
     /// Every kept version, the newest first.
     pub fn kept(&self) -> Arc<Vec<KeptVersion>> {
         self.0.kept.load_full()
@@ -130,14 +139,20 @@ impl Versions {
         &self.0.loaded
     }
 
-    /// What has changed in what is served.
+    /// What has changed in what is served, as far back as that is told.
     pub fn journal(&self) -> Arc<Journal> {
-        self.0.journal.load_full()
+        let (journal, oldest_ms) = (self.0.journal.load_full(), self.oldest_change_ms());
+        if journal.entries().next().is_none_or(|entry| entry.at_ms >= oldest_ms) {
+            return journal;
+        }
+        let mut journal = Journal::clone(&journal);
+        journal.forget_before(oldest_ms);
+        Arc::new(journal)
     }
 
     /// The rollback, if there is one.
     pub fn rolled_back(&self) -> Option<RolledBack> {
-        if !self.0.notes.lock().rolled_back {
+        if !self.0.is_rolled_back.load(Ordering::Acquire) {
             return None;
         }
         let served = self.0.live.load().as_ref().map(|live| live.dataset.id.clone())?;
@@ -152,34 +167,43 @@ impl Versions {
     pub fn publish(&self, seen: u64, dataset: &Arc<Dataset>, meta: VersionMeta) -> Result<u64, VersionsError> {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
-        self.put(&mut notes, dataset, meta, Along::default())
+        self.put(&mut notes, dataset, meta, Along::default(), &|| {})
     }
 
     /// Keeps a data set as the newest version, with what is written along with it, and serves it unless a rollback pins
-    /// another one.
+    /// another one. `committed` is called when it is durable and not seen yet.
     fn put(
         &self,
         notes: &mut Notes,
         dataset: &Arc<Dataset>,
         meta: VersionMeta,
         mut along: Along<'_>,
+        committed: &dyn Fn(),
     ) -> Result<u64, VersionsError> {
-        if notes.rolled_back && self.0.live.load().is_none() {
+        let mut next = notes.clone();
+        if notes.rolled_back.is_some() && self.0.live.load().is_none() {
             tracing::warn!("the version that a rollback pinned is lost; the newest one is served again");
-            notes.rolled_back = false;
-            notes.write_rollback(&mut along.states)?;
+            next.rolled_back = None;
+            next.write_rollback(&mut along.states)?;
         }
-        along.activate = !notes.rolled_back;
+        along.activate = next.rolled_back.is_none();
         let change = if along.activate { self.change(dataset, &mut along.states)? } else { None };
         let record = self.0.store.keep(&dataset.content, &meta, &along)?;
+        self.take(notes, next);
+        committed();
         let served = if along.activate { Some(record.seq) } else { self.served() };
-        let listed = self.list(notes, served);
+        self.list_or_say(notes, served);
         let epoch = self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
         if along.activate {
             self.serve(dataset, meta, record.seq, change);
         }
-        listed?;
         Ok(epoch)
+    }
+
+    /// The notes are as they were written.
+    fn take(&self, notes: &mut Notes, written: Notes) {
+        *notes = written;
+        self.0.is_rolled_back.store(notes.rolled_back.is_some(), Ordering::Release);
     }
 
     /// Serves a version that is durable; who pages through the one before finds that in memory.
@@ -205,28 +229,41 @@ impl Versions {
         let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
         match self.0.store.update_meta(head.version, &meta) {
             // It was lost with a damaged part of the file.
-            Err(StoreError::NoSuchVersion(_)) => self.put(&mut notes, &head.dataset, meta, Along::default()),
+            Err(StoreError::NoSuchVersion(_)) => self.put(&mut notes, &head.dataset, meta, Along::default(), &|| {}),
             updated => updated.map(|()| self.show(&head.dataset, &meta, head.version)).map_err(VersionsError::from),
         }
     }
 
-    /// The head's data indexed with more evidence; what is durable stays as it is.
+    /// The head's data indexed with more evidence, which is then kept: what is served is never behind what is known,
+    /// whatever the disk says.
     ///
     /// # Errors
-    /// When the head is another one by now.
-    pub fn reindexed(&self, seen: u64, dataset: &Arc<Dataset>) -> Result<u64, VersionsError> {
+    /// When the head is another one by now, or the evidence cannot be kept.
+    pub fn reindexed(&self, seen: u64, dataset: &Arc<Dataset>, evidence: &Evidence) -> Result<u64, VersionsError> {
         let _switching = self.0.notes.lock();
         self.unless_moved(seen)?;
         let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
-        Ok(self.show(dataset, &head.meta, head.version))
+        let epoch = self.show(dataset, &head.meta, head.version);
+        if let Err(error) = self.0.store.put_evidence(evidence) {
+            tracing::warn!(%error, "what is known of terms cannot be kept");
+        }
+        Ok(epoch)
     }
 
-    /// Shows the head's version anew, and what is served where that is the same one.
+    /// Shows the head's version anew, and what is served where that is the same data.
     fn show(&self, dataset: &Arc<Dataset>, meta: &VersionMeta, seq: u64) -> u64 {
         let epoch = self.0.head.swap(dataset.clone(), meta.clone(), seq);
-        if self.0.live.load().as_ref().is_none_or(|live| live.version == seq) {
-            self.0.live.swap(dataset.clone(), meta.clone(), seq);
+        let served = self.0.live.load().as_ref().map(|live| (live.dataset.id == dataset.id).then_some(live.version));
+        match served {
+            None => drop(self.0.live.swap(dataset.clone(), meta.clone(), seq)),
+            Some(Some(served)) => drop(self.0.live.swap(dataset.clone(), meta.clone(), served)),
+            Some(None) => {}
         }
+        let mut kept = Vec::clone(&self.0.kept.load());
+        if let Some(own) = kept.iter_mut().find(|own| own.seq == seq) {
+            own.meta = meta.clone();
+        }
+        self.0.kept.store(Arc::new(kept));
         epoch
     }
 
@@ -242,10 +279,11 @@ impl Versions {
         // Read before anything is locked: publication goes on meanwhile.
         let target = self.load(id)?;
         let mut notes = self.0.notes.lock();
-        let before = notes.clone();
-        notes.rolled_back = true;
-        let switched = self.activate(&notes, &target).inspect_err(|_| *notes = before);
-        switched?;
+        // It may have been confirmed or indexed anew meanwhile.
+        let now = [&self.0.live, &self.0.head].into_iter().filter_map(Live::current);
+        let target = now.into_iter().find(|now| now.version == target.version).unwrap_or(target);
+        let next = Notes { rolled_back: Some(target.version), ..notes.clone() };
+        self.activate(&mut notes, next, &target)?;
         let newest = self.0.head.load().as_ref().map(|head| head.dataset.id.clone());
         tracing::warn!(served = %target.dataset.id, newest = newest.as_ref().map(tracing::field::display), "rolled back");
         Ok(RolledBack { served: target.dataset.id.clone(), newest })
@@ -257,26 +295,26 @@ impl Versions {
     /// When nothing is rolled back, or the write fails.
     pub fn release(&self) -> Result<SnapshotId, VersionsError> {
         let mut notes = self.0.notes.lock();
-        let head = self.0.head.current().filter(|_| notes.rolled_back).ok_or(VersionsError::NotRolledBack)?;
-        notes.rolled_back = false;
-        let switched = self.activate(&notes, &head).inspect_err(|_| notes.rolled_back = true);
-        switched?;
+        let head = self.0.head.current().filter(|_| notes.rolled_back.is_some()).ok_or(VersionsError::NotRolledBack)?;
+        let next = Notes { rolled_back: None, ..notes.clone() };
+        self.activate(&mut notes, next, &head)?;
         tracing::warn!(served = %head.dataset.id, "released");
         Ok(head.dataset.id.clone())
     }
 
     /// Makes a kept version the one that is served.
-    fn activate(&self, notes: &Notes, target: &Published) -> Result<(), VersionsError> {
+    fn activate(&self, notes: &mut Notes, next: Notes, target: &Published) -> Result<(), VersionsError> {
         let mut states = States::default();
-        notes.write_rollback(&mut states)?;
+        next.write_rollback(&mut states)?;
         let change = self.change(&target.dataset, &mut states)?;
         self.0.store.activate(target.version, &states).map_err(|error| match error {
             StoreError::NoSuchVersion(_) => self.unknown(target.dataset.id.as_str()),
             error => error.into(),
         })?;
-        let listed = self.list(notes, Some(target.version));
+        self.take(notes, next);
+        self.list_or_say(notes, Some(target.version));
         self.serve(&target.dataset, target.meta.clone(), target.version, change);
-        Ok(listed?)
+        Ok(())
     }
 
     /// The newest kept version of that id.
@@ -286,6 +324,20 @@ impl Versions {
     pub fn find(&self, id: &str) -> Result<KeptVersion, VersionsError> {
         let kept = self.0.kept.load();
         kept.iter().find(|kept| kept.id.as_str() == id).cloned().ok_or_else(|| self.unknown(id))
+    }
+
+    /// The id of the one kept version whose id begins so.
+    ///
+    /// # Errors
+    /// When there is none, or several.
+    pub fn resolve(&self, beginning: &str) -> Result<SnapshotId, VersionsError> {
+        let kept = self.0.kept.load();
+        let mut ids = kept.iter().map(|kept| &kept.id).filter(|id| id.as_str().starts_with(beginning));
+        let first = ids.next().filter(|_| !beginning.is_empty()).ok_or_else(|| self.unknown(beginning))?;
+        match ids.find(|id| *id != first) {
+            None => Ok(first.clone()),
+            Some(_) => Err(VersionsError::Ambiguous(beginning.to_owned())),
+        }
     }
 
     fn unknown(&self, id: &str) -> VersionsError {
@@ -329,6 +381,13 @@ impl Versions {
     /// When the store cannot be read.
     pub fn look_again(&self) -> Result<(), StoreError> {
         self.list(&self.0.notes.lock(), self.served())
+    }
+
+    /// Looks again at what is kept, after a switch that is done whatever comes of this.
+    fn list_or_say(&self, notes: &Notes, served: Option<u64>) {
+        if let Err(error) = self.list(notes, served) {
+            tracing::error!(%error, "what is kept cannot be listed");
+        }
     }
 
     /// Looks again at what is kept.

@@ -23,7 +23,7 @@ use crate::bundle::{Bundle, BundleError};
 use crate::clock::Clock;
 use crate::origin::details::Details;
 use crate::versions::Versions;
-use crate::versions::bundles::{ExportError, ImportError};
+use crate::versions::bundles::{ExportError, Exported, ImportError};
 
 use super::snapshots::status_of;
 use super::{Reply, error, json_reply};
@@ -31,11 +31,17 @@ use super::{Reply, error, json_reply};
 /// The largest bundle that is taken in, in bytes.
 const LARGEST: u64 = 64 << 30;
 
+/// At most so much of a refused upload is read on, so that the refusal is read.
+pub const DRAINED: u64 = 8 << 20;
+
 /// How much is read from a file at once.
 const PIECE: usize = 256 << 10;
 
 /// The signature of an uploaded bundle: the text of its `.minisig` file, percent-encoded.
 pub const SIGNATURE: &str = "bundle-signature";
+
+/// Whether it is known which details came with the base of a delta.
+pub const EXACT: &str = "bundle-exact";
 
 /// Writes bundles and takes them in.
 pub struct Bundles {
@@ -85,8 +91,7 @@ impl Failed {
         match self {
             Self::Shield | Self::Export(ExportError::Nothing) => StatusCode::CONFLICT,
             Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
-            Self::Export(ExportError::Base(error) | ExportError::Versions(error))
-            | Self::Import(ImportError::Versions(error)) => status_of(error),
+            Self::Export(ExportError::Base(error)) | Self::Import(ImportError::Versions(error)) => status_of(error),
             Self::Import(ImportError::Bundle(BundleError::NeedsBase { .. } | BundleError::WrongBase { .. })) => {
                 StatusCode::CONFLICT
             }
@@ -109,8 +114,8 @@ impl Failed {
 pub enum Sent {
     /// A whole answer.
     Reply(Reply),
-    /// A bundle: the file, its length, and the id of its snapshot.
-    File(File, u64, String),
+    /// A bundle.
+    File(File, Box<Exported>),
 }
 
 impl Bundles {
@@ -134,9 +139,9 @@ impl Bundles {
         let directory = self.data_dir.clone();
         blocking(move || {
             let mut file = nameless(&directory)?;
-            let written = versions.export(&mut file, since.as_deref(), &mut |_, _| {})?;
+            let exported = versions.export(&mut file, since.as_deref(), &mut |_, _| {})?;
             file.rewind().map_err(|source| Failed::Io { path: directory, source })?;
-            Ok(Sent::File(file, written.bytes, written.manifest.snapshot.to_string()))
+            Ok(Sent::File(file, Box::new(exported)))
         })
         .await
     }
@@ -160,15 +165,9 @@ impl Bundles {
             if signed.as_ref().is_some_and(|signed| signed.file_hash != bundle.file_hash()) {
                 return Err(BundleError::Changed.into());
             }
-            let imported = versions.import_bundle(&bundle, &file, now_ms)?;
-            if let Some(details) = details
-                && let Err(error) = details.look_again(bundle.detail_hashes().iter().map(|detail| detail.id))
-            {
-                tracing::error!(%error, "what the bundle brought of details shows after a restart only");
-            }
-            if let Err(error) = versions.tidy() {
-                tracing::warn!(%error, "what is no longer needed could not be removed");
-            }
+            let learn = || details.iter().for_each(|details| learn(details, &bundle));
+            let imported = versions.import_bundle(&bundle, &file, now_ms, &learn)?;
+            tidy(&versions, details.as_ref());
             let value = json!({
                 "imported": imported.snapshot,
                 "listings": imported.listings,
@@ -181,6 +180,15 @@ impl Bundles {
             Ok(json_reply(StatusCode::OK, &value))
         })
         .await
+    }
+
+    /// Remembers what somebody has by now.
+    pub async fn remember(&self, exported: Exported) {
+        let Some(versions) = self.versions.clone() else { return };
+        let remembered = tokio::task::spawn_blocking(move || versions.remember(exported)).await;
+        if let Ok(Err(error)) = remembered {
+            tracing::warn!(%error, "an export is not remembered; no delta can build upon it");
+        }
     }
 
     /// Takes in the body of a request.
@@ -204,17 +212,34 @@ impl Bundles {
     }
 }
 
+/// Has the details know what a bundle brought.
+pub fn learn(details: &Details, bundle: &Bundle) {
+    if let Err(error) = details.look_again(bundle.detail_hashes().iter().map(|detail| detail.id)) {
+        tracing::error!(%error, "what the bundle brought of details shows after a restart only");
+    }
+}
+
+/// Lets go of what nothing keeps after an import.
+pub fn tidy(versions: &Versions, details: Option<&Details>) {
+    let forgotten = versions.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
+    if let Err(error) = forgotten {
+        tracing::warn!(%error, "what is no longer needed could not be removed");
+    }
+}
+
 /// Sends a bundle.
 ///
 /// # Errors
 /// When the client is gone, or the file cannot be read any more: the connection has to be closed then.
-pub async fn send(session: &mut ServerSession, mut file: File, length: u64, snapshot: &str) -> pingora::Result<()> {
+pub async fn send(session: &mut ServerSession, mut file: File, exported: &Exported) -> pingora::Result<()> {
+    let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
     let mut head = ResponseHeader::build(StatusCode::OK, Some(5))?;
     head.insert_header(http::header::CONTENT_TYPE, "application/octet-stream")?;
     head.insert_header(http::header::CONTENT_LENGTH, length)?;
     head.insert_header(http::header::CACHE_CONTROL, "no-store")?;
     head.insert_header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{snapshot}.gsb\""))?;
     head.insert_header("mirror-snapshot", snapshot)?;
+    head.insert_header(EXACT, exported.is_exact.to_string())?;
     session.write_response_header(Box::new(head)).await?;
     let mut left = length;
     while left > 0 {
@@ -252,7 +277,9 @@ fn since(query: Option<&str>) -> Result<Option<String>, Failed> {
     let mut since = None;
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some(("since", id)) if !id.is_empty() && since.is_none() => since = Some(id.to_owned()),
+            Some(("since", id)) if !id.is_empty() && since.is_none() => {
+                since = Some(percent_decode_str(id).decode_utf8_lossy().into_owned());
+            }
             _ => return Err(Failed::Query(format!("{pair:?} is not understood: there is `since`, once"))),
         }
     }
@@ -273,7 +300,7 @@ mod tests {
     fn a_query_names_a_base_or_nothing() {
         assert_eq!(since(None).unwrap(), None);
         assert_eq!(since(Some("")).unwrap(), None);
-        assert_eq!(since(Some("since=ab")).unwrap().as_deref(), Some("ab"));
+        assert_eq!(since(Some("since=a%62")).unwrap().as_deref(), Some("ab"));
         for wrong in ["since=", "since", "sinc=ab", "since=a&since=b", "since=a&x=1"] {
             assert!(since(Some(wrong)).is_err(), "{wrong}");
         }

@@ -56,8 +56,14 @@ impl HttpServerApp for AdminFront {
                 Err(refusal) => Sent::Reply(error(StatusCode::FORBIDDEN, refusal.as_str())),
             };
             match sent {
-                Sent::Reply(reply) => write(&mut session, reply).await.ok()?,
-                Sent::File(file, length, id) => bundle::send(&mut session, file, length, &id).await.ok()?,
+                Sent::Reply(reply) => {
+                    write(&mut session, reply).await.ok()?;
+                    drain(&mut session).await;
+                }
+                Sent::File(file, exported) => {
+                    bundle::send(&mut session, file, &exported).await.ok()?;
+                    self.0.bundles.remember(*exported).await;
+                }
             }
         } else {
             timeout(DEADLINE, async {
@@ -71,6 +77,16 @@ impl HttpServerApp for AdminFront {
         let settings = HttpPersistentSettings::for_session(&session);
         let reusable = timeout(DEADLINE, session.finish()).await.ok()?.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
+    }
+}
+
+/// Reads on for a while, so that a client that is still sending gets to read why nobody listens any more.
+async fn drain(session: &mut ServerSession) {
+    let mut read = 0;
+    while read < bundle::DRAINED
+        && let Ok(Some(piece)) = session.read_request_body().await
+    {
+        read += piece.len() as u64;
     }
 }
 

@@ -5,7 +5,6 @@
 use std::net::IpAddr;
 
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
 
 use crate::config::AdminConfig;
 
@@ -39,19 +38,23 @@ impl Refusal {
 /// # Errors
 /// With the reason when it may not.
 pub fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(), Refusal> {
-    let text = |name| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("?"));
-    if text(HOST).is_some_and(|host| !is_own(host)) {
+    let text = |name: &'static str| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("?"));
+    if text("host").is_some_and(|host| !is_own(host)) {
         return Err(Refusal::ForeignHost);
     }
-    if let Some(origin) = text(ORIGIN) {
+    if let Some(origin) = text("origin") {
         let site = origin.split_once("://").map_or("?", |(_, site)| site);
-        if !text(HOST).is_some_and(|host| host.eq_ignore_ascii_case(site)) {
+        if !text("host").is_some_and(|host| host.eq_ignore_ascii_case(site)) {
             return Err(Refusal::ForeignOrigin);
         }
     }
+    // An image or a form of another site names no origin.
+    if text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return Err(Refusal::ForeignOrigin);
+    }
     match &config.token {
         Some(token) => {
-            let sent = text(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+            let sent = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
             if sent.is_some_and(|sent| token.matches(sent.as_bytes())) { Ok(()) } else { Err(Refusal::Token) }
         }
         None if config.accepts_writes() => Ok(()),
@@ -87,6 +90,8 @@ mod tests {
             (&[("host", "evil.test:9090")], Err(Refusal::ForeignHost)),
             (&[("host", "127.0.0.1:9090"), ("origin", "https://evil.test")], Err(Refusal::ForeignOrigin)),
             (&[("host", "127.0.0.1:9090"), ("origin", "null")], Err(Refusal::ForeignOrigin)),
+            (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "cross-site")], Err(Refusal::ForeignOrigin)),
+            (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "same-origin")], Ok(())),
             (&[("host", "127.0.0.1:9090"), ("origin", "http://127.0.0.1:9090")], Ok(())),
         ] {
             assert_eq!(may_write(&config, &headers(pairs)), expected, "{pairs:?}");

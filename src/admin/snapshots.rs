@@ -134,7 +134,10 @@ pub(super) async fn perform(versions: Option<&Versions>, action: Action) -> Repl
 pub(super) const fn status_of(error: &VersionsError) -> StatusCode {
     match error {
         VersionsError::Unknown { .. } => StatusCode::NOT_FOUND,
-        VersionsError::NotRolledBack | VersionsError::Moved | VersionsError::Backwards { .. } => StatusCode::CONFLICT,
+        VersionsError::Ambiguous(_)
+        | VersionsError::NotRolledBack
+        | VersionsError::Moved
+        | VersionsError::Backwards { .. } => StatusCode::CONFLICT,
         VersionsError::Store(StoreError::NoSpace { .. }) => StatusCode::INSUFFICIENT_STORAGE,
         VersionsError::Store(_) | VersionsError::Dataset(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }

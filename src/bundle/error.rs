@@ -125,7 +125,9 @@ pub enum BundleError {
         length: u64,
     },
     /// A delta cannot be read without its base.
-    #[error("this delta needs its base, snapshot {needed}")]
+    #[error(
+        "this delta needs its base, snapshot {needed}, which is not kept here: import a bundle of that snapshot first, or a full one"
+    )]
     NeedsBase {
         /// The base.
         needed: SnapshotId,

@@ -83,6 +83,9 @@ impl Bundle {
         let mut summaries = Vec::new();
         while let Some(part) = some(&mut parts, Kind::Summaries)? {
             records::summaries(&part.raw, &mut summaries).map_err(|wrong| part.malformed(wrong))?;
+            if summaries.len() as u64 > manifest.listings {
+                agree("summaries at most", manifest.listings, summaries.len() as u64)?;
+            }
             let (done, of) = parts.progress();
             progress(done, of);
         }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::error::BundleError;
 use super::frame::{self, Unpacker};
 use super::part::{self, At, Digest, HEAD_LEN, Head, Kind, START_LEN};
-use super::{FORMAT, MAGIC, MAX_PART, most_unpacked};
+use super::{FORMAT, MAGIC, MAX_PART, most_held, most_unpacked};
 
 /// A part that has its hash, unpacked.
 pub(super) struct Part {
@@ -159,6 +159,11 @@ impl<R: Read> PartReader<R> {
         let len = usize::try_from(raw).ok().filter(|len| *len <= MAX_PART).ok_or(BundleError::TooLarge { at, raw })?;
         let (sum, most) = (self.raw + raw, most_unpacked(self.length));
         if sum > most {
+            return Err(BundleError::Bomb { at, raw: sum, most });
+        }
+        // Details come after everything that stays in memory.
+        let most = most_held(self.length);
+        if !matches!(at.kind, Kind::Details | Kind::Validators | Kind::End) && sum > most {
             return Err(BundleError::Bomb { at, raw: sum, most });
         }
         if head.packed as usize > frame::longest(len) {

@@ -120,7 +120,7 @@ impl Signature {
         }
         let text = std::str::from_utf8(text).map_err(|_| wrong("it is not text"))?;
         // The library takes the signature of the comment to be of the right length: 64 bytes.
-        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
         match lines.as_slice() {
             [_, signature, _, comment, rest @ ..] if rest.iter().all(|line| line.is_empty()) => {
                 if signature.len() != 100 || comment.len() != 88 || !comment.ends_with("==") {

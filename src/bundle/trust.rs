@@ -39,6 +39,8 @@ pub enum Voucher {
     Nobody,
     /// It says that this key signed it; as no key is trusted, that was not verified.
     Unverified(KeyId),
+    /// There is a signature that cannot be read, and none is asked for.
+    Unreadable(String),
     /// A trusted key signed it.
     Signed(Signed),
 }
@@ -86,10 +88,12 @@ pub fn open_file(path: &Path) -> Result<File, TrustError> {
 /// # Errors
 /// As for [`open`].
 pub fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
-    Ok(match (Signature::beside(path)?, trusted.is_empty()) {
-        (None, true) => Voucher::Nobody,
-        (None, false) => return Err(TrustError::Unsigned(path.to_owned())),
-        (Some(signature), true) => Voucher::Unverified(signature.key()),
-        (Some(signature), false) => Voucher::Signed(signature.verify(file, trusted)?),
+    Ok(match (Signature::beside(path), trusted.is_empty()) {
+        (Ok(None), true) => Voucher::Nobody,
+        (Ok(None), false) => return Err(TrustError::Unsigned(path.to_owned())),
+        (Ok(Some(signature)), true) => Voucher::Unverified(signature.key()),
+        (Ok(Some(signature)), false) => Voucher::Signed(signature.verify(file, trusted)?),
+        (Err(error), true) => Voucher::Unreadable(error.to_string()),
+        (Err(error), false) => return Err(error.into()),
     })
 }

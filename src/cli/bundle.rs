@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::progress::bytes_bar;
-use super::{Failure, Sources, load};
+use super::{Failure, Sources, load, plain};
 use crate::app::trusted_keys;
 use crate::bundle::signature::TrustedKeys;
 use crate::bundle::trust::{self, Opened, TrustError, Voucher};
@@ -38,7 +38,7 @@ enum Action {
     Export(export::Export),
     /// Makes a bundle's snapshot the newest version, and serves it; the one before stays kept
     Import(import::Import),
-    /// Checks every byte of a bundle, and its signature FILE.minisig; succeeds only if an import would accept it
+    /// Checks every byte of a bundle, and its signature FILE.minisig; of a delta all but whether its base is kept
     Verify(Verify),
     /// Shows what is in a bundle: counts, dates, who signed it, licence and attribution
     Inspect(Inspect),
@@ -190,6 +190,7 @@ impl Inspect {
         let confirmed = WallTime::from_millis(manifest.confirmed_ms);
         let signature = match voucher {
             Ok(Voucher::Nobody) => json!({ "state": "none" }),
+            Ok(Voucher::Unreadable(why)) => json!({ "state": "unreadable", "problem": why }),
             Ok(Voucher::Unverified(key)) => json!({ "state": "unverified", "key": key.to_string() }),
             Ok(Voucher::Signed(by)) => json!({ "state": "verified", "key": by.key.to_string(), "comment": by.comment }),
             Err(error) => json!({ "state": "refused", "problem": error.to_string() }),
@@ -219,15 +220,12 @@ fn what(manifest: &Manifest) -> String {
 fn signed(voucher: &Voucher) -> String {
     match voucher {
         Voucher::Nobody => "not signed".to_owned(),
+        Voucher::Unreadable(why) => {
+            format!("a signature is there that cannot be read, and none is asked for: {}", plain(why))
+        }
         Voucher::Unverified(key) => {
             format!("a signature by the key {key} is there, but was not verified: bundle.trusted_keys is empty")
         }
         Voucher::Signed(signed) => format!("signed by the trusted key {}: {}", signed.key, plain(&signed.comment)),
     }
-}
-
-/// A text of somebody else's that cannot steer a terminal.
-fn plain(text: &str) -> String {
-    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escape).collect()
 }

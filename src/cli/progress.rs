@@ -16,6 +16,7 @@ use crate::snapshot::version::Certificate;
 /// What is watched.
 #[derive(Clone)]
 pub struct Watched {
+    /// The newest version, which is what is mirrored.
     live: Live,
     details: Option<Details>,
     status: OriginStatus,
@@ -51,7 +52,8 @@ impl Watched {
     /// Watches a core; `None` when it mirrors nothing.
     pub fn of(core: &Core) -> Option<Self> {
         let status = core.origin.as_ref()?.client.status().clone();
-        Some(Self { live: core.live.clone(), details: core.details.clone(), status })
+        let live = core.versions.as_ref()?.head().clone();
+        Some(Self { live, details: core.details.clone(), status })
     }
 
     /// The origin's health.

@@ -153,12 +153,20 @@ pub fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
 
 /// Asks a running server.
 pub(super) fn ask(method: reqwest::Method, url: &str, token: Option<&Secret>) -> Result<(u16, String), Failure> {
+    /// A command may wait for an import that runs; what is read is at hand.
+    const COMMAND: Duration = Duration::from_secs(600);
+    const LOOK: Duration = Duration::from_secs(10);
+    let patience = if method == reqwest::Method::GET { LOOK } else { COMMAND };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let unreachable =
         |error: reqwest::Error| StatusError::Unreachable { url: url.to_owned(), reason: error.to_string() };
     let (status, body) = runtime.block_on(async {
-        let client =
-            reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build().map_err(unreachable)?;
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .connect_timeout(LOOK)
+            .timeout(patience)
+            .build()
+            .map_err(unreachable)?;
         let mut request = client.request(method, url);
         if let Some(token) = token {
             request = request.bearer_auth(token.expose());

@@ -161,17 +161,25 @@ impl Details {
     /// # Errors
     /// When the store cannot be read.
     pub fn look_again(&self, ids: impl IntoIterator<Item = ListingId>) -> Result<(), StoreError> {
-        // While this is held, none arrives and none that arrived is committed.
-        let pending = self.0.pending.lock();
-        let mut known: Vec<_> = self.0.store.detail_index(|meta| Known::of(&meta))?;
-        known.extend(pending.iter().map(|(id, record)| (*id, Known::of(&record.meta))));
-        *self.0.index.write() = known.into_iter().collect();
+        let ids: Vec<ListingId> = ids.into_iter().collect();
+        for some in ids.chunks(index::PIECE) {
+            let known = self.0.store.detail_metas_of(some)?;
+            // While this is held, none arrives and none that arrived is committed.
+            let pending = self.0.pending.lock();
+            let head = self.0.live.load();
+            let head = head.as_ref().map(|head| &*head.dataset);
+            let mut index = self.0.index.write();
+            for (id, meta) in known.iter().filter(|(id, _)| !pending.contains_key(id)) {
+                index.insert(*id, Known::of(meta), head);
+            }
+            drop(index);
+            drop(pending);
+            for id in some {
+                self.0.cache.forget(&Key::Detail(*id));
+            }
+        }
         self.0.disturbed.fetch_add(1, Ordering::AcqRel);
         self.0.revision.fetch_add(1, Ordering::AcqRel);
-        drop(pending);
-        for id in ids {
-            self.0.cache.forget(&Key::Detail(id));
-        }
         Ok(())
     }
 

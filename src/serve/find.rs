@@ -317,6 +317,10 @@ impl Finder {
 
     async fn through(&self, path: &str, rewrites: bool, client: IpAddr) -> Found {
         let Some(read) = &self.read else {
+            if self.live.load().is_some() {
+                let why = "what it selects is known to the origin only, and this replica is offline";
+                return Found::Problem { problem: Problem::unavailable(why), retry_after: Some(86_400) };
+            }
             let problem = Problem::unavailable("no snapshot has been imported yet");
             return Found::Problem { problem, retry_after: Some(30) };
         };

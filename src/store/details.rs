@@ -125,13 +125,23 @@ fn decode_body(id: ListingId, sealed: &[u8]) -> Result<Bytes, StoreError> {
     }
 }
 
-/// Keeps details that come one by one, in a transaction of the caller's.
-pub(super) fn write_all(transaction: &WriteTransaction, details: DetailStream<'_>) -> Result<(), Fault> {
+/// Keeps details that come one by one, in a transaction of the caller's, but for those in whose place the one that is
+/// there `stays`.
+pub(super) fn write_all(
+    transaction: &WriteTransaction,
+    details: DetailStream<'_>,
+    stays: &dyn Fn(ListingId, &DetailMeta, &DetailRecord) -> bool,
+) -> Result<(), Fault> {
     let mut metas = transaction.open_table(tables::DETAIL_META)?;
     let mut bodies = transaction.open_table(tables::DETAILS)?;
     let mut packer = Packer::new()?;
     for detail in details {
         let (id, record) = detail?;
+        // A damaged one is as if it were not there.
+        let known = metas.get(id.0)?.and_then(|sealed| DetailMeta::decode(id, sealed.value()).ok());
+        if known.is_some_and(|known| stays(id, &known, &record)) {
+            continue;
+        }
         metas.insert(id.0, record.meta.encode(id).as_slice())?;
         bodies.insert(id.0, encode_body(id, &record.body, &mut packer)?.as_slice())?;
     }
@@ -242,6 +252,22 @@ impl Store {
             walked => walked?,
         }
         Ok(found)
+    }
+
+    /// What is known of these details beside their bodies; those that are not there or damaged are left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn detail_metas_of(&self, ids: &[ListingId]) -> Result<Vec<(ListingId, DetailMeta)>, StoreError> {
+        self.handle.read(|transaction| {
+            let table = transaction.open_table(tables::DETAIL_META)?;
+            let mut found = Vec::with_capacity(ids.len());
+            for id in ids {
+                let known = table.get(id.0)?.and_then(|sealed| DetailMeta::decode(*id, sealed.value()).ok());
+                found.extend(known.map(|known| (*id, known)));
+            }
+            Ok(found)
+        })
     }
 
     /// What is known of all details beside their bodies, by id: see [`Store::detail_index`].

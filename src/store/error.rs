@@ -95,6 +95,9 @@ pub enum StoreError {
         /// What the system says.
         source: io::Error,
     },
+    /// What was to be stored could not be read.
+    #[error("{0}")]
+    Source(String),
     /// There is no version with this sequence number.
     #[error("there is no version {0}")]
     NoSuchVersion(u64),
@@ -179,6 +182,7 @@ impl StoreError {
             Self::NoSpace { .. } => "no-space",
             Self::ReadOnly { .. } => "read-only",
             Self::Damaged(_) => "damaged",
+            Self::Source(_) => "source",
             Self::Io { .. } => "io",
             Self::NoSuchVersion(_) => "no-such-version",
             Self::DuplicateId(_) => "duplicate-id",

@@ -12,7 +12,7 @@ use super::error::StoreError;
 use super::handle::Fault;
 use super::packing::Packer;
 use super::version::{self, BlockKey, Blocks, VersionRecord};
-use super::{DetailRecord, MAX_BODY, States, Store, block, chunk, details, parallel, tables};
+use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, block, chunk, details, parallel, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
@@ -45,13 +45,21 @@ fn signature(summaries: &[&Summary]) -> ContentHash {
 /// Details one after the other, from wherever they come.
 pub type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, DetailRecord), StoreError>> + 'a>;
 
+/// Details that are written along with a version.
+pub struct Arriving<'a> {
+    /// They, from the start for each call: once per try.
+    pub stream: &'a dyn Fn() -> Result<DetailStream<'a>, StoreError>,
+    /// Whether the one that is there by then stays.
+    pub stays: &'a dyn Fn(ListingId, &DetailMeta, &DetailRecord) -> bool,
+}
+
 /// What is written in the transaction that keeps a version.
 #[derive(Default)]
 pub struct Along<'a> {
     /// Whether the version becomes the current one; without, it waits: a rollback pins another one.
     pub activate: bool,
-    /// Details, in place of those of the same ids. Called once per try.
-    pub details: Option<&'a dyn Fn() -> Result<DetailStream<'a>, StoreError>>,
+    /// Details, in place of those of the same ids.
+    pub details: Option<&'a Arriving<'a>>,
     /// How much those are, about, in bytes.
     pub details_bytes: u64,
     /// Blobs.
@@ -112,7 +120,7 @@ impl Store {
             let sealed = version::encode_meta(seq, meta)?;
             transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
             if let Some(details) = along.details {
-                details::write_all(transaction, details()?)?;
+                details::write_all(transaction, (details.stream)()?, details.stays)?;
             }
             along.states.write(transaction)?;
             if along.activate {

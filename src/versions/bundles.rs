@@ -3,7 +3,9 @@
 //! What is in a bundle and whether it is whole is [`crate::bundle`]'s business. Everything here blocks. Callers:
 //! [`crate::admin`] for a running server, the commands and [`crate::app`] where none runs.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
@@ -14,10 +16,10 @@ use super::{Import, Imported, Versions, VersionsError};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 use crate::bundle::{self, Bundle, BundleError, Counts, Detail, Export, Progress, WriteError, Written};
-use crate::snapshot::content::Content;
+use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Published;
-use crate::store::{DetailMeta, DetailRecord, DetailState, DetailStream, StoreError};
+use crate::store::{Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, StoreError};
 
 /// How often an export is tried while details change under it.
 const TRIES: u32 = 5;
@@ -37,9 +39,6 @@ pub enum ExportError {
     /// The bundle cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError<StoreError>),
-    /// It is written, but the versions do not remember it.
-    #[error(transparent)]
-    Versions(#[from] VersionsError),
 }
 
 /// Why a bundle is not imported.
@@ -59,22 +58,42 @@ pub enum ImportError {
 /// What is known of the details that are exported, by rising id.
 type Known = Vec<(ListingId, DetailMeta)>;
 
+/// A bundle that was written, to be remembered once somebody has it.
+#[derive(Debug)]
+pub struct Exported {
+    /// What was written.
+    pub written: Written,
+    /// What it builds upon.
+    base: Option<SnapshotId>,
+    /// Details that whoever has the base, and now this, has for certain.
+    held: Vec<ExportedDetail>,
+    /// Whether it is known which details came with the base.
+    pub is_exact: bool,
+}
+
 impl Versions {
-    /// Writes what is served into an empty file: all of it, or what changed `since` a kept version. The export is
-    /// remembered, so that the next one can build upon it.
+    /// Writes what is served into an empty file: all of it, or what changed `since` a kept version, whose id may be
+    /// shortened.
     ///
     /// # Errors
     /// When there is nothing to export, the base is not kept, or something cannot be read or written.
-    pub fn export(&self, out: &mut File, since: Option<&str>, progress: Progress<'_>) -> Result<Written, ExportError> {
+    pub fn export(&self, out: &mut File, since: Option<&str>, progress: Progress<'_>) -> Result<Exported, ExportError> {
         let served = self.live().current().ok_or(ExportError::Nothing)?;
-        let base = since.map(|id| self.load(id).map_err(ExportError::Base)).transpose()?;
+        let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose();
+        let base = base.map_err(ExportError::Base)?;
+        let before = match &base {
+            Some(base) => notes::exported_details(self.store(), base.dataset.id.as_str())?,
+            None => None,
+        };
         let evidence = self.store().evidence()?;
+        let lost = RefCell::new(HashSet::new());
         let mut tries = 0;
         loop {
-            let known = self.known(&served.dataset)?;
+            let mut known = self.known(&served.dataset)?;
+            known.retain(|(id, _)| !lost.borrow().contains(id));
             let wanted = match &base {
                 None => known.clone(),
-                Some(base) => self.changed(&known, &base.dataset, &served.dataset)?,
+                Some(base) => changed(&known, before.as_deref(), &base.dataset, &served.dataset),
             };
             let export = Export {
                 content: &served.dataset.content,
@@ -86,22 +105,34 @@ impl Versions {
             };
             out.set_len(0).and_then(|()| out.rewind()).map_err(WriteError::Io)?;
             let mut buffered = BufWriter::with_capacity(1 << 18, &mut *out);
-            let details = wanted.iter().filter_map(|(id, meta)| self.detail(*id, meta, &served).transpose());
+            let details = wanted.iter().filter_map(|(id, meta)| self.detail(*id, meta, &served, &lost).transpose());
             let written = bundle::write(&mut buffered, &export, details, progress);
             match written {
-                // A detail came or went meanwhile.
+                // A detail came or went meanwhile, or cannot be read.
                 Err(WriteError::Counts { .. }) if tries + 1 < TRIES => tries += 1,
                 written => {
                     let written = written?;
                     buffered.flush().map_err(WriteError::Io)?;
                     drop(buffered);
                     out.sync_all().map_err(WriteError::Io)?;
-                    let held: Vec<ExportedDetail> = known.iter().map(|(id, meta)| exported(*id, meta)).collect();
-                    self.exported(served.dataset.id.as_str(), &held)?;
-                    return Ok(written);
+                    let is_exact = base.is_none() || before.is_some();
+                    // Without a record nobody knows what came with the base.
+                    let held = if is_exact { known } else { wanted };
+                    let held = held.iter().map(|(id, meta)| exported(*id, meta)).collect();
+                    return Ok(Exported { written, base: base.map(|base| base.dataset.id.clone()), held, is_exact });
                 }
             }
         }
+    }
+
+    /// Remembers an export that somebody has by now, so that a delta can build upon it.
+    ///
+    /// # Errors
+    /// When that cannot be written; the bundle is good all the same.
+    pub fn remember(&self, exported: Exported) -> Result<(), VersionsError> {
+        let Exported { written, base, held, .. } = exported;
+        let base = base.as_ref().map(SnapshotId::as_str);
+        self.remember_export(written.manifest.snapshot.as_str(), base, held)
     }
 
     /// What is here of details of a data set's listings.
@@ -112,28 +143,23 @@ impl Versions {
         Ok(known)
     }
 
-    /// Those that whoever has the base does not have as they are: by what was exported with it, where that is on record, else
-    /// those of listings that are new or changed.
-    fn changed(&self, known: &Known, base: &Dataset, next: &Dataset) -> Result<Known, StoreError> {
-        let before = notes::exported_details(self.store(), base.id.as_str())?;
-        let Some(before) = before else {
-            tracing::warn!(base = %base.id, "no export of this snapshot is on record: only details of changed listings are in the delta");
-            let hash = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
-            return Ok(known.iter().filter(|(id, _)| hash(base, *id) != hash(next, *id)).cloned().collect());
-        };
-        let before: HashMap<ListingId, ContentHash, RandomState> =
-            before.into_iter().map(|detail| (detail.id, detail.hash)).collect();
-        Ok(known.iter().filter(|(id, meta)| before.get(id) != Some(&exported(*id, meta).hash)).cloned().collect())
-    }
-
-    /// One detail as it is exported; `None` when it is gone by now.
+    /// One detail as it is exported; `None` when it is gone by now, or `lost`.
     fn detail(
         &self,
         id: ListingId,
         expected: &DetailMeta,
         served: &Published,
+        lost: &RefCell<HashSet<ListingId>>,
     ) -> Result<Option<(ListingId, Detail)>, StoreError> {
-        let Some(DetailRecord { meta, body }) = self.store().detail(id)? else { return Ok(None) };
+        let found = match self.store().detail(id) {
+            Err(StoreError::Damaged(detail)) => {
+                tracing::warn!(%id, detail, "a stored detail is damaged; the bundle is without it");
+                lost.borrow_mut().insert(id);
+                None
+            }
+            found => found?,
+        };
+        let Some(DetailRecord { meta, body }) = found else { return Ok(None) };
         let is_same = meta.state == expected.state && meta.hash == expected.hash;
         // Provisional is what speaks for an instant before its summary's.
         let modified_ms = served.dataset.modified_of(id).map(|at| at.div_euclid(1_000_000));
@@ -150,7 +176,13 @@ impl Versions {
     /// # Errors
     /// When its base is not kept, it would take an origin's data backwards, or something cannot be read or written. Nothing
     /// has changed then.
-    pub fn import_bundle(&self, bundle: &Bundle, file: &File, now_ms: i64) -> Result<Imported, ImportError> {
+    pub fn import_bundle(
+        &self,
+        bundle: &Bundle,
+        file: &File,
+        now_ms: i64,
+        committed: &dyn Fn(),
+    ) -> Result<Imported, ImportError> {
         let base = bundle.manifest().base.as_ref().map(|base| {
             let needed = base.snapshot.clone();
             self.load(needed.as_str()).map_err(|error| match error {
@@ -162,18 +194,12 @@ impl Versions {
         let content = bundle.content_over(base.as_deref().map(|base| &base.dataset.content))?;
         let (meta, summaries) = (bundle.meta(now_ms), summaries_by_id(&content));
         let (volatile, confirmed_ms) = (meta.volatile.clone(), meta.confirmed_ms);
-        let newer = self.newer_details(confirmed_ms)?;
         let details = || -> Result<DetailStream<'_>, StoreError> {
             let mut again = file.try_clone().map_err(unreadable)?;
             again.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-            let records = bundle.details(again).filter_map(|detail| {
-                let (id, detail) = match detail {
-                    Ok(detail) => detail,
-                    Err(error) => return Some(Err(unreadable(io::Error::other(error)))),
-                };
-                if newer.contains(&id) {
-                    return None;
-                }
+            let (volatile, summaries) = (&volatile, &summaries);
+            let records = bundle.details(again).map(move |detail| {
+                let (id, detail) = detail.map_err(unreadable)?;
                 let Detail { state, body, current, etag, last_modified } = detail;
                 let hash = match state {
                     DetailState::Present => volatile.hash(&String::from_utf8_lossy(&body)),
@@ -186,24 +212,38 @@ impl Versions {
                 };
                 let fetched_ms = confirmed_ms;
                 let meta = DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
-                Some(Ok((id, DetailRecord { meta, body })))
+                Ok((id, DetailRecord { meta, body }))
             });
             Ok(Box::new(records))
         };
+        // What speaks for a later instant stays where there is an origin to say so; what was fetched for this very summary
+        // stays in any case, where the bundle's was not.
+        let has_origin = self.policy().has_origin;
+        let stays = |id: ListingId, known: &DetailMeta, new: &DetailRecord| {
+            let is_its = summaries.get(&id) == Some(&known.summary_hash);
+            has_origin && known.origin_time_ms > confirmed_ms || is_its && new.meta.summary_hash != known.summary_hash
+        };
+        let details = Arriving { stream: &details, stays: &stays };
         let details_bytes = file.metadata()?.len().saturating_mul(2);
         let evidence = bundle.evidence().clone();
-        Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes })?)
-    }
-
-    /// Details that speak for a later instant: a bundle's do not take their place.
-    fn newer_details(&self, confirmed_ms: i64) -> Result<HashSet<ListingId, RandomState>, VersionsError> {
-        let known = self.store().detail_index(|meta| meta.origin_time_ms > confirmed_ms)?;
-        Ok(known.into_iter().filter(|(_, newer)| *newer).map(|(id, _)| id).collect())
+        Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes, committed })?)
     }
 }
 
-fn unreadable(source: io::Error) -> StoreError {
-    StoreError::Io { path: "the bundle".into(), source }
+/// Those that whoever has the base does not have as they are: by what is known to have come with it, else those of listings
+/// that are new or changed.
+fn changed(known: &Known, before: Option<&[ExportedDetail]>, base: &Dataset, next: &Dataset) -> Known {
+    let Some(before) = before else {
+        let hash = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);
+        return known.iter().filter(|(id, _)| hash(base, *id) != hash(next, *id)).cloned().collect();
+    };
+    let before: HashMap<ListingId, ContentHash, RandomState> =
+        before.iter().map(|detail| (detail.id, detail.hash)).collect();
+    known.iter().filter(|(id, meta)| before.get(id) != Some(&exported(*id, meta).hash)).cloned().collect()
+}
+
+fn unreadable(error: impl Display) -> StoreError {
+    StoreError::Source(format!("the bundle cannot be read again: {error}"))
 }
 
 fn summaries_by_id(content: &Content) -> HashMap<ListingId, ContentHash, RandomState> {

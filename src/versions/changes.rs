@@ -37,6 +37,12 @@ impl Versions {
         Ok(Some(Change { journal, oldest: oldest + gone }))
     }
 
+    /// Changes before that are not told any more; milliseconds since the epoch.
+    pub(super) fn oldest_change_ms(&self) -> i64 {
+        let for_ms = i64::try_from(self.0.policy.changes_for.as_millis()).unwrap_or(i64::MAX);
+        self.0.clock.now_wall().as_millis().saturating_sub(for_ms)
+    }
+
     /// To be called before the switch shows.
     pub(super) fn note(&self, change: Option<Change>) {
         let Some(Change { journal, oldest }) = change else { return };
@@ -46,9 +52,8 @@ impl Versions {
 
     /// Drops journal entries that are older than they are kept for, or more than fit.
     pub(super) fn forget_changes(&self) -> Result<(), StoreError> {
-        let for_ms = i64::try_from(self.0.policy.changes_for.as_millis()).unwrap_or(i64::MAX);
         let mut journal = Journal::clone(&self.0.journal.load());
-        let gone = journal.forget_before(self.0.clock.now_wall().as_millis().saturating_sub(for_ms));
+        let gone = journal.forget_before(self.oldest_change_ms());
         if gone == 0 {
             return Ok(());
         }

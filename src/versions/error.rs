@@ -14,6 +14,9 @@ pub enum VersionsError {
         /// The one that is served.
         current: Option<String>,
     },
+    /// Several are kept.
+    #[error("{0} begins the ids of several kept snapshots; `grandstand snapshot list` shows them")]
+    Ambiguous(String),
     /// There is nothing to release.
     #[error("nothing is rolled back: the newest snapshot is served already")]
     NotRolledBack,

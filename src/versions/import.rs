@@ -10,7 +10,10 @@ use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::VersionMeta;
-use crate::store::{Along, DetailStream, States, StoreError};
+use crate::store::{Along, Arriving, States};
+
+/// Where the sizes of the last day are kept in the store, by which a list that lost much is noticed.
+pub const SIZES: &str = "sizes";
 
 /// What is imported; all of it was verified.
 pub struct Import<'a> {
@@ -20,10 +23,12 @@ pub struct Import<'a> {
     pub meta: VersionMeta,
     /// What the origin listed for terms in doubt.
     pub evidence: Evidence,
-    /// Its details, from the start for each call.
-    pub details: &'a dyn Fn() -> Result<DetailStream<'a>, StoreError>,
+    /// Its details.
+    pub details: &'a Arriving<'a>,
     /// How much they are, about, in bytes.
     pub details_bytes: u64,
+    /// Called when all of it is durable and nobody sees it yet: whoever knows details by heart learns of these.
+    pub committed: &'a dyn Fn(),
 }
 
 /// What came of it.
@@ -48,11 +53,11 @@ impl Versions {
     /// # Errors
     /// When it would take the data of an origin backwards, or the write fails.
     pub fn import(&self, import: Import<'_>) -> Result<Imported, VersionsError> {
-        let Import { content, meta, evidence, details, details_bytes } = import;
+        let Import { content, mut meta, evidence, details, details_bytes, committed } = import;
+        let mut notes = self.0.notes.lock();
         let mut all_evidence = self.0.store.evidence()?;
         all_evidence.extend(evidence);
         let dataset = Arc::new(Dataset::build(content, &all_evidence)?);
-        let mut notes = self.0.notes.lock();
         let head = self.0.head.current();
         let is_older = head.as_ref().is_some_and(|head| meta.confirmed_ms < head.meta.confirmed_ms);
         if let Some(head) = head.as_ref().filter(|_| is_older && self.0.policy.has_origin) {
@@ -66,14 +71,20 @@ impl Versions {
         }
         let mut states = States::default();
         states.put_evidence(&all_evidence)?;
+        // How large the list was until now says nothing of how large it may be.
+        states.remove(SIZES);
+        if self.0.policy.has_origin {
+            // It is asked again, by whoever asks it now.
+            meta.disproved = None;
+        }
         let along = Along { activate: true, details: Some(details), details_bytes, states };
-        self.put(&mut notes, &dataset, meta, along)?;
+        self.put(&mut notes, &dataset, meta, along, committed)?;
         let imported = Imported {
             snapshot: dataset.id.clone(),
             listings: dataset.len(),
             before: head.map(|head| head.dataset.id.clone()),
             is_older,
-            is_served: !notes.rolled_back,
+            is_served: notes.rolled_back.is_none(),
         };
         tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, served = imported.is_served, "imported");
         Ok(imported)

@@ -2,7 +2,9 @@
 //!
 //! Callers: [`crate::admin`] and the commands pin, [`super::bundles`] exports, [`crate::origin`] tidies after a publication.
 
-use super::notes::{ExportedDetail, Notes};
+use std::collections::HashSet;
+
+use super::notes::{ExportedDetail, Notes, exported_details};
 use super::retention::Candidate;
 use super::{Versions, VersionsError};
 use crate::store::{States, StoreError};
@@ -39,22 +41,34 @@ impl Versions {
         let mut states = States::default();
         pinned.write_pins(&mut states)?;
         self.0.store.put_states(&states)?;
-        *notes = pinned;
-        Ok(self.list(notes, self.served())?)
+        self.take(notes, pinned);
+        self.list_or_say(notes, self.served());
+        Ok(())
     }
 
-    /// Remembers that a version was exported with these details, so that a delta can build upon it.
+    /// Remembers that a version was exported to somebody who has at least these details since, so that a delta can build upon
+    /// it. Where it was exported before, what both have counts: nobody knows who got which.
     ///
     /// # Errors
-    /// When no such version is kept any more, or the write fails.
-    pub fn exported(&self, id: &str, details: &[ExportedDetail]) -> Result<(), VersionsError> {
+    /// When the write fails.
+    pub(super) fn remember_export(
+        &self,
+        id: &str,
+        base: Option<&str>,
+        mut details: Vec<ExportedDetail>,
+    ) -> Result<(), VersionsError> {
         let mut notes = self.0.notes.lock();
-        self.find(id)?;
+        if let Some(before) = exported_details(&self.0.store, id)?.filter(|_| notes.exports.iter().any(|own| own == id))
+        {
+            let before: HashSet<ExportedDetail> = before.into_iter().collect();
+            details.retain(|detail| before.contains(detail));
+        }
         let (mut next, mut states) = (notes.clone(), States::default());
-        next.exported(id, details, &mut states)?;
+        next.exported(id, base, &details, &mut states)?;
         self.0.store.put_states(&states)?;
-        *notes = next;
-        Ok(self.list(&notes, self.served())?)
+        self.take(&mut notes, next);
+        self.list_or_say(&notes, self.served());
+        Ok(())
     }
 
     /// Drops versions and journal entries that need not stay.

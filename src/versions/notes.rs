@@ -23,14 +23,14 @@ const EXPORT_DETAILS: &str = "versions/export/";
 pub struct Notes {
     /// Ids of versions that stay until they are unpinned.
     pub pins: BTreeSet<String>,
-    /// Whether a version is served for as long as nobody releases the newest.
-    pub rolled_back: bool,
+    /// The place in the sequence of the version that is served for as long as nobody releases the newest.
+    pub rolled_back: Option<u64>,
     /// Ids of the last exports, the newest last; each once.
     pub exports: Vec<String>,
 }
 
 /// What is kept of the details that an export held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExportedDetail {
     /// The listing.
     pub id: ListingId,
@@ -42,17 +42,12 @@ pub struct ExportedDetail {
 const DETAIL_BYTES: usize = 24;
 
 impl Notes {
-    /// Reads them back. What cannot be read counts as absent, but for the rollback: a version that was pinned by one stays
-    /// served.
+    /// Reads them back. What cannot be read counts as absent.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub fn read(store: &Store) -> Result<Self, StoreError> {
-        Ok(Self {
-            pins: list(store, PINS)?,
-            rolled_back: store.state(ROLLBACK)?.is_some(),
-            exports: list(store, EXPORTED)?,
-        })
+        Ok(Self { pins: list(store, PINS)?, rolled_back: list(store, ROLLBACK)?, exports: list(store, EXPORTED)? })
     }
 
     /// Adds the pins to what is written.
@@ -68,20 +63,30 @@ impl Notes {
     /// # Errors
     /// Never in practice: it is a few bytes.
     pub fn write_rollback(&self, states: &mut States) -> Result<(), StoreError> {
-        if self.rolled_back {
-            return states.put(ROLLBACK, b"{}".to_vec());
+        if let Some(seq) = self.rolled_back {
+            return states.put(ROLLBACK, json(&seq)?);
         }
         states.remove(ROLLBACK);
         Ok(())
     }
 
-    /// Remembers an export, with the details that it held, and forgets those beyond the last few.
+    /// Remembers an export, with the details that whoever got it has for certain, and forgets those beyond the last few. A
+    /// base that is built upon counts as exported again.
     ///
     /// # Errors
     /// When the details are too many.
-    pub fn exported(&mut self, id: &str, details: &[ExportedDetail], states: &mut States) -> Result<(), StoreError> {
-        self.exports.retain(|other| other != id);
-        self.exports.push(id.to_owned());
+    pub fn exported(
+        &mut self,
+        id: &str,
+        base: Option<&str>,
+        details: &[ExportedDetail],
+        states: &mut States,
+    ) -> Result<(), StoreError> {
+        let again = base.filter(|base| self.exports.iter().any(|own| own == base));
+        for id in again.into_iter().chain([id]) {
+            self.exports.retain(|other| other != id);
+            self.exports.push(id.to_owned());
+        }
         while self.exports.len() > EXPORTS {
             states.remove(&format!("{EXPORT_DETAILS}{}", self.exports.remove(0)));
         }

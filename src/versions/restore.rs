@@ -2,6 +2,7 @@
 //!
 //! Callers: [`crate::app`] and the commands that work without a server.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -19,13 +20,14 @@ use crate::snapshot::journal::{Entry, Journal};
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::VersionMeta;
-use crate::store::{Store, StoreError, VersionRecord};
+use crate::store::{States, Store, StoreError, VersionRecord};
 
 impl Versions {
     /// The versions of a store. Nothing is served before [`Versions::restore`].
     pub fn new(store: Arc<Store>, live: Live, policy: Policy, clock: Clock) -> Self {
         Self(Arc::new_cyclic(|own: &Weak<Inner>| Inner {
             loaded: loaded(own.clone()),
+            is_rolled_back: AtomicBool::default(),
             store,
             live,
             head: Live::default(),
@@ -44,21 +46,35 @@ impl Versions {
     /// When what was served cannot be read. What else cannot be is as if it were not there.
     pub fn restore(&self, evidence: &Evidence) -> Result<(), VersionsError> {
         let mut notes = self.0.notes.lock();
-        *notes = Notes::read(&self.0.store)?;
-        self.read_journal()?;
-        self.list(&notes, None)?;
         let current = self.0.store.current()?;
         let served = current.as_ref().map(|(record, _)| record.seq);
-        if notes.rolled_back
-            && let Some(newest) = self.0.kept.load().first().filter(|newest| served != Some(newest.seq))
-        {
+        let mut read = Notes::read(&self.0.store)?;
+        if read.rolled_back.is_some() && read.rolled_back != served {
+            tracing::error!("the version that a rollback pinned is lost; the newest one is served again");
+            read.rolled_back = None;
+            let mut states = States::default();
+            read.write_rollback(&mut states)?;
+            if let Err(error) = self.0.store.put_states(&states) {
+                tracing::warn!(%error, "that cannot be remembered");
+            }
+        }
+        self.take(&mut notes, read);
+        self.read_journal()?;
+        self.list(&notes, None)?;
+        if let Some(newest) = self.0.kept.load().first().filter(|newest| served != Some(newest.seq)) {
             // The mirror fetches it again if need be.
-            let read =
-                self.0.store.version(newest.seq).and_then(|record| record.ok_or(StoreError::NoSuchVersion(newest.seq)));
+            let read = self.0.store.version(newest.seq);
+            let read = read.and_then(|record| record.ok_or(StoreError::NoSuchVersion(newest.seq)));
             let built = read.map_err(VersionsError::from).and_then(|record| self.build(&record, evidence));
             match built {
                 Ok(dataset) => drop(self.0.head.swap(dataset, self.believed(newest.meta.clone()), newest.seq)),
                 Err(error) => tracing::error!(%error, snapshot = %newest.id, "the newest snapshot cannot be read"),
+            }
+            if let Some(head) = self.0.head.current().filter(|_| notes.rolled_back.is_none()) {
+                // Nothing says any more that it was to wait.
+                self.0.store.activate(head.version, &States::default())?;
+                self.0.live.swap(head.dataset.clone(), head.meta.clone(), head.version);
+                return Ok(self.list(&notes, Some(head.version))?);
             }
         }
         let Some((record, meta)) = current else { return Ok(()) };
@@ -70,7 +86,7 @@ impl Versions {
             rolled_back = notes.rolled_back,
             "serving the snapshot published last"
         );
-        if self.0.head.load().is_none() && self.0.kept.load().first().is_none_or(|newest| newest.seq == record.seq) {
+        if self.0.head.load().is_none() {
             self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
         }
         self.0.live.swap(dataset, meta, record.seq);

@@ -10,7 +10,7 @@ use crate::api::taxonomy::VolatileKeys;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::Certificate;
-use crate::store::{DataDir, DetailMeta, DetailRecord, DetailState};
+use crate::store::{Arriving, DataDir, DetailMeta, DetailRecord, DetailState};
 
 const HAS_ORIGIN: bool = true;
 
@@ -112,8 +112,9 @@ fn import(versions: &Versions, ids: &[u64], at_ms: i64, details: &[(u64, &str)])
         content: content(ids),
         meta: meta(at_ms),
         evidence: Evidence::new(),
-        details: &stream,
+        details: &Arriving { stream: &stream, stays: &|_, _, _| false },
         details_bytes: 100,
+        committed: &|| {},
     })
 }
 
@@ -173,7 +174,7 @@ fn versions_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
     let rig = Rig::new(2);
     let ids: Vec<String> = (1..=7).map(|n| rig.publish(&[n], n.cast_signed())).collect();
     rig.versions.pin(&ids[0]).unwrap();
-    rig.versions.exported(&ids[1], &[]).unwrap();
+    rig.versions.remember_export(&ids[1], None, Vec::new()).unwrap();
     rig.versions.rollback(&ids[2]).unwrap();
     rig.versions.tidy().unwrap();
     let newest_first = |places: &[usize]| places.iter().map(|place| ids[*place].clone()).collect::<Vec<_>>();
@@ -186,7 +187,7 @@ fn versions_go_but_for_pins_what_is_served_the_newest_and_bases_of_exports() {
     rig.versions.release().unwrap();
     rig.versions.unpin(&ids[0]).unwrap();
     for id in [&ids[6], &ids[5], &ids[6], &ids[2], &ids[5]] {
-        rig.versions.exported(id, &[]).unwrap();
+        rig.versions.remember_export(id, None, Vec::new()).unwrap();
     }
     rig.versions.tidy().unwrap();
     assert_eq!(rig.kept(), newest_first(&[6, 5, 2]), "the last three exports are of these");
@@ -233,8 +234,9 @@ fn an_import_that_breaks_off_changes_nothing() {
         content: content(&[1, 2]),
         meta: meta(2),
         evidence: Evidence::new(),
-        details: &broken,
+        details: &Arriving { stream: &broken, stays: &|_, _, _| false },
         details_bytes: 10,
+        committed: &|| {},
     };
     assert!(rig.versions.import(import).is_err());
     assert_eq!((rig.served(), rig.newest(), rig.kept().len()), (one.clone(), one.clone(), 1));

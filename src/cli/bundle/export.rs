@@ -3,7 +3,7 @@
 //! Nothing is seen under the file's name before it is whole. Callers: [`super`].
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,11 +15,13 @@ use crate::app::core::{AppError, open_versions};
 use crate::bundle::signature::{self, Signer};
 use crate::bundle::trust::open_file;
 use crate::bundle::{Bundle, Manifest};
-use crate::cli::progress::bytes_bar;
+use crate::cli::progress::{Display, bytes_bar};
 use crate::cli::{Failure, load, logging};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel, Use};
-use crate::store::OpenError;
+use crate::store::{DataDir, OpenError};
+use crate::versions::Versions;
+use crate::versions::bundles::Exported;
 
 /// Arguments of `grandstand bundle export`.
 #[derive(Debug, Args)]
@@ -58,49 +60,88 @@ impl Export {
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
         let mut unfinished = Unfinished::beside(&self.file)?;
-        write(&config, unfinished.file(), since.as_deref())?;
+        let made = make(&config, unfinished.file(), since.as_deref())?;
         // What was written is what an import will see.
-        let bundle = Bundle::open(unfinished.file(), &mut |_, _| {})?;
-        let (manifest, mut signed) = (bundle.manifest(), None);
-        if let Some(signer) = &signer {
+        let bar = bytes_bar("verifying");
+        let bundle = Bundle::open(unfinished.file(), &mut |done, of| bar.show(done, of))?;
+        bar.finish();
+        let manifest = bundle.manifest();
+        let sign = |signer: &Signer| -> Result<_, Failure> {
+            let path = signature::path_of(&self.file);
+            let mut signature = Unfinished::beside(&path)?;
             let text = signer.sign(unfinished.again()?, &comment(manifest))?;
-            signed = Some((signature::path_of(&self.file), text, signer.key()));
-        }
-        if let Some((path, text, _)) = &signed {
-            put(path, text.as_bytes())?;
-        } else {
-            // One that was there is of another file.
-            let stale = signature::path_of(&self.file);
-            match fs::remove_file(&stale) {
-                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(ExportError::Io { path: stale, source }.into());
-                }
-                _ => {}
-            }
-        }
+            signature
+                .file()
+                .write_all(text.as_bytes())
+                .map_err(|source| ExportError::Io { path: path.clone(), source })?;
+            Ok((signature, path, signer.key()))
+        };
+        let signed = signer.as_ref().map(sign).transpose()?;
+        // One after the other: in between the bundle has a signature that is not its own, and is refused.
         let bytes = unfinished.finish()?;
+        let signed = match signed {
+            Some((signature, path, key)) => signature.finish().map(|_| Some((path, key)))?,
+            None => remove(&signature::path_of(&self.file)).map(|()| None)?,
+        };
+        made.remember();
         println!("{}: {}, {bytes} bytes", self.file.display(), what(manifest));
         println!("{}", coverage(manifest));
-        if let Some((path, _, key)) = signed {
+        if let Some((path, key)) = signed {
             println!("signed by the key {key}: {}", path.display());
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn write(config: &Config, out: &mut File, since: Option<&str>) -> Result<(), Failure> {
-    match open_versions(config) {
-        Ok((_data_dir, versions)) => {
-            let bar = bytes_bar("details");
-            let written = versions.export(out, since, &mut |done, of| bar.show(done, of));
-            bar.finish();
-            written?;
-            Ok(())
+/// A bundle that was made, by whom.
+enum Made {
+    /// A server, which remembers it.
+    There,
+    /// This process, with the directory locked until it is remembered.
+    Here(Box<(DataDir, Versions, Exported)>),
+}
+
+impl Made {
+    /// The bundle has its name.
+    fn remember(self) {
+        if let Self::Here(made) = self {
+            let (_data_dir, versions, exported) = *made;
+            if let Err(error) = versions.remember(exported) {
+                eprintln!("warning: no delta can build upon this export, which is not remembered: {error}");
+            }
+        }
+    }
+}
+
+fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Failure> {
+    let (made, is_exact) = match open_versions(config) {
+        Ok((data_dir, versions)) => {
+            let mut display = Display::new();
+            let exported = versions.export(out, since, &mut |done, of| display.count(0, "details", done, of));
+            display.finish();
+            let exported = exported?;
+            let is_exact = exported.is_exact;
+            (Made::Here(Box::new((data_dir, versions, exported))), is_exact)
         }
         Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-            remote::export(&format!("http://{admin}"), config.admin.token.as_ref(), since, out)
+            let admin = format!("http://{admin}");
+            (Made::There, remote::export(&admin, config.admin.token.as_ref(), since, out)?)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
+    };
+    if !is_exact {
+        eprintln!(
+            "warning: no export of the base is on record here: the delta has the details of new and changed listings only"
+        );
+    }
+    Ok(made)
+}
+
+/// Removes a file, if there is one.
+fn remove(path: &Path) -> Result<(), ExportError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(ExportError::Io { path: path.to_owned(), source }),
+        _ => Ok(()),
     }
 }
 
@@ -140,7 +181,9 @@ impl Unfinished {
         let mut path = name.as_os_str().to_owned();
         path.push(format!(".{}.part", std::process::id()));
         let path = PathBuf::from(path);
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        // An earlier process of that number may have been killed; what somebody else put there is not written through.
+        remove(&path)?;
+        let file = File::options().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|source| ExportError::Io { path: path.clone(), source })?;
         Ok(Self { file, path, name: name.to_owned() })
     }
@@ -157,6 +200,11 @@ impl Unfinished {
     fn finish(self) -> Result<u64, ExportError> {
         let bytes = self.file.sync_all().and_then(|()| self.file.metadata()).map(|meta| meta.len());
         let bytes = bytes.and_then(|bytes| fs::rename(&self.path, &self.name).map(|()| bytes));
+        // The name is durable once the directory is; not every system can sync one.
+        let directory = self.name.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if let Ok(directory) = File::open(directory) {
+            let _ = directory.sync_all();
+        }
         bytes.map_err(|source| ExportError::Io { path: self.name.clone(), source })
     }
 }
@@ -166,13 +214,6 @@ impl Drop for Unfinished {
         // Gone already when it was finished.
         let _ = fs::remove_file(&self.path);
     }
-}
-
-/// Writes a small file, whole or not at all.
-fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
-    let mut unfinished = Unfinished::beside(path)?;
-    unfinished.file().write_all(bytes).map_err(|source| ExportError::Io { path: path.to_owned(), source })?;
-    unfinished.finish().map(drop)
 }
 
 #[cfg(test)]
@@ -186,7 +227,9 @@ mod tests {
         fs::write(&name, "old").unwrap();
         drop(Unfinished::beside(&name).unwrap());
         assert_eq!((fs::read(&name).unwrap().as_slice(), fs::read_dir(dir.path()).unwrap().count()), (&b"old"[..], 1));
-        put(&name, b"new").unwrap();
+        let mut unfinished = Unfinished::beside(&name).unwrap();
+        unfinished.file().write_all(b"new").unwrap();
+        assert_eq!(unfinished.finish().unwrap(), 3);
         assert_eq!((fs::read(&name).unwrap().as_slice(), fs::read_dir(dir.path()).unwrap().count()), (&b"new"[..], 1));
     }
 }

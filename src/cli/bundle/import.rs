@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{Sources, opened, remote, signed, trusted};
+use crate::admin::bundle::{learn, tidy};
 use crate::app::core::{AppError, Core, open_versions_anew};
 use crate::bundle::trust::Opened;
 use crate::cli::{Failure, load, logging};
@@ -53,8 +54,11 @@ impl Import {
         let told = match open_versions_anew(&config) {
             Ok((_data_dir, versions)) => {
                 let now_ms = Clock::system().now_wall().as_millis();
-                let imported = versions.import_bundle(&bundle.bundle, &bundle.file, now_ms)?;
-                versions.tidy()?;
+                let imported = versions.import_bundle(&bundle.bundle, &bundle.file, now_ms, &|| {})?;
+                let tidied = versions.tidy().and_then(|()| versions.store().forget_vanished());
+                if let Err(error) = tidied {
+                    eprintln!("warning: what is no longer needed could not be removed: {error}");
+                }
                 Told {
                     snapshot: imported.snapshot.to_string(),
                     listings: imported.listings as u64,
@@ -118,17 +122,19 @@ pub fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), F
     };
     let Opened { file, bundle, voucher } = opened(path, &trusted(config)?)?;
     let manifest = bundle.manifest();
-    if let Some(head) = versions.head().current()
-        && (head.meta.confirmed_ms > manifest.confirmed_ms || head.dataset.id == manifest.snapshot)
-    {
-        let (bundled, kept) = (&manifest.snapshot, &head.dataset.id);
-        tracing::info!(%bundled, %kept, "the data directory is as new as the bundle; it is served as it is");
-        return Ok(());
+    if let Some(head) = versions.head().current() {
+        let is_later = head.meta.confirmed_ms > manifest.confirmed_ms;
+        let is_same = head.dataset.id == manifest.snapshot && head.meta.confirmed_ms == manifest.confirmed_ms;
+        let mirrored = core.details.as_ref().map_or(0, |details| details.mirrored(&head.dataset)) as u64;
+        if is_later || is_same && mirrored >= manifest.coverage.all() {
+            let (bundled, kept) = (&manifest.snapshot, &head.dataset.id);
+            tracing::info!(%bundled, %kept, "the data directory is as new as the bundle; it is served as it is");
+            return Ok(());
+        }
     }
-    let imported = versions.import_bundle(&bundle, &file, core.clock.now_wall().as_millis())?;
-    if let Some(details) = &core.details {
-        details.look_again(bundle.detail_hashes().iter().map(|detail| detail.id))?;
-    }
+    let learn = || core.details.iter().for_each(|details| learn(details, &bundle));
+    let imported = versions.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), &learn)?;
+    tidy(versions, core.details.as_ref());
     tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, voucher = signed(&voucher), "imported");
     Ok(())
 }

@@ -11,15 +11,15 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
-use crate::admin::bundle::SIGNATURE;
+use crate::admin::bundle::{EXACT, SIGNATURE};
 use crate::bundle::signature;
 use crate::cli::Failure;
 use crate::cli::progress::{Spinner, bytes_bar};
 use crate::cli::status::refusal;
 use crate::config::Secret;
 
-/// Without a byte for this long the server is given up; it writes or reads the whole of a bundle before it answers.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// A server that is there takes a connection sooner. How long it works before it answers depends on the bundle.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a server did not do it.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +32,13 @@ enum RemoteError {
     BrokenOff { done: u64, of: u64 },
 }
 
-/// Has the server write a bundle, into a file.
-pub(super) fn export(admin: &str, token: Option<&Secret>, since: Option<&str>, out: &mut File) -> Result<(), Failure> {
+/// Has the server write a bundle, into a file; whether it knew which details came with the base.
+pub(super) fn export(
+    admin: &str,
+    token: Option<&Secret>,
+    since: Option<&str>,
+    out: &mut File,
+) -> Result<bool, Failure> {
     let query = since.map(|id| format!("?since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
     let url = format!("{admin}/bundle{}", query.unwrap_or_default());
     out.set_len(0).and_then(|()| out.rewind())?;
@@ -43,6 +48,7 @@ pub(super) fn export(admin: &str, token: Option<&Secret>, since: Option<&str>, o
         let response = send(client()?.get(&url), token, &url).await;
         waiting.finish();
         let mut response = response?;
+        let is_exact = response.headers().get(EXACT).is_none_or(|exact| exact != "false");
         let of = response.content_length().unwrap_or(0);
         let (bar, mut done) = (bytes_bar("exporting"), 0);
         let mut out = tokio::fs::File::from_std(out);
@@ -53,7 +59,7 @@ pub(super) fn export(admin: &str, token: Option<&Secret>, since: Option<&str>, o
         }
         bar.finish();
         out.flush().await?;
-        if done == of { Ok(()) } else { Err(RemoteError::BrokenOff { done, of }.into()) }
+        if done == of { Ok(is_exact) } else { Err(RemoteError::BrokenOff { done, of }.into()) }
     })
 }
 
@@ -87,7 +93,7 @@ fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> 
 }
 
 fn client() -> Result<reqwest::Client, Failure> {
-    Ok(reqwest::Client::builder().no_proxy().read_timeout(PATIENCE).build()?)
+    Ok(reqwest::Client::builder().no_proxy().connect_timeout(PATIENCE).tcp_keepalive(PATIENCE).build()?)
 }
 
 fn unreachable(url: &str, error: &reqwest::Error) -> Failure {

@@ -54,6 +54,10 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
             println!("published {served} with {} listings", now["listings"]);
             return Ok(ExitCode::SUCCESS);
         }
+        if now["rollback"]["newest"] == snapshot {
+            println!("published {snapshot}; it waits behind the rollback to {served}");
+            return Ok(ExitCode::SUCCESS);
+        }
         // What is held is let go before its successor is served, so that neither may be there for a moment.
         let since = now["held"].is_null().then(|| *neither.get_or_insert_with(Instant::now));
         if since.is_some_and(|since| served != before || since.elapsed() > SETTLES) {

@@ -39,6 +39,7 @@ impl From<VersionsError> for MirrorError {
             // The others are no answers to a publication.
             VersionsError::Moved
             | VersionsError::Unknown { .. }
+            | VersionsError::Ambiguous(_)
             | VersionsError::NotRolledBack
             | VersionsError::Backwards { .. } => Self::Moved,
         }

@@ -14,7 +14,7 @@ use super::super::plan::is_settled;
 use super::super::refresh::Verdict;
 use super::super::terms::Listed;
 use super::super::{assumptions, terms};
-use super::{Mirror, MirrorError, blocking};
+use super::{Mirror, MirrorError};
 
 impl Mirror {
     /// What is asked beside the refreshes, and never at their cost: terms in doubt, and what filters mean.
@@ -101,11 +101,9 @@ impl Mirror {
             self.terms_at = Some(self.clock.now_mono().plus(self.crawler.lag()));
         }
         if learned {
-            // Served before it is kept: what is served is never behind what is known, whatever the disk says.
             let dataset = Arc::new(self.index(published.dataset.content.clone()).await?);
-            self.switch(move |versions, seen| versions.reindexed(seen, &dataset)).await?;
-            let (store, evidence) = (self.store.clone(), self.evidence.clone());
-            blocking(move || store.put_evidence(&evidence)).await?;
+            let evidence = self.evidence.clone();
+            self.switch(move |versions, seen| versions.reindexed(seen, &dataset, &evidence)).await?;
         }
         result
     }

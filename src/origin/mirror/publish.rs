@@ -12,14 +12,12 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Published;
 use crate::snapshot::version::{Certificate, VersionMeta};
 use crate::store::{Store, StoreError};
+use crate::versions::SIZES;
 
 use super::super::pass::{self, Assembled};
 use super::super::refresh::shrank_too_much;
 use super::super::status::Held;
 use super::{Listed, Mirror, MirrorError, Newest, blocking};
-
-/// Where the sizes of the last day are kept in the store.
-const SIZES: &str = "sizes";
 
 /// Where the disproved orders are kept in the store.
 const ORDERS: &str = "orders";
