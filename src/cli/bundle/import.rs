@@ -117,17 +117,17 @@ pub fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), F
         return Err(ImportFailure::Shield.into());
     };
     let Opened { file, bundle, voucher } = opened(path, &trusted(config)?)?;
-    let manifest = bundle.manifest();
-    if let Some(head) = versions.head().current()
-        && (head.meta.confirmed_ms > manifest.confirmed_ms || head.dataset.id == manifest.snapshot)
-    {
-        let (bundled, kept) = (&manifest.snapshot, &head.dataset.id);
-        tracing::info!(%bundled, %kept, "the data directory is as new as the bundle; it is served as it is");
+    if versions.is_ahead_of(&bundle)? {
+        let bundled = &bundle.manifest().snapshot;
+        tracing::info!(%bundled, "the data directory is as new as the bundle; it is served as it is");
         return Ok(());
     }
     let imported = versions.import_bundle(&bundle, &file, core.clock.now_wall().as_millis())?;
     if let Some(details) = &core.details {
         details.look_again(bundle.detail_hashes().iter().map(|detail| detail.id))?;
+    }
+    if let Err(error) = versions.tidy() {
+        tracing::warn!(%error, "what is no longer needed could not be removed");
     }
     tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, voucher = signed(&voucher), "imported");
     Ok(())
