@@ -2,7 +2,9 @@
 //!
 //! Callers: [`crate::admin`] and the commands pin, [`super::bundles`] exports, [`crate::origin`] tidies after a publication.
 
-use super::notes::{ExportedDetail, Notes};
+use std::collections::HashSet;
+
+use super::notes::{ExportedDetail, Notes, exported_details};
 use super::retention::Candidate;
 use super::{Versions, VersionsError};
 use crate::store::{States, StoreError};
@@ -43,7 +45,8 @@ impl Versions {
         Ok(self.list(notes, self.served())?)
     }
 
-    /// Remembers that a version was exported with these details, so that a delta can build upon it.
+    /// Remembers that a version was exported with these details, so that a delta can build upon it: upon any export of that
+    /// version, whichever its reader has. A detail that one of them lacks, or has otherwise, is in the delta.
     ///
     /// # Errors
     /// When no such version is kept any more, or the write fails.
@@ -51,7 +54,13 @@ impl Versions {
         let mut notes = self.0.notes.lock();
         self.find(id)?;
         let (mut next, mut states) = (notes.clone(), States::default());
-        next.exported(id, details, &mut states)?;
+        let before = if notes.exports.iter().any(|other| other == id) {
+            exported_details(&self.0.store, id)?.map(|before| before.into_iter().collect::<HashSet<_>>())
+        } else {
+            None
+        };
+        let in_all = details.iter().filter(|detail| before.as_ref().is_none_or(|before| before.contains(detail)));
+        next.exported(id, &in_all.copied().collect::<Vec<_>>(), &mut states)?;
         self.0.store.put_states(&states)?;
         *notes = next;
         Ok(self.list(&notes, self.served())?)

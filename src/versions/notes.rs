@@ -30,7 +30,7 @@ pub struct Notes {
 }
 
 /// What is kept of the details that an export held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExportedDetail {
     /// The listing.
     pub id: ListingId,
@@ -75,7 +75,8 @@ impl Notes {
         Ok(())
     }
 
-    /// Remembers an export, with the details that it held, and forgets those beyond the last few.
+    /// Remembers an export, with the details that are in every export of that version, and forgets those beyond the last
+    /// few.
     ///
     /// # Errors
     /// When the details are too many.
