@@ -21,6 +21,9 @@ use super::{Admin, Reply, error, guard};
 /// For reading the head of a request, waiting for it on an idle connection included; and for an answer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// For reading what is left of an upload after the answer.
+const LINGER: Duration = Duration::from_secs(30);
+
 /// The operator's listener behind a deadline.
 pub struct AdminFront(Arc<Admin>);
 
@@ -48,7 +51,6 @@ impl HttpServerApp for AdminFront {
         let request = session.req_header();
         let (method, query) = (request.method.clone(), request.uri.query().map(str::to_owned));
         if request.uri.path() == "/bundle" && matches!(method, Method::GET | Method::POST) {
-            // What is left of an upload is not waited for.
             session.set_keepalive(None);
             // Both cost work, and an export is remembered.
             let sent = match guard::may_write(&self.0.config, &session.req_header().headers) {
@@ -56,7 +58,10 @@ impl HttpServerApp for AdminFront {
                 Err(refusal) => Sent::Reply(error(StatusCode::FORBIDDEN, refusal.as_str())),
             };
             match sent {
-                Sent::Reply(reply) => write(&mut session, reply).await.ok()?,
+                Sent::Reply(reply) => {
+                    write(&mut session, reply).await.ok()?;
+                    linger(&mut session).await;
+                }
                 Sent::File(file, length, id) => bundle::send(&mut session, file, length, &id).await.ok()?,
             }
         } else {
@@ -72,6 +77,13 @@ impl HttpServerApp for AdminFront {
         let reusable = timeout(DEADLINE, session.finish()).await.ok()?.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
     }
+}
+
+/// Reads for a while what is left of an upload that was refused: a client that is still writing when the connection goes
+/// would not see the answer.
+async fn linger(session: &mut ServerSession) {
+    // It ends with the time, with the body, or with the connection.
+    let _ = timeout(LINGER, async { while let Ok(Some(_)) = session.read_request_body().await {} }).await;
 }
 
 async fn write(session: &mut ServerSession, reply: Reply) -> pingora::Result<()> {
