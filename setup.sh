@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building grandstand needs and this machine lacks: a C compiler, make, cmake, pkg-config,
-# curl for trying it out; for the tests also faketime, openssl and minisign, without which all else works. Does nothing when all of it is there. Rust itself is not installed.
+# curl for trying it out; for the tests also faketime, openssl, minisign and strace, without which all else works. Does nothing when all of it is there. Rust itself is not installed.
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -21,11 +21,12 @@ have cmake || missing="$missing cmake"
 have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
-# signs bundles.
+# signs bundles, one shows system calls.
 for_tests=""
 have faketime || for_tests="$for_tests faketime"
 have openssl || for_tests="$for_tests openssl"
 have minisign || for_tests="$for_tests minisign"
+have strace || for_tests="$for_tests strace"
 
 if [ -z "$missing$for_tests" ]; then
     exit 0

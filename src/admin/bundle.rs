@@ -31,9 +31,6 @@ use super::{Reply, error, json_reply};
 /// The largest bundle that is taken in, in bytes.
 const LARGEST: u64 = 64 << 30;
 
-/// At most so much of a refused upload is read on, so that the refusal is read.
-pub const DRAINED: u64 = 8 << 20;
-
 /// How much is read from a file at once.
 const PIECE: usize = 256 << 10;
 

@@ -21,6 +21,9 @@ use super::{Admin, Reply, error, guard};
 /// For reading the head of a request, waiting for it on an idle connection included; and for an answer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// For reading what is left of an upload after the answer.
+const LINGER: Duration = Duration::from_secs(30);
+
 /// The operator's listener behind a deadline.
 pub struct AdminFront(Arc<Admin>);
 
@@ -58,7 +61,7 @@ impl HttpServerApp for AdminFront {
             match sent {
                 Sent::Reply(reply) => {
                     write(&mut session, reply).await.ok()?;
-                    drain(&mut session).await;
+                    linger(&mut session).await;
                 }
                 Sent::File(file, exported) => {
                     bundle::send(&mut session, file, &exported).await.ok()?;
@@ -80,14 +83,11 @@ impl HttpServerApp for AdminFront {
     }
 }
 
-/// Reads on for a while, so that a client that is still sending gets to read why nobody listens any more.
-async fn drain(session: &mut ServerSession) {
-    let mut read = 0;
-    while read < bundle::DRAINED
-        && let Ok(Some(piece)) = session.read_request_body().await
-    {
-        read += piece.len() as u64;
-    }
+/// Reads for a while what is left of an upload that was refused: a client that is still writing when the connection goes
+/// would not see the answer.
+async fn linger(session: &mut ServerSession) {
+    // It ends with the time, with the body, or with the connection.
+    let _ = timeout(LINGER, async { while let Ok(Some(_)) = session.read_request_body().await {} }).await;
 }
 
 async fn write(session: &mut ServerSession, reply: Reply) -> pingora::Result<()> {

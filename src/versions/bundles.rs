@@ -15,7 +15,7 @@ use super::notes::{self, ExportedDetail};
 use super::{Import, Imported, Versions, VersionsError};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
-use crate::bundle::{self, Bundle, BundleError, Counts, Detail, Export, Progress, WriteError, Written};
+use crate::bundle::{self, Bundle, BundleError, Counts, Detail, DetailHash, Export, Progress, WriteError, Written};
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Published;
@@ -227,6 +227,28 @@ impl Versions {
         let details_bytes = file.metadata()?.len().saturating_mul(2);
         let evidence = bundle.evidence().clone();
         Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes, committed })?)
+    }
+
+    /// Whether a bundle brings nothing: the newest version is confirmed for a later instant, or it is the same one, for the
+    /// same instant, and all details of the bundle are here.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn is_ahead_of(&self, bundle: &Bundle) -> Result<bool, StoreError> {
+        let manifest = bundle.manifest();
+        let Some(head) = self.head().current() else { return Ok(false) };
+        if head.meta.confirmed_ms != manifest.confirmed_ms || head.dataset.id != manifest.snapshot {
+            return Ok(head.meta.confirmed_ms > manifest.confirmed_ms);
+        }
+        let known = self.store().detail_index(|meta| (meta.state, meta.hash))?;
+        let known: HashMap<ListingId, _, RandomState> = known.into_iter().collect();
+        let is_here = |detail: &DetailHash| {
+            let same = |(state, hash): &(DetailState, ContentHash)| {
+                *state == detail.state && (*state == DetailState::Gone || *hash == detail.hash)
+            };
+            known.get(&detail.id).is_some_and(same)
+        };
+        Ok(bundle.detail_hashes().iter().all(is_here))
     }
 }
 

@@ -81,12 +81,13 @@ pub async fn quiet(origin: &Origin) {
 pub struct Setup {
     sets: Vec<(String, String)>,
     under: Vec<String>,
+    words: Vec<String>,
 }
 
 impl Setup {
     /// Offline, on free ports, without a limit for clients.
     pub fn offline() -> Self {
-        Self { sets: Vec::new(), under: Vec::new() }
+        Self { sets: Vec::new(), under: Vec::new(), words: Vec::new() }
             .set("listen", r#"["127.0.0.1:0"]"#)
             .set("admin.listen", "127.0.0.1:0")
             .set("public_url", PUBLIC)
@@ -132,9 +133,17 @@ impl Setup {
         self
     }
 
+    /// Gives `serve` these words as well.
+    #[must_use]
+    pub fn serving(mut self, words: &[&str]) -> Self {
+        self.words = words.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
     /// Starts `serve` on a data directory and does not wait for it.
     pub fn spawn(&self, dir: &Path) -> Process {
-        Process::spawn_under(&self.under, &self.arguments(&["serve"], dir), &std::env::temp_dir())
+        let words: Vec<&str> = ["serve"].into_iter().chain(self.words.iter().map(String::as_str)).collect();
+        Process::spawn_under(&self.under, &self.arguments(&words, dir), &std::env::temp_dir())
     }
 
     /// The arguments for a command.
@@ -149,7 +158,12 @@ impl Setup {
 
     /// Starts the server on an empty data directory.
     pub async fn start(self) -> Server {
-        Server::start(self).await
+        self.start_in(tempfile::tempdir().unwrap()).await
+    }
+
+    /// Starts the server on `data` in this directory, whatever is in it.
+    pub async fn start_in(self, dir: TempDir) -> Server {
+        Server::start(self, dir).await
     }
 }
 
@@ -166,8 +180,8 @@ pub struct Server {
 }
 
 impl Server {
-    async fn start(setup: Setup) -> Self {
-        let dir = Arc::new(tempfile::tempdir().unwrap());
+    async fn start(setup: Setup, dir: TempDir) -> Self {
+        let dir = Arc::new(dir);
         let mut process = setup.spawn(&dir.path().join("data"));
         let client = plain_client();
         let (public, admin) = discover(&mut process, &dir.path().join("data"), &client).await;

@@ -30,6 +30,7 @@ mod dialects;
 mod dialects_exact;
 mod disk;
 mod faults;
+mod gap;
 mod golden;
 mod headers;
 mod kept;

@@ -44,6 +44,8 @@ pub struct Export {
 pub(super) enum ExportError {
     #[error("a shield keeps no snapshots: leave mirror.enabled = true")]
     Shield,
+    #[error("{} was not written: {source}", path.display())]
+    Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
 }
@@ -60,7 +62,10 @@ impl Export {
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
         let mut unfinished = Unfinished::beside(&self.file)?;
-        let made = make(&config, unfinished.file(), since.as_deref())?;
+        let made = make(&config, unfinished.file(), since.as_deref()).map_err(|failure| match failure {
+            Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
+            config @ Failure::Config(_) => config,
+        })?;
         // What was written is what an import will see.
         let bar = bytes_bar("verifying");
         let bundle = Bundle::open(unfinished.file(), &mut |done, of| bar.show(done, of))?;

@@ -121,16 +121,10 @@ pub fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), F
         return Err(ImportFailure::Shield.into());
     };
     let Opened { file, bundle, voucher } = opened(path, &trusted(config)?)?;
-    let manifest = bundle.manifest();
-    if let Some(head) = versions.head().current() {
-        let is_later = head.meta.confirmed_ms > manifest.confirmed_ms;
-        let is_same = head.dataset.id == manifest.snapshot && head.meta.confirmed_ms == manifest.confirmed_ms;
-        let mirrored = core.details.as_ref().map_or(0, |details| details.mirrored(&head.dataset)) as u64;
-        if is_later || is_same && mirrored >= manifest.coverage.all() {
-            let (bundled, kept) = (&manifest.snapshot, &head.dataset.id);
-            tracing::info!(%bundled, %kept, "the data directory is as new as the bundle; it is served as it is");
-            return Ok(());
-        }
+    if versions.is_ahead_of(&bundle)? {
+        let bundled = &bundle.manifest().snapshot;
+        tracing::info!(%bundled, "the data directory is as new as the bundle; it is served as it is");
+        return Ok(());
     }
     let learn = || core.details.iter().for_each(|details| learn(details, &bundle));
     let imported = versions.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), &learn)?;

@@ -1,0 +1,168 @@
+//! Importing beside a running replica: nobody is refused meanwhile, and everything shows at once.
+
+use std::collections::BTreeSet;
+
+use grandstand::sample::{Switches, World};
+
+use super::{Desk, Everything, LIST, Load, edit, everything, is_one_of, mirrored, none_failed, targets};
+use crate::harness::{Server, Setup};
+
+/// What a scenario starts from: two bundles, and what the mirror answered when it wrote them.
+struct Two {
+    desk: Desk,
+    ids: Vec<u64>,
+    touched: u64,
+    removed: u64,
+    old: (String, Everything),
+    new: (String, Everything),
+}
+
+async fn two(listings: usize) -> Two {
+    let (origin, mirror) = mirrored(listings, Switches::default()).await;
+    let desk = Desk::new();
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
+    let old = (mirror.snapshot().await, everything(&mirror).await);
+    let ids = origin.world(World::ids);
+    let (touched, removed) = (ids[7], ids[listings / 2]);
+    edit(&origin, &mirror, |world| {
+        assert!(world.touch(touched) && world.remove(removed) && world.change_detail(touched));
+    })
+    .await;
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
+    let new = (mirror.snapshot().await, everything(&mirror).await);
+    Two { desk, ids, touched, removed, old, new }
+}
+
+async fn changes(server: &Server, since: &str) -> [BTreeSet<u64>; 3] {
+    let told = server.ok(&format!("/changes.json?since={since}")).await.json();
+    let ids = |key: &str| told[key].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
+    ["added", "changed", "removed"].map(ids)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_beside_a_replica_under_load_switches_and_fails_nobody() {
+    let Two { desk, ids, touched, removed, old, new } = two(300).await;
+    let server = Setup::offline().start().await;
+    // Unready, and told so, until there is something.
+    assert_eq!(server.admin(http::Method::GET, "/readyz").await.status, 503);
+    let data = server.data_dir();
+    let said = desk.does(&server.setup, &data, &["import"], "old.gsb").await;
+    assert!(said.contains(&old.0), "{said}");
+    server.ready().await;
+    is_one_of(&everything(&server).await, &[&old.1]);
+
+    let hot = format!("/api/listings/{touched}.json");
+    for _ in 0..5 {
+        server.ok(&hot).await;
+    }
+    let known: Vec<u64> = ids.iter().copied().filter(|id| *id != removed).collect();
+    let load = Load::on(&server, 8, &targets(&known[..60]));
+    let said = desk.does(&server.setup, &data, &["import"], "new.gsb").await;
+    assert!(said.contains(&new.0) && said.contains(&old.0) && said.contains("rollback"), "{said}");
+    let at_once = server.ok(&hot).await;
+    assert_eq!(at_once.text(), new.1[&hot].2, "a detail that was hot before");
+    is_one_of(&everything(&server).await, &[&new.1]);
+    let replies = load.stop().await;
+    none_failed(&replies, &[&old.0, &new.0]);
+    let both =
+        [&old.0, &new.0].map(|id| replies.iter().flatten().any(|(_, reply)| reply.the("mirror-snapshot") == *id));
+    assert_eq!(both, [true, true], "the load saw the switch");
+    for (target, reply) in replies.iter().flatten().filter(|(target, _)| new.1.contains_key(target)) {
+        let body = reply.text();
+        assert!([&old.1, &new.1].iter().any(|state| state.get(target).is_some_and(|told| told.2 == body)), "{target}");
+    }
+    assert_eq!(changes(&server, &old.0).await, [[].into(), [touched].into(), [removed].into()]);
+
+    // Once more changes nothing.
+    let tag = server.ok(LIST).await.etag();
+    let said = desk.does(&server.setup, &data, &["import"], "new.gsb").await;
+    assert!(!said.contains("warning"), "{said}");
+    assert_eq!(server.ok(LIST).await.etag(), tag);
+    is_one_of(&everything(&server).await, &[&new.1]);
+    let list = server.admin(http::Method::GET, "/snapshots").await.json();
+    assert_eq!(list["snapshots"].as_array().unwrap().len(), 2, "{list}");
+    assert_eq!(changes(&server, &old.0).await[1], [touched].into());
+}
+
+#[tokio::test]
+async fn an_older_bundle_is_served_with_a_warning_where_no_origin_is() {
+    let Two { desk, removed, old, new, .. } = two(130).await;
+    let mut server = Setup::offline().start().await;
+    let data = server.data_dir();
+    desk.does(&server.setup, &data, &["import"], "new.gsb").await;
+    is_one_of(&everything(&server).await, &[&new.1]);
+    let said = desk.does(&server.setup, &data, &["import"], "old.gsb").await;
+    assert!(said.contains("warning") && said.contains("later"), "{said}");
+    for restarted in [false, true] {
+        if restarted {
+            server.restart().await;
+        }
+        let list = server.ok(&format!("{LIST}?per_page=100")).await;
+        assert_eq!(list.text(), old.1[&format!("{LIST}?per_page=100&page=1")].2);
+        let was_removed = format!("/api/listings/{removed}.json");
+        assert_eq!(server.ok(&was_removed).await.text(), old.1[&was_removed].2);
+        assert_eq!(changes(&server, &new.0).await[0], [removed].into());
+    }
+    // Without a server it is the same.
+    server.process.kill();
+    desk.does(&server.setup, &data, &["import"], "new.gsb").await;
+    let said = desk.does(&server.setup, &data, &["import"], "old.gsb").await;
+    assert!(said.contains("warning") && said.contains("later"), "{said}");
+    server.restart().await;
+    assert_eq!(server.snapshot().await, old.0);
+    desk.does(&server.setup, &data, &["import"], "new.gsb").await;
+    is_one_of(&everything(&server).await, &[&new.1]);
+}
+
+#[tokio::test]
+async fn a_rollback_waits_out_an_import() {
+    let Two { desk, old, new, .. } = two(60).await;
+    let server = Setup::offline().start().await;
+    let data = server.data_dir();
+    for name in ["old.gsb", "new.gsb"] {
+        desk.does(&server.setup, &data, &["import"], name).await;
+    }
+    let reply = server.admin(http::Method::POST, &format!("/snapshots/{}/rollback", old.0)).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let said = desk.does(&server.setup, &data, &["import"], "new.gsb").await;
+    assert!(said.contains("waits") && said.contains("release"), "{said}");
+    assert_eq!(server.snapshot().await, old.0);
+    assert_eq!(server.admin(http::Method::POST, "/snapshots/release").await.status, 200);
+    is_one_of(&everything(&server).await, &[&new.1]);
+}
+
+#[tokio::test]
+async fn imports_and_exports_at_once_are_done_one_after_the_other() {
+    let Two { desk, old, new, .. } = two(300).await;
+    let server = Setup::offline().start().await;
+    let (setup, data) = (&server.setup, server.data_dir());
+    desk.does(setup, &data, &["import"], "old.gsb").await;
+    let since = ["export", "--since", &old.0];
+    let (one, two, export, delta) = tokio::join!(
+        desk.does(setup, &data, &["import"], "new.gsb"),
+        desk.does(setup, &data, &["import"], "new.gsb"),
+        desk.does(setup, &data, &["export"], "meanwhile.gsb"),
+        desk.does(setup, &data, &since, "delta.gsb"),
+    );
+    assert!([&one, &two].iter().all(|said| said.contains(&new.0)), "{one} {two}");
+    assert!([&export, &delta].iter().all(|said| said.contains(&old.0) || said.contains(&new.0)), "{export} {delta}");
+    is_one_of(&everything(&server).await, &[&new.1]);
+    let meanwhile = desk.bytes("meanwhile.gsb");
+    assert!(["old.gsb", "new.gsb"].iter().any(|name| desk.bytes(name) == meanwhile), "it is one of the two");
+    desk.does(setup, &data, &["verify"], "delta.gsb").await;
+    // Where no server is, one comes first, and the other either waits or says who is there.
+    drop(server);
+    let offline = Setup::offline();
+    desk.does(&offline, &desk.data(), &["import"], "old.gsb").await;
+    let here = desk.data();
+    let both = tokio::join!(
+        desk.bundle(&offline, &here, &["import"], "new.gsb"),
+        desk.bundle(&offline, &here, &["import"], "new.gsb"),
+    );
+    for (code, said) in [&both.0, &both.1] {
+        assert!(*code == 0 || (*code == 1 && said.contains("process")), "{code} {said}");
+    }
+    assert!(both.0.0 == 0 || both.1.0 == 0, "{both:?}");
+    let server = desk.serve_copy(offline).await;
+    is_one_of(&everything(&server).await, &[&new.1]);
+}

@@ -1,0 +1,127 @@
+//! kill -9 at random instants of an import: afterwards there is the old snapshot or the new one, whole.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use grandstand::sample::{Switches, World};
+
+use super::{Desk, Everything, copy_all, edit, everything, is_one_of, mirrored};
+use crate::harness::{Process, Setup, wait_until};
+
+/// A desk whose data directory has `old`, with a bundle of `new` that changes much.
+async fn prepared() -> (Desk, Everything, Everything) {
+    let (origin, mirror) = mirrored(260, Switches::default()).await;
+    let desk = Desk::new();
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
+    let old = everything(&mirror).await;
+    edit(&origin, &mirror, |world: &mut World| {
+        let ids = world.ids();
+        assert!(ids[..200].iter().all(|id| world.touch(*id) && world.change_detail(*id)));
+        assert!(world.remove(ids[250]));
+    })
+    .await;
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
+    let new = everything(&mirror).await;
+    desk.does(&Setup::offline(), &desk.data(), &["import"], "old.gsb").await;
+    (desk, old, new)
+}
+
+fn spread(round: u64, rounds: u64, whole: Duration) -> Duration {
+    // Neighbouring rounds are far apart, and all of the time is covered.
+    whole.mul_f64((round * 7 % rounds) as f64 / rounds as f64)
+}
+
+#[tokio::test]
+async fn a_killed_import_leaves_the_old_snapshot_or_the_new_one() {
+    const ROUNDS: u64 = 16;
+    let (desk, old, new) = prepared().await;
+    let offline = Setup::offline();
+    let work = desk.path("work");
+    let arguments = |dir| offline.arguments(&["bundle", "import", desk.path("new.gsb").to_str().unwrap()], dir);
+    copy_all(&desk.data(), &work);
+    let start = Instant::now();
+    assert_eq!(Process::spawn(&arguments(&work)).end().await.0, 0);
+    let whole = start.elapsed();
+    let mut seen = [0; 2];
+    for round in 0..ROUNDS {
+        fs::remove_dir_all(&work).unwrap();
+        copy_all(&desk.data(), &work);
+        let mut import = Process::spawn(&arguments(&work));
+        tokio::time::sleep(spread(round, ROUNDS, whole)).await;
+        let finished = import.ended() == Some(0);
+        import.kill();
+        let dir = tempfile::tempdir().unwrap();
+        copy_all(&work, &dir.path().join("data"));
+        let server = offline.clone().start_in(dir).await;
+        let which = is_one_of(&everything(&server).await, &[&old, &new]);
+        assert!(which == 1 || !finished, "round {round}");
+        seen[which] += 1;
+        // The lock of whoever was killed holds nobody up.
+        assert_eq!(Process::spawn(&arguments(&work)).end().await.0, 0, "round {round}");
+        let dir = tempfile::tempdir().unwrap();
+        copy_all(&work, &dir.path().join("data"));
+        let server = offline.clone().start_in(dir).await;
+        is_one_of(&everything(&server).await, &[&new]);
+    }
+    assert!(seen[0] > 2, "{seen:?}: nothing was killed before it was done");
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_while_it_imports_has_the_old_snapshot_or_the_new_one() {
+    const ROUNDS: u64 = 12;
+    let (desk, old, new) = prepared().await;
+    let offline = Setup::offline();
+    let (mut whole, mut seen) = (Duration::ZERO, [0; 2]);
+    for round in 0..=ROUNDS {
+        let mut server = desk.serve_copy(offline.clone()).await;
+        server.ready().await;
+        let file = desk.path("new.gsb");
+        let arguments = offline.arguments(&["bundle", "import", file.to_str().unwrap()], &server.data_dir());
+        let start = Instant::now();
+        let mut import = Process::spawn(&arguments);
+        if round == 0 {
+            assert_eq!(import.end().await.0, 0);
+            whole = start.elapsed();
+            continue;
+        }
+        tokio::time::sleep(spread(round - 1, ROUNDS, whole)).await;
+        server.process.kill();
+        let mut code = None;
+        wait_until("the command ends", || {
+            code = import.ended();
+            async move { code.is_some() }
+        })
+        .await;
+        // With 0 only if it is done; without a server it may have done it itself.
+        server.restart().await;
+        let which = is_one_of(&everything(&server).await, &[&old, &new]);
+        assert!(which == 1 || code == Some(1), "round {round}: {code:?}");
+        seen[which] += 1;
+        assert_eq!(super::names(&server.data_dir()).iter().filter(|name| name.ends_with(".tmp")).count(), 0);
+        desk.does(&offline, &server.data_dir(), &["import"], "new.gsb").await;
+        is_one_of(&everything(&server).await, &[&new]);
+    }
+    assert!(seen[0] > 2, "{seen:?}: nothing was killed before it was done");
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_while_it_starts_with_a_bundle_has_the_old_snapshot_or_the_new_one() {
+    const ROUNDS: u64 = 8;
+    let (desk, old, new) = prepared().await;
+    let with = Setup::offline().serving(&["--bundle", desk.path("new.gsb").to_str().unwrap()]);
+    let start = Instant::now();
+    drop(desk.serve_copy(with.clone()).await);
+    let whole = start.elapsed();
+    for round in 0..ROUNDS {
+        let dir = tempfile::tempdir().unwrap();
+        copy_all(&desk.data(), &dir.path().join("data"));
+        let mut process = with.spawn(&dir.path().join("data"));
+        tokio::time::sleep(spread(round, ROUNDS, whole)).await;
+        process.kill();
+        let mut server = Setup::offline().start_in(dir).await;
+        is_one_of(&everything(&server).await, &[&old, &new]);
+        server.setup = with.clone();
+        server.restart().await;
+        is_one_of(&everything(&server).await, &[&new]);
+    }
+}

@@ -1,0 +1,102 @@
+//! One state has one file: whoever exports it, and however often. And nothing half is ever seen under the file's name.
+
+use std::fs;
+use std::time::Duration;
+
+use grandstand::sample::{Switches, World};
+
+use super::{Desk, LIST, Load, edit, mirrored, none_failed, targets};
+use crate::harness::{Process, Setup, wait_until};
+
+#[tokio::test]
+async fn two_exports_of_one_state_are_the_same_bytes_with_a_server_and_without() {
+    let (origin, mut mirror) = mirrored(700, Switches::default()).await;
+    let base = mirror.snapshot().await;
+    let (desk, data) = (Desk::new(), mirror.data_dir());
+    desk.does(&mirror.setup, &data, &["export"], "base.gsb").await;
+    edit(&origin, &mirror, |world| assert!(world.ids().iter().take(5).all(|id| world.touch(*id)))).await;
+    let ids: Vec<u64> = origin.world(World::ids).into_iter().take(40).collect();
+    let load = Load::on(&mirror, 6, &targets(&ids));
+    for name in ["1.gsb", "2.gsb"] {
+        desk.does(&mirror.setup, &data, &["export"], name).await;
+        desk.does(&mirror.setup, &data, &["export", "--since", &base], &format!("delta-{name}")).await;
+    }
+    none_failed(&load.stop().await, &[&mirror.snapshot().await]);
+    let old = desk.path("base.gsb");
+    mirror.process.kill();
+    for name in ["3.gsb", "4.gsb"] {
+        desk.does(&mirror.setup, &data, &["export"], name).await;
+        desk.does(&mirror.setup, &data, &["export", "--since", old.to_str().unwrap()], &format!("delta-{name}")).await;
+    }
+    for name in ["2.gsb", "3.gsb", "4.gsb"] {
+        assert!(desk.bytes(name) == desk.bytes("1.gsb"), "{name}");
+        assert!(desk.bytes(&format!("delta-{name}")) == desk.bytes("delta-1.gsb"), "delta {name}");
+    }
+    let mut expected = vec!["base.gsb".to_owned()];
+    expected.extend((1..=4).flat_map(|n| [format!("{n}.gsb"), format!("delta-{n}.gsb")]));
+    expected.sort();
+    assert_eq!(desk.names(), expected, "nothing else is left behind");
+    // A replica of it writes the same file.
+    desk.does(&Setup::offline(), &desk.data(), &["import"], "1.gsb").await;
+    desk.does(&Setup::offline(), &desk.data(), &["export"], "5.gsb").await;
+    assert!(desk.bytes("5.gsb") == desk.bytes("1.gsb"), "a replica's export");
+}
+
+#[tokio::test]
+async fn an_export_that_is_killed_leaves_the_file_that_was_there() {
+    let (origin, mut mirror) = mirrored(400, Switches::default()).await;
+    let desk = Desk::new();
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "b.gsb").await;
+    let old = desk.bytes("b.gsb");
+    edit(&origin, &mirror, |world| assert!(world.ids().iter().take(50).all(|id| world.touch(*id)))).await;
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
+    let new = desk.bytes("new.gsb");
+    let mut killed = 0;
+    for round in 0..24_u64 {
+        if round == 12 {
+            mirror.process.kill();
+        }
+        fs::write(desk.path("b.gsb"), &old).unwrap();
+        let file = desk.path("b.gsb");
+        let arguments = mirror.setup.arguments(&["bundle", "export", file.to_str().unwrap()], &mirror.data_dir());
+        let mut export = Process::spawn(&arguments);
+        let mut begun = || desk.names().iter().any(|name| name.contains(".part")) || export.ended().is_some();
+        wait_until("the export has begun", || {
+            let begun = begun();
+            async move { begun }
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(round % 12 * 8)).await;
+        let finished = export.ended() == Some(0);
+        export.kill();
+        let found = desk.bytes("b.gsb");
+        assert!(found == old || found == new, "round {round}: neither the old file nor the new one");
+        assert!(!finished || found == new, "round {round}");
+        killed += u32::from(found == old);
+        for name in desk.names().iter().filter(|name| !["b.gsb", "new.gsb"].contains(&name.as_str())) {
+            assert!(name.starts_with("b.gsb.") && name.ends_with(".part"), "{name} is left behind");
+            fs::remove_file(desk.path(name)).unwrap();
+        }
+    }
+    assert!(killed > 4, "only {killed} of 24 exports were killed before their end");
+    // Neither a server nor a later export is bothered by what was killed.
+    mirror.restart().await;
+    mirror.ready().await;
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "again.gsb").await;
+    assert_eq!(desk.inspect("again.gsb").await["manifest"]["snapshot"], mirror.ok(LIST).await.the("mirror-snapshot"));
+}
+
+#[tokio::test]
+async fn an_export_that_cannot_be_written_says_where_and_leaves_nothing() {
+    let (_origin, mirror) = mirrored(60, Switches::default()).await;
+    let desk = Desk::new();
+    desk.refuses(&mirror.setup, &mirror.data_dir(), &["export"], "none/b.gsb", &["none/b.gsb"]).await;
+    fs::create_dir(desk.path("dir")).unwrap();
+    desk.refuses(&mirror.setup, &mirror.data_dir(), &["export"], "dir", &["dir"]).await;
+    desk.refuses(&mirror.setup, &mirror.data_dir(), &["export", "--since", "0000"], "b.gsb", &["0000"]).await;
+    let key = desk.path("none.key");
+    let sign = ["export", "--sign", key.to_str().unwrap()];
+    desk.refuses(&mirror.setup, &mirror.data_dir(), &sign, "b.gsb", &["none.key"]).await;
+    desk.refuses(&Setup::offline(), &desk.path("nothing"), &["export"], "b.gsb", &["nothing"]).await;
+    assert_eq!(desk.names(), ["dir"]);
+}

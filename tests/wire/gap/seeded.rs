@@ -1,0 +1,122 @@
+//! A bundle seeds a mirror: what it brought is asked about, not fetched.
+
+use grandstand::sample::{Switches, World};
+
+use super::{Desk, LIST, edit, mirrored};
+use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
+use crate::harness::{PUBLIC, Server, Setup};
+
+/// A mirror of the origin on a copy of this desk's data, started after the origin's log was cleared.
+async fn seeded(desk: &Desk, origin: &grandstand::sample::Origin) -> Server {
+    origin.clear_log();
+    let server = desk.serve_copy(Setup::mirror_of(origin)).await;
+    server.ready().await;
+    server.settled(origin).await;
+    server
+}
+
+#[tokio::test]
+async fn a_seeded_mirror_fetches_nothing_that_the_bundle_brought() {
+    let (origin, mirror) = mirrored(700, Switches::default()).await;
+    let desk = Desk::new();
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "seed.gsb").await;
+    drop(mirror);
+    // With an origin in the configuration, as on the machine that is to mirror it.
+    desk.does(&Setup::mirror_of(&origin), &desk.data(), &["import"], "seed.gsb").await;
+    assert_eq!(desk.inspect("seed.gsb").await["manifest"]["details"]["present"], 700);
+    let server = seeded(&desk, &origin).await;
+    let log = origin.log();
+    let details: Vec<_> = log.iter().filter(|seen| seen.path_and_query.starts_with("/api/listings/")).collect();
+    let fetched = details.iter().filter(|seen| seen.status == 200).count();
+    assert_eq!(fetched, 0, "{fetched} details were fetched anew");
+    assert!(log.len() <= 2 * 7 + 8 + 10, "{} requests, {} of them for details", log.len(), details.len());
+
+    // It goes on as any mirror does.
+    let ids = origin.world(World::ids);
+    edit(&origin, &server, |world| {
+        assert!(world.touch(ids[3]) && world.remove(ids[50]));
+        world.insert_like(ids[80], "The New Park").unwrap();
+    })
+    .await;
+    for page in 1..=14 {
+        list_is_the_origins(&server, &origin, &format!("{LIST}?page={page}")).await;
+    }
+    for name in ["sports", "states", "cities"] {
+        taxonomy_is_the_origins(&server, &origin, name, PUBLIC).await;
+    }
+    for id in origin.world(World::ids) {
+        detail_is_the_origins(&server, &origin, id).await;
+    }
+    let fetched = origin
+        .log()
+        .iter()
+        .filter(|seen| seen.path_and_query.starts_with("/api/listings/") && seen.status == 200)
+        .count();
+    assert!(fetched <= 4, "{fetched} details were fetched for two changes");
+}
+
+#[tokio::test]
+async fn a_mirror_that_is_seeded_while_the_origin_went_on_fetches_what_changed() {
+    let (origin, mirror) = mirrored(300, Switches::default()).await;
+    let desk = Desk::new();
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "seed.gsb").await;
+    drop(mirror);
+    let ids = origin.world(World::ids);
+    origin.edit(|world| {
+        assert!(ids[..6].iter().all(|id| world.touch(*id)) && world.remove(ids[100]));
+        world.insert_like(ids[80], "The New Park").unwrap();
+    });
+    // Beside a mirror whose origin does not answer, so that it has nothing.
+    origin.shutdown().await;
+    let server = Setup::mirror_of(&origin).start().await;
+    desk.does(&server.setup, &server.data_dir(), &["import"], "seed.gsb").await;
+    assert_eq!(server.ok(LIST).await.total(), 300);
+    origin.restart().await.unwrap();
+    origin.clear_log();
+    server.refresh().await;
+    crate::harness::wait_until("the origin is caught up with", || async {
+        let ids = server.ok(LIST).await.ids();
+        ids == origin.expected(LIST).1["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["id"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    })
+    .await;
+    server.settled(&origin).await;
+    let fetched: Vec<_> = origin
+        .log()
+        .into_iter()
+        .filter(|seen| seen.path_and_query.starts_with("/api/listings/") && seen.status == 200)
+        .map(|seen| seen.path_and_query)
+        .collect();
+    assert!((7..=8).contains(&fetched.len()), "{fetched:?}");
+    for page in 1..=6 {
+        list_is_the_origins(&server, &origin, &format!("{LIST}?page={page}")).await;
+    }
+    for id in origin.world(World::ids) {
+        detail_is_the_origins(&server, &origin, id).await;
+    }
+}
+
+#[tokio::test]
+async fn a_mirror_that_is_ahead_refuses_an_older_bundle_by_name() {
+    let (origin, mut mirror) = mirrored(60, Switches::default()).await;
+    let desk = Desk::new();
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
+    let old = mirror.snapshot().await;
+    let new = edit(&origin, &mirror, |world| assert!(world.touch(world.ids()[7]))).await;
+    for stopped in [false, true] {
+        if stopped {
+            mirror.process.kill();
+        }
+        let named = [old.as_str(), new.as_str(), "backwards"];
+        desk.refuses(&mirror.setup, &mirror.data_dir(), &["import"], "old.gsb", &named).await;
+    }
+    mirror.restart().await;
+    assert_eq!(mirror.snapshot().await, new);
+    for id in origin.world(World::ids) {
+        detail_is_the_origins(&mirror, &origin, id).await;
+    }
+}

@@ -1,0 +1,160 @@
+//! Signatures made by the real tool and by `export --sign`: who is trusted is believed, and nobody else.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use grandstand::sample::Switches;
+
+use super::{Desk, edit, everything, is_one_of, mirrored};
+use crate::harness::Setup;
+
+fn tool(dir: &Path, arguments: &[&str]) -> bool {
+    let output = Command::new("minisign").args(arguments).current_dir(dir).output();
+    output.expect("the tool `minisign` is there: setup.sh installs it").status.success()
+}
+
+/// Makes a key with the tool; its public line.
+fn key(desk: &Desk, name: &str) -> String {
+    let (public, secret) = (format!("{name}.pub"), format!("{name}.key"));
+    assert!(tool(desk.0.path(), &["-G", "-W", "-p", &public, "-s", &secret]));
+    fs::read_to_string(desk.path(&public)).unwrap().lines().nth(1).unwrap().to_owned()
+}
+
+/// `name` with what is refused in it or beside it; what has to be said.
+fn prepare(desk: &Desk, case: &str) -> &'static str {
+    let (good, name) = (desk.path("new.gsb"), desk.path("case.gsb"));
+    let beside = desk.path("case.gsb.minisig");
+    fs::copy(&good, &name).unwrap();
+    fs::copy(desk.path("new.gsb.minisig"), &beside).unwrap();
+    match case {
+        "unsigned" => {
+            fs::remove_file(beside).unwrap();
+            "not signed"
+        }
+        "other key" => {
+            assert!(tool(desk.0.path(), &["-S", "-s", "other.key", "-m", "case.gsb"]));
+            "not trusted"
+        }
+        "altered" => {
+            let mut bytes = fs::read(&name).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 4;
+            fs::write(name, bytes).unwrap();
+            "does not fit"
+        }
+        "of another file" => {
+            fs::copy(desk.path("old.gsb.minisig"), beside).unwrap();
+            "does not fit"
+        }
+        "another file" => {
+            fs::copy(desk.path("old.gsb"), name).unwrap();
+            "does not fit"
+        }
+        "no signature" => {
+            fs::write(beside, "nonsense").unwrap();
+            "signature"
+        }
+        "comment" => {
+            let text = fs::read_to_string(&beside).unwrap().replace("trusted comment: ", "trusted comment: x");
+            fs::write(beside, text).unwrap();
+            "altered"
+        }
+        "old form" => {
+            assert!(tool(desk.0.path(), &["-S", "-l", "-s", "ours.key", "-m", "case.gsb"]));
+            "old form"
+        }
+        other => panic!("{other}"),
+    }
+}
+
+const REFUSED: [&str; 8] =
+    ["unsigned", "other key", "altered", "of another file", "another file", "no signature", "comment", "old form"];
+
+#[tokio::test]
+async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
+    let (origin, mirror) = mirrored(60, Switches::default()).await;
+    let desk = Desk::new();
+    let (ours, _other) = (key(&desk, "ours"), key(&desk, "other"));
+    let (data, secret) = (mirror.data_dir(), desk.path("ours.key"));
+    let sign = ["export", "--sign", secret.to_str().unwrap()];
+    desk.does(&mirror.setup, &data, &sign, "old.gsb").await;
+    let old = everything(&mirror).await;
+    edit(&origin, &mirror, |world| assert!(world.touch(world.ids()[7]))).await;
+    let said = desk.does(&mirror.setup, &data, &sign, "new.gsb").await;
+    assert!(said.contains("signed by the key"), "{said}");
+    let new = everything(&mirror).await;
+    for name in ["old.gsb", "new.gsb"] {
+        assert!(tool(desk.0.path(), &["-V", "-p", "ours.pub", "-m", name]), "the tool verifies {name}");
+        assert!(!tool(desk.0.path(), &["-V", "-p", "other.pub", "-m", name]), "and not for another key");
+    }
+
+    let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
+    desk.does(&strict, &desk.data(), &["import"], "old.gsb").await;
+    let server = desk.serve_copy(strict.clone()).await;
+    let snapshots = server.admin(http::Method::GET, "/snapshots").await.text().to_owned();
+    for case in REFUSED {
+        let named = prepare(&desk, case);
+        eprintln!("{case}");
+        for action in ["verify", "import"] {
+            desk.refuses(&strict, &desk.data(), &[action], "case.gsb", &[named]).await;
+        }
+        desk.refuses(&strict, &server.data_dir(), &["import"], "case.gsb", &[named]).await;
+        // A command that trusts everybody does not make the server do so.
+        let damaged = case == "altered";
+        let named = if damaged {
+            "altered"
+        } else if case == "no signature" {
+            "signature"
+        } else {
+            named
+        };
+        desk.refuses(&lax, &server.data_dir(), &["import"], "case.gsb", &[named]).await;
+        let (code, said) = strict
+            .clone()
+            .serving(&["--bundle", desk.path("case.gsb").to_str().unwrap()])
+            .spawn(&desk.data())
+            .end()
+            .await;
+        assert!(code == 1, "{case}: {code} {said}");
+    }
+    is_one_of(&everything(&server).await, &[&old]);
+    assert_eq!(server.admin(http::Method::GET, "/snapshots").await.text(), snapshots);
+    let untouched = desk.serve_copy(Setup::offline()).await;
+    is_one_of(&everything(&untouched).await, &[&old]);
+
+    for setup in [&strict, &lax] {
+        let said = desk.does(setup, &server.data_dir(), &["import"], "new.gsb").await;
+        assert!(said.contains("signed") || said.contains("signature"), "{said}");
+    }
+    is_one_of(&everything(&server).await, &[&new]);
+    desk.does(&strict, &desk.data(), &["import"], "new.gsb").await;
+    is_one_of(&everything(&desk.serve_copy(strict).await).await, &[&new]);
+}
+
+#[tokio::test]
+async fn an_export_without_a_signature_takes_the_old_one_away() {
+    let (_origin, mirror) = mirrored(20, Switches::default()).await;
+    let desk = Desk::new();
+    let ours = key(&desk, "ours");
+    let secret = desk.path("ours.key");
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export", "--sign", secret.to_str().unwrap()], "b.gsb").await;
+    let strict = Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]"));
+    desk.does(&strict, &desk.data(), &["verify"], "b.gsb").await;
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "b.gsb").await;
+    desk.refuses(&strict, &desk.data(), &["verify"], "b.gsb", &["not signed"]).await;
+}
+
+#[tokio::test]
+async fn a_large_upload_that_is_refused_is_told_why() {
+    let desk = Desk::new();
+    let ours = key(&desk, "ours");
+    let server = Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")).start().await;
+    let client = crate::client::plain_client();
+    for _ in 0..8 {
+        let request = client.post(format!("http://{}/bundle", server.admin)).body(vec![7; 24 << 20]);
+        let reply = request.send().await.expect("an answer, not a reset");
+        assert_eq!(reply.status(), 403);
+        assert!(reply.text().await.unwrap().contains("not signed"));
+    }
+}
