@@ -139,15 +139,9 @@ impl Versions {
         &self.0.loaded
     }
 
-    /// What has changed in what is served, as far back as that is told.
+    /// What has changed in what is served.
     pub fn journal(&self) -> Arc<Journal> {
-        let (journal, oldest_ms) = (self.0.journal.load_full(), self.oldest_change_ms());
-        if journal.entries().next().is_none_or(|entry| entry.at_ms >= oldest_ms) {
-            return journal;
-        }
-        let mut journal = Journal::clone(&journal);
-        journal.forget_before(oldest_ms);
-        Arc::new(journal)
+        self.0.journal.load_full()
     }
 
     /// The rollback, if there is one.

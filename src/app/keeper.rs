@@ -1,5 +1,5 @@
 //! Looks after the data directory while the process runs: heals a damaged store, notices when a disk that took no writes
-//! takes them again, and names the holder in the lock as soon as that can be written.
+//! takes them again, names the holder in the lock as soon as that can be written, and has old changes forgotten.
 //!
 //! A thread of its own, because all of it blocks. It serves nothing and asks nobody. Callers: [`super::serve`],
 //! [`super::core`] at the start.
@@ -45,6 +45,7 @@ impl Keeper {
                 let store = versions.store();
                 // It says itself, through `/status`, when it still does not work.
                 let _ = store.try_writing();
+                let _ = versions.forget_old_changes();
                 let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
                 if may_try && self.origin.is_some() && store.damage().is_some() {
                     heal(versions, self.origin.as_ref(), &self.clock);

@@ -6,6 +6,7 @@
 mod accept;
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -18,6 +19,9 @@ use crate::versions::Versions;
 
 use super::status::ask;
 use super::{Failure, Sources, load, logging};
+
+/// How long to wait for another command to be done, or for a server that starts to say where it listens.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Arguments of `grandstand snapshot`.
 #[derive(Debug, Args)]
@@ -135,16 +139,23 @@ impl Desk {
         if config.usage() == Use::Shield {
             return Err(SnapshotError::Shield.into());
         }
-        match open_versions(&config) {
-            Ok((data_dir, versions)) => Ok(Self::Here { versions, _data_dir: data_dir }),
-            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                Ok(Self::Server { admin: format!("http://{admin}"), token: config.admin.token })
-            }
-            Err(AppError::Open(OpenError::Held { path, pid, .. })) => {
-                let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
-                Err(SnapshotError::Silent(path.display().to_string(), pid).into())
-            }
-            Err(error) => Err(error.into()),
+        let began = Instant::now();
+        loop {
+            return match open_versions(&config) {
+                Ok((data_dir, versions)) => Ok(Self::Here { versions, _data_dir: data_dir }),
+                Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
+                    Ok(Self::Server { admin: format!("http://{admin}"), token: config.admin.token })
+                }
+                Err(AppError::Open(OpenError::Held { .. })) if began.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
+                Err(AppError::Open(OpenError::Held { path, pid, .. })) => {
+                    let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+                    Err(SnapshotError::Silent(path.display().to_string(), pid).into())
+                }
+                Err(error) => Err(error.into()),
+            };
         }
     }
 

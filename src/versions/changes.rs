@@ -38,7 +38,7 @@ impl Versions {
     }
 
     /// Changes before that are not told any more; milliseconds since the epoch.
-    pub(super) fn oldest_change_ms(&self) -> i64 {
+    fn oldest_change_ms(&self) -> i64 {
         let for_ms = i64::try_from(self.0.policy.changes_for.as_millis()).unwrap_or(i64::MAX);
         self.0.clock.now_wall().as_millis().saturating_sub(for_ms)
     }
@@ -50,18 +50,32 @@ impl Versions {
         *self.0.oldest.lock() = oldest;
     }
 
-    /// Drops journal entries that are older than they are kept for, or more than fit.
+    /// Forgets what changed before the time for which that is kept, also while nothing is published any more.
+    ///
+    /// # Errors
+    /// When the write fails; then it is still known.
+    pub fn forget_old_changes(&self) -> Result<(), StoreError> {
+        let _switching = self.0.notes.lock();
+        self.forget_changes()
+    }
+
+    /// Drops journal entries that are older than they are kept for.
     pub(super) fn forget_changes(&self) -> Result<(), StoreError> {
-        let mut journal = Journal::clone(&self.0.journal.load());
-        let gone = journal.forget_before(self.oldest_change_ms());
-        if gone == 0 {
+        let before_ms = self.oldest_change_ms();
+        if self.0.journal.load().entries().next().is_none_or(|oldest| oldest.at_ms >= before_ms) {
             return Ok(());
         }
+        let mut journal = Journal::clone(&self.0.journal.load());
+        let gone = journal.forget_before(before_ms);
         let oldest = *self.0.oldest.lock();
         let mut states = States::default();
         (oldest..oldest + gone as u64).for_each(|number| states.remove(&name(number)));
         self.0.store.put_states(&states)?;
         self.note(Some(Change { journal, oldest: oldest + gone as u64 }));
+        // Replies that were made of it must not outlive it: they are good for one epoch.
+        if let Some(served) = self.0.live.current() {
+            self.0.live.swap(served.dataset.clone(), served.meta.clone(), served.version);
+        }
         Ok(())
     }
 }

@@ -100,8 +100,13 @@ async fn only_a_bundle_that_a_trusted_key_signed_is_verified_once_keys_are_confi
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("does not fit"), "{said}");
     fs::write(desk.path("bundle-v1.gsb.minisig"), "nonsense").unwrap();
-    let (code, said) = desk.bundle(&["verify"], name, &[]).await;
+    let (code, said) = desk.bundle(&["verify"], name, &[&trusted]).await;
     assert_eq!(code, 1, "{said}");
+    assert!(said.contains("not a minisign signature"), "{said}");
+    // Nobody asks for one.
+    let (code, said) = desk.bundle(&["verify"], name, &[]).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("a signature is there that cannot be read"), "{said}");
 }
 
 #[tokio::test]

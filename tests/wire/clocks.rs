@@ -17,7 +17,7 @@ const LIST: &str = "/api/listings.json";
 const HOUR: i64 = 3600;
 
 /// The hand on a server's wall clock.
-struct Hand {
+pub struct Hand {
     dir: TempDir,
 }
 
@@ -28,7 +28,7 @@ fn library() -> PathBuf {
 }
 
 impl Hand {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let hand = Self { dir: tempfile::tempdir().unwrap() };
         hand.set(0);
         hand
@@ -39,13 +39,14 @@ impl Hand {
     }
 
     /// Sets the clock so many seconds ahead of the true time, or behind it.
-    fn set(&self, seconds: i64) {
+    pub fn set(&self, seconds: i64) {
         let unfinished = self.dir.path().join("new");
         fs::write(&unfinished, format!("{seconds:+}")).unwrap();
         fs::rename(unfinished, self.file()).unwrap();
     }
 
-    fn on(&self, setup: Setup) -> Setup {
+    /// A setup that runs by this clock.
+    pub fn on(&self, setup: Setup) -> Setup {
         let (library, file) = (library(), self.file());
         setup.under(&[
             "env",

@@ -22,12 +22,12 @@ fn is_root() -> bool {
 }
 
 /// The setup under which permissions hold even for root.
-fn bound(setup: Setup) -> Setup {
+pub fn bound(setup: Setup) -> Setup {
     if is_root() { setup.under(&NO_OVERRIDE) } else { setup }
 }
 
 /// Makes a directory and the files in it writable for their owner, or not.
-fn set_writable(dir: &Path, writable: bool) {
+pub fn set_writable(dir: &Path, writable: bool) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         fs::set_permissions(path, fs::Permissions::from_mode(if writable { 0o644 } else { 0o444 })).unwrap();
@@ -48,7 +48,8 @@ async fn healthy(server: &Server) {
     wait_until("/status is 200", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
 }
 
-fn limit_files(pid: u32, bytes: &str) {
+/// Refuses a process to make files longer than this.
+pub fn limit_files(pid: u32, bytes: &str) {
     let done =
         Command::new("prlimit").args(["--pid", &pid.to_string(), &format!("--fsize={bytes}:unlimited")]).status();
     assert!(done.unwrap().success());

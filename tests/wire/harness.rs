@@ -3,6 +3,7 @@
 //! It listens on ports of the system's choice and is found by the lock file of its data directory. What is asked of it
 //! and how answers are judged is in `client` and `compare`. Called by all tests.
 
+mod aim;
 pub mod openssl;
 mod process;
 mod upstream;
@@ -19,6 +20,7 @@ use http::Method;
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub use aim::Aim;
 pub use process::{Process, run};
 pub use upstream::{Script, Seen, Upstream};
 

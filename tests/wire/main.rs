@@ -49,3 +49,4 @@ mod shield;
 mod shrink;
 mod simulation;
 mod tls;
+mod versions;

@@ -41,7 +41,7 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
         Ok(serde_json::from_str(&ask(reqwest::Method::GET, &format!("{admin}/status"), None)?.1)?)
     };
     let then = status()?;
-    let (held, before) = (then["held"].clone(), then["snapshot"]["id"].as_str().unwrap_or("-"));
+    let (held, before) = (then["held"].clone(), newest(&then));
     let Some(snapshot) = held["snapshot"].as_str() else { return Err(AcceptError::NothingHeld.into()) };
     eprintln!("accepting {snapshot}: {} listings in the place of {}", held["listings"], held["serving"]);
     ask(reqwest::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.token.as_ref())?;
@@ -49,22 +49,28 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     let mut neither: Option<Instant> = None;
     while began.elapsed() < PATIENCE {
         let now = status()?;
-        let served = now["snapshot"]["id"].as_str().unwrap_or("-");
-        if served == snapshot {
-            println!("published {served} with {} listings", now["listings"]);
-            return Ok(ExitCode::SUCCESS);
-        }
-        if now["rollback"]["newest"] == snapshot {
-            println!("published {snapshot}; it waits behind the rollback to {served}");
+        let newest = newest(&now);
+        if newest == snapshot {
+            println!("published {newest} with {} listings", held["listings"]);
+            if !now["rollback"].is_null() {
+                println!("it waits: a rollback pins another one until `grandstand snapshot release`");
+            }
             return Ok(ExitCode::SUCCESS);
         }
         // What is held is let go before its successor is served, so that neither may be there for a moment.
         let since = now["held"].is_null().then(|| *neither.get_or_insert_with(Instant::now));
-        if since.is_some_and(|since| served != before || since.elapsed() > SETTLES) {
-            let (held, served, listings) = (snapshot.to_owned(), served.to_owned(), now["listings"].to_string());
+        if since.is_some_and(|since| newest != before || since.elapsed() > SETTLES) {
+            let served = now["snapshot"]["id"].as_str().unwrap_or("-").to_owned();
+            let (held, listings) = (snapshot.to_owned(), now["listings"].to_string());
             return Err(AcceptError::Another { held, served, listings }.into());
         }
         std::thread::sleep(Duration::from_millis(200));
     }
     Err(AcceptError::StillHeld(snapshot.to_owned(), admin).into())
+}
+
+/// What was published last: it is served, or waits behind a rollback.
+fn newest(status: &Value) -> &str {
+    let newest = status.pointer("/rollback/newest").unwrap_or(&status["snapshot"]["id"]);
+    newest.as_str().unwrap_or("-")
 }

@@ -1,0 +1,133 @@
+//! Which versions stay, what becomes of those that go, and what keeping them costs.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+
+use grandstand::sample::World;
+use grandstand::store::{BlockKey, DataDir, Store};
+
+use super::{LIST, command, done, edit, grow, kept, mirrored, post};
+use crate::clocks::Hand;
+use crate::harness::{Server, Setup, origin, wait_until};
+
+const DAY: i64 = 86_400;
+
+async fn kept_are(server: &Server, expected: &[&str]) {
+    let expected: BTreeSet<&str> = expected.iter().copied().collect();
+    wait_until(&format!("{expected:?} are kept"), || async {
+        let kept = kept(server).await;
+        kept.iter().map(String::as_str).collect::<BTreeSet<_>>() == expected
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_newest_and_the_pinned_stay_and_the_others_go() {
+    let keep = |setup: Setup| setup.set("mirror.keep", "2").set("mirror.keep_daily", "0");
+    let (origin, mut server) = mirrored(60, keep).await;
+    let first = server.snapshot().await;
+    assert_eq!(post(&server, &format!("{first}/pin")).await.status, 200);
+    let mut all = vec![first.clone()];
+    for number in 0..4 {
+        all.push(grow(&origin, &server, &format!("Number {number}")).await);
+    }
+    let now = all[4].clone();
+    kept_are(&server, &[&first, &all[3], &now]).await;
+    for target in [LIST, "/api/states.json"] {
+        for gone in &all[1..3] {
+            server.get(&format!("{target}?snapshot={gone}")).await.assert_problem(410, &["snapshot", gone, &now]);
+        }
+        for stays in [&first, &all[3], &now] {
+            let reply = server.ok(&format!("{target}?snapshot={stays}")).await;
+            assert_eq!(reply.the("mirror-snapshot"), *stays);
+        }
+    }
+    for gone in &all[1..3] {
+        for action in ["pin", "unpin", "rollback", "verify"] {
+            let refused = post(&server, &format!("{gone}/{action}")).await;
+            assert_eq!(refused.status, 404, "{action}: {refused:?}");
+        }
+    }
+    server.settled(&origin).await;
+    server.process.kill();
+    server.restart().await;
+    server.ready().await;
+    kept_are(&server, &[&first, &all[3], &now]).await;
+    // Unpinned by a command without a server; it goes with the next publication.
+    server.process.kill();
+    done(command(&server, &["unpin", &first]).await);
+    server.restart().await;
+    server.ready().await;
+    let next = grow(&origin, &server, "After the pin").await;
+    kept_are(&server, &[&now, &next]).await;
+    server.get(&format!("{LIST}?snapshot={first}")).await.assert_problem(410, &[&first, &next]);
+    // Fewer are asked for: those beyond go with the next publication.
+    server.settled(&origin).await;
+    server.restart_with("mirror.keep", "1").await;
+    server.ready().await;
+    let last = grow(&origin, &server, "The only one").await;
+    kept_are(&server, &[&last]).await;
+}
+
+#[tokio::test]
+async fn the_last_of_each_day_stays() {
+    let (hand, origin) = (Hand::new(), origin(60).await);
+    let now = jiff::Timestamp::now().as_second();
+    let setup = Setup::mirror_of(&origin).set("mirror.keep", "1").set("mirror.keep_daily", "3");
+    let set = |day: i64| {
+        // Noon, so that no day ends meanwhile.
+        let ahead = day * DAY + DAY / 2 - now % DAY;
+        hand.set(ahead);
+        origin.set(|switches| switches.clock_ahead = ahead);
+    };
+    set(1);
+    let server = hand.on(setup).start().await;
+    server.settled(&origin).await;
+    let mut last = Vec::new();
+    for day in 1..=4 {
+        set(day);
+        for number in 0..2 {
+            let id = grow(&origin, &server, &format!("Day {day}, {number}")).await;
+            if number == 1 {
+                last.push(id);
+            }
+        }
+        let expected: Vec<&str> = last.iter().rev().take(3).map(String::as_str).collect();
+        kept_are(&server, &expected).await;
+    }
+    server.get(&format!("{LIST}?snapshot={}", last[0])).await.assert_problem(410, &[&last[0], &last[3]]);
+    assert_eq!(server.ok(&format!("{LIST}?snapshot={}", last[1])).await.total(), 64);
+}
+
+/// Blocks are counted: a file has free pages as well, more than so little data takes.
+#[tokio::test]
+async fn thirty_versions_with_small_changes_share_what_is_equal() {
+    const LISTINGS: usize = 3000;
+    let origin = origin(LISTINGS).await;
+    let setup = Setup::mirror_of(&origin).set("mirror.details", "on-demand").set("mirror.keep_daily", "0");
+    let mut all = setup.clone().set("mirror.keep", "40").start().await;
+    let one = setup.set("mirror.keep", "1").start().await;
+    for server in [&all, &one] {
+        wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
+    }
+    let (first, ids) = (all.snapshot().await, origin.world(World::ids));
+    let text: usize = ids.iter().map(|id| origin.texts_of(*id).unwrap().0.len()).sum();
+    for number in 0..30 {
+        let id = edit(&origin, &all, |world| assert!(world.touch(ids[number * 97]))).await;
+        one.refresh().await;
+        wait_until("the other one follows", || async { one.snapshot().await == id }).await;
+    }
+    assert_eq!((kept(&all).await.len(), kept(&one).await.len()), (31, 1));
+    let size = |server: &Server| fs::metadata(server.store_file()).unwrap().len();
+    let (with, without) = (size(&all), size(&one));
+    println!("{text} bytes of listings; {with} bytes with 31 versions, {without} with one");
+    assert_eq!(all.ok(&format!("{LIST}?snapshot={first}&per_page=100&page=30")).await.ids().len(), 100);
+
+    all.process.kill();
+    let store = Store::open(&DataDir::open(all.data_dir()).unwrap()).unwrap();
+    let versions = store.versions().unwrap();
+    let each = versions[0].0.block_keys().count();
+    let distinct: HashSet<BlockKey> = versions.iter().flat_map(|(record, _)| record.block_keys()).collect();
+    println!("{each} blocks each, {} in all", distinct.len());
+    assert!(distinct.len() <= each + 30 * 4, "{} blocks of {each} each", distinct.len());
+}
