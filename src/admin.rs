@@ -81,6 +81,12 @@ fn error(status: StatusCode, detail: &str) -> Reply {
     response
 }
 
+fn not_allowed(detail: &str, allow: &'static str) -> Reply {
+    let mut refusal = error(StatusCode::METHOD_NOT_ALLOWED, detail);
+    refusal.headers_mut().insert(http::header::ALLOW, http::HeaderValue::from_static(allow));
+    refusal
+}
+
 impl Admin {
     async fn answer(&self, method: &Method, path: &str, query: Option<&str>, headers: &http::HeaderMap) -> Reply {
         let action = Action::of_path(path).filter(|_| *method == Method::POST);
@@ -90,6 +96,8 @@ impl Admin {
                 (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
                 (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
+            // A bundle is made for whoever takes it: its length is not known before.
+            (&Method::HEAD, "/bundle") => not_allowed("use GET or POST", "GET, POST"),
             (&Method::GET | &Method::HEAD, _) => self.read(path),
             (&Method::POST, "/audit") => match guard::may_write(&self.config, headers) {
                 Ok(()) => audit::ask(self.status.audits.as_ref(), query),
@@ -106,12 +114,7 @@ impl Admin {
                 Ok(()) => self.write(method, path),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
-            _ => {
-                let mut refusal = error(StatusCode::METHOD_NOT_ALLOWED, "use GET, HEAD, POST or DELETE");
-                let allow = http::HeaderValue::from_static("GET, HEAD, POST, DELETE");
-                refusal.headers_mut().insert(http::header::ALLOW, allow);
-                refusal
-            }
+            _ => not_allowed("use GET, HEAD, POST or DELETE", "GET, HEAD, POST, DELETE"),
         }
     }
 

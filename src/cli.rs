@@ -5,6 +5,7 @@
 mod audit;
 mod bundle;
 mod demo;
+mod holder;
 mod logging;
 mod origin;
 mod progress;

@@ -181,6 +181,7 @@ impl Versions {
             next.write_rollback(&mut along.states)?;
         }
         along.activate = next.rolled_back.is_none();
+        self.keep_evidence(&mut along.states);
         let change = if along.activate { self.change(dataset, &mut along.states)? } else { None };
         let record = self.0.store.keep(&dataset.content, &meta, &along)?;
         self.take(notes, next);
@@ -353,7 +354,7 @@ impl Versions {
             return Ok(loaded);
         }
         let record = self.0.store.version(seq)?.ok_or_else(|| self.unknown(id))?;
-        let dataset = self.build(&record, &self.0.store.evidence()?).map_err(|error| match error {
+        let dataset = self.build(&record, &self.0.store.evidence_of(seq)?).map_err(|error| match error {
             VersionsError::Store(StoreError::NoSuchVersion(_)) => self.unknown(id),
             error => error,
         })?;
@@ -367,14 +368,6 @@ impl Versions {
     pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
         let record = self.0.store.version(seq)?.ok_or(StoreError::NoSuchVersion(seq))?;
         self.0.store.load(&record).map(drop)
-    }
-
-    /// Looks again at what is kept: a damaged file was replaced.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn look_again(&self) -> Result<(), StoreError> {
-        self.list(&self.0.notes.lock(), self.served())
     }
 
     /// Looks again at what is kept, after a switch that is done whatever comes of this.

@@ -67,8 +67,9 @@ pub enum AppError {
     Client(#[from] ClientError),
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
-        "the store {path} is damaged: {detail}. Replace it by an undamaged copy, or set origin.url \
-         once to have it rebuilt from the origin"
+        "the store {path} is damaged: {detail}. `grandstand bundle import` mends it with what a bundle holds, \
+         `grandstand snapshot rollback` serves another kept snapshot that is whole (`grandstand snapshot verify` tells \
+         which); else replace the file by an undamaged copy, or set origin.url once to have it rebuilt from the origin"
     )]
     Damaged {
         /// The file.
@@ -190,7 +191,7 @@ impl Core {
             Evidence::new()
         });
         let versions = versions(config, &store, &self.live, &self.clock);
-        if let Err(error) = versions.restore(&evidence) {
+        if let Err(error) = versions.restore() {
             let error = AppError::from(error);
             if self.origin.is_none() {
                 return Err(hopeless(error, store.path()));
@@ -199,7 +200,7 @@ impl Core {
             if store.damage().is_some() {
                 keeper::heal(&versions, Some(status), &self.clock);
             }
-            if let Err(error) = versions.restore(&evidence) {
+            if let Err(error) = versions.restore() {
                 tracing::error!(%error, "no stored snapshot can be served; it is fetched again");
             }
         }
@@ -289,7 +290,7 @@ impl From<VersionsError> for AppError {
 }
 
 /// The versions of a data directory that no server holds, for commands that need nothing else. The first value keeps it
-/// locked.
+/// locked. Nothing is served where what was cannot be read: the others can.
 ///
 /// # Errors
 /// When it is held, broken, or there is none.
@@ -297,18 +298,29 @@ pub fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppError> {
     if !config.data_dir.exists() {
         return Err(AppError::NoData(config.data_dir.display().to_string()));
     }
-    open_versions_anew(config)
+    let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
+    restored(config, data_dir, false)
 }
 
-/// The same, and the directory is made if there is none.
+/// The same; the directory is made if there is none, and a store that cannot be opened is replaced by what can be read of
+/// it.
 ///
 /// # Errors
 /// When it is held or broken.
 pub fn open_versions_anew(config: &Config) -> Result<(DataDir, Versions), AppError> {
     let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
-    let store = Arc::new(Store::open(&data_dir).map_err(AppError::Open)?);
-    let versions = versions(config, &store, &Live::default(), &Clock::system());
-    versions.restore(&store.evidence()?)?;
+    restored(config, data_dir, true)
+}
+
+fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataDir, Versions), AppError> {
+    let (store, _told) = open_or_rebuild(&data_dir, rebuilds)?;
+    let versions = versions(config, &Arc::new(store), &Live::default(), &Clock::system());
+    match versions.restore() {
+        Err(VersionsError::Store(error @ StoreError::Damaged(_))) => {
+            tracing::error!("the snapshot that was served last cannot be read: {error}");
+        }
+        restored => restored?,
+    }
     Ok((data_dir, versions))
 }
 
@@ -338,15 +350,15 @@ fn address(key: &'static str, text: &str) -> Result<Url, AppError> {
     text.parse().map_err(|source| AppError::Address { key, source })
 }
 
-/// Opens the store; one that is damaged beyond opening is replaced by what can be read of it when there is an origin to
-/// fetch the rest from. Then there is also a line for `/status`.
-fn open_or_rebuild(data_dir: &DataDir, has_origin: bool) -> Result<(Store, Option<String>), AppError> {
+/// Opens the store; one that is damaged beyond opening is replaced by what can be read of it when there is somebody to
+/// bring the rest. Then there is also a line for `/status`.
+fn open_or_rebuild(data_dir: &DataDir, rebuilds: bool) -> Result<(Store, Option<String>), AppError> {
     match Store::open(data_dir) {
         Ok(store) => Ok((store, None)),
-        Err(OpenError::Damaged { path, detail }) if has_origin => {
+        Err(OpenError::Damaged { path, detail }) if rebuilds => {
             let failed = |source| AppError::Unhealed { path: path.display().to_string(), source };
             let healed = crate::store::salvage(data_dir).map_err(failed)?;
-            let told = keeper::healed_text(&path, &detail, &healed);
+            let told = healed.text(&path, &detail);
             tracing::error!("{told}");
             Store::open(data_dir).map(|store| (store, Some(told))).map_err(AppError::Open)
         }

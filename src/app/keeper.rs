@@ -5,12 +5,11 @@
 //! [`super::core`] at the start.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::origin::status::OriginStatus;
-use crate::store::{DataDir, Healed};
+use crate::store::DataDir;
 use crate::versions::Versions;
 
 /// How often to look.
@@ -71,32 +70,16 @@ impl Keeper {
 
 /// Replaces a damaged file by what can still be read of it, and says so.
 pub fn heal(versions: &Versions, status: Option<&OriginStatus>, clock: &Clock) {
-    let (store, served) = (versions.store(), versions.live().current());
-    let served = served.as_ref().map(|served| (served.version, &served.dataset.content, &served.meta));
+    let store = versions.store();
     let detail = store.damage().unwrap_or_default();
-    let told = match store.heal(served) {
-        Ok(healed) => healed_text(store.path(), &detail, &healed),
+    let told = match versions.heal() {
+        Ok(healed) => healed.text(store.path(), &detail),
         Err(error) => {
             format!("the store {} is damaged ({detail}) and cannot be healed yet: {error}", store.path().display())
         }
     };
     tracing::error!("{told}");
-    if let Err(error) = versions.look_again() {
-        tracing::error!(%error, "what is kept cannot be listed");
-    }
     if let Some(status) = status {
         status.error(told, clock.now_wall());
     }
-}
-
-/// What became of a damaged store, for people.
-pub fn healed_text(path: &Path, detail: &str, healed: &Healed) -> String {
-    let Healed { aside, versions, details } = healed;
-    let path = path.display();
-    let kept = aside.as_ref().map_or_else(
-        || "an earlier one is kept already".to_owned(),
-        |aside| format!("it is kept as {}", aside.display()),
-    );
-    let whole = format!("{versions} versions and {details} details are still whole, the rest is fetched again");
-    format!("the store {path} was damaged ({detail}); {kept}; {whole}")
 }

@@ -6,22 +6,17 @@
 mod accept;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use crate::admin::snapshots::{self, Action};
-use crate::app::core::{AppError, open_versions};
-use crate::config::{Config, Loaded, LogConfig, LogLevel, Secret, Use};
-use crate::store::{DataDir, OpenError};
-use crate::versions::Versions;
+use crate::app::core::open_versions;
+use crate::config::{Loaded, LogConfig, LogLevel, Use};
 
+use super::holder::Holder;
 use super::status::ask;
 use super::{Failure, Sources, load, logging};
-
-/// How long to wait for another command to be done, or for a server that starts to say where it listens.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Arguments of `grandstand snapshot`.
 #[derive(Debug, Args)]
@@ -75,8 +70,6 @@ enum SnapshotError {
     Unknown(String),
     #[error("{0} begins the ids of several kept snapshots: {1}")]
     Ambiguous(String, String),
-    #[error("{0} is in use by process {1}, which has not announced its admin listener yet; try again in a moment")]
-    Silent(String, String),
 }
 
 impl Snapshot {
@@ -120,61 +113,35 @@ impl Snapshot {
     }
 }
 
-/// Where commands are carried out.
-enum Desk {
-    /// By the server that holds the data directory.
-    Server { admin: String, token: Option<Secret> },
-    /// Here; the directory is locked meanwhile.
-    Here { versions: Versions, _data_dir: DataDir },
-}
+/// Where commands are carried out: by the server that holds the data directory, or here.
+struct Desk(Holder);
 
 impl Desk {
     fn open(sources: &Sources) -> Result<Self, Failure> {
         let Loaded { config, .. } = load(sources)?;
         logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;
-        Self::of(config)
-    }
-
-    fn of(config: Config) -> Result<Self, Failure> {
         if config.usage() == Use::Shield {
             return Err(SnapshotError::Shield.into());
         }
-        let began = Instant::now();
-        loop {
-            return match open_versions(&config) {
-                Ok((data_dir, versions)) => Ok(Self::Here { versions, _data_dir: data_dir }),
-                Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                    Ok(Self::Server { admin: format!("http://{admin}"), token: config.admin.token })
-                }
-                Err(AppError::Open(OpenError::Held { .. })) if began.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(50));
-                    continue;
-                }
-                Err(AppError::Open(OpenError::Held { path, pid, .. })) => {
-                    let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
-                    Err(SnapshotError::Silent(path.display().to_string(), pid).into())
-                }
-                Err(error) => Err(error.into()),
-            };
-        }
+        Holder::find(&config, open_versions).map(Self)
     }
 
     fn list(&self) -> Result<Value, Failure> {
-        match self {
-            Self::Server { admin, .. } => {
+        match &self.0 {
+            Holder::There { admin, .. } => {
                 Ok(serde_json::from_str(&ask(reqwest::Method::GET, &format!("{admin}/snapshots"), None)?.1)?)
             }
-            Self::Here { versions, .. } => Ok(snapshots::list(versions)),
+            Holder::Here(_, versions) => Ok(snapshots::list(versions)),
         }
     }
 
     fn perform(&self, action: &Action) -> Result<Value, Failure> {
-        match self {
-            Self::Server { admin, token } => {
+        match &self.0 {
+            Holder::There { admin, token } => {
                 let url = format!("{admin}{}", action.path());
                 Ok(serde_json::from_str(&ask(reqwest::Method::POST, &url, token.as_ref())?.1)?)
             }
-            Self::Here { versions, .. } => Ok(action.perform(versions)?),
+            Holder::Here(_, versions) => Ok(action.perform(versions)?),
         }
     }
 
@@ -206,7 +173,14 @@ fn verify(desk: &Desk) -> Result<ExitCode, Failure> {
     let mut whole = true;
     for one in snapshots_of(&list) {
         let id = text(&one["id"]);
-        let told = desk.perform(&Action::Verify(id.to_owned()))?;
+        let told = match desk.perform(&Action::Verify(id.to_owned())) {
+            Err(failure) if snapshots_of(&desk.list()?).any(|one| text(&one["id"]) == id) => return Err(failure),
+            Err(_) => {
+                println!("{id}  gone meanwhile");
+                continue;
+            }
+            Ok(told) => told,
+        };
         match told["damage"].as_str() {
             None => println!("{id}  whole, {} listings", one["listings"]),
             Some(damage) => {

@@ -3,7 +3,10 @@
 //! Once a snapshot is served nothing is taken any more: then the mirror decides by itself what to ask. Callers:
 //! [`crate::proxy::read_through`].
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use crate::api::page::Page;
 use crate::api::route::Route;
@@ -22,7 +25,11 @@ fn check_listed(body: &Bytes) -> Result<(), String> {
     if page.items.is_empty() { Err("there is nothing on this page".to_owned()) } else { Ok(()) }
 }
 
-/// Where it is kept.
+/// How long an answer waits for being kept; it is kept all the same. Somebody else may be writing for long.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Where it is kept; cheap to clone.
+#[derive(Clone)]
 pub struct Early {
     /// For details.
     pub details: Details,
@@ -34,10 +41,16 @@ pub struct Early {
 
 impl Early {
     /// Keeps an answer to a canonical path and query, if it is one that the mirror would ask for.
-    pub fn offer(&self, path: &str, answer: &Answer) {
+    pub async fn offer(&self, path: &str, answer: &Answer) {
         if answer.status != 200 || self.live.load().is_some() {
             return;
         }
+        let (early, path, answer) = (self.clone(), path.to_owned(), answer.clone());
+        let keeping = tokio::task::spawn_blocking(move || early.keep(&path, &answer));
+        let _ = timeout(PATIENCE, keeping).await;
+    }
+
+    fn keep(&self, path: &str, answer: &Answer) {
         let kept = match Route::of(path.split('?').next().unwrap_or(path)) {
             Route::Detail(id) => {
                 self.details.offer(id, answer);

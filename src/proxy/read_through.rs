@@ -307,7 +307,7 @@ impl ReadThrough {
         let judged = self.judge(question, &answer, kept);
         let (stored, may_keep) = judged.inspect_err(|error| inner.client.unusable(error))?;
         if let Some(early) = inner.early.get() {
-            early.offer(&question.path, &answer);
+            early.offer(&question.path, &answer).await;
         }
         let stored = Arc::new(stored);
         let kept = may_keep && inner.cache.keep_stored(&question.key, &stored, asked);

@@ -16,7 +16,7 @@ use super::columns::{Columns, Names, Traits};
 use super::content::{Content, SnapshotId};
 use super::ids::Ids;
 use super::index::{Index, Matches};
-use super::membership::{self, Evidence, Groups, Membership, Positions, Scene};
+use super::membership::{self, Evidence, Groups, ListedTerm, Membership, Positions, Scene};
 use super::since::{Part, Since};
 
 /// A page that was found.
@@ -226,6 +226,23 @@ impl Dataset {
     /// Every slug of a taxonomy with what is known of it.
     pub fn memberships(&self, kind: TaxonomyKind) -> impl Iterator<Item = (&str, &Membership)> {
         self.membership[kind.index()].iter().map(|(slug, membership)| (&**slug, membership))
+    }
+
+    /// What the origin listed for terms that are known by that alone: whoever has the content and this knows the same.
+    pub fn evidence(&self) -> Evidence {
+        let of_kind = |kind: TaxonomyKind| {
+            self.memberships(kind).filter_map(move |(slug, known)| match known {
+                Membership::Listed(positions, fingerprint) => {
+                    let id_at = |position: u32| self.content.summaries[position as usize].id;
+                    let mut ids: Vec<ListingId> = positions.iter().map(id_at).collect();
+                    ids.sort_unstable();
+                    let listed = ListedTerm { ids, fingerprint: *fingerprint, snapshot: self.id.to_string() };
+                    Some(((kind, slug.to_owned()), listed))
+                }
+                Membership::Named(_) | Membership::Doubtful => None,
+            })
+        };
+        TaxonomyKind::ALL.into_iter().flat_map(of_kind).collect()
     }
 
     /// The doubtful terms, each with the fingerprint to be kept with the ids that the origin lists for it.

@@ -25,8 +25,8 @@ pub type Positions = RoaringBitmap;
 pub enum Membership {
     /// Display name and count leave one reading only.
     Named(Positions),
-    /// The origin listed the term's ids.
-    Listed(Positions),
+    /// The origin listed the term's ids; with the fingerprint for which that holds.
+    Listed(Positions, [u8; 16]),
     /// Not known; ask the origin.
     Doubtful,
 }
@@ -36,7 +36,7 @@ impl Membership {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Named(_) => "named",
-            Self::Listed(_) => "listed",
+            Self::Listed(..) => "listed",
             Self::Doubtful => "doubtful",
         }
     }
@@ -44,7 +44,7 @@ impl Membership {
     /// The positions, unless doubtful.
     pub const fn positions(&self) -> Option<&Positions> {
         match self {
-            Self::Named(positions) | Self::Listed(positions) => Some(positions),
+            Self::Named(positions) | Self::Listed(positions, _) => Some(positions),
             Self::Doubtful => None,
         }
     }
@@ -190,7 +190,7 @@ pub struct Scene<'a> {
 
 impl Scene<'_> {
     /// What the origin listed for a term, if that still holds.
-    fn listed(&self, kind: TaxonomyKind, term: &Term, evidence: &Evidence) -> Option<Positions> {
+    fn listed(&self, kind: TaxonomyKind, term: &Term, evidence: &Evidence) -> Option<Membership> {
         let listed = evidence.get(&(kind, term.slug.clone()))?;
         if listed.fingerprint != self.groups.fingerprint(kind, term, self.id_at) {
             return None;
@@ -198,7 +198,8 @@ impl Scene<'_> {
         let positions: Positions = listed.ids.iter().map(|id| (self.position_of)(*id)).collect::<Option<_>>()?;
         let names = term.strings.iter().filter_map(|(_, name)| self.groups.of(kind, name));
         let explained = names.fold(Positions::new(), |all, group| all | group);
-        (listed.snapshot == self.snapshot || positions.is_subset(&explained)).then_some(positions)
+        let holds = listed.snapshot == self.snapshot || positions.is_subset(&explained);
+        holds.then_some(Membership::Listed(positions, listed.fingerprint))
     }
 }
 
@@ -271,7 +272,7 @@ pub fn resolve(
     for term in terms {
         let named = named(kind, term, &meaning, groups, &siblings);
         let membership = named.map(Membership::Named);
-        let membership = membership.or_else(|| scene.listed(kind, term, evidence).map(Membership::Listed));
+        let membership = membership.or_else(|| scene.listed(kind, term, evidence));
         known.insert(term.slug.as_str().into(), membership.unwrap_or(Membership::Doubtful));
     }
     for (name, same_name) in &siblings {

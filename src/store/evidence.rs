@@ -7,8 +7,13 @@ use super::error::StoreError;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::membership::{Evidence, ListedTerm};
 
-/// The name of the blob.
+/// The name of the blob with what was listed last for each term.
 const STATE: &str = "terms";
+
+/// The name of the blob with what a version rests on that is not the newest any more.
+pub(super) fn own(seq: u64) -> String {
+    format!("{STATE}/{seq}")
+}
 
 impl Store {
     /// Reads the evidence back; none when there is none, or in a form that is not known.
@@ -16,7 +21,21 @@ impl Store {
     /// # Errors
     /// When the store cannot be read.
     pub fn evidence(&self) -> Result<Evidence, StoreError> {
-        let Some(bytes) = self.state(STATE)? else { return Ok(Evidence::new()) };
+        self.evidence_in(STATE)
+    }
+
+    /// The same for one version: what it rests on comes before what was listed since.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn evidence_of(&self, seq: u64) -> Result<Evidence, StoreError> {
+        let mut evidence = self.evidence()?;
+        evidence.append(&mut self.evidence_in(&own(seq))?);
+        Ok(evidence)
+    }
+
+    fn evidence_in(&self, state: &str) -> Result<Evidence, StoreError> {
+        let Some(bytes) = self.state(state)? else { return Ok(Evidence::new()) };
         let pairs: Vec<(TaxonomyKind, String, ListedTerm)> = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
             tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
             Vec::new()
@@ -40,6 +59,14 @@ impl super::States {
     /// When it is too large.
     pub fn put_evidence(&mut self, evidence: &Evidence) -> Result<(), StoreError> {
         self.put(STATE, text(evidence)?)
+    }
+
+    /// Keeps what a version rests on as well, for as long as the version is kept.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub fn put_evidence_of(&mut self, seq: u64, evidence: &Evidence) -> Result<(), StoreError> {
+        self.put(&own(seq), text(evidence)?)
     }
 }
 

@@ -9,6 +9,7 @@ use redb::ReadableTableMetadata;
 
 use super::Store;
 use super::error::StoreError;
+use super::evidence;
 use super::handle::{self, Fault};
 use super::tables;
 use super::version::{self, BlockKey, VersionRecord};
@@ -129,9 +130,11 @@ impl Store {
         self.handle.write(1 << 20, |transaction| {
             let mut versions = transaction.open_table(tables::VERSIONS)?;
             let mut metas = transaction.open_table(tables::VERSION_META)?;
+            let mut states = transaction.open_table(tables::STATE)?;
             for record in &dropped {
                 versions.remove(record.seq)?;
                 metas.remove(record.seq)?;
+                states.remove(evidence::own(record.seq).as_str())?;
             }
             let mut blocks = transaction.open_table(tables::BLOCKS)?;
             for key in &dead {

@@ -38,6 +38,22 @@ pub struct Healed {
     pub details: usize,
 }
 
+impl Healed {
+    /// What became of the file, for people.
+    pub fn text(&self, path: &Path, detail: &str) -> String {
+        let Self { aside, versions, details } = self;
+        let path = path.display();
+        let kept = aside.as_ref().map_or_else(
+            || "an earlier one is kept already".to_owned(),
+            |aside| format!("it is kept as {}", aside.display()),
+        );
+        let whole = format!(
+            "{versions} versions and {details} details are still whole, the rest has to be fetched or imported again"
+        );
+        format!("the store {path} was damaged ({detail}); {kept}; {whole}")
+    }
+}
+
 /// Under which name a damaged file is kept.
 pub fn aside_of(path: &Path) -> PathBuf {
     let mut aside = path.as_os_str().to_owned();

@@ -85,7 +85,7 @@ impl Versions {
             Some(base) => notes::exported_details(self.store(), base.dataset.id.as_str())?,
             None => None,
         };
-        let evidence = self.store().evidence()?;
+        let evidence = served.dataset.evidence();
         let lost = RefCell::new(HashSet::new());
         let mut tries = 0;
         loop {
@@ -183,6 +183,11 @@ impl Versions {
         now_ms: i64,
         committed: &dyn Fn(),
     ) -> Result<Imported, ImportError> {
+        if let Some(damage) = self.store().damage() {
+            // What is there already is not written again, so that it has to be whole.
+            let healed = self.heal().map_err(VersionsError::from)?;
+            tracing::error!("{}", healed.text(self.store().path(), &damage));
+        }
         let base = bundle.manifest().base.as_ref().map(|base| {
             let needed = base.snapshot.clone();
             self.load(needed.as_str()).map_err(|error| match error {
@@ -237,8 +242,11 @@ impl Versions {
     pub fn is_ahead_of(&self, bundle: &Bundle) -> Result<bool, StoreError> {
         let manifest = bundle.manifest();
         let Some(head) = self.head().current() else { return Ok(false) };
-        if head.meta.confirmed_ms != manifest.confirmed_ms || head.dataset.id != manifest.snapshot {
-            return Ok(head.meta.confirmed_ms > manifest.confirmed_ms);
+        // As it is stored: an instant that lies ahead is not the one that is told.
+        let stored = self.kept().iter().find(|kept| kept.seq == head.version).map(|kept| kept.meta.confirmed_ms);
+        let confirmed_ms = stored.unwrap_or(head.meta.confirmed_ms);
+        if confirmed_ms != manifest.confirmed_ms || head.dataset.id != manifest.snapshot {
+            return Ok(confirmed_ms > manifest.confirmed_ms);
         }
         let known = self.store().detail_index(|meta| (meta.state, meta.hash))?;
         let known: HashMap<ListingId, _, RandomState> = known.into_iter().collect();

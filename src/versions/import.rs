@@ -78,7 +78,14 @@ impl Versions {
             meta.disproved = None;
         }
         let along = Along { activate: true, details: Some(details), details_bytes, states };
-        self.put(&mut notes, &dataset, meta, along, committed)?;
+        self.put(&mut notes, &dataset, meta.clone(), along, committed)?;
+        let confirmed_ms = meta.confirmed_ms;
+        let believed = self.believed(meta);
+        if believed.confirmed_ms != confirmed_ms
+            && let Some(head) = self.0.head.current()
+        {
+            self.show(&dataset, &believed, head.version);
+        }
         let imported = Imported {
             snapshot: dataset.id.clone(),
             listings: dataset.len(),

@@ -1,4 +1,4 @@
-//! What keeps a version: pins and exports; and letting go of all that nothing keeps.
+//! What keeps a version: pins and exports, a file that is whole; and letting go of all that nothing keeps.
 //!
 //! Callers: [`crate::admin`] and the commands pin, [`super::bundles`] exports, [`crate::origin`] tidies after a publication.
 
@@ -7,9 +7,22 @@ use std::collections::HashSet;
 use super::notes::{ExportedDetail, Notes, exported_details};
 use super::retention::Candidate;
 use super::{Versions, VersionsError};
-use crate::store::{States, StoreError};
+use crate::store::{Healed, States, StoreError};
 
 impl Versions {
+    /// Keeps what the newest version rests on, which is about to be the one before: what the origin lists for a term later
+    /// says nothing of it.
+    pub(super) fn keep_evidence(&self, states: &mut States) {
+        let Some(head) = self.0.head.current() else { return };
+        let evidence = head.dataset.evidence();
+        if evidence.is_empty() {
+            return;
+        }
+        if let Err(error) = states.put_evidence_of(head.version, &evidence) {
+            tracing::warn!(%error, snapshot = %head.dataset.id, "some terms of a kept snapshot will be in doubt");
+        }
+    }
+
     /// Keeps a version until it is unpinned.
     ///
     /// # Errors
@@ -69,6 +82,18 @@ impl Versions {
         self.take(&mut notes, next);
         self.list_or_say(&notes, self.served());
         Ok(())
+    }
+
+    /// Replaces a damaged file by what can still be read of it, with what is served.
+    ///
+    /// # Errors
+    /// When that cannot be written. Everything is as it was then.
+    pub fn heal(&self) -> Result<Healed, StoreError> {
+        let served = self.0.live.current();
+        let live = served.as_ref().map(|served| (served.version, &served.dataset.content, &served.meta));
+        let healed = self.0.store.heal(live)?;
+        self.list_or_say(&self.0.notes.lock(), self.served());
+        Ok(healed)
     }
 
     /// Drops versions and journal entries that need not stay.

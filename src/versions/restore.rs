@@ -44,7 +44,7 @@ impl Versions {
     ///
     /// # Errors
     /// When what was served cannot be read. What else cannot be is as if it were not there.
-    pub fn restore(&self, evidence: &Evidence) -> Result<(), VersionsError> {
+    pub fn restore(&self) -> Result<(), VersionsError> {
         let mut notes = self.0.notes.lock();
         let current = self.0.store.current()?;
         let served = current.as_ref().map(|(record, _)| record.seq);
@@ -65,7 +65,8 @@ impl Versions {
             // The mirror fetches it again if need be.
             let read = self.0.store.version(newest.seq);
             let read = read.and_then(|record| record.ok_or(StoreError::NoSuchVersion(newest.seq)));
-            let built = read.map_err(VersionsError::from).and_then(|record| self.build(&record, evidence));
+            let built =
+                read.map_err(VersionsError::from).and_then(|record| self.build(&record, &self.evidence(record.seq)));
             match built {
                 Ok(dataset) => drop(self.0.head.swap(dataset, self.believed(newest.meta.clone()), newest.seq)),
                 Err(error) => tracing::error!(%error, snapshot = %newest.id, "the newest snapshot cannot be read"),
@@ -78,7 +79,7 @@ impl Versions {
             }
         }
         let Some((record, meta)) = current else { return Ok(()) };
-        let (dataset, meta) = (self.build(&record, evidence)?, self.believed(meta));
+        let (dataset, meta) = (self.build(&record, &self.evidence(record.seq))?, self.believed(meta));
         tracing::info!(
             snapshot = %dataset.id,
             listings = dataset.len(),
@@ -104,7 +105,16 @@ impl Versions {
         Ok(Arc::new(Dataset::of(content, names, traits, evidence)?))
     }
 
-    fn believed(&self, mut meta: VersionMeta) -> VersionMeta {
+    /// What is known of terms for a version.
+    fn evidence(&self, seq: u64) -> Evidence {
+        self.0.store.evidence_of(seq).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+            Evidence::new()
+        })
+    }
+
+    /// What is known beside a version's content, with an instant of confirmation that can be true.
+    pub(super) fn believed(&self, mut meta: VersionMeta) -> VersionMeta {
         meta.confirmed_ms = believable(&meta, self.0.clock.now_wall(), self.0.policy.ttl);
         meta
     }

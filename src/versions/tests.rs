@@ -60,7 +60,7 @@ fn open(path: &std::path::Path, keep: usize, has_origin: bool) -> Versions {
         has_origin,
     };
     let versions = Versions::new(store, Live::default(), policy, Clock::system());
-    versions.restore(&Evidence::new()).unwrap();
+    versions.restore().unwrap();
     versions
 }
 
@@ -220,6 +220,20 @@ fn an_import_is_the_newest_with_its_details_and_never_takes_an_origins_data_back
     rig.versions.rollback(&mirrored).unwrap();
     assert!(!import(&rig.versions, &[8], 400, &[]).unwrap().is_served);
     assert_eq!(rig.served(), mirrored);
+}
+
+#[test]
+fn an_import_from_the_future_counts_as_old_as_can_be_known_and_is_kept_as_it_says() {
+    let rig = Rig::new(9).reopen(9, !HAS_ORIGIN);
+    let now = || Clock::system().now_wall().as_millis();
+    let ahead = now() + 3_600_000;
+    import(&rig.versions, &[1, 2], ahead, &[]).unwrap();
+    for live in [rig.versions.live(), rig.versions.head()] {
+        assert!(live.current().unwrap().meta.confirmed_ms <= now());
+    }
+    let rig = rig.reopen(9, !HAS_ORIGIN);
+    assert!(rig.versions.live().current().unwrap().meta.confirmed_ms <= now());
+    assert_eq!(rig.versions.kept()[0].meta.confirmed_ms, ahead);
 }
 
 #[test]

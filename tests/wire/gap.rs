@@ -8,10 +8,12 @@ mod carried;
 mod damage;
 mod deltas;
 mod kills;
+mod mended;
 mod offline;
 mod same;
 mod seeded;
 mod signed;
+mod terms;
 
 use std::collections::BTreeMap;
 use std::fs;

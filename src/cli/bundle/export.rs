@@ -11,15 +11,16 @@ use clap::Args;
 
 use super::remote;
 use super::{Sources, what};
-use crate::app::core::{AppError, open_versions};
+use crate::app::core::open_versions;
 use crate::bundle::signature::{self, Signer};
 use crate::bundle::trust::open_file;
 use crate::bundle::{Bundle, Manifest};
+use crate::cli::holder::Holder;
 use crate::cli::progress::{Display, bytes_bar};
 use crate::cli::{Failure, load, logging};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel, Use};
-use crate::store::{DataDir, OpenError};
+use crate::store::DataDir;
 use crate::versions::Versions;
 use crate::versions::bundles::Exported;
 
@@ -119,8 +120,8 @@ impl Made {
 }
 
 fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Failure> {
-    let (made, is_exact) = match open_versions(config) {
-        Ok((data_dir, versions)) => {
+    let (made, is_exact) = match Holder::find(config, open_versions)? {
+        Holder::Here(data_dir, versions) => {
             let mut display = Display::new();
             let exported = versions.export(out, since, &mut |done, of| display.count(0, "details", done, of));
             display.finish();
@@ -128,11 +129,7 @@ fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Fa
             let is_exact = exported.is_exact;
             (Made::Here(Box::new((data_dir, versions, exported))), is_exact)
         }
-        Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-            let admin = format!("http://{admin}");
-            (Made::There, remote::export(&admin, config.admin.token.as_ref(), since, out)?)
-        }
-        Err(error) => return Err(error.into()),
+        Holder::There { admin, token } => (Made::There, remote::export(&admin, token.as_ref(), since, out)?),
     };
     if !is_exact {
         eprintln!(

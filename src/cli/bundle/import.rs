@@ -8,16 +8,18 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
+use url::Url;
 
 use super::{Sources, opened, remote, signed, trusted};
 use crate::admin::bundle::{learn, tidy};
-use crate::app::core::{AppError, Core, open_versions_anew};
+use crate::app::core::{Core, open_versions_anew};
+use crate::bundle::Manifest;
 use crate::bundle::trust::Opened;
+use crate::cli::holder::Holder;
 use crate::cli::{Failure, load, logging};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
-use crate::semantics::freshness::age_seconds;
-use crate::store::OpenError;
+use crate::semantics::freshness::{age_seconds, is_from_the_future};
 
 /// Data older than this is worth a word, in seconds.
 const OLD: u32 = 30 * 86_400;
@@ -46,13 +48,11 @@ impl Import {
             return Err(ImportFailure::Shield.into());
         }
         let bundle = opened(&self.file, &trusted(&config)?)?;
-        let confirmed = WallTime::from_millis(bundle.bundle.manifest().confirmed_ms);
-        let age = age_seconds(Clock::system().now_wall(), confirmed);
-        if age > OLD {
-            eprintln!("warning: the bundle's data is {} days old, confirmed at {confirmed}", age / 86_400);
+        for doubt in doubts(&config, bundle.bundle.manifest(), Clock::system().now_wall()) {
+            eprintln!("warning: {doubt}");
         }
-        let told = match open_versions_anew(&config) {
-            Ok((_data_dir, versions)) => {
+        let told = match Holder::find(&config, open_versions_anew)? {
+            Holder::Here(_data_dir, versions) => {
                 let now_ms = Clock::system().now_wall().as_millis();
                 let imported = versions.import_bundle(&bundle.bundle, &bundle.file, now_ms, &|| {})?;
                 let tidied = versions.tidy().and_then(|()| versions.store().forget_vanished());
@@ -67,15 +67,39 @@ impl Import {
                     is_served: imported.is_served,
                 }
             }
-            Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                let token = config.admin.token.as_ref();
-                Told::of(&remote::import(&format!("http://{admin}"), token, &self.file, &bundle.file)?)
+            Holder::There { admin, token } => {
+                Told::of(&remote::import(&admin, token.as_ref(), &self.file, &bundle.file)?)
             }
-            Err(error) => return Err(error.into()),
         };
         told.print(&self.file, &signed(&bundle.voucher));
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What an operator should know of a bundle before it is served; none of it is a reason to refuse it.
+fn doubts(config: &Config, manifest: &Manifest, now: WallTime) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let confirmed = WallTime::from_millis(manifest.confirmed_ms);
+    let age = age_seconds(now, confirmed);
+    if age > OLD {
+        doubts.push(format!("the bundle's data is {} days old, confirmed at {confirmed}", age / 86_400));
+    }
+    if is_from_the_future(confirmed, now) {
+        doubts.push(format!(
+            "the bundle's data is confirmed at {confirmed}, and here it is {now}: one of two clocks is wrong"
+        ));
+    }
+    let theirs = manifest.origin.as_ref().and_then(|origin| Url::parse(origin).ok());
+    let of_url = |url: &str| Url::parse(url).ok();
+    if let (Some(theirs), Some(ours)) = (theirs, config.origin.url.as_ref().and_then(|url| of_url(url.as_str()))) {
+        let is_known = config.origin.aliases.iter().any(|alias| of_url(alias.as_str()).as_ref() == Some(&theirs));
+        if theirs != ours && !is_known {
+            doubts.push(format!(
+                "the bundle's data came from {theirs}, and origin.url is {ours}, by whose lists it goes from now on"
+            ));
+        }
+    }
+    doubts
 }
 
 /// What came of it.
@@ -121,6 +145,9 @@ pub fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), F
         return Err(ImportFailure::Shield.into());
     };
     let Opened { file, bundle, voucher } = opened(path, &trusted(config)?)?;
+    for doubt in doubts(config, bundle.manifest(), core.clock.now_wall()) {
+        tracing::warn!("{doubt}");
+    }
     if versions.is_ahead_of(&bundle)? {
         let bundled = &bundle.manifest().snapshot;
         tracing::info!(%bundled, "the data directory is as new as the bundle; it is served as it is");

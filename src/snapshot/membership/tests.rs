@@ -103,7 +103,7 @@ fn what_the_origin_listed_holds_until_the_groups_change() {
     let fingerprint = before.fingerprint(TaxonomyKind::Cities, &terms[0], &id_at);
     let listed = ListedTerm { ids: vec![ListingId(101), ListingId(102)], fingerprint, snapshot: "s".into() };
     let evidence = Evidence::from([((TaxonomyKind::Cities, "springfield".to_owned()), listed)]);
-    assert_eq!(cities(&terms, &before, &evidence)["springfield"], Membership::Listed(Positions::from([1, 2])));
+    assert_eq!(cities(&terms, &before, &evidence)["springfield"], Membership::Listed([1, 2].into(), fingerprint));
     let after = groups(&[ROWS, &[("Springfield", "Ohio")]].concat());
     assert_eq!(cities(&terms, &after, &evidence)["springfield"], Membership::Doubtful);
 }
@@ -125,7 +125,7 @@ fn ids_that_no_name_explains_hold_for_one_snapshot_only() {
     let terms = [term("atx", "ATX", Some(1))];
     let groups = groups(ROWS);
     let fingerprint = groups.fingerprint(TaxonomyKind::Cities, &terms[0], &|at| ListingId(u64::from(at) + 100));
-    for (snapshot, expected) in [("s", Membership::Listed(Positions::from([3]))), ("older", Membership::Doubtful)] {
+    for (snapshot, expected) in [("s", Membership::Listed([3].into(), fingerprint)), ("older", Membership::Doubtful)] {
         let listed = ListedTerm { ids: vec![ListingId(103)], fingerprint, snapshot: snapshot.into() };
         let evidence = Evidence::from([((TaxonomyKind::Cities, "atx".to_owned()), listed)]);
         assert_eq!(cities(&terms, &groups, &evidence)["atx"], expected);

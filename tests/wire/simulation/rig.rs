@@ -137,7 +137,7 @@ impl Rig {
             has_origin: true,
         };
         let versions = Versions::new(store.clone(), live.clone(), policy, clock.clone());
-        versions.restore(&evidence).unwrap();
+        versions.restore().unwrap();
         let known = live.load().as_ref().map(|live| live.meta.volatile.clone()).unwrap_or_default();
         let volatile = Arc::new(RwLock::new(known));
         let details = Details::open(store.clone(), cache, live.clone()).unwrap();

@@ -92,6 +92,27 @@ pub(super) fn evidence(rows: &[Many]) -> Evidence {
     listed.collect()
 }
 
+#[test]
+fn what_a_data_set_rests_on_explains_it_again_and_has_one_form() {
+    let rows = many(7, true, 0);
+    let dataset = explained(&rows);
+    let rests_on = dataset.evidence();
+    assert_eq!(rests_on.len(), 3);
+    let again = Dataset::build(content(&rows), &rests_on).unwrap();
+    assert!(again.doubtful().is_empty());
+    assert_eq!(again.evidence(), rests_on);
+    // In another order, beside what is of no use any more.
+    let mut collected = evidence(&rows);
+    for listed in collected.values_mut() {
+        listed.ids.reverse();
+    }
+    let stale = ListedTerm { ids: vec![ListingId(1)], fingerprint: [0; 16], snapshot: "older".to_owned() };
+    collected.insert((TaxonomyKind::Cities, "no-such-city".to_owned()), stale.clone());
+    collected.insert((TaxonomyKind::Cities, "city-0".to_owned()), stale);
+    assert_eq!(Dataset::build(content(&rows), &collected).unwrap().evidence(), rests_on);
+    assert!(Dataset::build(content(&rows), &Evidence::new()).unwrap().evidence().is_empty());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4))]
 

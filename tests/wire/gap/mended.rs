@@ -1,0 +1,70 @@
+//! A replica whose store is damaged: it says what to do, and that works.
+
+use std::fs;
+
+use grandstand::sample::{Switches, World};
+
+use super::{Desk, Everything, LIST, edit, everything, is_one_of, mirrored};
+use crate::harness::{Setup, run};
+
+fn lists(all: &Everything) -> Everything {
+    all.iter()
+        .filter(|(target, _)| target.starts_with(LIST))
+        .map(|(target, answer)| (target.clone(), answer.clone()))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_damaged_replica_goes_back_to_a_whole_snapshot_or_is_mended_by_a_bundle() {
+    let (origin, mirror) = mirrored(400, Switches::default()).await;
+    let (desk, offline) = (Desk::new(), Setup::offline());
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "old.gsb").await;
+    let (old_id, old) = (mirror.snapshot().await, lists(&everything(&mirror).await));
+    let ids = origin.world(World::ids);
+    edit(&origin, &mirror, |world| assert!(ids.iter().all(|id| world.touch(*id)))).await;
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "new.gsb").await;
+    let (new_id, new) = (mirror.snapshot().await, everything(&mirror).await);
+    for name in ["old.gsb", "new.gsb"] {
+        desk.does(&offline, &desk.data(), &["import"], name).await;
+    }
+    let store = desk.data().join("grandstand.redb");
+    let whole = fs::read(&store).unwrap();
+    let command = async |words: &[&str]| run(&offline.arguments(words, &desk.data())).await;
+    let (mut one, mut all) = (0, 0);
+    for at in (4096..whole.len() - 200).step_by(whole.len() / 60) {
+        let mut damaged = whole.clone();
+        damaged[at..at + 100].iter_mut().for_each(|byte| *byte ^= 0x55);
+        fs::write(&store, &damaged).unwrap();
+        let (code, verified) = command(&["snapshot", "verify"]).await;
+        let told = |id: &str, what: &str| verified.contains(&format!("{id}  {what}"));
+        let goes_back = told(&new_id, "damaged") && told(&old_id, "whole");
+        if code == 0 || goes_back && one > 1 || !goes_back && all > 1 {
+            continue;
+        }
+        assert!(verified.contains("damaged"), "byte {at}: {verified}");
+        let what = format!("byte {at}: {verified}");
+        if goes_back || !told(&new_id, "whole") {
+            let (code, said) = offline.spawn(&desk.data()).end().await;
+            assert_eq!(code, 1, "{what}: {said}");
+            for named in ["grandstand.redb", "bundle import", "snapshot rollback"] {
+                assert!(said.contains(named), "{what}: {said}");
+            }
+        }
+        if goes_back {
+            one += 1;
+            let (code, said) = command(&["snapshot", "rollback", &old_id]).await;
+            assert_eq!(code, 0, "{what}: {said}");
+            let server = desk.serve_copy(offline.clone()).await;
+            is_one_of(&lists(&everything(&server).await), &[&old]);
+            fs::write(&store, &damaged).unwrap();
+        } else {
+            all += 1;
+        }
+        let said = desk.does(&offline, &desk.data(), &["import"], "new.gsb").await;
+        is_one_of(&everything(&desk.serve_copy(offline.clone()).await).await, &[&new]);
+        let (code, verified) = command(&["snapshot", "verify"]).await;
+        assert_eq!(code, 0, "{what}: {said}: {verified}");
+    }
+    println!("one snapshot was damaged {one} times, more {all} times");
+    assert!(one > 0 && all > 0, "{one} {all}");
+}
