@@ -155,6 +155,9 @@ impl Admin {
     }
 
     fn write(&self, method: &Method, path: &str) -> Reply {
+        if *method != Method::POST || !["/refresh", "/sync", "/snapshots/accept"].contains(&path) {
+            return error(StatusCode::NOT_FOUND, PATHS);
+        }
         let Some(commands) = &self.commands else {
             return error(
                 StatusCode::CONFLICT,

@@ -40,6 +40,7 @@ use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
 use crate::telemetry::Telemetry;
+use crate::versions::Versions;
 use crate::versions::kept::Kept;
 
 use self::core::{AppError, Core};
@@ -270,6 +271,10 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
             None => Box::new(Arc::default),
         },
         kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
+        is_behind: {
+            let versions = core.versions.clone();
+            Box::new(move || versions.as_ref().is_some_and(Versions::is_behind))
+        },
     };
     let cache_control = CacheControl {
         ttl: config.ttl,

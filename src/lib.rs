@@ -125,7 +125,8 @@
 //! evidence and certificates are sync state, beside it.
 //!
 //! A disk that takes no writes is read from all the same; a damaged file is replaced by what can still be read of it
-//! ([`app::keeper`] looks after both), and whoever misses something fetches it again. Offline it is an error.
+//! ([`app::keeper`] looks after both), and whoever misses something fetches it again. Offline it is an error to start with,
+//! and an import puts the file right before it writes.
 //!
 //! # Versions and bundles
 //!
@@ -133,7 +134,8 @@
 //! refreshes; *live* is what clients see. They differ only while a rollback pins an older one. Each switch is one
 //! transaction: version, certificate, rollback and journal entry are there together or not at all, and only then does the
 //! pointer move. Whoever publishes says which head it builds upon; the mirror begins anew when an import has put another one
-//! there. Details belong to no version: they stay for as long as some kept version lists them.
+//! there. Details belong to no version: they stay for as long as some kept version lists them. What the origin listed for terms
+//! does: what a version rests on is kept beside it when the next one takes its place, and goes into its bundles.
 //!
 //! A [`bundle`] carries one version with its details as records, not as blocks, so that it outlives changes of the store. It
 //! is verified as a whole before [`versions`] takes it in, in one transaction with its details and evidence. A delta
@@ -156,7 +158,7 @@
 //! * On known endpoints `s-maxage` does not forbid `stale_if_error` ([`semantics::caching::may_stand_in`]).
 //! * A request with `Cookie` counts as authorized unless `Vary` names it, and an answer with `Set-Cookie` is kept only if
 //!   it says for how long it is fresh: stricter than RFC 9111.
-//! * A query in doubt of a kept snapshot that is not served is 503: the origin could only answer for the present.
+//! * A query in doubt of a kept snapshot that is not the newest is 503: the origin could only answer for the present.
 //! * Parts (206) are not stored, and interim answers are not sent over HTTP/2, which pingora cannot.
 //! * A detail that is answered 404 once, after it was here, is kept until a second 404 confirms that it is gone.
 //! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].

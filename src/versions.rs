@@ -44,7 +44,7 @@ use kept::Kept;
 use notes::Notes;
 
 /// For how long what is kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Policy {
     /// How many versions.
     pub retention: Retention,
@@ -54,6 +54,8 @@ pub struct Policy {
     pub ttl: Duration,
     /// Whether data comes from an origin: then an import never takes it backwards.
     pub has_origin: bool,
+    /// The addresses of that origin.
+    pub origins: Vec<String>,
 }
 
 /// One kept version, for people and for look-ups.
@@ -97,6 +99,8 @@ struct Inner {
     loaded: Kept,
     /// Whether a rollback pins what is served: readers must not wait for who switches.
     is_rolled_back: AtomicBool,
+    /// The versions that are being exported: they stay until somebody has the bundle.
+    exporting: Mutex<Vec<u64>>,
 }
 
 /// A rollback: what is served, and what waits.
@@ -144,6 +148,12 @@ impl Versions {
         self.0.journal.load_full()
     }
 
+    /// Whether newer data waits behind a rollback: then the origin's answers are not those of what is served.
+    pub fn is_behind(&self) -> bool {
+        let id = |live: &Live| live.load().as_ref().map(|live| live.dataset.id.clone());
+        self.0.is_rolled_back.load(Ordering::Acquire) && id(&self.0.head) != id(&self.0.live)
+    }
+
     /// The rollback, if there is one.
     pub fn rolled_back(&self) -> Option<RolledBack> {
         if !self.0.is_rolled_back.load(Ordering::Acquire) {
@@ -153,15 +163,21 @@ impl Versions {
         Some(RolledBack { served, newest: self.0.head.load().as_ref().map(|head| head.dataset.id.clone()) })
     }
 
-    /// Publishes a data set as the newest version; `seen` is the head's epoch that it builds upon, and what is returned is
-    /// the next one. It is served unless a rollback pins another one.
+    /// Publishes a data set as the newest version, and writes `states` along with it; `seen` is the head's epoch that it
+    /// builds upon, and what is returned is the next one. It is served unless a rollback pins another one.
     ///
     /// # Errors
     /// When the head is another one by now, or the write fails.
-    pub fn publish(&self, seen: u64, dataset: &Arc<Dataset>, meta: VersionMeta) -> Result<u64, VersionsError> {
+    pub fn publish(
+        &self,
+        seen: u64,
+        dataset: &Arc<Dataset>,
+        meta: VersionMeta,
+        states: States,
+    ) -> Result<u64, VersionsError> {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
-        self.put(&mut notes, dataset, meta, Along::default(), &|| {})
+        self.put(&mut notes, dataset, meta, Along { states, ..Along::default() }, &|| {})
     }
 
     /// Keeps a data set as the newest version, with what is written along with it, and serves it unless a rollback pins
@@ -181,16 +197,17 @@ impl Versions {
             next.write_rollback(&mut along.states)?;
         }
         along.activate = next.rolled_back.is_none();
-        self.keep_evidence(&mut along.states);
+        self.keep_evidence(dataset, &mut along.states);
         let change = if along.activate { self.change(dataset, &mut along.states)? } else { None };
         let record = self.0.store.keep(&dataset.content, &meta, &along)?;
         self.take(notes, next);
         committed();
         let served = if along.activate { Some(record.seq) } else { self.served() };
         self.list_or_say(notes, served);
-        let epoch = self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
+        let shown = self.shown(meta);
+        let epoch = self.0.head.swap(dataset.clone(), shown.clone(), record.seq);
         if along.activate {
-            self.serve(dataset, meta, record.seq, change);
+            self.serve(dataset, shown, record.seq, change);
         }
         Ok(epoch)
     }
@@ -358,16 +375,31 @@ impl Versions {
             VersionsError::Store(StoreError::NoSuchVersion(_)) => self.unknown(id),
             error => error,
         })?;
-        Ok(Arc::new(Published::new(dataset, meta, seq, 0)))
+        Ok(Arc::new(Published::new(dataset, self.shown(meta), seq, 0)))
     }
 
-    /// Reads every block of a kept version and compares it with its hash, and the whole with its id.
+    /// Reads every block of a kept version and every detail of its listings, and compares each with its hash, and the whole
+    /// with its id.
     ///
     /// # Errors
     /// When it is not kept, damaged or unreadable.
     pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
         let record = self.0.store.version(seq)?.ok_or(StoreError::NoSuchVersion(seq))?;
-        self.0.store.load(&record).map(drop)
+        let content = self.0.store.load(&record)?;
+        let (mut damaged, mut first) = (0_usize, None);
+        for summary in &content.summaries {
+            match self.0.store.detail(summary.id) {
+                Err(StoreError::Damaged(why)) => {
+                    damaged += 1;
+                    first.get_or_insert((summary.id, why));
+                }
+                read => drop(read?),
+            }
+        }
+        match first {
+            None => Ok(()),
+            Some((id, why)) => Err(StoreError::Damaged(format!("{damaged} details, the first of listing {id}: {why}"))),
+        }
     }
 
     /// Looks again at what is kept, after a switch that is done whatever comes of this.
@@ -380,7 +412,14 @@ impl Versions {
     /// Looks again at what is kept.
     fn list(&self, notes: &Notes, served: Option<u64>) -> Result<(), StoreError> {
         let mut newest = true;
-        let versions = self.0.store.versions()?.into_iter().rev().map(|(record, meta)| KeptVersion {
+        let versions = match self.0.store.versions() {
+            Err(error @ StoreError::Damaged(_)) => {
+                tracing::error!(%error, "not all that is kept can be listed");
+                self.0.store.versions_left()?
+            }
+            versions => versions?,
+        };
+        let versions = versions.into_iter().rev().map(|(record, meta)| KeptVersion {
             pinned: notes.pins.contains(record.id.as_str()),
             exported: notes.exports.iter().any(|id| id == record.id.as_str()),
             served: served == Some(record.seq),

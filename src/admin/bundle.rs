@@ -40,6 +40,9 @@ pub const SIGNATURE: &str = "bundle-signature";
 /// Whether it is known which details came with the base of a delta.
 pub const EXACT: &str = "bundle-exact";
 
+/// Whether all that was to be in a bundle could be read.
+pub const WHOLE: &str = "bundle-whole";
+
 /// Writes bundles and takes them in.
 pub struct Bundles {
     /// What is kept; `None` in shield use.
@@ -124,7 +127,8 @@ impl Bundles {
             self.export(query).await
         };
         done.unwrap_or_else(|failed| {
-            tracing::warn!(error = %failed, "no bundle");
+            let what = if *method == Method::POST { "imported" } else { "exported" };
+            tracing::warn!(error = %failed, "no bundle was {what}");
             Sent::Reply(failed.reply())
         })
     }
@@ -145,19 +149,18 @@ impl Bundles {
 
     async fn import(&self, session: &mut ServerSession) -> Result<Reply, Failed> {
         let versions = self.versions.clone().ok_or(Failed::Shield)?;
-        let signature = signature(&session.req_header().headers)?;
-        if signature.is_none() && !self.trusted.is_empty() {
-            return Err(Failed::Unsigned);
-        }
+        // Where nobody asks for a signature, none is read.
+        let signature = if self.trusted.is_empty() {
+            None
+        } else {
+            Some(signature(&session.req_header().headers)?.ok_or(Failed::Unsigned)?)
+        };
         let file = self.receive(session).await?;
         let (details, trusted) = (self.details.clone(), self.trusted.clone());
         let now_ms = self.clock.now_wall().as_millis();
         let _turn = self.turn.lock().await;
         blocking(move || {
-            let signed = match signature.filter(|_| !trusted.is_empty()) {
-                Some(signature) => Some(signature.verify(&file, &trusted)?),
-                None => None,
-            };
+            let signed = signature.map(|signature| signature.verify(&file, &trusted)).transpose()?;
             let bundle = Bundle::open(&file, &mut |_, _| {})?;
             if signed.as_ref().is_some_and(|signed| signed.file_hash != bundle.file_hash()) {
                 return Err(BundleError::Changed.into());
@@ -230,13 +233,14 @@ pub fn tidy(versions: &Versions, details: Option<&Details>) {
 /// When the client is gone, or the file cannot be read any more: the connection has to be closed then.
 pub async fn send(session: &mut ServerSession, mut file: File, exported: &Exported) -> pingora::Result<()> {
     let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
-    let mut head = ResponseHeader::build(StatusCode::OK, Some(5))?;
+    let mut head = ResponseHeader::build(StatusCode::OK, Some(7))?;
     head.insert_header(http::header::CONTENT_TYPE, "application/octet-stream")?;
     head.insert_header(http::header::CONTENT_LENGTH, length)?;
     head.insert_header(http::header::CACHE_CONTROL, "no-store")?;
     head.insert_header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{snapshot}.gsb\""))?;
     head.insert_header("mirror-snapshot", snapshot)?;
     head.insert_header(EXACT, exported.is_exact.to_string())?;
+    head.insert_header(WHOLE, exported.is_whole.to_string())?;
     session.write_response_header(Box::new(head)).await?;
     let mut left = length;
     while left > 0 {

@@ -16,10 +16,14 @@ use pingora::server::ShutdownWatch;
 use pingora_timeout::timeout;
 
 use super::bundle::{self, Sent};
+use super::snapshots::Action;
 use super::{Admin, Reply, error, guard};
 
 /// For reading the head of a request, waiting for it on an idle connection included; and for an answer.
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// For a command that waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// For reading what is left of an upload after the answer.
 const LINGER: Duration = Duration::from_secs(30);
@@ -69,7 +73,9 @@ impl HttpServerApp for AdminFront {
                 }
             }
         } else {
-            timeout(DEADLINE, async {
+            // A command on snapshots waits for an import: what comes of it is told, however late.
+            let deadline = if Action::of_path(request.uri.path()).is_some() { PATIENCE } else { DEADLINE };
+            timeout(deadline, async {
                 let reply = self.0.response(&mut session).await;
                 write(&mut session, reply).await
             })

@@ -95,6 +95,7 @@ pub fn list(versions: &Versions) -> Value {
         "served": id(|kept| kept.served),
         "newest": id(|kept| kept.newest),
         "rolled_back": versions.rolled_back().is_some(),
+        "damage": versions.store().damage(),
         "snapshots": kept.iter().map(one).collect::<Vec<_>>(),
     })
 }
@@ -137,7 +138,8 @@ pub(super) const fn status_of(error: &VersionsError) -> StatusCode {
         VersionsError::Ambiguous(_)
         | VersionsError::NotRolledBack
         | VersionsError::Moved
-        | VersionsError::Backwards { .. } => StatusCode::CONFLICT,
+        | VersionsError::Backwards { .. }
+        | VersionsError::Foreign { .. } => StatusCode::CONFLICT,
         VersionsError::Store(StoreError::NoSpace { .. }) => StatusCode::INSUFFICIENT_STORAGE,
         VersionsError::Store(_) | VersionsError::Dataset(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }

@@ -54,7 +54,7 @@ pub enum AppError {
     #[error("the stored snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
     /// There is no data directory yet.
-    #[error("there is no data directory {0} yet: `grandstand serve`, `sync` and `bundle import` make one")]
+    #[error("there is no data in {0} yet: `grandstand serve`, `sync` and `bundle import` bring some")]
     NoData(String),
     /// A key of `bundle.trusted_keys` is none.
     #[error("bundle.trusted_keys: {0}")]
@@ -295,7 +295,7 @@ impl From<VersionsError> for AppError {
 /// # Errors
 /// When it is held, broken, or there is none.
 pub fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppError> {
-    if !config.data_dir.exists() {
+    if !DataDir::has_store(&config.data_dir) {
         return Err(AppError::NoData(config.data_dir.display().to_string()));
     }
     let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
@@ -327,11 +327,14 @@ fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataD
 /// The versions of a store.
 fn versions(config: &Config, store: &Arc<Store>, live: &Live, clock: &Clock) -> Versions {
     let mirror = &config.mirror;
+    let origins = config.origin.url.iter().map(ToString::to_string);
+    let origins = origins.chain(config.origin.aliases.iter().map(ToString::to_string)).collect();
     let policy = Policy {
         retention: Retention { keep: mirror.keep as usize, keep_daily: mirror.keep_daily as usize },
         changes_for: mirror.changes_for,
         ttl: config.ttl,
         has_origin: config.usage() == Use::Mirror,
+        origins,
     };
     Versions::new(store.clone(), live.clone(), policy, clock.clone())
 }

@@ -5,6 +5,7 @@
 mod export;
 mod import;
 mod remote;
+mod unfinished;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -101,11 +102,16 @@ fn opened(path: &Path, keys: &TrustedKeys) -> Result<Opened, Failure> {
     let bar = bytes_bar("verifying");
     let opened = trust::open(path, keys, &mut |done, of| bar.show(done, of));
     bar.finish();
-    opened.map_err(|error| match error {
+    opened.map_err(|error| in_file(path, error))
+}
+
+/// The same error, with the file's name.
+fn in_file(path: &Path, error: TrustError) -> Failure {
+    match error {
         // These name it themselves.
         TrustError::Io { .. } | TrustError::Unsigned(_) => error.into(),
         source => InFile { path: path.to_owned(), source }.into(),
-    })
+    }
 }
 
 impl Verify {
@@ -132,7 +138,7 @@ impl Inspect {
         let bar = bytes_bar("reading");
         let bundle = Opening::open(&file, &mut |done, of| bar.show(done, of));
         bar.finish();
-        let bundle = bundle?;
+        let bundle = bundle.map_err(|error| in_file(&self.file, error.into()))?;
         let voucher = voucher.and_then(|voucher| match voucher {
             Voucher::Signed(signed) if signed.file_hash != bundle.file_hash() => Err(BundleError::Changed.into()),
             voucher => Ok(voucher),

@@ -38,7 +38,7 @@ struct One {
 enum Command {
     /// Lists the kept snapshots, the newest first
     List(List),
-    /// Reads every block of every kept snapshot and compares it with its hash; fails when one is damaged
+    /// Reads every kept snapshot with its details and compares all with the hashes; fails when something is damaged
     Verify(Sources),
     /// Serves a kept snapshot from now on, and over restarts, until `release`; refreshes go on meanwhile
     Rollback(One),
@@ -68,6 +68,8 @@ enum SnapshotError {
     Shield,
     #[error("no kept snapshot has an id that begins with {0}; `grandstand snapshot list` shows those that are kept")]
     Unknown(String),
+    #[error("the id is empty; `grandstand snapshot list` shows those that there are")]
+    Nameless,
     #[error("{0} begins the ids of several kept snapshots: {1}")]
     Ambiguous(String, String),
 }
@@ -100,7 +102,8 @@ impl Snapshot {
             Command::Pin(One { id, sources }) => {
                 let desk = Desk::open(sources)?;
                 let told = desk.perform(&Action::Pin(desk.resolve(id)?))?;
-                println!("{} stays until `grandstand snapshot unpin`", text(&told["pinned"]));
+                let id = text(&told["pinned"]);
+                println!("{id} stays until `grandstand snapshot unpin {id}`");
                 Ok(ExitCode::SUCCESS)
             }
             Command::Unpin(One { id, sources }) => {
@@ -147,6 +150,9 @@ impl Desk {
 
     /// The whole id of the one kept snapshot whose id begins so.
     fn resolve(&self, beginning: &str) -> Result<String, Failure> {
+        if beginning.is_empty() {
+            return Err(SnapshotError::Nameless.into());
+        }
         let list = self.list()?;
         let mut ids: Vec<&str> = snapshots_of(&list).filter_map(|one| one["id"].as_str()).collect();
         ids.retain(|id| id.starts_with(beginning));
@@ -170,6 +176,9 @@ fn text(value: &Value) -> &str {
 
 fn verify(desk: &Desk) -> Result<ExitCode, Failure> {
     let list = desk.list()?;
+    if snapshots_of(&list).next().is_none() {
+        println!("no snapshot is kept");
+    }
     let mut whole = true;
     for one in snapshots_of(&list) {
         let id = text(&one["id"]);
@@ -188,6 +197,11 @@ fn verify(desk: &Desk) -> Result<ExitCode, Failure> {
                 println!("{id}  damaged: {damage}");
             }
         }
+    }
+    // There may be more than could be listed.
+    if let Some(damage) = desk.list()?["damage"].as_str().filter(|_| whole) {
+        whole = false;
+        println!("the store is damaged: {damage}");
     }
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -81,6 +81,8 @@ pub struct Finder {
     pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
     /// Kept versions.
     pub kept: Kept,
+    /// Whether newer data waits behind what is served, so that the origin's answers are not those of the snapshot.
+    pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// The version that answers a request.
@@ -151,8 +153,9 @@ impl Finder {
         };
         let Key::List(query) = &key else { return Problem::internal().into() };
         let disproved = |by: &Published| relies_on_disproved(by.meta.disproved.as_deref(), query);
+        let past = || beside.is_some() || (self.is_behind)();
         if disproved(&published) || beside.as_deref().is_some_and(disproved) {
-            return self.ask(&published, beside.is_some(), query, client).await;
+            return self.ask(&published, past(), query, client).await;
         }
         match published.dataset.find(query) {
             Ok(found) => {
@@ -170,11 +173,11 @@ impl Finder {
                 Found::Snapshot { reply, published, forwarded: None, pinned }
             }
             // What a slug stands for is in doubt: the origin knows.
-            Err(_doubt) => self.ask(&published, beside.is_some(), query, client).await,
+            Err(_doubt) => self.ask(&published, past(), query, client).await,
         }
     }
 
-    /// Asks the origin what the snapshot cannot tell; of any but the served one it cannot tell either.
+    /// Asks the origin what the snapshot cannot tell; of any but the newest one it cannot tell either.
     async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: IpAddr) -> Found {
         if past {
             let why = "what this query means in it is in doubt, and the origin answers for the present only";
@@ -237,7 +240,7 @@ impl Finder {
             }
             Ok(None) => {
                 let Some(read) = &self.read else {
-                    let why = "this replica is offline and its bundle does not hold it";
+                    let why = "this replica is offline and does not hold it";
                     return Found::Problem {
                         problem: Problem::detail_not_mirrored(id.0, why),
                         retry_after: Some(86_400),

@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::OpenError;
+use super::heal::aside_of;
 use super::opening;
 
 const LOCK: &str = "LOCK";
@@ -70,6 +71,9 @@ impl DataDir {
     /// When another process holds it, the format is unknown, or there is nothing yet and nothing can be created.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref().to_owned();
+        if path.exists() && !path.is_dir() {
+            return Err(OpenError::of_io(ErrorKind::NotADirectory.into(), &path));
+        }
         fs::create_dir_all(&path).map_err(|error| OpenError::of_io(error, &path))?;
         let (file, store) = (path.join(LOCK), path.join(STORE));
         let mut locked = Vec::new();
@@ -117,6 +121,13 @@ impl DataDir {
             return Some(file.as_ref().map_or(unnamed, read));
         }
         None
+    }
+
+    /// Whether there is a store, or what a store was made of, or somebody who is about to make one.
+    pub fn has_store(path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        let store = path.join(STORE);
+        fs::symlink_metadata(&store).is_ok() || aside_of(&store).exists() || Self::holder(path).is_some()
     }
 
     /// The directory.
@@ -179,7 +190,14 @@ fn read(mut file: &File) -> Holder {
     let mut text = String::new();
     let whole = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(LOCK_LEN as u64).read_to_string(&mut text));
     let holder = whole.ok().and_then(|_| serde_json::from_str(&text).ok());
-    holder.unwrap_or(Holder { pid: None, admin: None })
+    // Whoever has the lock may not be allowed to write here: then this is about somebody before.
+    holder.filter(|holder: &Holder| holder.pid.is_none_or(may_be_alive)).unwrap_or(Holder { pid: None, admin: None })
+}
+
+/// Whether there is a process of that number; where that cannot be told, there may be.
+fn may_be_alive(pid: u32) -> bool {
+    let processes = Path::new("/proc");
+    processes.join(pid.to_string()).exists() || !processes.join("self").exists()
 }
 
 #[cfg(test)]

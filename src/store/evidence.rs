@@ -15,6 +15,11 @@ pub(super) fn own(seq: u64) -> String {
     format!("{STATE}/{seq}")
 }
 
+/// The version of which a blob of that name says what it rests on.
+pub(super) fn version_of(state: &str) -> Option<u64> {
+    state.strip_prefix(STATE)?.strip_prefix('/')?.parse().ok()
+}
+
 impl Store {
     /// Reads the evidence back; none when there is none, or in a form that is not known.
     ///

@@ -20,7 +20,7 @@ use super::handle::Handle;
 use super::packing::Unpacker;
 use super::tables;
 use super::version::{self, VersionRecord};
-use super::{Store, block, opening};
+use super::{Store, block, evidence, opening};
 use crate::snapshot::content::Content;
 use crate::snapshot::version::VersionMeta;
 
@@ -178,16 +178,6 @@ fn copy(
     Ok((versions, details))
 }
 
-impl Store {
-    fn set_number(&self, name: &'static str, number: u64) -> Result<(), StoreError> {
-        self.handle.write(64, |transaction| {
-            let sealed = coding::seal_number(name, number);
-            transaction.open_table(tables::META)?.insert(name, sealed.as_slice())?;
-            Ok(())
-        })
-    }
-}
-
 /// Nothing where damage took it. What fails for another reason may be whole, and is not lost.
 fn unless_lost<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
@@ -229,6 +219,31 @@ macro_rules! value {
         )
         .map(Option::flatten)
     };
+}
+
+impl Store {
+    /// The kept versions that can be read where not all of them can, oldest first.
+    ///
+    /// # Errors
+    /// When the file cannot be read for another reason than its damage.
+    pub fn versions_left(&self) -> Result<Vec<(VersionRecord, VersionMeta)>, StoreError> {
+        let records: BTreeMap<u64, Vec<u8>> = reachable!(self.handle, tables::VERSIONS, |seq: u64| seq);
+        let mut left = Vec::new();
+        for (seq, sealed) in records {
+            let Ok(record) = VersionRecord::decode(seq, &sealed) else { continue };
+            let meta = value!(self.handle, tables::VERSION_META, seq)?;
+            left.extend(meta.and_then(|meta| version::decode_meta(seq, &meta).ok()).map(|meta| (record, meta)));
+        }
+        Ok(left)
+    }
+
+    fn set_number(&self, name: &'static str, number: u64) -> Result<(), StoreError> {
+        self.handle.write(64, |transaction| {
+            let sealed = coding::seal_number(name, number);
+            transaction.open_table(tables::META)?.insert(name, sealed.as_slice())?;
+            Ok(())
+        })
+    }
 }
 
 fn copy_versions(source: &Handle, target: &Store) -> Result<usize, StoreError> {
@@ -330,7 +345,10 @@ fn copy_copies(source: &Handle, target: &Store) -> Result<(), StoreError> {
 
 fn copy_state(source: &Handle, target: &Store) -> Result<(), StoreError> {
     let states: BTreeMap<String, Vec<u8>> = reachable!(source, tables::STATE, str::to_owned);
-    for (key, sealed) in states {
+    let kept = target.versions()?;
+    let is_lost =
+        |key: &str| evidence::version_of(key).is_some_and(|seq| kept.iter().all(|(record, _)| record.seq != seq));
+    for (key, sealed) in states.into_iter().filter(|(key, _)| !is_lost(key)) {
         if coding::unseal("state", key.as_bytes(), &sealed).is_ok() {
             target.handle.write(sealed.len() as u64, |transaction| {
                 transaction.open_table(tables::STATE)?.insert(key.as_str(), sealed.as_slice())?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::coding::{self, damaged};
 use super::error::StoreError;
 use super::handle::Fault;
-use super::packing::Packer;
+use super::packing::{Packer, Unpacker};
 use super::version::{self, BlockKey, Blocks, VersionRecord};
 use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, block, chunk, details, parallel, tables};
 use crate::api::hash::ContentHash;
@@ -58,6 +58,8 @@ pub struct Arriving<'a> {
 pub struct Along<'a> {
     /// Whether the version becomes the current one; without, it waits: a rollback pins another one.
     pub activate: bool,
+    /// Whether a block that is there already has to be read and found whole to count: for who repairs what is damaged.
+    pub verifies: bool,
     /// Details, in place of those of the same ids.
     pub details: Option<&'a Arriving<'a>>,
     /// How much those are, about, in bytes.
@@ -87,13 +89,15 @@ impl Store {
         let _versions = self.versions.lock();
         let id = content.id();
         let Before { last, known } = self.before(along.activate)?;
-        let last = last.filter(|last| last.id == id);
+        let verifies = along.verifies;
+        let is_here = |key: &BlockKey| known.contains(key) && (!verifies || self.has_whole(key));
+        let last = last.filter(|last| last.id == id && (!verifies || last.block_keys().all(|key| is_here(&key))));
         let (blocks, new) = if let Some(last) = &last {
             (last.blocks.clone(), Vec::new())
         } else {
             let signatures = self.signatures.lock().clone();
             let encoded =
-                encode(content, &known, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
+                encode(content, &is_here, &signatures).map_err(|fault| fault.into_store_error(self.path(), 0))?;
             let (blocks, new, signatures) = encoded;
             *self.signatures.lock() = Arc::new(signatures);
             (blocks, new)
@@ -131,6 +135,17 @@ impl Store {
         })
     }
 
+    /// Whether a block can be read and is what its key says.
+    fn has_whole(&self, key: &BlockKey) -> bool {
+        let read = self.handle.read(|transaction| {
+            let blocks = transaction.open_table(tables::BLOCKS)?;
+            let Some(packed) = blocks.get(key.as_bytes())? else { return Ok(false) };
+            block::open(key, packed.value(), &mut Unpacker::new()?)?;
+            Ok(true)
+        });
+        read.unwrap_or(false)
+    }
+
     fn before(&self, current: bool) -> Result<Before, StoreError> {
         self.handle.read(|transaction| {
             let mut records = version::records(&transaction.open_table(tables::VERSIONS)?)?;
@@ -157,7 +172,7 @@ enum Job {
 /// The keys of a content's blocks, and those blocks that are not known yet.
 fn encode(
     content: &Content,
-    known: &HashSet<BlockKey>,
+    is_here: &(dyn Fn(&BlockKey) -> bool + Sync),
     signatures: &Signatures,
 ) -> Result<(Blocks, NewBlocks, Signatures), Fault> {
     let sorted = sorted(content)?;
@@ -177,7 +192,7 @@ fn encode(
                 Job::Summaries(range) => Some(signature(&sorted[range.clone()])),
                 _ => None,
             };
-            let same = signature.and_then(|signature| signatures.get(&signature)).filter(|key| known.contains(key));
+            let same = signature.and_then(|signature| signatures.get(&signature)).filter(|key| is_here(key));
             if let Some(key) = same {
                 return Ok(((*key, None), signature));
             }
@@ -187,7 +202,7 @@ fn encode(
                 Job::Summaries(range) => block::summaries(sorted[range.clone()].iter().copied()),
                 Job::Order(range) => block::order(&content.summaries[range.clone()]),
             };
-            Ok((encode_block(&raw, known, packer)?, signature))
+            Ok((encode_block(&raw, is_here, packer)?, signature))
         },
     )?;
     let keys: Vec<BlockKey> = encoded.iter().map(|((key, _), _)| *key).collect();
@@ -202,10 +217,10 @@ fn encode(
     Ok((blocks, new, signatures))
 }
 
-fn encode_block(raw: &[u8], known: &HashSet<BlockKey>, packer: &mut Packer) -> Result<Encoded, Fault> {
+fn encode_block(raw: &[u8], is_here: &dyn Fn(&BlockKey) -> bool, packer: &mut Packer) -> Result<Encoded, Fault> {
     check_size(|| "a block".to_owned(), raw.len(), block::MAX_BLOCK)?;
     let key = BlockKey::of(raw);
-    let packed = if known.contains(&key) { None } else { Some(packer.pack(raw)?) };
+    let packed = if is_here(&key) { None } else { Some(packer.pack(raw)?) };
     Ok((key, packed))
 }
 

@@ -58,8 +58,26 @@ pub enum ImportError {
 /// What is known of the details that are exported, by rising id.
 type Known = Vec<(ListingId, DetailMeta)>;
 
-/// A bundle that was written, to be remembered once somebody has it.
-#[derive(Debug)]
+/// Keeps a version for as long as it lives.
+pub(super) struct Hold(Versions, u64);
+
+impl Hold {
+    pub(super) fn on(versions: &Versions, seq: u64) -> Self {
+        versions.0.exporting.lock().push(seq);
+        Self(versions.clone(), seq)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut exporting = self.0.0.exporting.lock();
+        if let Some(at) = exporting.iter().position(|seq| *seq == self.1) {
+            exporting.swap_remove(at);
+        }
+    }
+}
+
+/// A bundle that was written, to be remembered once somebody has it. What is in it stays kept until then.
 pub struct Exported {
     /// What was written.
     pub written: Written,
@@ -69,6 +87,9 @@ pub struct Exported {
     held: Vec<ExportedDetail>,
     /// Whether it is known which details came with the base.
     pub is_exact: bool,
+    /// Whether nothing that was to be in it could not be read.
+    pub is_whole: bool,
+    _hold: Hold,
 }
 
 impl Versions {
@@ -79,6 +100,7 @@ impl Versions {
     /// When there is nothing to export, the base is not kept, or something cannot be read or written.
     pub fn export(&self, out: &mut File, since: Option<&str>, progress: Progress<'_>) -> Result<Exported, ExportError> {
         let served = self.live().current().ok_or(ExportError::Nothing)?;
+        let hold = Hold::on(self, served.version);
         let base = since.map(|id| self.resolve(id).and_then(|id| self.load(id.as_str()))).transpose();
         let base = base.map_err(ExportError::Base)?;
         let before = match &base {
@@ -119,7 +141,9 @@ impl Versions {
                     // Without a record nobody knows what came with the base.
                     let held = if is_exact { known } else { wanted };
                     let held = held.iter().map(|(id, meta)| exported(*id, meta)).collect();
-                    return Ok(Exported { written, base: base.map(|base| base.dataset.id.clone()), held, is_exact });
+                    let base = base.map(|base| base.dataset.id.clone());
+                    let is_whole = self.store().damage().is_none();
+                    return Ok(Exported { written, base, held, is_exact, is_whole, _hold: hold });
                 }
             }
         }
@@ -130,7 +154,7 @@ impl Versions {
     /// # Errors
     /// When that cannot be written; the bundle is good all the same.
     pub fn remember(&self, exported: Exported) -> Result<(), VersionsError> {
-        let Exported { written, base, held, .. } = exported;
+        let Exported { written, base, held, _hold, .. } = exported;
         let base = base.as_ref().map(SnapshotId::as_str);
         self.remember_export(written.manifest.snapshot.as_str(), base, held)
     }
@@ -171,11 +195,11 @@ impl Versions {
     }
 
     /// Makes a bundle's snapshot the newest version, with its details: see [`Versions::import`]. `file` is the one that was
-    /// verified.
+    /// verified. A damaged store is put right for it.
     ///
     /// # Errors
-    /// When its base is not kept, it would take an origin's data backwards, or something cannot be read or written. Nothing
-    /// has changed then.
+    /// When its base is not kept, it would take an origin's data backwards, or something cannot be read or written. What was
+    /// served before is then served on.
     pub fn import_bundle(
         &self,
         bundle: &Bundle,
@@ -184,10 +208,31 @@ impl Versions {
         committed: &dyn Fn(),
     ) -> Result<Imported, ImportError> {
         if let Some(damage) = self.store().damage() {
-            // What is there already is not written again, so that it has to be whole.
-            let healed = self.heal().map_err(VersionsError::from)?;
-            tracing::error!("{}", healed.text(self.store().path(), &damage));
+            self.mend(&damage)?;
         }
+        match self.try_import(bundle, file, now_ms, committed) {
+            // Nobody had read that until now.
+            Err(ImportError::Versions(VersionsError::Store(StoreError::Damaged(damage)))) => {
+                self.mend(&damage)?;
+                self.try_import(bundle, file, now_ms, committed)
+            }
+            imported => imported,
+        }
+    }
+
+    fn mend(&self, damage: &str) -> Result<(), VersionsError> {
+        let healed = self.heal()?;
+        tracing::error!("{}", healed.text(self.store().path(), damage));
+        Ok(())
+    }
+
+    fn try_import(
+        &self,
+        bundle: &Bundle,
+        file: &File,
+        now_ms: i64,
+        committed: &dyn Fn(),
+    ) -> Result<Imported, ImportError> {
         let base = bundle.manifest().base.as_ref().map(|base| {
             let needed = base.snapshot.clone();
             self.load(needed.as_str()).map_err(|error| match error {
@@ -242,10 +287,13 @@ impl Versions {
     pub fn is_ahead_of(&self, bundle: &Bundle) -> Result<bool, StoreError> {
         let manifest = bundle.manifest();
         let Some(head) = self.head().current() else { return Ok(false) };
+        if head.dataset.id != manifest.snapshot {
+            return Ok(head.meta.confirmed_ms > manifest.confirmed_ms);
+        }
         // As it is stored: an instant that lies ahead is not the one that is told.
         let stored = self.kept().iter().find(|kept| kept.seq == head.version).map(|kept| kept.meta.confirmed_ms);
         let confirmed_ms = stored.unwrap_or(head.meta.confirmed_ms);
-        if confirmed_ms != manifest.confirmed_ms || head.dataset.id != manifest.snapshot {
+        if confirmed_ms != manifest.confirmed_ms {
             return Ok(confirmed_ms > manifest.confirmed_ms);
         }
         let known = self.store().detail_index(|meta| (meta.state, meta.hash))?;

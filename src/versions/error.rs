@@ -38,6 +38,17 @@ pub enum VersionsError {
         /// For when.
         newest_confirmed: String,
     },
+    /// What is imported is another origin's.
+    #[error(
+        "the bundle's data came from {theirs}, and the mirror's from {ours}: if both are the same origin, add the first to \
+         origin.aliases; else give it a data directory of its own"
+    )]
+    Foreign {
+        /// The bundle's origin.
+        theirs: String,
+        /// The mirror's.
+        ours: String,
+    },
     /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use url::Url;
+
 use super::{Versions, VersionsError};
 use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};
@@ -69,6 +71,9 @@ impl Versions {
                 newest_confirmed: at(head.meta.confirmed_ms),
             });
         }
+        if let Some(head) = head.as_ref().filter(|_| self.0.policy.has_origin) {
+            self.unless_foreign(&meta, &head.meta)?;
+        }
         let mut states = States::default();
         states.put_evidence(&all_evidence)?;
         // How large the list was until now says nothing of how large it may be.
@@ -77,15 +82,8 @@ impl Versions {
             // It is asked again, by whoever asks it now.
             meta.disproved = None;
         }
-        let along = Along { activate: true, details: Some(details), details_bytes, states };
-        self.put(&mut notes, &dataset, meta.clone(), along, committed)?;
-        let confirmed_ms = meta.confirmed_ms;
-        let believed = self.believed(meta);
-        if believed.confirmed_ms != confirmed_ms
-            && let Some(head) = self.0.head.current()
-        {
-            self.show(&dataset, &believed, head.version);
-        }
+        let along = Along { activate: true, verifies: true, details: Some(details), details_bytes, states };
+        self.put(&mut notes, &dataset, meta, along, committed)?;
         let imported = Imported {
             snapshot: dataset.id.clone(),
             listings: dataset.len(),
@@ -95,5 +93,16 @@ impl Versions {
         };
         tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, served = imported.is_served, "imported");
         Ok(imported)
+    }
+
+    /// Refuses data of another origin than that of which there is some.
+    fn unless_foreign(&self, new: &VersionMeta, own: &VersionMeta) -> Result<(), VersionsError> {
+        let (Some(theirs), Some(ours)) = (&new.origin, &own.origin) else { return Ok(()) };
+        let url = Url::parse(theirs).ok();
+        let is_theirs = |address: &String| address == theirs || Url::parse(address).ok() == url;
+        if is_theirs(ours) || self.0.policy.origins.iter().any(is_theirs) {
+            return Ok(());
+        }
+        Err(VersionsError::Foreign { theirs: theirs.clone(), ours: ours.clone() })
     }
 }

@@ -7,13 +7,15 @@ use std::collections::HashSet;
 use super::notes::{ExportedDetail, Notes, exported_details};
 use super::retention::Candidate;
 use super::{Versions, VersionsError};
+use crate::snapshot::dataset::Dataset;
 use crate::store::{Healed, States, StoreError};
 
 impl Versions {
-    /// Keeps what the newest version rests on, which is about to be the one before: what the origin lists for a term later
-    /// says nothing of it.
-    pub(super) fn keep_evidence(&self, states: &mut States) {
-        let Some(head) = self.0.head.current() else { return };
+    /// Keeps what the newest version rests on when another one takes its place: what the origin lists for a term later says
+    /// nothing of it.
+    pub(super) fn keep_evidence(&self, next: &Dataset, states: &mut States) {
+        let head = self.0.head.current();
+        let Some(head) = head.filter(|head| head.dataset.id != next.id) else { return };
         let evidence = head.dataset.evidence();
         if evidence.is_empty() {
             return;
@@ -71,6 +73,8 @@ impl Versions {
         mut details: Vec<ExportedDetail>,
     ) -> Result<(), VersionsError> {
         let mut notes = self.0.notes.lock();
+        // Nothing can build upon what is not kept.
+        self.find(id)?;
         if let Some(before) = exported_details(&self.0.store, id)?.filter(|_| notes.exports.iter().any(|own| own == id))
         {
             let before: HashSet<ExportedDetail> = before.into_iter().collect();
@@ -89,10 +93,18 @@ impl Versions {
     /// # Errors
     /// When that cannot be written. Everything is as it was then.
     pub fn heal(&self) -> Result<Healed, StoreError> {
+        // Nobody switches meanwhile.
+        let mut notes = self.0.notes.lock();
         let served = self.0.live.current();
         let live = served.as_ref().map(|served| (served.version, &served.dataset.content, &served.meta));
         let healed = self.0.store.heal(live)?;
-        self.list_or_say(&self.0.notes.lock(), self.served());
+        // What could not be read before may be there now.
+        let Notes { mut pins, exports, .. } = Notes::read(&self.0.store)?;
+        pins.extend(notes.pins.iter().cloned());
+        let exports = if notes.exports.is_empty() { exports } else { notes.exports.clone() };
+        let healed_notes = Notes { pins, exports, ..notes.clone() };
+        self.take(&mut notes, healed_notes);
+        self.list_or_say(&notes, self.served());
         Ok(healed)
     }
 
@@ -102,7 +114,7 @@ impl Versions {
     /// When the store cannot be read or written.
     pub fn tidy(&self) -> Result<(), StoreError> {
         let notes = self.0.notes.lock();
-        let kept = self.0.kept.load_full();
+        let (kept, exporting) = (self.0.kept.load_full(), self.0.exporting.lock().clone());
         let mut exported: Vec<&str> = notes.exports.iter().map(String::as_str).collect();
         let mut pins: Vec<&str> = notes.pins.iter().map(String::as_str).collect();
         // The newest of those with the same id: they are in that order.
@@ -111,10 +123,13 @@ impl Versions {
                 |ids: &mut Vec<&str>| ids.iter().position(|own| *own == id).map(|at| ids.swap_remove(at)).is_some();
             from(&mut exported) | from(&mut pins)
         };
-        let candidates = kept.iter().map(|version| Candidate {
+        // One of several with the same content is enough.
+        let mut seen = HashSet::new();
+        let distinct = kept.iter().filter(|version| seen.insert(version.id.as_str()) | version.served);
+        let candidates = distinct.map(|version| Candidate {
             seq: version.seq,
             published_ms: version.meta.published_ms,
-            needed: takes(version.id.as_str()) | version.served | version.newest,
+            needed: takes(version.id.as_str()) | version.served | version.newest | exporting.contains(&version.seq),
         });
         let staying = self.0.policy.retention.staying(&candidates.collect::<Vec<_>>());
         let collected = self.0.store.collect_garbage(&staying)?;

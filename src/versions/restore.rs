@@ -28,6 +28,7 @@ impl Versions {
         Self(Arc::new_cyclic(|own: &Weak<Inner>| Inner {
             loaded: loaded(own.clone()),
             is_rolled_back: AtomicBool::default(),
+            exporting: Mutex::default(),
             store,
             live,
             head: Live::default(),
@@ -46,21 +47,22 @@ impl Versions {
     /// When what was served cannot be read. What else cannot be is as if it were not there.
     pub fn restore(&self) -> Result<(), VersionsError> {
         let mut notes = self.0.notes.lock();
+        self.take(&mut notes, Notes::read(&self.0.store)?);
+        self.read_journal()?;
+        self.list(&notes, None)?;
+        // What comes before is known even if this is lost.
         let current = self.0.store.current()?;
         let served = current.as_ref().map(|(record, _)| record.seq);
-        let mut read = Notes::read(&self.0.store)?;
-        if read.rolled_back.is_some() && read.rolled_back != served {
+        if notes.rolled_back.is_some() && notes.rolled_back != served {
             tracing::error!("the version that a rollback pinned is lost; the newest one is served again");
-            read.rolled_back = None;
+            let read = Notes { rolled_back: None, ..notes.clone() };
             let mut states = States::default();
             read.write_rollback(&mut states)?;
             if let Err(error) = self.0.store.put_states(&states) {
                 tracing::warn!(%error, "that cannot be remembered");
             }
+            self.take(&mut notes, read);
         }
-        self.take(&mut notes, read);
-        self.read_journal()?;
-        self.list(&notes, None)?;
         if let Some(newest) = self.0.kept.load().first().filter(|newest| served != Some(newest.seq)) {
             // The mirror fetches it again if need be.
             let read = self.0.store.version(newest.seq);
@@ -113,17 +115,22 @@ impl Versions {
         })
     }
 
-    /// What is known beside a version's content, with an instant of confirmation that can be true.
-    pub(super) fn believed(&self, mut meta: VersionMeta) -> VersionMeta {
+    /// The same with an instant of confirmation that can be true, where this one lies in the future.
+    pub(super) fn shown(&self, meta: VersionMeta) -> VersionMeta {
+        let confirmed = WallTime::from_millis(meta.confirmed_ms);
+        if freshness::is_from_the_future(confirmed, self.0.clock.now_wall()) { self.believed(meta) } else { meta }
+    }
+
+    fn believed(&self, mut meta: VersionMeta) -> VersionMeta {
         meta.confirmed_ms = believable(&meta, self.0.clock.now_wall(), self.0.policy.ttl);
         meta
     }
 
-    /// Reads the journal. Where an entry is lost, so are those before it: what changed by it is not known.
+    /// Reads the journal. Where an entry is lost, so are those before it, which go: what changed by it is not known.
     fn read_journal(&self) -> Result<(), StoreError> {
         let mut entries: Vec<Entry> = Vec::new();
-        let mut oldest = 0;
-        let mut next = None;
+        let (mut oldest, mut next) = (0, None);
+        let mut names: Vec<(u64, String)> = Vec::new();
         for (key, bytes) in self.0.store.states_of(JOURNAL)? {
             let Some(number) = key.strip_prefix(JOURNAL).and_then(|number| number.parse::<u64>().ok()) else {
                 continue;
@@ -136,6 +143,14 @@ impl Versions {
             }
             entries.extend(entry);
             next = Some(number + 1);
+            names.push((number, key));
+        }
+        let mut useless = States::default();
+        names.iter().filter(|(number, _)| *number < oldest).for_each(|(_, key)| useless.remove(key));
+        if names.first().is_some_and(|(number, _)| *number < oldest)
+            && let Err(error) = self.0.store.put_states(&useless)
+        {
+            tracing::warn!(%error, "changes that are of no use any more stay in the store");
         }
         self.0.journal.store(Arc::new(Journal::new(entries)));
         *self.0.oldest.lock() = oldest;

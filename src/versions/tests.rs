@@ -34,7 +34,7 @@ impl Rig {
     /// Publishes these listings as the mirror does, and returns their snapshot's id.
     fn publish(&self, ids: &[u64], at_ms: i64) -> String {
         let dataset = Arc::new(Dataset::build(content(ids), &Evidence::new()).unwrap());
-        self.versions.publish(self.versions.head().epoch(), &dataset, meta(at_ms)).unwrap();
+        self.versions.publish(self.versions.head().epoch(), &dataset, meta(at_ms), States::default()).unwrap();
         dataset.id.to_string()
     }
 
@@ -58,6 +58,7 @@ fn open(path: &std::path::Path, keep: usize, has_origin: bool) -> Versions {
         changes_for: Duration::from_secs(3600),
         ttl: Duration::from_secs(300),
         has_origin,
+        origins: vec!["https://alias.example/".to_owned()],
     };
     let versions = Versions::new(store, Live::default(), policy, Clock::system());
     versions.restore().unwrap();
@@ -105,12 +106,21 @@ fn detail(id: u64, text: &str) -> (ListingId, DetailRecord) {
 }
 
 fn import(versions: &Versions, ids: &[u64], at_ms: i64, details: &[(u64, &str)]) -> Result<Imported, VersionsError> {
+    import_as(versions, ids, meta(at_ms), details)
+}
+
+fn import_as(
+    versions: &Versions,
+    ids: &[u64],
+    meta: VersionMeta,
+    details: &[(u64, &str)],
+) -> Result<Imported, VersionsError> {
     let stream = || -> Result<crate::store::DetailStream<'_>, StoreError> {
         Ok(Box::new(details.iter().map(|(id, text)| Ok(detail(*id, text)))))
     };
     versions.import(Import {
         content: content(ids),
-        meta: meta(at_ms),
+        meta,
         evidence: Evidence::new(),
         details: &Arriving { stream: &stream, stays: &|_, _, _| false },
         details_bytes: 100,
@@ -209,7 +219,7 @@ fn an_import_is_the_newest_with_its_details_and_never_takes_an_origins_data_back
     );
     assert_eq!(rig.versions.store().detail(ListingId(9)).unwrap().unwrap().body, "{}");
     let next = Arc::new(Dataset::build(content(&[4]), &Evidence::new()).unwrap());
-    assert!(matches!(rig.versions.publish(seen, &next, meta(300)), Err(VersionsError::Moved)));
+    assert!(matches!(rig.versions.publish(seen, &next, meta(300), States::default()), Err(VersionsError::Moved)));
     assert!(matches!(rig.versions.renew(seen, meta(300)), Err(VersionsError::Moved)));
 
     // Without an origin it is the operator who says what is served.
@@ -220,6 +230,26 @@ fn an_import_is_the_newest_with_its_details_and_never_takes_an_origins_data_back
     rig.versions.rollback(&mirrored).unwrap();
     assert!(!import(&rig.versions, &[8], 400, &[]).unwrap().is_served);
     assert_eq!(rig.served(), mirrored);
+}
+
+#[test]
+fn where_a_change_is_lost_those_before_it_go() {
+    let rig = Rig::new(9);
+    let ids: Vec<String> = (1..=5).map(|n| rig.publish(&[n, n + 1], n.cast_signed())).collect();
+    let names = |rig: &Rig| -> Vec<String> {
+        let states = rig.versions.store().states_of(changes::JOURNAL).unwrap();
+        states.into_iter().map(|(name, _)| name).collect()
+    };
+    let before = names(&rig);
+    assert_eq!(before.len(), 4);
+    rig.versions.store().put_state(&before[1], b"nothing that was written").unwrap();
+    let rig = rig.reopen(9, HAS_ORIGIN);
+    assert_eq!(names(&rig), before[2..]);
+    let journal = rig.versions.journal();
+    assert_eq!(journal.entries().map(|entry| entry.from.to_string()).collect::<Vec<_>>(), ids[2..4]);
+    rig.publish(&[9], 9);
+    let rig = rig.reopen(9, HAS_ORIGIN);
+    assert_eq!(rig.versions.journal().entries().count(), 3);
 }
 
 #[test]
@@ -234,6 +264,57 @@ fn an_import_from_the_future_counts_as_old_as_can_be_known_and_is_kept_as_it_say
     let rig = rig.reopen(9, !HAS_ORIGIN);
     assert!(rig.versions.live().current().unwrap().meta.confirmed_ms <= now());
     assert_eq!(rig.versions.kept()[0].meta.confirmed_ms, ahead);
+    // Nor does it when it is served again later.
+    let id = rig.served();
+    import(&rig.versions, &[3], now(), &[]).unwrap();
+    let rig = rig.reopen(9, !HAS_ORIGIN);
+    rig.versions.rollback(&id).unwrap();
+    assert_eq!(rig.served(), id);
+    assert!(rig.versions.live().current().unwrap().meta.confirmed_ms <= now());
+}
+
+#[test]
+fn another_origins_data_is_imported_where_there_is_none_yet() {
+    let rig = Rig::new(9);
+    let from = |ids: &[u64], at_ms: i64, origin: &str| {
+        let origin = Some(origin.to_owned());
+        import_as(&rig.versions, ids, VersionMeta { origin, ..meta(at_ms) }, &[])
+    };
+    from(&[1], 100, "https://one.example").unwrap();
+    from(&[2], 200, "https://one.example/").unwrap();
+    from(&[3], 300, "https://alias.example").unwrap();
+    let error = from(&[4], 400, "https://two.example").unwrap_err();
+    assert!(matches!(error, VersionsError::Foreign { .. }) && error.to_string().contains("origin.aliases"), "{error}");
+    assert_eq!(rig.versions.kept().len(), 3);
+}
+
+#[test]
+fn of_snapshots_with_the_same_content_one_counts() {
+    let rig = Rig::new(3).reopen(3, !HAS_ORIGIN);
+    let put = |id: u64, at_ms| import(&rig.versions, &[id], at_ms, &[]).unwrap().snapshot.to_string();
+    let (one, two, three) = (put(1, 1), put(2, 2), put(3, 3));
+    for at_ms in 4..9_i64 {
+        put(2 + at_ms.cast_unsigned() % 2, at_ms);
+        rig.versions.tidy().unwrap();
+        let mut kept = rig.kept();
+        kept.sort();
+        let mut expected = vec![one.clone(), two.clone(), three.clone()];
+        expected.sort();
+        assert_eq!(kept, expected, "{at_ms}");
+    }
+}
+
+#[test]
+fn what_is_being_exported_stays_until_somebody_has_it() {
+    let rig = Rig::new(1);
+    let one = rig.publish(&[1], 1);
+    let hold = bundles::Hold::on(&rig.versions, rig.versions.live().current().unwrap().version);
+    let two = rig.publish(&[2], 2);
+    rig.versions.tidy().unwrap();
+    assert_eq!(rig.kept(), [two.clone(), one]);
+    drop(hold);
+    rig.versions.tidy().unwrap();
+    assert_eq!(rig.kept(), [two]);
 }
 
 #[test]

@@ -2,15 +2,15 @@
 //!
 //! Nothing is seen under the file's name before it is whole. Callers: [`super`].
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::remote;
-use super::{Sources, what};
+use super::unfinished::{FileError, Unfinished, remove};
+use super::{Sources, in_file, remote, what};
 use crate::app::core::open_versions;
 use crate::bundle::signature::{self, Signer};
 use crate::bundle::trust::open_file;
@@ -47,8 +47,8 @@ pub(super) enum ExportError {
     Shield,
     #[error("{} was not written: {source}", path.display())]
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: std::io::Error },
+    #[error("--since names no snapshot and no bundle")]
+    NoBase,
 }
 
 impl Export {
@@ -79,7 +79,7 @@ impl Export {
             signature
                 .file()
                 .write_all(text.as_bytes())
-                .map_err(|source| ExportError::Io { path: path.clone(), source })?;
+                .map_err(|source| FileError::Io { path: path.clone(), source })?;
             Ok((signature, path, signer.key()))
         };
         let signed = signer.as_ref().map(sign).transpose()?;
@@ -120,31 +120,26 @@ impl Made {
 }
 
 fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Failure> {
-    let (made, is_exact) = match Holder::find(config, open_versions)? {
+    let (made, known) = match Holder::find(config, open_versions)? {
         Holder::Here(data_dir, versions) => {
             let mut display = Display::new();
             let exported = versions.export(out, since, &mut |done, of| display.count(0, "details", done, of));
             display.finish();
             let exported = exported?;
-            let is_exact = exported.is_exact;
-            (Made::Here(Box::new((data_dir, versions, exported))), is_exact)
+            let known = remote::Known { is_exact: exported.is_exact, is_whole: exported.is_whole };
+            (Made::Here(Box::new((data_dir, versions, exported))), known)
         }
         Holder::There { admin, token } => (Made::There, remote::export(&admin, token.as_ref(), since, out)?),
     };
-    if !is_exact {
+    if !known.is_whole {
+        eprintln!("warning: the store is damaged, and the bundle is without what cannot be read of it");
+    }
+    if !known.is_exact {
         eprintln!(
             "warning: no export of the base is on record here: the delta has the details of new and changed listings only"
         );
     }
     Ok(made)
-}
-
-/// Removes a file, if there is one.
-fn remove(path: &Path) -> Result<(), ExportError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => Err(ExportError::Io { path: path.to_owned(), source }),
-        _ => Ok(()),
-    }
 }
 
 /// Which details are in it.
@@ -164,74 +159,13 @@ fn comment(manifest: &Manifest) -> String {
 /// The snapshot that a delta is to build upon: that of a bundle, where there is a file of that name, else that id.
 fn base(since: &str) -> Result<String, Failure> {
     let path = Path::new(since);
-    if !path.is_file() {
-        return Ok(since.to_owned());
+    if since.is_empty() {
+        return Err(ExportError::NoBase.into());
     }
-    let bundle = Bundle::open(open_file(path)?, &mut |_, _| {})?;
-    Ok(bundle.manifest().snapshot.to_string())
-}
-
-/// A file that gets its name when it is whole, and is gone if that never happens.
-struct Unfinished {
-    file: File,
-    path: PathBuf,
-    name: PathBuf,
-}
-
-impl Unfinished {
-    fn beside(name: &Path) -> Result<Self, ExportError> {
-        let mut path = name.as_os_str().to_owned();
-        path.push(format!(".{}.part", std::process::id()));
-        let path = PathBuf::from(path);
-        // An earlier process of that number may have been killed; what somebody else put there is not written through.
-        remove(&path)?;
-        let file = File::options().read(true).write(true).create_new(true).open(&path);
-        let file = file.map_err(|source| ExportError::Io { path: path.clone(), source })?;
-        Ok(Self { file, path, name: name.to_owned() })
+    if !since.bytes().all(|byte| byte.is_ascii_hexdigit()) || path.is_file() {
+        let bundle = open_file(path).and_then(|file| Ok(Bundle::open(file, &mut |_, _| {})?));
+        let bundle = bundle.map_err(|error| in_file(path, error))?;
+        return Ok(bundle.manifest().snapshot.to_string());
     }
-
-    fn file(&mut self) -> &mut File {
-        &mut self.file
-    }
-
-    /// The same bytes from the start.
-    fn again(&self) -> Result<File, ExportError> {
-        File::open(&self.path).map_err(|source| ExportError::Io { path: self.path.clone(), source })
-    }
-
-    fn finish(self) -> Result<u64, ExportError> {
-        let bytes = self.file.sync_all().and_then(|()| self.file.metadata()).map(|meta| meta.len());
-        let bytes = bytes.and_then(|bytes| fs::rename(&self.path, &self.name).map(|()| bytes));
-        // The name is durable once the directory is; not every system can sync one.
-        let directory = self.name.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if let Ok(directory) = File::open(directory) {
-            let _ = directory.sync_all();
-        }
-        bytes.map_err(|source| ExportError::Io { path: self.name.clone(), source })
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // Gone already when it was finished.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_has_its_name_when_it_is_whole_and_leaves_nothing_otherwise() {
-        let dir = tempfile::tempdir().unwrap();
-        let name = dir.path().join("b.gsb");
-        fs::write(&name, "old").unwrap();
-        drop(Unfinished::beside(&name).unwrap());
-        assert_eq!((fs::read(&name).unwrap().as_slice(), fs::read_dir(dir.path()).unwrap().count()), (&b"old"[..], 1));
-        let mut unfinished = Unfinished::beside(&name).unwrap();
-        unfinished.file().write_all(b"new").unwrap();
-        assert_eq!(unfinished.finish().unwrap(), 3);
-        assert_eq!((fs::read(&name).unwrap().as_slice(), fs::read_dir(dir.path()).unwrap().count()), (&b"new"[..], 1));
-    }
+    Ok(since.to_owned())
 }

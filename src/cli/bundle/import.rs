@@ -95,7 +95,7 @@ fn doubts(config: &Config, manifest: &Manifest, now: WallTime) -> Vec<String> {
         let is_known = config.origin.aliases.iter().any(|alias| of_url(alias.as_str()).as_ref() == Some(&theirs));
         if theirs != ours && !is_known {
             doubts.push(format!(
-                "the bundle's data came from {theirs}, and origin.url is {ours}, by whose lists it goes from now on"
+                "the bundle's data came from {theirs}, and origin.url is {ours}: what that lists otherwise takes its place"
             ));
         }
     }

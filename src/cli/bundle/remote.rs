@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
-use crate::admin::bundle::{EXACT, SIGNATURE};
+use crate::admin::bundle::{EXACT, SIGNATURE, WHOLE};
 use crate::bundle::signature;
 use crate::cli::Failure;
 use crate::cli::progress::{Spinner, bytes_bar};
@@ -32,13 +32,21 @@ enum RemoteError {
     BrokenOff { done: u64, of: u64 },
 }
 
-/// Has the server write a bundle, into a file; whether it knew which details came with the base.
+/// What the server knows of a bundle that it wrote.
+pub(super) struct Known {
+    /// Which details came with the base.
+    pub is_exact: bool,
+    /// That all could be read.
+    pub is_whole: bool,
+}
+
+/// Has the server write a bundle, into a file.
 pub(super) fn export(
     admin: &str,
     token: Option<&Secret>,
     since: Option<&str>,
     out: &mut File,
-) -> Result<bool, Failure> {
+) -> Result<Known, Failure> {
     let query = since.map(|id| format!("?since={}", utf8_percent_encode(id, NON_ALPHANUMERIC)));
     let url = format!("{admin}/bundle{}", query.unwrap_or_default());
     out.set_len(0).and_then(|()| out.rewind())?;
@@ -48,7 +56,8 @@ pub(super) fn export(
         let response = send(client()?.get(&url), token, &url).await;
         waiting.finish();
         let mut response = response?;
-        let is_exact = response.headers().get(EXACT).is_none_or(|exact| exact != "false");
+        let unless_denied = |name| response.headers().get(name).is_none_or(|told| told != "false");
+        let known = Known { is_exact: unless_denied(EXACT), is_whole: unless_denied(WHOLE) };
         let of = response.content_length().unwrap_or(0);
         let (bar, mut done) = (bytes_bar("exporting"), 0);
         let mut out = tokio::fs::File::from_std(out);
@@ -59,7 +68,7 @@ pub(super) fn export(
         }
         bar.finish();
         out.flush().await?;
-        if done == of { Ok(is_exact) } else { Err(RemoteError::BrokenOff { done, of }.into()) }
+        if done == of { Ok(known) } else { Err(RemoteError::BrokenOff { done, of }.into()) }
     })
 }
 
@@ -83,7 +92,10 @@ pub(super) fn import(admin: &str, token: Option<&Secret>, path: &Path, file: &Fi
         let body = reqwest::Body::from(tokio::fs::File::from_std(file));
         let response = send(request.body(body), token, &url).await;
         waiting.finish();
-        let text = response?.text().await.map_err(|error| unreachable(&url, &error))?;
+        // It may have been done when the connection goes.
+        let response =
+            response.inspect_err(|_| eprintln!("`grandstand snapshot list` tells whether it was imported"))?;
+        let text = response.text().await.map_err(|error| unreachable(&url, &error))?;
         Ok(serde_json::from_str(&text)?)
     })
 }

@@ -41,7 +41,8 @@ impl From<VersionsError> for MirrorError {
             | VersionsError::Unknown { .. }
             | VersionsError::Ambiguous(_)
             | VersionsError::NotRolledBack
-            | VersionsError::Backwards { .. } => Self::Moved,
+            | VersionsError::Backwards { .. }
+            | VersionsError::Foreign { .. } => Self::Moved,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Published;
 use crate::snapshot::version::{Certificate, VersionMeta};
-use crate::store::{Store, StoreError};
+use crate::store::{States, Store, StoreError};
 use crate::versions::SIZES;
 
 use super::super::pass::{self, Assembled};
@@ -87,30 +87,32 @@ impl Mirror {
             origin: Some(self.crawler.copies().client().base().as_str().to_owned()),
         };
         if let Some(serving) = &serving {
-            self.disprove_orders(serving, &dataset)?;
+            self.disprove_orders(serving, &dataset).await?;
         }
         let newest = Newest { dataset, learned, meta };
-        if self.hold_back(serving.as_deref(), &newest)? {
-            return Ok(());
+        match self.hold_back(serving.as_deref(), &newest)? {
+            Some(sizes) => self.serve(newest, sizes).await,
+            None => Ok(()),
         }
-        self.serve(newest).await
     }
 
     /// Publishes what was held back, because it was accepted.
     pub(super) async fn publish_held(&mut self, held: Newest) -> Result<(), MirrorError> {
         tracing::warn!(listings = held.dataset.len(), "a snapshot that lost many listings was accepted");
-        self.store.put_state(SIZES, b"[]")?;
-        self.serve(held).await?;
+        let mut sizes = States::default();
+        sizes.remove(SIZES);
+        self.serve(held, sizes).await?;
         self.accept = None;
         Ok(())
     }
 
-    async fn serve(&mut self, newest: Newest) -> Result<(), MirrorError> {
+    /// Publishes; `sizes` are remembered with it.
+    async fn serve(&mut self, newest: Newest, sizes: States) -> Result<(), MirrorError> {
         let Newest { dataset, learned, meta } = newest;
         let dataset = self.caught_up(dataset, learned).await?;
         let now = self.clock.now_wall().as_millis();
         let (published, kept) = (dataset.clone(), meta.clone());
-        self.switch(move |versions, seen| versions.publish(seen, &published, kept)).await?;
+        self.switch(move |versions, seen| versions.publish(seen, &published, kept, sizes)).await?;
         tracing::info!(
             snapshot = %dataset.id,
             listings = dataset.len(),
@@ -145,8 +147,9 @@ impl Mirror {
         }
     }
 
-    /// Whether too much would vanish, compared with what is served and with the last day; remembers the size if not.
-    fn hold_back(&mut self, serving: Option<&Published>, next: &Newest) -> Result<bool, MirrorError> {
+    /// Holds back a list from which too much would vanish, compared with what is served and with the last day. Else: what is to
+    /// be remembered of its size.
+    fn hold_back(&mut self, serving: Option<&Published>, next: &Newest) -> Result<Option<States>, MirrorError> {
         let now_ms = self.clock.now_wall().as_millis();
         let mut sizes = self.sizes(now_ms)?;
         let then = next.dataset.len();
@@ -170,13 +173,14 @@ impl Mirror {
             let served = serving.map_or(0, |serving| serving.dataset.len()) as u64;
             self.status.set_held(Some(Held { snapshot, listings: then as u64, serving: served, reason }));
             self.held = Some(next.clone());
-            return Ok(true);
+            return Ok(None);
         }
         remember(&mut sizes, now_ms, then);
         let text =
             serde_json::to_vec(&sizes).map_err(|error| StoreError::Io { path: SIZES.into(), source: error.into() })?;
-        self.store.put_state(SIZES, &text)?;
-        Ok(false)
+        let mut states = States::default();
+        states.put(SIZES, text)?;
+        Ok(Some(states))
     }
 
     /// How many listings were published when, within the last day.
@@ -188,7 +192,7 @@ impl Mirror {
     }
 
     /// An order by which listings were placed, and that every page contradicts now, is not believed again.
-    fn disprove_orders(&mut self, serving: &Published, next: &Dataset) -> Result<(), MirrorError> {
+    async fn disprove_orders(&mut self, serving: &Published, next: &Dataset) -> Result<(), MirrorError> {
         if self.placed_by.is_empty() || serving.dataset.id == next.id || same_order(&serving.dataset, next) {
             return Ok(());
         }
@@ -197,7 +201,8 @@ impl Mirror {
         self.rules = None;
         let text = serde_json::to_vec(&self.disproved_orders)
             .map_err(|error| StoreError::Io { path: ORDERS.into(), source: error.into() })?;
-        Ok(self.store.put_state(ORDERS, &text)?)
+        let store = self.store.clone();
+        blocking(move || store.put_state(ORDERS, &text)).await
     }
 }
 

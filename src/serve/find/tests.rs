@@ -85,6 +85,7 @@ impl Rig {
         let journal = Arc::new(Mutex::new(Journal::new([entry])));
         let known = journal.clone();
         let finder = Finder {
+            is_behind: Box::new(|| false),
             live,
             cache: Cache::new(1 << 20),
             details: None,

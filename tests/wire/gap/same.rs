@@ -87,6 +87,31 @@ async fn an_export_that_is_killed_leaves_the_file_that_was_there() {
 }
 
 #[tokio::test]
+async fn an_export_that_is_told_to_stop_takes_away_what_it_has_begun() {
+    let (_origin, mut mirror) = mirrored(400, Switches::default()).await;
+    mirror.process.kill();
+    let desk = Desk::new();
+    let file = desk.path("b.gsb");
+    let arguments = mirror.setup.arguments(&["bundle", "export", file.to_str().unwrap()], &mirror.data_dir());
+    let mut stopped = 0;
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)].into_iter().cycle().take(30) {
+        let mut export = Process::spawn(&arguments);
+        wait_until("the export has begun", || {
+            let begun = desk.names().iter().any(|name| name.contains(".part")) || export.ended().is_some();
+            async move { begun }
+        })
+        .await;
+        export.signal(name);
+        let (code, said) = export.end().await;
+        assert!(code == 0 || code == 128 + number, "{name}: {code}, {said}");
+        stopped += u32::from(code != 0);
+        assert!(desk.names().iter().all(|left| left == "b.gsb"), "{name}: {:?}", desk.names());
+        assert!(code != 0 || file.exists(), "{name}: {said}");
+    }
+    assert!(stopped > 2, "only {stopped} exports were stopped before their end");
+}
+
+#[tokio::test]
 async fn an_export_that_cannot_be_written_says_where_and_leaves_nothing() {
     let (_origin, mirror) = mirrored(60, Switches::default()).await;
     let desk = Desk::new();

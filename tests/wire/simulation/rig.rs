@@ -135,6 +135,7 @@ impl Rig {
             changes_for: Duration::from_secs(86_400),
             ttl: scene.ttl,
             has_origin: true,
+            origins: Vec::new(),
         };
         let versions = Versions::new(store.clone(), live.clone(), policy, clock.clone());
         versions.restore().unwrap();

@@ -1,12 +1,12 @@
 //! A rollback beside a mirror that goes on: durable, told, and without loss of what the old version needs.
 
-use grandstand::sample::World;
+use grandstand::sample::{Since, Switches, World};
 use http::Method;
 use serde_json::json;
 
 use super::{LIST, command, done, edit, grow, kept, listed, mirrored, newest, post, release, roll_back};
 use crate::disk::{bound, limit_files, set_writable};
-use crate::harness::{Server, quiet, wait_until};
+use crate::harness::{Server, Setup, origin_with, quiet, wait_until};
 
 async fn metric(server: &Server, name: &str) -> String {
     let text = server.admin(Method::GET, "/metrics").await.text().to_owned();
@@ -240,4 +240,32 @@ async fn a_disk_that_takes_no_writes_refuses_a_rollback_and_what_is_served_stays
     set_writable(&server.data_dir(), true);
     wait_until("it can be done", || async { post(&server, &format!("{old}/rollback")).await.status == 200 }).await;
     served_is(&server, &old, 60).await;
+}
+
+#[tokio::test]
+async fn what_a_version_leaves_in_doubt_is_not_answered_by_the_origin_of_today() {
+    let origin = origin_with(120, Switches { since: Since::AtOrAfter, ..Switches::default() }).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    wait_until("the origin was asked what filters mean", || async {
+        server.status().await["disproved"] == json!(["strict"])
+    })
+    .await;
+    let old = server.snapshot().await;
+    let target = format!("{LIST}?modified_since=2024-06-01T00:00:00Z");
+    server.ok(&target).await;
+    let new = grow(&origin, &server, "Later").await;
+    roll_back(&server, &old).await;
+    for target in [target.clone(), format!("{target}&snapshot={old}")] {
+        let reply = server.get(&target).await;
+        reply.assert_problem(503, &[&old, "in doubt"]);
+        assert!(reply.header("retry-after").is_some(), "{reply:?}");
+    }
+    // Held is the newest itself: the origin speaks for that.
+    roll_back(&server, &new).await;
+    assert_eq!(server.ok(&target).await.header("mirror-snapshot"), None, "it is the origin's answer");
+    roll_back(&server, &old).await;
+    server.get(&target).await.assert_problem(503, &[&old]);
+    release(&server).await;
+    server.ok(&target).await;
 }

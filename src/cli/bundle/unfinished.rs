@@ -1,0 +1,170 @@
+//! Files that get their names when they are whole, and are gone otherwise, also when the process is told to end.
+//!
+//! It knows nothing of bundles. Callers: [`super::export`].
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Once, mpsc};
+
+use parking_lot::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Why a file is not written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{} is no file, and a bundle replaces files only", .0.display())]
+    NoFile(PathBuf),
+}
+
+/// What goes when the process is told to end.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn forget(path: &Path) {
+    UNFINISHED.lock().retain(|other| other != path);
+}
+
+/// Removes a file, if there is one.
+pub(super) fn remove(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(FileError::Io { path: path.to_owned(), source }),
+        _ => Ok(()),
+    }
+}
+
+/// From now on, a process that is told to end removes what is unfinished first.
+fn watch() {
+    static WATCHING: Once = Once::new();
+    WATCHING.call_once(|| {
+        let (ready, is_ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let Ok(runtime) = runtime else { return };
+            let ended = runtime.block_on(async {
+                let on = |kind: SignalKind| signal(kind).map(|signal| (signal, kind.as_raw_value()));
+                let (mut first, mut second, mut third) =
+                    (on(SignalKind::interrupt())?, on(SignalKind::terminate())?, on(SignalKind::hangup())?);
+                let _ = ready.send(());
+                let number = tokio::select! {
+                    _ = first.0.recv() => first.1,
+                    _ = second.0.recv() => second.1,
+                    _ = third.0.recv() => third.1,
+                };
+                Ok::<i32, io::Error>(number)
+            });
+            if let Ok(number) = ended {
+                // Held, so that nothing is added any more.
+                let unfinished = UNFINISHED.lock();
+                unfinished.iter().for_each(|path| drop(fs::remove_file(path)));
+                std::process::exit(128 + number);
+            }
+        });
+        // It ends with the thread where signals cannot be listened to.
+        let _ = is_ready.recv();
+    });
+}
+
+/// A file that gets its name when it is whole, and is gone if that never happens.
+pub(super) struct Unfinished {
+    file: File,
+    path: PathBuf,
+    name: PathBuf,
+}
+
+impl Unfinished {
+    /// A file beside the one that it is to become. One that is no file, a device or a directory, is not replaced, and what a
+    /// link leads to is.
+    pub(super) fn beside(name: &Path) -> Result<Self, FileError> {
+        let fail = |source| FileError::Io { path: name.to_owned(), source };
+        let is_link = fs::symlink_metadata(name).is_ok_and(|meta| meta.is_symlink());
+        let name = if is_link { fs::canonicalize(name).map_err(fail)? } else { name.to_owned() };
+        if fs::metadata(&name).is_ok_and(|meta| !meta.is_file()) {
+            return Err(FileError::NoFile(name));
+        }
+        let mut path = name.as_os_str().to_owned();
+        path.push(format!(".{}.part", std::process::id()));
+        let path = PathBuf::from(path);
+        // An earlier process of that number may have been killed; what somebody else put there is not written through.
+        remove(&path)?;
+        watch();
+        UNFINISHED.lock().push(path.clone());
+        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        // The name that was asked for says more than this one.
+        let file = file.map_err(|source| {
+            forget(&path);
+            FileError::Io { path: name.clone(), source }
+        })?;
+        Ok(Self { file, path, name })
+    }
+
+    /// The file.
+    pub(super) fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// The same bytes from the start.
+    pub(super) fn again(&self) -> Result<File, FileError> {
+        File::open(&self.path).map_err(|source| FileError::Io { path: self.path.clone(), source })
+    }
+
+    /// Gives it its name; how many bytes it has.
+    pub(super) fn finish(self) -> Result<u64, FileError> {
+        let bytes = self.file.sync_all().and_then(|()| self.file.metadata()).map(|meta| meta.len());
+        let bytes = bytes.and_then(|bytes| fs::rename(&self.path, &self.name).map(|()| bytes));
+        // The name is durable once the directory is; not every system can sync one.
+        let directory = self.name.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if let Ok(directory) = File::open(directory) {
+            let _ = directory.sync_all();
+        }
+        bytes.map_err(|source| FileError::Io { path: self.name.clone(), source })
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // Gone already when it was finished.
+        let _ = fs::remove_file(&self.path);
+        forget(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_has_its_name_when_it_is_whole_and_leaves_nothing_otherwise() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("b.gsb");
+        fs::write(&name, "old").unwrap();
+        drop(Unfinished::beside(&name).unwrap());
+        assert_eq!((fs::read(&name).unwrap().as_slice(), fs::read_dir(dir.path()).unwrap().count()), (&b"old"[..], 1));
+        let mut unfinished = Unfinished::beside(&name).unwrap();
+        unfinished.file().write_all(b"new").unwrap();
+        assert_eq!(unfinished.finish().unwrap(), 3);
+        assert_eq!((fs::read(&name).unwrap().as_slice(), fs::read_dir(dir.path()).unwrap().count()), (&b"new"[..], 1));
+        assert!(UNFINISHED.lock().iter().all(|path| !path.starts_with(dir.path())));
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced_and_a_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("elsewhere.gsb"), dir.path().join("b.gsb"));
+        fs::write(&target, "old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let mut unfinished = Unfinished::beside(&link).unwrap();
+        unfinished.file().write_all(b"new").unwrap();
+        unfinished.finish().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert!(matches!(Unfinished::beside(Path::new("/dev/null")), Err(FileError::NoFile(_))));
+        assert!(matches!(Unfinished::beside(dir.path()), Err(FileError::NoFile(_))));
+        let told = Unfinished::beside(&dir.path().join("none/b.gsb")).err().unwrap().to_string();
+        assert!(told.contains("none/b.gsb: "), "{told}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+}
