@@ -167,10 +167,15 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         tracing::info!(%address, r#use = config.usage().as_str(), "serving HTTPS");
     }
     tracing::info!(address = %sockets.admin(), "the operator's listener");
+    if config.usage() == Use::Offline && core.live.load().is_none() {
+        tracing::warn!(
+            "there is nothing to serve yet: `grandstand bundle import FILE` brings it, or a start with --bundle"
+        );
+    }
 
     let mut service = Service::new("public".to_owned(), Gate::new(&public));
     sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
-    let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin));
+    let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone()));
     operator.threads = Some(1);
     operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
     server.add_service(Prebound::new(service, sockets.public));

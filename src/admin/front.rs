@@ -15,6 +15,8 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora_timeout::timeout;
 
+use crate::serve::in_flight::InFlight;
+
 use super::bundle::{self, Sent};
 use super::snapshots::Action;
 use super::{Admin, Reply, error, guard};
@@ -29,12 +31,16 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const LINGER: Duration = Duration::from_secs(30);
 
 /// The operator's listener behind a deadline.
-pub struct AdminFront(Arc<Admin>);
+pub struct AdminFront {
+    admin: Arc<Admin>,
+    /// A stop waits for what is in flight here as it does for clients.
+    in_flight: InFlight,
+}
 
 impl AdminFront {
     /// A front before `admin`.
-    pub fn new(admin: Admin) -> Self {
-        Self(Arc::new(admin))
+    pub fn new(admin: Admin, in_flight: InFlight) -> Self {
+        Self { admin: Arc::new(admin), in_flight }
     }
 }
 
@@ -51,6 +57,7 @@ impl HttpServerApp for AdminFront {
         if !timeout(DEADLINE, session.read_request()).await.ok()?.ok()? {
             return None;
         }
+        let _busy = self.in_flight.enter();
         session.set_keepalive(if *shutdown.borrow() { None } else { Some(60) });
         let request = session.req_header();
         let (method, query) = (request.method.clone(), request.uri.query().map(str::to_owned));
@@ -58,8 +65,8 @@ impl HttpServerApp for AdminFront {
             // What is left of an upload is not waited for.
             session.set_keepalive(None);
             // Both cost work, and an export is remembered.
-            let sent = match guard::may_write(&self.0.config, &session.req_header().headers) {
-                Ok(()) => self.0.bundles.answer(&method, query.as_deref(), &mut session).await,
+            let sent = match guard::may_write(&self.admin.config, &session.req_header().headers) {
+                Ok(()) => self.admin.bundles.answer(&method, query.as_deref(), &mut session).await,
                 Err(refusal) => Sent::Reply(error(StatusCode::FORBIDDEN, refusal.as_str())),
             };
             match sent {
@@ -69,14 +76,14 @@ impl HttpServerApp for AdminFront {
                 }
                 Sent::File(file, exported) => {
                     bundle::send(&mut session, file, &exported).await.ok()?;
-                    self.0.bundles.remember(*exported).await;
+                    self.admin.bundles.remember(*exported).await;
                 }
             }
         } else {
             // A command on snapshots waits for an import: what comes of it is told, however late.
             let deadline = if Action::of_path(request.uri.path()).is_some() { PATIENCE } else { DEADLINE };
             timeout(deadline, async {
-                let reply = self.0.response(&mut session).await;
+                let reply = self.admin.response(&mut session).await;
                 write(&mut session, reply).await
             })
             .await
