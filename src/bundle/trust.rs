@@ -3,7 +3,7 @@
 //! The signature is verified before anything in the file is looked at. Callers: whoever verifies, shows, imports or serves a
 //! bundle.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -76,11 +76,15 @@ pub fn open(path: &Path, trusted: &TrustedKeys, progress: Progress<'_>) -> Resul
 /// When that fails.
 pub fn open_file(path: &Path) -> Result<File, TrustError> {
     let wrong = |source| TrustError::Io { path: path.to_owned(), source };
-    let file = File::open(path).map_err(wrong)?;
-    if file.metadata().map_err(wrong)?.is_dir() {
+    // Before it is opened: a pipe would be waited for.
+    let meta = fs::metadata(path).map_err(wrong)?;
+    if meta.is_dir() {
         return Err(wrong(io::ErrorKind::IsADirectory.into()));
     }
-    Ok(file)
+    if !meta.is_file() {
+        return Err(wrong(io::Error::other("it is no regular file, and a bundle is read more than once")));
+    }
+    File::open(path).map_err(wrong)
 }
 
 /// Verifies the signature beside a file alone.

@@ -21,7 +21,7 @@ use crate::bundle::trust::{self, Opened, TrustError, Voucher};
 use crate::bundle::{self, Bundle as Opening, BundleError, Manifest};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, ConfigErrors, Finding};
-use crate::semantics::freshness::age_seconds;
+use crate::semantics::freshness::{age_seconds, is_from_the_future};
 use crate::snapshot::dataset::{Dataset, DatasetError};
 
 pub use import::before_serving;
@@ -160,10 +160,7 @@ impl Inspect {
         let mut lines = vec![
             ("bundle", format!("{}, {length} bytes, format {}", self.file.display(), bundle::FORMAT)),
             ("what", what(manifest)),
-            (
-                "confirmed",
-                format!("{confirmed}, {} s ago; {}", age_seconds(now, confirmed), manifest.certificate.as_str()),
-            ),
+            ("confirmed", format!("{confirmed}, {}; {}", ago(now, confirmed), manifest.certificate.as_str())),
             ("details", format!("{}; of {} listings", counts(manifest.coverage), manifest.listings)),
         ];
         if let Some(base) = &manifest.base {
@@ -233,5 +230,40 @@ fn signed(voucher: &Voucher) -> String {
             format!("a signature by the key {key} is there, but was not verified: bundle.trusted_keys is empty")
         }
         Voucher::Signed(signed) => format!("signed by the trusted key {}: {}", signed.key, plain(&signed.comment)),
+    }
+}
+
+/// How long ago that was, in the unit that says it best.
+fn ago(now: WallTime, then: WallTime) -> String {
+    if is_from_the_future(then, now) {
+        return "in the future".to_owned();
+    }
+    match age_seconds(now, then) {
+        seconds @ 0..120 => format!("{seconds} s ago"),
+        seconds @ 120..7_200 => format!("{} minutes ago", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} hours ago", seconds / 3_600),
+        seconds => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_told_in_the_unit_that_says_it_best() {
+        let now = WallTime::from_seconds(10_000_000);
+        for (seconds, told) in [
+            (0, "0 s ago"),
+            (119, "119 s ago"),
+            (120, "2 minutes ago"),
+            (7_199, "119 minutes ago"),
+            (7_200, "2 hours ago"),
+            (172_800, "2 days ago"),
+            (3_456_926, "40 days ago"),
+            (-3_600, "in the future"),
+        ] {
+            assert_eq!(ago(now, now.plus_seconds(-seconds)), told);
+        }
     }
 }

@@ -71,7 +71,7 @@ impl Import {
                 Told::of(&remote::import(&admin, token.as_ref(), &self.file, &bundle.file)?)
             }
         };
-        told.print(&self.file, &signed(&bundle.voucher));
+        told.print(&self.file, bundle.bundle.manifest().details.present, &signed(&bundle.voucher));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -123,9 +123,9 @@ impl Told {
         }
     }
 
-    fn print(&self, file: &Path, signed: &str) {
+    fn print(&self, file: &Path, details: u64, signed: &str) {
         let Self { snapshot, listings, before, is_older, is_served } = self;
-        println!("imported snapshot {snapshot} with {listings} listings from {}", file.display());
+        println!("imported snapshot {snapshot} with {listings} listings from {}; {details} details", file.display());
         println!("{signed}");
         if let Some(before) = before.as_ref().filter(|before| *before != snapshot) {
             println!("the one before, {before}, stays kept: `grandstand snapshot rollback {before}` serves it again");

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::config::Use;
+
 use super::super::status::ask;
 use super::super::{Failure, Sources, load, sync};
 
@@ -19,6 +21,8 @@ const SETTLES: Duration = Duration::from_secs(5);
 /// Why nothing is accepted.
 #[derive(Debug, thiserror::Error)]
 enum AcceptError {
+    #[error("a shield holds nothing back: it keeps no snapshots")]
+    Shield,
     #[error("no server holds {0}; start `grandstand serve`, then accept what it holds back")]
     NoServer(String),
     #[error("nothing is held back")]
@@ -34,6 +38,9 @@ enum AcceptError {
 /// Publishes what is held back.
 pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     let config = load(sources)?.config;
+    if config.usage() == Use::Shield {
+        return Err(AcceptError::Shield.into());
+    }
     let Some(admin) = sync::running(&config.data_dir) else {
         return Err(AcceptError::NoServer(config.data_dir.display().to_string()).into());
     };

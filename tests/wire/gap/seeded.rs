@@ -120,3 +120,31 @@ async fn a_mirror_that_is_ahead_refuses_an_older_bundle_by_name() {
         detail_is_the_origins(&mirror, &origin, id).await;
     }
 }
+
+#[tokio::test]
+async fn data_of_another_origin_seeds_a_mirror_with_a_warning_and_never_takes_one_over() {
+    let (other, others_mirror) = mirrored(60, Switches::default()).await;
+    let (origin, mut mirror) = mirrored(90, Switches::default()).await;
+    // Later than what the mirror has.
+    edit(&other, &others_mirror, |world| assert!(world.touch(world.ids()[7]))).await;
+    let desk = Desk::new();
+    desk.does(&others_mirror.setup, &others_mirror.data_dir(), &["export"], "other.gsb").await;
+    let own = mirror.snapshot().await;
+    for stopped in [false, true] {
+        if stopped {
+            mirror.process.kill();
+        }
+        let named = [other.url().as_str(), origin.url().as_str(), "origin.aliases"]
+            .map(|name| name.trim_end_matches('/').to_owned());
+        let named: Vec<&str> = named.iter().map(String::as_str).collect();
+        desk.refuses(&mirror.setup, &mirror.data_dir(), &["import"], "other.gsb", &named).await;
+    }
+    mirror.restart().await;
+    assert_eq!(mirror.snapshot().await, own);
+    let said = desk.does(&mirror.setup, &desk.data(), &["import"], "other.gsb").await;
+    assert!(said.contains("warning: the bundle's data came from"), "{said}");
+    let said = desk.does(&others_mirror.setup, &desk.path("its"), &["import"], "other.gsb").await;
+    assert!(!said.contains("warning"), "{said}");
+    // Without an origin it is the operator who says what is served.
+    desk.does(&Setup::offline(), &desk.data(), &["import"], "other.gsb").await;
+}
