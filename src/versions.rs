@@ -50,7 +50,7 @@ pub struct Policy {
     pub retention: Retention,
     /// The journal of changes.
     pub changes_for: Duration,
-    /// What is older than this is not fresh: see [`restore`].
+    /// What is older than this is not fresh.
     pub ttl: Duration,
     /// Whether data comes from an origin: then an import never takes it backwards.
     pub has_origin: bool,

@@ -21,7 +21,7 @@ use super::dataset::Dataset;
 
 pub use coding::BadEntry;
 
-/// A journal holds at most this much: ids, and [`OVERHEAD`] for each entry. 16 MiB, give or take.
+/// A journal holds at most this much: ids, and `OVERHEAD` for each entry. 16 MiB, give or take.
 pub const MAX_WEIGHT: usize = 2 << 20;
 /// From here on looking something up takes more than an instant.
 const LARGE: usize = 1 << 14;
