@@ -12,6 +12,7 @@ mod error;
 mod import;
 mod keeping;
 pub mod kept;
+mod lookup;
 mod notes;
 mod restore;
 mod retention;
@@ -146,21 +147,6 @@ impl Versions {
     /// What has changed in what is served.
     pub fn journal(&self) -> Arc<Journal> {
         self.0.journal.load_full()
-    }
-
-    /// Whether newer data waits behind a rollback: then the origin's answers are not those of what is served.
-    pub fn is_behind(&self) -> bool {
-        let id = |live: &Live| live.load().as_ref().map(|live| live.dataset.id.clone());
-        self.0.is_rolled_back.load(Ordering::Acquire) && id(&self.0.head) != id(&self.0.live)
-    }
-
-    /// The rollback, if there is one.
-    pub fn rolled_back(&self) -> Option<RolledBack> {
-        if !self.0.is_rolled_back.load(Ordering::Acquire) {
-            return None;
-        }
-        let served = self.0.live.load().as_ref().map(|live| live.dataset.id.clone())?;
-        Some(RolledBack { served, newest: self.0.head.load().as_ref().map(|head| head.dataset.id.clone()) })
     }
 
     /// Publishes a data set as the newest version, and writes `states` along with it; `seen` is the head's epoch that it
@@ -327,79 +313,6 @@ impl Versions {
         self.list_or_say(notes, Some(target.version));
         self.serve(&target.dataset, target.meta.clone(), target.version, change);
         Ok(())
-    }
-
-    /// The newest kept version of that id.
-    ///
-    /// # Errors
-    /// When none is kept.
-    pub fn find(&self, id: &str) -> Result<KeptVersion, VersionsError> {
-        let kept = self.0.kept.load();
-        kept.iter().find(|kept| kept.id.as_str() == id).cloned().ok_or_else(|| self.unknown(id))
-    }
-
-    /// The id of the one kept version whose id begins so.
-    ///
-    /// # Errors
-    /// When there is none, or several.
-    pub fn resolve(&self, beginning: &str) -> Result<SnapshotId, VersionsError> {
-        let kept = self.0.kept.load();
-        let mut ids = kept.iter().map(|kept| &kept.id).filter(|id| id.as_str().starts_with(beginning));
-        let first = ids.next().filter(|_| !beginning.is_empty()).ok_or_else(|| self.unknown(beginning))?;
-        match ids.find(|id| *id != first) {
-            None => Ok(first.clone()),
-            Some(_) => Err(VersionsError::Ambiguous(beginning.to_owned())),
-        }
-    }
-
-    fn unknown(&self, id: &str) -> VersionsError {
-        let current = self.0.live.load().as_ref().map(|live| live.dataset.id.to_string());
-        VersionsError::Unknown { id: id.to_owned(), current }
-    }
-
-    /// A kept version, read and indexed; what is in memory is not read again.
-    ///
-    /// # Errors
-    /// When none is kept, or it cannot be read.
-    pub fn load(&self, id: &str) -> Result<Arc<Published>, VersionsError> {
-        let loaded = [&self.0.live, &self.0.head].into_iter().filter_map(Live::current);
-        if let Some(loaded) = loaded.into_iter().find(|loaded| loaded.dataset.id.as_str() == id) {
-            return Ok(loaded);
-        }
-        let KeptVersion { seq, meta, .. } = self.find(id)?;
-        if let Some(loaded) = self.0.loaded.at_hand(id).filter(|loaded| loaded.version == seq) {
-            return Ok(loaded);
-        }
-        let record = self.0.store.version(seq)?.ok_or_else(|| self.unknown(id))?;
-        let dataset = self.build(&record, &self.0.store.evidence_of(seq)?).map_err(|error| match error {
-            VersionsError::Store(StoreError::NoSuchVersion(_)) => self.unknown(id),
-            error => error,
-        })?;
-        Ok(Arc::new(Published::new(dataset, self.shown(meta), seq, 0)))
-    }
-
-    /// Reads every block of a kept version and every detail of its listings, and compares each with its hash, and the whole
-    /// with its id.
-    ///
-    /// # Errors
-    /// When it is not kept, damaged or unreadable.
-    pub fn verify(&self, seq: u64) -> Result<(), StoreError> {
-        let record = self.0.store.version(seq)?.ok_or(StoreError::NoSuchVersion(seq))?;
-        let content = self.0.store.load(&record)?;
-        let (mut damaged, mut first) = (0_usize, None);
-        for summary in &content.summaries {
-            match self.0.store.detail(summary.id) {
-                Err(StoreError::Damaged(why)) => {
-                    damaged += 1;
-                    first.get_or_insert((summary.id, why));
-                }
-                read => drop(read?),
-            }
-        }
-        match first {
-            None => Ok(()),
-            Some((id, why)) => Err(StoreError::Damaged(format!("{damaged} details, the first of listing {id}: {why}"))),
-        }
     }
 
     /// Looks again at what is kept, after a switch that is done whatever comes of this.

@@ -210,19 +210,31 @@ impl Versions {
         if let Some(damage) = self.store().damage() {
             self.mend(&damage)?;
         }
-        match self.try_import(bundle, file, now_ms, committed) {
+        let imported = match self.try_import(bundle, file, now_ms, committed) {
             // Nobody had read that until now.
             Err(ImportError::Versions(VersionsError::Store(StoreError::Damaged(damage)))) => {
                 self.mend(&damage)?;
                 self.try_import(bundle, file, now_ms, committed)
             }
             imported => imported,
+        };
+        if let Some(damage) = self.store().damage().filter(|_| imported.is_ok())
+            && let Err(error) = self.mend(&damage)
+        {
+            tracing::error!(%error, "a damaged store cannot be put right");
         }
+        imported
     }
 
     fn mend(&self, damage: &str) -> Result<(), VersionsError> {
         let healed = self.heal()?;
         tracing::error!("{}", healed.text(self.store().path(), damage));
+        if self.live().load().is_none()
+            && let Err(error) = self.restore()
+        {
+            // What is imported takes its place.
+            tracing::error!(%error, "no snapshot can be served");
+        }
         Ok(())
     }
 

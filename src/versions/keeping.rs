@@ -103,9 +103,25 @@ impl Versions {
         pins.extend(notes.pins.iter().cloned());
         let exports = if notes.exports.is_empty() { exports } else { notes.exports.clone() };
         let healed_notes = Notes { pins, exports, ..notes.clone() };
+        if let Err(error) = self.write_back(&healed_notes) {
+            tracing::error!(%error, "what is remembered of versions cannot be kept");
+        }
         self.take(&mut notes, healed_notes);
+        if self.0.journal.load().is_empty() {
+            self.read_journal()?;
+        }
         self.list_or_say(&notes, self.served());
         Ok(healed)
+    }
+
+    /// Writes notes that may have been lost with a part of the file, and what a rollback pins, if that is there.
+    fn write_back(&self, notes: &Notes) -> Result<(), StoreError> {
+        let mut states = States::default();
+        notes.write_all(&mut states)?;
+        match notes.rolled_back.map(|seq| self.0.store.activate(seq, &states)) {
+            None | Some(Err(StoreError::NoSuchVersion(_))) => self.0.store.put_states(&states),
+            Some(activated) => activated,
+        }
     }
 
     /// Drops versions and journal entries that need not stay.
@@ -125,7 +141,9 @@ impl Versions {
         };
         // One of several with the same content is enough.
         let mut seen = HashSet::new();
-        let distinct = kept.iter().filter(|version| seen.insert(version.id.as_str()) | version.served);
+        let distinct = kept
+            .iter()
+            .filter(|version| seen.insert(version.id.as_str()) | version.served | exporting.contains(&version.seq));
         let candidates = distinct.map(|version| Candidate {
             seq: version.seq,
             published_ms: version.meta.published_ms,

@@ -70,6 +70,16 @@ impl Notes {
         Ok(())
     }
 
+    /// Adds all of it to what is written.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub fn write_all(&self, states: &mut States) -> Result<(), StoreError> {
+        self.write_pins(states)?;
+        self.write_rollback(states)?;
+        states.put(EXPORTED, json(&self.exports)?)
+    }
+
     /// Remembers an export, with the details that whoever got it has for certain, and forgets those beyond the last few. A
     /// base that is built upon counts as exported again.
     ///

@@ -127,7 +127,7 @@ impl Versions {
     }
 
     /// Reads the journal. Where an entry is lost, so are those before it, which go: what changed by it is not known.
-    fn read_journal(&self) -> Result<(), StoreError> {
+    pub(super) fn read_journal(&self) -> Result<(), StoreError> {
         let mut entries: Vec<Entry> = Vec::new();
         let (mut oldest, mut next) = (0, None);
         let mut names: Vec<(u64, String)> = Vec::new();

@@ -289,6 +289,23 @@ fn another_origins_data_is_imported_where_there_is_none_yet() {
 }
 
 #[test]
+fn a_heal_keeps_what_is_remembered_of_versions() {
+    let rig = Rig::new(9);
+    let ids: Vec<String> = (1..=3).map(|n| rig.publish(&[n, n + 1], n.cast_signed())).collect();
+    rig.versions.pin(&ids[0]).unwrap();
+    rig.versions.rollback(&ids[1]).unwrap();
+    // Lost, as with a damaged page.
+    for name in ["versions/pins", "versions/rollback"] {
+        rig.versions.store().remove_state(name).unwrap();
+    }
+    rig.versions.heal().unwrap();
+    let rig = rig.reopen(9, HAS_ORIGIN);
+    assert_eq!((rig.served(), rig.newest()), (ids[1].clone(), ids[2].clone()));
+    assert!(rig.versions.kept().iter().any(|kept| kept.pinned && kept.id.as_str() == ids[0]));
+    assert_eq!(rig.versions.journal().entries().count(), 3);
+}
+
+#[test]
 fn of_snapshots_with_the_same_content_one_counts() {
     let rig = Rig::new(3).reopen(3, !HAS_ORIGIN);
     let put = |id: u64, at_ms| import(&rig.versions, &[id], at_ms, &[]).unwrap().snapshot.to_string();
@@ -311,10 +328,16 @@ fn what_is_being_exported_stays_until_somebody_has_it() {
     let hold = bundles::Hold::on(&rig.versions, rig.versions.live().current().unwrap().version);
     let two = rig.publish(&[2], 2);
     rig.versions.tidy().unwrap();
-    assert_eq!(rig.kept(), [two.clone(), one]);
+    assert_eq!(rig.kept(), [two.clone(), one.clone()]);
+    // Also when another with the same content has come and gone.
+    let again = rig.publish(&[1], 3);
+    assert_eq!(again, one);
+    let four = rig.publish(&[4], 4);
+    rig.versions.tidy().unwrap();
+    assert!(rig.kept().contains(&one), "{:?}", rig.kept());
     drop(hold);
     rig.versions.tidy().unwrap();
-    assert_eq!(rig.kept(), [two]);
+    assert_eq!(rig.kept(), [four]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::{Once, mpsc};
 
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::unbounded_channel;
 
 /// Why a file is not written.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,13 @@ pub(super) fn remove(path: &Path) -> Result<(), FileError> {
     }
 }
 
+/// Whether whoever started this process has it ignore a signal, as `nohup` does. Linux tells.
+fn is_ignored(number: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
+}
+
 /// From now on, a process that is told to end removes what is unfinished first.
 fn watch() {
     static WATCHING: Once = Once::new();
@@ -43,18 +51,18 @@ fn watch() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let Ok(runtime) = runtime else { return };
             let ended = runtime.block_on(async {
-                let on = |kind: SignalKind| signal(kind).map(|signal| (signal, kind.as_raw_value()));
-                let (mut first, mut second, mut third) =
-                    (on(SignalKind::interrupt())?, on(SignalKind::terminate())?, on(SignalKind::hangup())?);
+                let (numbers, mut told) = unbounded_channel();
+                for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+                    let (number, numbers) = (kind.as_raw_value(), numbers.clone());
+                    if !is_ignored(number) {
+                        let mut signal = signal(kind)?;
+                        tokio::spawn(async move { signal.recv().await.map(|()| numbers.send(number)) });
+                    }
+                }
                 let _ = ready.send(());
-                let number = tokio::select! {
-                    _ = first.0.recv() => first.1,
-                    _ = second.0.recv() => second.1,
-                    _ = third.0.recv() => third.1,
-                };
-                Ok::<i32, io::Error>(number)
+                told.recv().await.ok_or(io::Error::from(ErrorKind::Unsupported))
             });
-            if let Ok(number) = ended {
+            if let Ok::<i32, io::Error>(number) = ended {
                 // Held, so that nothing is added any more.
                 let unfinished = UNFINISHED.lock();
                 unfinished.iter().for_each(|path| drop(fs::remove_file(path)));
