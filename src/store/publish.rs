@@ -68,6 +68,9 @@ pub struct Along<'a> {
     pub states: States,
 }
 
+/// Whether a block is stored already.
+type IsHere<'a> = dyn Fn(&BlockKey) -> Result<bool, StoreError> + Sync + 'a;
+
 /// New blocks, compressed.
 type NewBlocks = Vec<(BlockKey, Vec<u8>)>;
 
@@ -90,8 +93,16 @@ impl Store {
         let id = content.id();
         let Before { last, known } = self.before(along.activate)?;
         let verifies = along.verifies;
-        let is_here = |key: &BlockKey| known.contains(key) && (!verifies || self.has_whole(key));
-        let last = last.filter(|last| last.id == id && (!verifies || last.block_keys().all(|key| is_here(&key))));
+        let is_here = |key: &BlockKey| {
+            if known.contains(key) && verifies { self.has_whole(key) } else { Ok(known.contains(key)) }
+        };
+        let whole = |record: &VersionRecord| {
+            record.block_keys().try_fold(true, |whole, key| Ok::<_, StoreError>(whole && is_here(&key)?))
+        };
+        let last = match last.filter(|last| last.id == id) {
+            Some(last) if verifies && !whole(&last)? => None,
+            last => last,
+        };
         let (blocks, new) = if let Some(last) = &last {
             (last.blocks.clone(), Vec::new())
         } else {
@@ -135,15 +146,18 @@ impl Store {
         })
     }
 
-    /// Whether a block can be read and is what its key says.
-    fn has_whole(&self, key: &BlockKey) -> bool {
+    /// Whether a block is there and is what its key says.
+    fn has_whole(&self, key: &BlockKey) -> Result<bool, StoreError> {
         let read = self.handle.read(|transaction| {
             let blocks = transaction.open_table(tables::BLOCKS)?;
             let Some(packed) = blocks.get(key.as_bytes())? else { return Ok(false) };
             block::open(key, packed.value(), &mut Unpacker::new()?)?;
             Ok(true)
         });
-        read.unwrap_or(false)
+        match read {
+            Err(StoreError::Damaged(_)) => Ok(false),
+            read => read,
+        }
     }
 
     fn before(&self, current: bool) -> Result<Before, StoreError> {
@@ -172,7 +186,7 @@ enum Job {
 /// The keys of a content's blocks, and those blocks that are not known yet.
 fn encode(
     content: &Content,
-    is_here: &(dyn Fn(&BlockKey) -> bool + Sync),
+    is_here: &IsHere<'_>,
     signatures: &Signatures,
 ) -> Result<(Blocks, NewBlocks, Signatures), Fault> {
     let sorted = sorted(content)?;
@@ -192,8 +206,9 @@ fn encode(
                 Job::Summaries(range) => Some(signature(&sorted[range.clone()])),
                 _ => None,
             };
-            let same = signature.and_then(|signature| signatures.get(&signature)).filter(|key| is_here(key));
-            if let Some(key) = same {
+            if let Some(key) = signature.and_then(|signature| signatures.get(&signature))
+                && is_here(key)?
+            {
                 return Ok(((*key, None), signature));
             }
             let raw = match &jobs[job] {
@@ -217,10 +232,10 @@ fn encode(
     Ok((blocks, new, signatures))
 }
 
-fn encode_block(raw: &[u8], is_here: &dyn Fn(&BlockKey) -> bool, packer: &mut Packer) -> Result<Encoded, Fault> {
+fn encode_block(raw: &[u8], is_here: &IsHere<'_>, packer: &mut Packer) -> Result<Encoded, Fault> {
     check_size(|| "a block".to_owned(), raw.len(), block::MAX_BLOCK)?;
     let key = BlockKey::of(raw);
-    let packed = if is_here(&key) { None } else { Some(packer.pack(raw)?) };
+    let packed = if is_here(&key)? { None } else { Some(packer.pack(raw)?) };
     Ok((key, packed))
 }
 
