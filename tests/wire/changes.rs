@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use grandstand::sample::{Origin, World};
+use grandstand::sample::Origin;
 use http::Method;
 use serde_json::json;
 
 use crate::client::Reply;
-use crate::harness::{PUBLIC, Server, Setup, origin, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, edit, origin};
 
 const LIST: &str = "/api/listings.json";
 
@@ -20,16 +20,6 @@ async fn mirrored_by(listings: usize, change: impl FnOnce(Setup) -> Setup) -> (O
     let server = change(Setup::mirror_of(&origin)).start().await;
     server.settled(&origin).await;
     (origin, server)
-}
-
-/// Changes the origin and waits until another snapshot is served; its id.
-async fn edit(origin: &Origin, server: &Server, change: impl FnOnce(&mut World)) -> String {
-    let before = server.snapshot().await;
-    origin.edit(change);
-    server.refresh().await;
-    wait_until("the change shows", || async { server.snapshot().await != before }).await;
-    server.settled(origin).await;
-    server.snapshot().await
 }
 
 fn ids(reply: &Reply, key: &str) -> BTreeSet<u64> {

@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use grandstand::sample::{Origin, Switches, World};
+use grandstand::sample::{Origin, Switches};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use crate::client::{Reply, plain_client};
-use crate::harness::{Server, Setup, origin_with, run, wait_until};
+use crate::harness::{Server, Setup, edit, origin_with, run};
 
 pub const LIST: &str = "/api/listings.json";
 
@@ -37,16 +37,6 @@ pub async fn mirrored(listings: usize, switches: Switches) -> (Origin, Server) {
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     (origin, server)
-}
-
-/// Changes the origin and waits until the mirror has it all.
-pub async fn edit(origin: &Origin, server: &Server, change: impl FnOnce(&mut World)) -> String {
-    let before = server.snapshot().await;
-    origin.edit(change);
-    server.refresh().await;
-    wait_until("the change shows", || async { server.snapshot().await != before }).await;
-    server.settled(origin).await;
-    server.snapshot().await
 }
 
 /// A place for bundles, and a data directory `data` that no server has.

@@ -54,6 +54,16 @@ pub async fn wait_until<F: Future<Output = bool>>(what: &str, mut holds: impl Fn
     .await;
 }
 
+/// Changes the origin and waits until a mirror serves another snapshot, with all its details; its id.
+pub async fn edit(origin: &Origin, server: &Server, change: impl FnOnce(&mut World)) -> String {
+    let before = server.snapshot().await;
+    origin.edit(change);
+    server.refresh().await;
+    wait_until("the change shows", || async { server.snapshot().await != before }).await;
+    server.settled(origin).await;
+    server.snapshot().await
+}
+
 /// An origin with the defaults.
 pub async fn origin(listings: usize) -> Origin {
     origin_with(listings, Switches::default()).await

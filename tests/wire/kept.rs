@@ -2,7 +2,7 @@
 
 use grandstand::sample::{Origin, World};
 
-use crate::harness::{PUBLIC, Server, Setup, origin, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, edit, origin, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -11,16 +11,6 @@ async fn mirrored(listings: usize, keep: &str) -> (Origin, Server) {
     let server = Setup::mirror_of(&origin).set("mirror.keep", keep).set("mirror.keep_daily", "0").start().await;
     server.settled(&origin).await;
     (origin, server)
-}
-
-/// Changes the origin and waits until another snapshot is served; its id.
-async fn edit(origin: &Origin, server: &Server, change: impl FnOnce(&mut World)) -> String {
-    let before = server.snapshot().await;
-    origin.edit(change);
-    server.refresh().await;
-    wait_until("the change shows", || async { server.snapshot().await != before }).await;
-    server.settled(origin).await;
-    server.snapshot().await
 }
 
 /// All ids from a page on, by its `next` links; each page is of this snapshot.

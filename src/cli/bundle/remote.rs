@@ -92,9 +92,12 @@ pub(super) fn import(admin: &str, token: Option<&Secret>, path: &Path, file: &Fi
         let body = reqwest::Body::from(tokio::fs::File::from_std(file));
         let response = send(request.body(body), token, &url).await;
         waiting.finish();
-        // It may have been done when the connection goes.
-        let response =
-            response.inspect_err(|_| eprintln!("`grandstand snapshot list` tells whether it was imported"))?;
+        let response = response.inspect_err(|error| {
+            // It may have been done when the connection went.
+            if matches!(error, RemoteError::Unreachable { .. }) {
+                eprintln!("`grandstand snapshot list` tells whether it was imported");
+            }
+        })?;
         let text = response.text().await.map_err(|error| unreachable(&url, &error))?;
         Ok(serde_json::from_str(&text)?)
     })
@@ -108,8 +111,8 @@ fn client() -> Result<reqwest::Client, Failure> {
     Ok(reqwest::Client::builder().no_proxy().connect_timeout(PATIENCE).tcp_keepalive(PATIENCE).build()?)
 }
 
-fn unreachable(url: &str, error: &reqwest::Error) -> Failure {
-    RemoteError::Unreachable { url: url.to_owned(), reason: error.to_string() }.into()
+fn unreachable(url: &str, error: &reqwest::Error) -> RemoteError {
+    RemoteError::Unreachable { url: url.to_owned(), reason: error.to_string() }
 }
 
 /// The answer, if it is a good one; else what the server says is wrong.
@@ -117,7 +120,7 @@ async fn send(
     mut request: reqwest::RequestBuilder,
     token: Option<&Secret>,
     url: &str,
-) -> Result<reqwest::Response, Failure> {
+) -> Result<reqwest::Response, RemoteError> {
     if let Some(token) = token {
         request = request.bearer_auth(token.expose());
     }
@@ -127,5 +130,5 @@ async fn send(
     }
     let status = response.status().as_u16();
     let text = response.text().await.unwrap_or_default();
-    Err(RemoteError::Refused(refusal(url, status, &text)).into())
+    Err(RemoteError::Refused(refusal(url, status, &text)))
 }

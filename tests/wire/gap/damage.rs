@@ -9,6 +9,7 @@ use http::Method;
 
 use super::{Desk, Everything, LIST, Load, edit, everything, is_one_of, mirrored, none_failed, targets};
 use crate::client::{Reply, plain_client};
+use crate::disk::limit_files;
 use crate::harness::{Server, Setup, wait_until};
 
 struct Prepared {
@@ -65,12 +66,6 @@ async fn truncated_and_altered_bundles_change_nothing() {
     let reply = upload(&server, whole).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     is_one_of(&everything(&server).await, &[&new]);
-}
-
-fn limit_files(pid: u32, bytes: &str) {
-    let done =
-        Command::new("prlimit").args(["--pid", &pid.to_string(), &format!("--fsize={bytes}:unlimited")]).status();
-    assert!(done.unwrap().success());
 }
 
 /// A command that can write no file beyond so many KiB.
