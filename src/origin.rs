@@ -17,6 +17,7 @@ pub mod details;
 pub mod early;
 pub mod eta;
 pub mod failures;
+pub mod health;
 pub mod flight;
 pub mod ledger;
 pub mod mirror;

@@ -81,6 +81,11 @@ impl Budget {
         self
     }
 
+    /// The address that stands for the household of a client.
+    pub fn household(&self, client: IpAddr) -> IpAddr {
+        network::household(client, self.ipv6_prefix)
+    }
+
     /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.
     ///
     /// # Errors
@@ -110,7 +115,7 @@ impl Budget {
         patience: Option<Duration>,
         demand: Option<Demand>,
     ) -> Result<Permit, Spent> {
-        let client = client.map(|address| network::household(address, self.ipv6_prefix));
+        let client = client.map(|client| self.household(client));
         let until = patience.map(|patience| self.dispatcher.now().plus(patience));
         let place = Place::enter(&self.dispatcher, Waiting { class, client, demand, until })?;
         place.turn(until).await.map(Permit::sent)

@@ -5,7 +5,7 @@
 //! details evenly paced, then the rest of the background's tenth. Callers: [`super`].
 
 use super::super::window::Class;
-use super::queue::Queue;
+use super::queue::{Queue, Waiting};
 
 /// Which read of a client would go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,55 @@ pub(super) fn choose(view: &View<'_>) -> Option<u64> {
     }
     let background = view.background_used < share;
     background.then(|| first(Class::Background)).flatten()
+}
+
+/// What a request is, when it is to find out whether an origin that fails answers again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    Refresh,
+    Crawl,
+    /// A read behind something stale: the origin has answered it before.
+    Stale,
+    Awaited,
+    Details,
+    Background,
+}
+
+impl Probe {
+    const ALL: [Self; 6] =
+        [Self::Refresh, Self::Crawl, Self::Stale, Self::Awaited, Self::Details, Self::Background];
+
+    /// What a request is that waits.
+    pub(super) const fn of(waiting: &Waiting) -> Self {
+        match (waiting.class, &waiting.demand) {
+            (Class::Refresh, _) => Self::Refresh,
+            (Class::Crawl, _) => Self::Crawl,
+            (Class::Client, Some(_)) => Self::Stale,
+            (Class::Client, None) => Self::Awaited,
+            (Class::Details, _) => Self::Details,
+            (Class::Background, _) => Self::Background,
+        }
+    }
+}
+
+/// Who finds out whether an origin that fails answers again: all kinds by turns, because what one of them asks for may
+/// fail although everything else works.
+pub(super) fn choose_probe(view: &View<'_>, last: Option<Probe>) -> Option<u64> {
+    if view.free == 0 {
+        return None;
+    }
+    let clients = view.client_used < client_share(view.limit, view.crawl_has_work);
+    let after = last.map_or(0, |last| last as usize + 1);
+    let turns = Probe::ALL.iter().cycle().skip(after).take(Probe::ALL.len());
+    turns.filter_map(|probe| match probe {
+        Probe::Refresh => view.queue.first_of(Class::Refresh),
+        Probe::Crawl => view.queue.first_of(Class::Crawl),
+        Probe::Stale => clients.then(|| view.queue.most_wanted())?,
+        Probe::Awaited => clients.then(|| view.queue.first_awaited())?,
+        Probe::Details => view.queue.first_of(Class::Details),
+        Probe::Background => view.queue.first_of(Class::Background),
+    })
+    .next()
 }
 
 /// How many slots clients may have at once.

@@ -11,7 +11,7 @@ use crate::clock::{Monotonic, WallTime};
 
 use super::super::ledger::Ledger;
 use super::super::window::{Class, Window};
-use super::choice::{ClientTurn, View, choose, client_share};
+use super::choice::{ClientTurn, Probe, View, choose, choose_probe, client_share};
 use super::queue::{Deadlines, Queue, Waiting};
 use super::{End, Spent};
 
@@ -32,6 +32,8 @@ pub(super) struct State {
     /// When the last request left, and when the last one ended.
     pub(super) left: Option<Monotonic>,
     pub(super) ended: Option<Monotonic>,
+    /// What was sent last.
+    last_probe: Option<Probe>,
     pub(super) last_detail: Option<Monotonic>,
     pub(super) crawl_work: usize,
     /// When a client last got its turn, and whether nobody waited for it.
@@ -53,6 +55,7 @@ impl State {
             gentle: None,
             left: None,
             ended: None,
+            last_probe: None,
             last_detail: None,
             crawl_work: 0,
             last_client: None,
@@ -121,24 +124,33 @@ impl State {
             return None;
         }
         let (clients, detail_due) = (self.client_turn(now), self.detail_due(now));
-        let Some(window) = &mut self.window else { return self.queue.first() };
-        choose(&View {
+        let probes = self.gentle.is_some();
+        let limit = self.window.as_ref().map(Window::limit);
+        if limit.is_none() && !probes {
+            return self.queue.first();
+        }
+        let mut used = |class| self.window.as_mut().map_or(0, |window| window.used_by(class, now));
+        let (client_used, refresh_used) = (used(Class::Client), used(Class::Refresh));
+        let background_used = used(Class::Background);
+        let view = View {
             queue: &self.queue,
-            free: window.free(now),
-            limit: window.limit(),
-            client_used: window.used_by(Class::Client, now),
-            refresh_used: window.used_by(Class::Refresh, now),
-            background_used: window.used_by(Class::Background, now),
+            free: self.window.as_mut().map_or(usize::MAX, |window| window.free(now)),
+            limit: limit.unwrap_or(usize::MAX / 3),
+            client_used,
+            refresh_used,
+            background_used,
             detail_due,
             clients,
             crawl_has_work: self.crawl_work > 0,
-        })
+        };
+        if probes { choose_probe(&view, self.last_probe) } else { choose(&view) }
     }
 
     /// Gives the chosen one its turn; returns its slot of the window.
     pub(super) fn give(&mut self, ticket: u64, now: Monotonic) -> Option<usize> {
         let chosen = self.queue.remove(ticket)?;
         (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
+        self.last_probe = Some(Probe::of(&chosen));
         match chosen.class {
             Class::Client => (self.refreshed_last, self.last_client) = (chosen.demand.is_some(), Some(now)),
             Class::Details => self.last_detail = Some(now),

@@ -1,6 +1,8 @@
 //! Reads of clients: what nobody has and what is served stale by turns, spread over time under overload, one at a time
 //! while the origin fails.
 
+use parking_lot::Mutex;
+
 use super::super::choice::{ClientTurn, View, choose};
 use super::super::queue::Queue;
 use super::super::*;
@@ -225,4 +227,35 @@ fn somebody_else_keeps_the_time_when_the_runtime_of_the_keeper_ends() {
     drop(first);
     assert_eq!(budget.view().waiting, 1);
     assert!(second.block_on(async { tokio::time::timeout(Duration::from_secs(20), waits).await.unwrap().unwrap() }));
+}
+
+/// What clients ask for may fail although everything else works: they do not take every try.
+#[tokio::test(start_paused = true)]
+async fn an_origin_that_fails_is_tried_by_all_kinds_in_turns() {
+    let budget = budget(60);
+    budget.try_gently(Some(Duration::from_secs(1)));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut all = Vec::new();
+    let wait = |class: Class, demand: Option<Demand>| {
+        let (budget, order) = (budget.clone(), order.clone());
+        tokio::spawn(async move {
+            let stale = demand.is_some();
+            let permit = budget.acquire_for(class, None, None, demand).await.unwrap();
+            order.lock().push(if stale { "stale" } else { class.as_str() });
+            permit.answered();
+        })
+    };
+    for _ in 0..3 {
+        for class in [Class::Client, Class::Client, Class::Refresh, Class::Crawl, Class::Details] {
+            all.push(wait(class, None));
+        }
+        all.push(wait(Class::Client, Some(Demand::default())));
+    }
+    for one in all {
+        one.await.unwrap();
+    }
+    // The very first went before the others had come.
+    let order = order.lock().split_off(1);
+    assert_eq!(order[..5], ["details", "refresh", "crawl", "stale", "client"], "{order:?}");
+    assert_eq!(order[5..10], ["details", "refresh", "crawl", "stale", "client"], "{order:?}");
 }
