@@ -268,12 +268,8 @@ impl OriginClient {
         let failed = |error: TransportError| match error {
             TransportError::Timeout => AskError::Timeout { path: path.to_owned(), after: self.config.timeout },
             TransportError::Decode(reason) => AskError::nonsense(path, reason),
-            TransportError::Connection(reason) => {
-                AskError::Connection { path: path.to_owned(), reason, reached: true }
-            }
-            TransportError::Unreached(reason) => {
-                AskError::Connection { path: path.to_owned(), reason, reached: false }
-            }
+            TransportError::Connection(reason) => AskError::Connection { path: path.to_owned(), reason, reached: true },
+            TransportError::Unreached(reason) => AskError::Connection { path: path.to_owned(), reason, reached: false },
         };
         let fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
         let Asker { class, client, patience, demand, was_well: _ } = asker;

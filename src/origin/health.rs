@@ -231,7 +231,8 @@ mod tests {
     #[test]
     fn several_households_or_what_was_well_before_are_enough() {
         let mut health = Health::default();
-        let households = [1, 2, 3].map(|last| outage(&mut health, &status(500, &format!("/{last}"), None), client(last)));
+        let households =
+            [1, 2, 3].map(|last| outage(&mut health, &status(500, &format!("/{last}"), None), client(last)));
         assert_eq!(households, [None, None, Some(FEW)]);
         let mut health = Health::default();
         let well_before = Witness { household: None, ..client(1) };
@@ -252,7 +253,11 @@ mod tests {
             assert_eq!(health.failed(&error(&format!("/{number}")), foreign(1), false), Verdict::default());
         }
         let shorter = status(429, "/x", Some(9));
-        assert_eq!(health.failed(&shorter, foreign(2), false).asked, Some(Some(Duration::from_secs(9))), "the shortest");
+        assert_eq!(
+            health.failed(&shorter, foreign(2), false).asked,
+            Some(Some(Duration::from_secs(9))),
+            "the shortest"
+        );
     }
 
     #[test]

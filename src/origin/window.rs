@@ -74,7 +74,13 @@ impl Window {
     /// A window of `limit` free slots.
     pub fn new(limit: usize) -> Self {
         let free = (0..limit).rev().collect();
-        Self { slots: vec![Slot::Free; limit], free, ends: BTreeSet::new(), used: [0; Class::ALL.len()], on_wire: [0; Class::ALL.len()] }
+        Self {
+            slots: vec![Slot::Free; limit],
+            free,
+            ends: BTreeSet::new(),
+            used: [0; Class::ALL.len()],
+            on_wire: [0; Class::ALL.len()],
+        }
     }
 
     /// How many slots there are.
@@ -152,7 +158,8 @@ impl Window {
     pub fn frees_of(&self, class: Class, share: usize, now: Monotonic) -> impl Iterator<Item = Monotonic> {
         let used = self.used[class as usize];
         let slots = &self.slots;
-        let ends = self.ends.iter().filter(move |(_, index)| matches!(slots[*index], Slot::Until(_, of) if of == class));
+        let ends =
+            self.ends.iter().filter(move |(_, index)| matches!(slots[*index], Slot::Until(_, of) if of == class));
         let ends = ends.map(|(until, _)| *until);
         in_turns(now, share.saturating_sub(used), ends, self.on_wire[class as usize], used.saturating_sub(share))
     }

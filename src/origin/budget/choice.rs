@@ -99,8 +99,7 @@ pub(super) enum Probe {
 }
 
 impl Probe {
-    const ALL: [Self; 6] =
-        [Self::Refresh, Self::Crawl, Self::Stale, Self::Awaited, Self::Details, Self::Background];
+    const ALL: [Self; 6] = [Self::Refresh, Self::Crawl, Self::Stale, Self::Awaited, Self::Details, Self::Background];
 
     /// What a request is that waits.
     pub(super) const fn of(waiting: &Waiting) -> Self {
@@ -124,15 +123,16 @@ pub(super) fn choose_probe(view: &View<'_>, last: Option<Probe>) -> Option<u64> 
     let clients = view.client_used < client_share(view.limit, view.crawl_has_work);
     let after = last.map_or(0, |last| last as usize + 1);
     let turns = Probe::ALL.iter().cycle().skip(after).take(Probe::ALL.len());
-    turns.filter_map(|probe| match probe {
-        Probe::Refresh => view.queue.first_of(Class::Refresh),
-        Probe::Crawl => view.queue.first_of(Class::Crawl),
-        Probe::Stale => clients.then(|| view.queue.most_wanted())?,
-        Probe::Awaited => clients.then(|| view.queue.first_awaited())?,
-        Probe::Details => view.queue.first_of(Class::Details),
-        Probe::Background => view.queue.first_of(Class::Background),
-    })
-    .next()
+    turns
+        .filter_map(|probe| match probe {
+            Probe::Refresh => view.queue.first_of(Class::Refresh),
+            Probe::Crawl => view.queue.first_of(Class::Crawl),
+            Probe::Stale => clients.then(|| view.queue.most_wanted())?,
+            Probe::Awaited => clients.then(|| view.queue.first_awaited())?,
+            Probe::Details => view.queue.first_of(Class::Details),
+            Probe::Background => view.queue.first_of(Class::Background),
+        })
+        .next()
 }
 
 /// How many slots clients may have at once.

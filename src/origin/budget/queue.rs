@@ -222,7 +222,8 @@ mod tests {
     fn households_are_remembered_without_growing_for_ever() {
         let mut queue = Queue::default();
         for number in 0..10_000_u32 {
-            let ticket = queue.push(Waiting { client: Some(IpAddr::from(number.to_be_bytes())), ..read(0, None, None) });
+            let ticket =
+                queue.push(Waiting { client: Some(IpAddr::from(number.to_be_bytes())), ..read(0, None, None) });
             queue.remove(ticket);
             queue.had_turn(IpAddr::from(number.to_be_bytes()));
         }
