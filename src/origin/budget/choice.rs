@@ -122,17 +122,15 @@ pub(super) fn choose_probe(view: &View<'_>, last: Option<Probe>) -> Option<u64> 
     }
     let clients = view.client_used < client_share(view.limit, view.crawl_has_work);
     let after = last.map_or(0, |last| last as usize + 1);
-    let turns = Probe::ALL.iter().cycle().skip(after).take(Probe::ALL.len());
-    turns
-        .filter_map(|probe| match probe {
-            Probe::Refresh => view.queue.first_of(Class::Refresh),
-            Probe::Crawl => view.queue.first_of(Class::Crawl),
-            Probe::Stale => clients.then(|| view.queue.most_wanted())?,
-            Probe::Awaited => clients.then(|| view.queue.first_awaited())?,
-            Probe::Details => view.queue.first_of(Class::Details),
-            Probe::Background => view.queue.first_of(Class::Background),
-        })
-        .next()
+    let mut turns = Probe::ALL.iter().cycle().skip(after).take(Probe::ALL.len());
+    turns.find_map(|probe| match probe {
+        Probe::Refresh => view.queue.first_of(Class::Refresh),
+        Probe::Crawl => view.queue.first_of(Class::Crawl),
+        Probe::Stale => clients.then(|| view.queue.most_wanted())?,
+        Probe::Awaited => clients.then(|| view.queue.first_awaited())?,
+        Probe::Details => view.queue.first_of(Class::Details),
+        Probe::Background => view.queue.first_of(Class::Background),
+    })
 }
 
 /// How many slots clients may have at once.

@@ -113,7 +113,9 @@ impl Dispatcher {
                 return result;
             }
             said = self.look(|desk, now| {
-                unused.iter_mut().for_each(|permit| permit.settle(desk, now));
+                for permit in &mut unused {
+                    permit.settle(desk, now);
+                }
                 self.turns(desk, now)
             });
         }
