@@ -69,10 +69,12 @@
 //! queue, at most `origin.wait`. While more wait than there are slots, slots are given out over time instead of all at
 //! once, so that a minute of overload does not leave the next without fresh answers.
 //!
-//! **An origin that is down** (no connection, or errors on three resources in a row, not counting requests of unknown paths
-//! with fields of one client's own) is left alone for longer and longer,
-//! up to 4 s, then tried by about one request at a time; a resource that fails alone is left alone for 1, 2, then 4 s, or as
-//! long as it asks. 429 with `Retry-After` stops everything for that long.
+//! **An origin that is down** (no connection, or errors on three resources in a row) is left alone for longer and longer,
+//! up to 4 s, then tried by about one request at a time; refreshes, crawl, stale reads and waiting clients take turns at
+//! that. Errors count only if no single client can have caused them: requests of the mirror, resources that were
+//! answered before, known endpoints that several households asked for ([`origin::health`]). A resource that fails alone
+//! rests for 1, 2, then 4 s, or as long as the origin asks. A 429 with `Retry-After` stops everything for that long if
+//! the request was ours; otherwise that resource rests.
 //!
 //! # The life of a refresh
 //!

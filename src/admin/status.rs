@@ -150,7 +150,7 @@ impl Status {
                 "eta_seconds": self.eta_seconds(&picture, details),
                 "pass": picture.pass,
                 "passes": picture.passes,
-                "failures": picture.failures,
+                "failures": picture.health.failures(),
                 "requests": picture.sent,
             },
             "terms": published.as_ref().map(|published| terms(published)),

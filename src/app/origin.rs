@@ -42,7 +42,7 @@ pub fn client(
 ) -> Result<OriginClient, ClientError> {
     let path = data_dir.path().join("budget");
     let limit = config.origin.requests_per_minute.map(NonZeroU32::get).map(|limit| limit as usize);
-    let budget = Budget::open(limit, Some(&path), clock.clone());
+    let budget = Budget::open(limit, Some(&path), clock.clone()).with_ipv6_prefix(config.rate_limit.ipv6_prefix);
     let client = ClientConfig {
         base,
         timeout: config.origin.timeout,

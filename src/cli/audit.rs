@@ -87,7 +87,10 @@ impl Audit {
         let result = follow(asked.id, || Ok(core.audits.job()));
         if let Ok(Job { awaits_pass: Some(before), .. }) = &result {
             let began = Instant::now();
-            while status.picture().passes <= *before && status.picture().failures == 0 && began.elapsed() < PATIENCE {
+            while status.picture().passes <= *before
+                && status.picture().health.failures() == 0
+                && began.elapsed() < PATIENCE
+            {
                 std::thread::sleep(INTERVAL);
             }
         }

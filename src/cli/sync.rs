@@ -88,7 +88,7 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
         if stage != last.0 || picture.pass != last.1 {
             last = (stage.clone(), picture.pass, Instant::now());
         }
-        if picture.failures >= MOST_FAILURES || last.2.elapsed() > PATIENCE {
+        if picture.health.failures() >= MOST_FAILURES || last.2.elapsed() > PATIENCE {
             display.finish();
             let last = picture.last_error.map_or_else(|| "none".to_owned(), |error| error.message);
             return Err(SyncError::Incomplete { stage: format!("{stage:?}"), last });

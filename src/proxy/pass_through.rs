@@ -24,7 +24,6 @@ use crate::clock::Clock;
 use crate::origin::client::{AskError, Asker};
 use crate::origin::failures::Failures;
 use crate::origin::flight::{Boarding, Flights};
-use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Policy, Purpose, RequestDirectives, Reuse, Selecting, Vary, Why, may_stand_in, onward, reuse,
@@ -286,7 +285,7 @@ impl PassThrough {
     }
 
     fn asker(&self, question: &Question) -> Asker {
-        Asker { class: Class::Client, client: Some(question.client), patience: Some(self.0.wait), demand: None }
+        Asker::client(Some(question.client), self.0.wait)
     }
 
     /// What the client that fetched is served.

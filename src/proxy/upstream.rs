@@ -106,7 +106,8 @@ impl Pieces {
                     }
                 }
                 Err(error) => {
-                    return Some(Err(AskError::Connection { path: "a body".into(), reason: error.to_string() }));
+                    let (path, reason) = ("a body".into(), error.to_string());
+                    return Some(Err(AskError::Connection { path, reason, reached: true }));
                 }
             }
         }
@@ -189,14 +190,9 @@ impl Upstream {
                 self.heed(&path, &arrived, &sending);
                 Ok(arrived)
             }
-            Err((error, fate)) => {
-                match &error {
-                    AskError::Spent(_) => {}
-                    // Whom nothing can be sent to is down, whatever it is.
-                    _ if fate == Fate::Unconnected || speaks_for_all(&sending) => {
-                        self.origin.failed(&error, Class::Client);
-                    }
-                    _ => self.origin.unusable(&error),
+            Err((error, _)) => {
+                if !matches!(error, AskError::Spent(_)) {
+                    self.origin.failed(&error, self.origin.witness(&sending.asker, false));
                 }
                 Err(error)
             }
@@ -211,10 +207,11 @@ impl Upstream {
             return;
         }
         let error = AskError::Status { status, path: path.to_owned(), retry_after: arrived.retry_after() };
-        if status == 429 || speaks_for_all(sending) {
-            self.origin.failed(&error, Class::Client);
-        } else {
+        if status == 429 && !speaks_for_all(sending) {
+            // It may be that client's own allowance that is used up.
             self.origin.unusable(&error);
+        } else {
+            self.origin.failed(&error, self.origin.witness(&sending.asker, false));
         }
     }
 
@@ -231,7 +228,7 @@ impl Upstream {
             interim((answer.status(), answer.headers().clone()));
         });
         let budget = self.origin.budget();
-        let Asker { class, client, patience, demand } = sending.asker.clone();
+        let Asker { class, client, patience, demand, was_well: _ } = sending.asker.clone();
         let permit = budget.acquire_for(class, client, patience, demand).await;
         let permit = permit.map_err(|spent| (AskError::from(spent), Fate::Sent))?;
         self.origin.status().sent(Class::Client);
@@ -249,7 +246,8 @@ impl Upstream {
                 } else {
                     Fate::Sent
                 };
-                return Err((AskError::Connection { path: path.to_owned(), reason: chain(&error) }, fate));
+                let reached = fate != Fate::Unconnected;
+                return Err((AskError::Connection { path: path.to_owned(), reason: chain(&error), reached }, fate));
             }
             Ok(Ok(answer)) => answer,
         };

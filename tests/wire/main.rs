@@ -12,6 +12,7 @@ mod harness;
 
 mod answers;
 mod assumptions;
+mod attacks;
 mod audit;
 mod budget;
 mod bundle;
