@@ -257,6 +257,8 @@ fn limiter(config: &Config) -> Limiter {
 fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Telemetry, in_flight: InFlight) -> Public {
     let header = config.client_ip.header.as_str().parse().unwrap_or_default();
     let offline = config.usage() == Use::Offline;
+    let passes = !offline && !config.passthrough.paths.is_empty();
+    let passthrough_methods = if passes { &config.passthrough.methods[..] } else { &[] };
     let rules = Rules {
         client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
         limiter,
@@ -289,7 +291,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
     Public {
         rules,
         finder,
-        standing: Standing::new(cache_control, !offline, &config.passthrough.methods),
+        standing: Standing::new(cache_control, !offline, passthrough_methods),
         telemetry,
         in_flight,
         pass: core.origin.as_ref().map(|origin| origin.pass.clone()),

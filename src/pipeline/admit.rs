@@ -86,6 +86,17 @@ pub enum Target {
     },
 }
 
+/// Which methods an answer names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Methods {
+    /// Those of a known endpoint.
+    Known,
+    /// Those that pass to the origin.
+    PassedThrough,
+    /// Those of the whole server (`OPTIONS *`).
+    All,
+}
+
 /// What happens to a request.
 #[derive(Debug)]
 pub enum Admission {
@@ -96,8 +107,10 @@ pub enum Admission {
         /// The coding that the client likes best.
         coding: Coding,
     },
-    /// It is a CORS preflight.
-    Preflight,
+    /// It is a CORS preflight, answered with these methods.
+    Preflight(Methods),
+    /// It asks which methods there are.
+    Options(Methods),
     /// It is refused.
     Refused(Problem),
 }
@@ -125,7 +138,10 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         && view.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     if preflight {
         let limit = rules.limiter.peek(client, now);
-        return Admitted { admission: Admission::Preflight, route: "preflight", client, limit, conditional: false };
+        let passes = route(view, rules).is_ok_and(|routed| passes(&routed, rules));
+        let methods = if passes { Methods::PassedThrough } else { Methods::Known };
+        let admission = Admission::Preflight(methods);
+        return Admitted { admission, route: "preflight", client, limit, conditional: false };
     }
     let limit = rules.limiter.admit(client, now);
     if let Decision::Refused { quota, retry_after_seconds } = limit {
@@ -134,20 +150,36 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         return Admitted { admission, route: "limit", client, limit, conditional: false };
     }
     let noted = Noted::of(view.headers);
-    let routed = check_size(view, &noted).and_then(|()| route(view, rules));
-    let (route, admission) = match routed {
-        Ok(routed) => (routed.route.as_str(), target(&routed, view, &noted, rules)),
-        Err(problem) => (Route::Unknown.as_str(), Err(problem)),
-    };
-    let admission = match admission {
-        Ok(target) => {
-            let wished = || coding::negotiate(view.headers, &Coding::PREFERENCE);
-            let coding = if noted.wishes { wished() } else { Coding::Identity };
-            Admission::Admitted { target, coding }
-        }
-        Err(problem) => Admission::Refused(problem),
-    };
+    let (route, admission) = judge(view, &noted, rules);
+    let admission = admission.unwrap_or_else(Admission::Refused);
     Admitted { admission, route, client, limit, conditional: noted.conditional }
+}
+
+/// What becomes of a request that the limit lets through, and the word for its endpoint.
+fn judge(view: &View<'_>, noted: &Noted, rules: &Rules) -> (&'static str, Result<Admission, Problem>) {
+    let asks_for_methods = *view.method == Method::OPTIONS;
+    let options = |methods| {
+        let answered = if view.has_body || noted.body { Err(Problem::unexpected_body()) } else { Ok(()) };
+        ("options", answered.map(|()| Admission::Options(methods)))
+    };
+    if asks_for_methods && view.target == b"*" {
+        return options(Methods::All);
+    }
+    let routed = match check_size(view, noted).and_then(|()| route(view, rules)) {
+        Ok(routed) => routed,
+        Err(problem) => return (Route::Unknown.as_str(), Err(problem)),
+    };
+    if asks_for_methods && routed.route != Route::Unknown {
+        return options(Methods::Known);
+    }
+    if asks_for_methods && passes(&routed, rules) && !rules.passthrough_methods.contains(view.method) {
+        return options(Methods::PassedThrough);
+    }
+    let admission = target(&routed, view, noted, rules).map(|target| {
+        let coding = if noted.wishes { coding::negotiate(view.headers, &Coding::PREFERENCE) } else { Coding::Identity };
+        Admission::Admitted { target, coding }
+    });
+    (routed.route.as_str(), admission)
 }
 
 /// The longest request target, and all names and values of a header together, in bytes.
@@ -250,17 +282,33 @@ fn below_authority(target: &[u8]) -> Option<&[u8]> {
     Some(path.map_or(b"/", |at| &rest[at..]))
 }
 
+/// Whether the origin answers what is asked at a path that is not known here.
+fn passes(routed: &Routed<'_>, rules: &Rules) -> bool {
+    routed.route == Route::Unknown
+        && rules.passthrough_paths.iter().any(|prefix| routed.path.starts_with(prefix.as_str()))
+}
+
+/// A list of methods as `Allow` has it, none of them twice: `first`, the configured ones, `last`.
+pub fn names(first: &[&str], configured: &[Method], last: &[&str]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for name in first.iter().copied().chain(configured.iter().map(Method::as_str)).chain(last.iter().copied()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
 /// What an endpoint is asked for.
 fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted, rules: &Rules) -> Result<Target, Problem> {
     let path = &*routed.path;
     if routed.route == Route::Unknown {
-        let passes = rules.passthrough_paths.iter().any(|prefix| path.starts_with(prefix.as_str()));
-        if !passes {
+        if !passes(routed, rules) {
             return Err(Problem::unknown_path(path));
         }
         if !rules.passthrough_methods.contains(view.method) {
-            let allow: Vec<&str> = rules.passthrough_methods.iter().map(Method::as_str).collect();
-            return Err(Problem::method_not_allowed(view.method.as_str(), &allow.join(", ")));
+            let allow = names(&[], &rules.passthrough_methods, &["OPTIONS"]);
+            return Err(Problem::method_not_allowed(view.method.as_str(), &allow));
         }
         check_body(view, noted)?;
         let mut target = routed.raw_path.to_vec();

@@ -105,7 +105,8 @@ impl Public {
             Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
         let of = Of { route, client };
         let answer = match admission {
-            Admission::Preflight => self.standing.preflight(limit, head),
+            Admission::Preflight(methods) => self.standing.preflight(methods, limit, head),
+            Admission::Options(methods) => self.standing.options(methods, limit, head),
             Admission::Refused(problem) => self.standing.problem(asked, &problem, None, head),
             Admission::Admitted { target: Target::PassThrough { target }, .. } => {
                 if passes {

@@ -39,7 +39,7 @@ const MOST_RECORD: usize = 1 << 14;
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What is said to those who speak HTTP without TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
-    Cache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: ETag, Link, Retry-After, \
+    Cache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: Age, Date, ETag, Link, Retry-After, \
     RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed\r\nConnection: close\r\n\
     Content-Length: 124\r\n\r\n\
     {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"this is a port for HTTPS, and the request is plain HTTP\"}";
@@ -178,6 +178,7 @@ mod tests {
         let text = std::str::from_utf8(NOT_TLS).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{} bytes", body.len());
+        assert!(head.contains(crate::pipeline::answer::EXPOSED), "{head}");
         let problem: serde_json::Value = serde_json::from_str(body).unwrap();
         assert_eq!(problem["status"], 400);
     }

@@ -31,7 +31,7 @@ fn status(admitted: &Admitted) -> u16 {
     match &admitted.admission {
         Admission::Refused(problem) => problem.status().as_u16(),
         Admission::Admitted { .. } => 200,
-        Admission::Preflight => 204,
+        Admission::Preflight(_) | Admission::Options(_) => 204,
     }
 }
 
@@ -54,7 +54,15 @@ fn requests_are_told_apart() {
         ("GET", "/mirror/other", &[], 404),
         ("POST", "/api/listings.json", &[], 405),
         ("POST", "/api/regions.json", &[], 405),
-        ("OPTIONS", "/api/listings.json", &[], 405),
+        ("OPTIONS", "/api/listings.json", &[], 204),
+        ("OPTIONS", "/api/regions.json", &[], 204),
+        ("OPTIONS", "/mirror/api/sports.json", &[("content-length", "0")], 204),
+        ("OPTIONS", "*", &[], 204),
+        ("OPTIONS", "*", &[("content-length", "5")], 400),
+        ("OPTIONS", "/api/listings.json", &[("transfer-encoding", "chunked")], 400),
+        ("OPTIONS", "/other", &[], 404),
+        ("OPTIONS", "/api//", &[], 400),
+        ("GET", "*", &[], 400),
     ] {
         let admitted = ask(&rules(), method, target, headers);
         assert_eq!(status(&admitted), expected, "{method} {target}: {admitted:?}");
@@ -73,6 +81,24 @@ fn the_limit_comes_before_the_path_and_preflights_do_not_count() {
     }
     assert_eq!(status(&ask(&rules, "GET", "/api//", &[])), 429);
     assert_eq!(status(&ask(&rules, "POST", "/api/listings.json", &[])), 429);
+}
+
+#[test]
+fn which_methods_there_are_depends_on_the_path() {
+    let preflight = [("origin", "https://x"), ("access-control-request-method", "POST")];
+    for (target, methods) in [
+        ("/api/listings.json", Methods::Known),
+        ("/mirror/changes.json", Methods::Known),
+        ("/mirror/api/regions.json", Methods::PassedThrough),
+    ] {
+        let asked = ask(&rules(), "OPTIONS", target, &[]).admission;
+        assert!(matches!(asked, Admission::Options(told) if told == methods), "{target}: {asked:?}");
+        let asked = ask(&rules(), "OPTIONS", target, &preflight).admission;
+        assert!(matches!(asked, Admission::Preflight(told) if told == methods), "{target}: {asked:?}");
+    }
+    let rules = Rules { passthrough_methods: vec![Method::GET, Method::OPTIONS], ..rules() };
+    assert_eq!(status(&ask(&rules, "OPTIONS", "/api/regions.json", &[("content-length", "5")])), 200);
+    assert_eq!(status(&ask(&rules, "OPTIONS", "/api/listings.json", &[])), 204);
 }
 
 #[test]
