@@ -39,6 +39,7 @@ use crate::serve::gate::Gate;
 use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
+use crate::serve::request_head::HeadBounds;
 use crate::telemetry::Telemetry;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
@@ -175,7 +176,10 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
 
     let mut service = Service::new("public".to_owned(), Gate::new(&public));
     sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
-    let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone()));
+    let mut operator = Service::new(
+        "admin".to_owned(),
+        AdminFront::new(admin, in_flight.clone(), HeadBounds::new(head_bytes(config))),
+    );
     operator.threads = Some(1);
     operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
     server.add_service(Prebound::new(service, sockets.public));
@@ -243,6 +247,11 @@ fn routes() -> Vec<&'static str> {
     routes
 }
 
+/// `limits.head`.
+fn head_bytes(config: &Config) -> usize {
+    usize::try_from(config.limits.head).unwrap_or(usize::MAX)
+}
+
 fn limiter(config: &Config) -> Limiter {
     let limits = &config.rate_limit;
     let rate = |limit: Option<std::num::NonZeroU32>| limit.map_or(0, std::num::NonZeroU32::get);
@@ -265,6 +274,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         base_path: base_path(config),
         passthrough_paths: if offline { Vec::new() } else { config.passthrough.paths.clone() },
         passthrough_methods: config.passthrough.methods.clone(),
+        head: head_bytes(config),
     };
     let finder = Finder {
         live: core.live.clone(),
