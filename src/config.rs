@@ -19,6 +19,7 @@ mod client_ip;
 mod describe;
 mod errors;
 mod layers;
+mod limits;
 mod log;
 mod mirror;
 mod origin;
@@ -45,6 +46,7 @@ pub use bundle::{BundleConfig, TrustedKey};
 pub use cache::CacheConfig;
 pub use client_ip::ClientIpConfig;
 pub use errors::{ConfigErrors, Finding, Place};
+pub use limits::LimitsConfig;
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use mirror::{Details, MirrorConfig};
 pub use origin::OriginConfig;
@@ -88,6 +90,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// `[log]`: form and detail of the log.
     pub log: LogConfig,
+    /// `[limits]`: what clients and the origin can make this process hold.
+    pub limits: LimitsConfig,
 }
 
 /// A configuration and what is legal in it but probably not meant.
@@ -215,6 +219,7 @@ impl Default for Config {
             admin: AdminConfig::default(),
             tls: None,
             log: LogConfig::default(),
+            limits: LimitsConfig::default(),
         }
     }
 }

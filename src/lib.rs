@@ -25,10 +25,10 @@
 //!
 //! # The life of a request
 //!
-//! [`serve::tls`] makes the connection secure where it is to be, and [`serve::gate`] tells protocols apart. Pingora's session
-//! reads the head of a request, for HTTP/1 within the deadlines of `serve::connection`; [`serve::public`] takes it to
-//! [`pipeline::admit`]:
-//! client address, preflight, limit, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which
+//! [`serve::tls`] makes the connection secure where it is to be, and [`serve::gate`] tells protocols apart.
+//! [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and `limits.head`;
+//! pingora's session parses it once, when it is whole. [`serve::public`] takes it to [`pipeline::admit`]:
+//! client address, preflight, limit, host, size, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which
 //! is the only await: a reply kept in [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a
 //! stored detail, or one read through [`proxy::read_through`]; one from an older version ([`versions::kept`]) if the client
 //! names that. [`pipeline::answer`] evaluates preconditions and writes the head: for HTTP/1 at once as the lines that go on

@@ -12,8 +12,8 @@ use super::raw::Node;
 use super::section::{Reader, Section};
 use super::units::{DAY, duration};
 use super::{
-    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Loaded, LogConfig, MirrorConfig, OriginConfig,
-    PassthroughConfig, RateLimitConfig, TlsConfig,
+    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, LimitsConfig, Loaded, LogConfig, MirrorConfig,
+    OriginConfig, PassthroughConfig, RateLimitConfig, TlsConfig,
 };
 
 /// A shorter token than this is worth a warning, in characters.
@@ -47,6 +47,7 @@ fn read(root: &mut Section<'_>) -> Config {
         admin: root.section("admin", AdminConfig::read),
         tls: root.section("tls", TlsConfig::read),
         log: root.section("log", LogConfig::read),
+        limits: root.section("limits", LimitsConfig::read),
     }
 }
 

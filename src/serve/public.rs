@@ -96,8 +96,14 @@ impl Public {
         has_body: bool,
         mut head: H,
     ) -> Decided<H> {
-        let view =
-            View { method: &request.method, target: request.raw_path(), headers: &request.headers, peer, has_body };
+        let view = View {
+            method: &request.method,
+            target: request.raw_path(),
+            headers: &request.headers,
+            peer,
+            has_body,
+            version: request.version,
+        };
         let admitted = admit::admit(&view, &self.rules, self.clock.now_mono());
         let Admitted { admission, route, client, limit, conditional } = admitted;
         let passes = route == Route::Unknown.as_str() && self.pass.is_some();
@@ -105,7 +111,8 @@ impl Public {
             Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
         let of = Of { route, client };
         let answer = match admission {
-            Admission::Preflight => self.standing.preflight(limit, head),
+            Admission::Preflight(methods) => self.standing.preflight(methods, limit, head),
+            Admission::Options(methods) => self.standing.options(methods, limit, head),
             Admission::Refused(problem) => self.standing.problem(asked, &problem, None, head),
             Admission::Admitted { target: Target::PassThrough { target }, .. } => {
                 if passes {
@@ -218,10 +225,14 @@ impl Public {
         );
     }
 
-    /// Says that a request cannot be read, where the client can still be told.
-    pub(super) async fn unreadable(&self, session: &mut ServerSession) {
+    /// The answer, in `head`, to a request whose fields cannot be told, and when it was made; it is recorded.
+    pub(super) fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
+        let limit = admit::admit_unread(peer, &self.rules, self.clock.now_mono());
+        let problem = match limit {
+            Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
+            _ => problem,
+        };
         let (method, headers) = (Method::GET, HeaderMap::new());
-        let limit = Decision::Unlimited;
         let asked = Asked {
             method: &method,
             headers: &headers,
@@ -230,8 +241,15 @@ impl Public {
             conditional: false,
             passes: false,
         };
-        let answer = self.standing.problem(asked, &Problem::unreadable(), None, HeaderMap::new());
-        self.telemetry.answered(Route::Unknown.as_str(), answer.outcome, answer.status.as_u16(), 0);
+        let answer = self.standing.problem(asked, &problem, None, head);
+        let bytes = answer.body.as_ref().map_or(0, Bytes::len);
+        self.telemetry.answered(Route::Unknown.as_str(), answer.outcome, answer.status.as_u16(), bytes);
+        (answer, self.clock.now_wall())
+    }
+
+    /// Says that a request cannot be read, where the client can still be told.
+    pub(super) async fn unreadable(&self, session: &mut ServerSession, peer: IpAddr) {
+        let (answer, _) = self.refuse(peer, Problem::unreadable(), HeaderMap::new());
         session.set_keepalive(None);
         let sent = in_time(session.write_response_header(Box::new(head(answer.status, answer.head)))).await;
         if let (Ok(()), Some(body)) = (sent, answer.body) {

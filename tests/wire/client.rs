@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// A client that sends no `Accept-Encoding` of its own, follows nothing and decodes nothing.
@@ -165,6 +165,23 @@ pub async fn raw_and_no_more(to: SocketAddr, bytes: &[u8]) -> Option<Reply> {
     read_reply(stream).await
 }
 
+/// Sends pieces of a request, a millisecond apart, until an answer comes.
+pub async fn drip(mut stream: impl AsyncRead + AsyncWrite + Unpin, pieces: impl IntoIterator<Item = &str>) -> Reply {
+    let mut answer = Vec::new();
+    for piece in pieces {
+        stream.write_all(piece.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        // Not to wait for anything: packets that come together are read together.
+        let pause = tokio::time::timeout(Duration::from_millis(1), stream.read_buf(&mut answer));
+        if pause.await.is_ok() {
+            break;
+        }
+    }
+    let rest = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+    rest.expect("an end").expect("no reset");
+    parse(&answer).expect("an answer")
+}
+
 async fn read_reply(mut stream: TcpStream) -> Option<Reply> {
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes)).await;
@@ -183,7 +200,8 @@ pub async fn raw_get(to: SocketAddr, target: &str) -> Reply {
     reply.unwrap_or_else(|| panic!("no answer to GET {target}"))
 }
 
-fn parse(bytes: &[u8]) -> Option<Reply> {
+/// A whole answer as it came off the wire.
+pub fn parse(bytes: &[u8]) -> Option<Reply> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..end]).unwrap();
     let mut lines = head.split("\r\n");

@@ -34,6 +34,7 @@ mod faults;
 mod gap;
 mod golden;
 mod headers;
+mod heads;
 mod kept;
 mod kills;
 mod known;

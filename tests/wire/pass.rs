@@ -6,6 +6,7 @@
 mod bodies;
 mod methods;
 mod poison;
+mod redirects;
 mod rules;
 mod tls;
 mod upstream;

@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::client::Reply;
+use crate::client::{Reply, drip};
 use crate::harness::openssl::certificate;
 use crate::harness::{Server, Setup, origin, run, until, wait_until};
 
@@ -241,6 +241,26 @@ async fn a_stop_finishes_what_is_in_flight_over_http2_and_closes_the_connection(
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     let said = server.process.said();
     assert!(!said.contains("ERROR"), "connections that a client gives up are no errors: {said}");
+}
+
+#[tokio::test]
+async fn heads_have_the_same_bounds_over_tls_and_whoever_sends_too_much_gets_to_know_it() {
+    let dir = certified();
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let address = address(&server).await;
+    let sent = format!("GET /api/listings.json HTTP/1.1\r\nHost: a\r\nx: {}\r\n\r\n", "y".repeat(1 << 20));
+    for _ in 0..5 {
+        let mut stream = connect(address, dir.path(), &["http/1.1"]).await;
+        stream.write_all(sent.as_bytes()).await.expect("all of it is taken");
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(BOUND, stream.read_to_end(&mut answer)).await;
+        read.expect("an end").expect("an end that is announced");
+        crate::client::parse(&answer).expect("an answer").assert_problem(431, &["49152"]);
+    }
+    let stream = connect(address, dir.path(), &["http/1.1"]).await;
+    drip(stream, std::iter::repeat_n("yy", 4000)).await.assert_problem(400, &["pieces"]);
+    let plain = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(1 << 20));
+    crate::client::raw(address, plain.as_bytes()).await.expect("an answer").assert_problem(400, &["HTTPS"]);
 }
 
 #[tokio::test]

@@ -67,6 +67,10 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("tls.cert", "\"c.pem\"", "tls.listen: is missing"),
     ("tls.listen", "[]", "is empty"),
     ("tls", "5", "5 is not a table"),
+    ("limits.connections", "0", "0 is not a whole number of connections from 1 to 1000000"),
+    ("limits.connections_per_client", "\"many\"", "a whole number of connections"),
+    ("limits.head", "\"1MiB\"", "from 1KiB to 256KiB"),
+    ("limits.origin_bytes", "\"1KiB\"", "from 1MiB to 1024GiB"),
     ("log.format", "\"xml\"", "one of \"text\", \"json\""),
     ("log.level", "\"loud\"", "one of \"error\""),
 ];

@@ -60,6 +60,12 @@ listen = "127.0.0.1:9090"
 [log]
 format = "text"
 level  = "info"
+
+[limits]
+connections = 20000
+connections_per_client = 512
+head = "48KiB"
+origin_bytes = "128MiB"
 "#;
 
 /// Every key, each with another value than its default.
@@ -80,6 +86,7 @@ passthrough = { paths = [], methods = ["POST"] }
 admin = { listen = "127.0.0.1:0" }
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
 log = { format = "json", level = "trace" }
+limits = { connections = 1, connections_per_client = 2, head = "1KiB", origin_bytes = "1MiB" }
 [rate_limit]
 requests_per_minute = 0
 ipv6_prefix = 128

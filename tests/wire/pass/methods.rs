@@ -26,12 +26,49 @@ fn counted(seen: &Seen) -> Script {
 #[tokio::test]
 async fn methods_that_are_not_listed_never_reach_the_origin() {
     let (origin, server) = shield(counted).await;
-    for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::TRACE] {
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::TRACE] {
         let reply = server.send(method, PATH, &[]).await;
-        reply.assert_problem(405, &[]);
-        assert_eq!(reply.the("allow"), "GET, HEAD");
+        reply.assert_problem(405, &["GET, HEAD, OPTIONS"]);
+        assert_eq!(reply.the("allow"), "GET, HEAD, OPTIONS");
     }
     assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn a_preflight_and_options_name_the_methods_that_pass_where_they_pass() {
+    let origin = Upstream::start(counted).await;
+    let methods = r#"["POST", "GET", "PATCH"]"#;
+    let server = Setup::shield_of_url(&origin.url()).set("passthrough.methods", methods).start().await;
+    let preflight = [("origin", "https://page.example"), ("access-control-request-method", "PATCH")];
+    let allowed = async |target: &str| {
+        let reply = server.send(Method::OPTIONS, target, &preflight).await;
+        assert_eq!(reply.status, 204, "{target}: {reply:?}");
+        reply.the("access-control-allow-methods")
+    };
+    assert_eq!(allowed(PATH).await, "GET, HEAD, POST, PATCH");
+    for target in ["/api/listings.json", "/api/sports.json", "/changes.json", "/elsewhere", "/api/%zz"] {
+        assert_eq!(allowed(target).await, "GET, HEAD", "{target}");
+    }
+    let asked = server.send(Method::OPTIONS, PATH, &[]).await;
+    assert_eq!((asked.status, asked.the("allow")), (204, "POST, GET, PATCH, OPTIONS".to_owned()));
+    let known = server.send(Method::OPTIONS, "/api/listings.json", &[]).await;
+    assert_eq!((known.status, known.the("allow")), (204, "GET, HEAD, OPTIONS".to_owned()));
+    let whole = b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let whole = raw(server.public, whole).await.unwrap();
+    assert_eq!((whole.status, whole.the("allow")), (204, "GET, HEAD, POST, PATCH, OPTIONS".to_owned()));
+    assert_eq!(origin.count(), 0, "{:?}", origin.seen());
+}
+
+#[tokio::test]
+async fn options_is_the_origins_to_answer_where_the_operator_lets_it_pass() {
+    let origin = Upstream::start(|_| Script::new(200, "theirs").with("Allow", "GET, REPORT")).await;
+    let methods = r#"["GET", "OPTIONS"]"#;
+    let server = Setup::shield_of_url(&origin.url()).set("passthrough.methods", methods).start().await;
+    let reply = server.send(Method::OPTIONS, PATH, &[]).await;
+    assert_eq!((reply.status, reply.text(), reply.the("allow")), (200, "theirs", "GET, REPORT".to_owned()));
+    let preflight = [("origin", "https://page.example"), ("access-control-request-method", "GET")];
+    assert_eq!(server.send(Method::OPTIONS, PATH, &preflight).await.status, 204);
+    assert_eq!(origin.count(), 1, "preflights are answered here");
 }
 
 #[tokio::test]
