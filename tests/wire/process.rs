@@ -70,6 +70,40 @@ async fn check_tells_right_from_wrong() {
 }
 
 #[tokio::test]
+async fn links_lead_to_the_first_listener_when_no_public_url_is_set() {
+    let origin = origin(60).await;
+    let setup = || Setup::mirror_of(&origin).without("public_url");
+    for (listen, host) in [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "localhost")] {
+        let server = setup().set("listen", &format!(r#"["{listen}", "127.0.0.1:0"]"#)).start().await;
+        server.settled(&origin).await;
+        let own = format!("http://{host}:{}/api/", server.public.port());
+        let list = server.ok("/api/listings.json").await;
+        assert!(list.the("link").contains(&format!("<{own}listings.json?page=2>; rel=\"next\"")), "{list:?}");
+        let states = server.ok("/api/states.json").await;
+        let states = states.text();
+        assert!(states.contains(&format!("{own}listings.json?state=")), "{states}");
+    }
+    // The same where an answer is read through.
+    let shield = Setup::shield_of(&origin).without("public_url").start().await;
+    let states = shield.ok("/api/states.json").await;
+    let states = states.text();
+    assert!(states.contains(&format!("http://{}/api/listings.json?state=", shield.public)), "{states}");
+}
+
+#[tokio::test]
+async fn a_public_url_on_a_loopback_port_that_nobody_listens_on_is_warned_of() {
+    let setup = Setup::offline().set("public_url", "http://127.0.0.1:1");
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said) = run(&setup.arguments(&["check"], dir.path())).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("warning: --set: public_url: ") && said.contains("port 1"), "{said}");
+    let server = setup.start().await;
+    wait_until("serve warns", || async { server.process.said().contains("public_url: links") }).await;
+    let elsewhere = run(&Setup::offline().arguments(&["check"], dir.path())).await.1;
+    assert!(!elsewhere.contains("warning"), "{elsewhere}");
+}
+
+#[tokio::test]
 async fn a_second_server_on_a_data_directory_names_the_first() {
     let server = Setup::offline().start().await;
     let (code, said) = run(&server.setup.arguments(&["serve"], &server.data_dir())).await;
