@@ -37,6 +37,7 @@ mod kept;
 mod kills;
 mod known;
 mod limit;
+mod metrics;
 mod order;
 mod pass;
 mod paths;
