@@ -18,11 +18,17 @@ async fn metrics(server: &Server, accept: Option<&str>) -> Reply {
     Reply::of(request.send().await.unwrap()).await
 }
 
-/// The value of a sample, which has to be there.
+/// The value of a sample as it is written; the sample has to be there.
+#[track_caller]
+fn written<'a>(metrics: &'a str, series: &str) -> &'a str {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {series} in\n{metrics}"))
+}
+
+/// The same as a number.
 #[track_caller]
 fn sample(metrics: &str, series: &str) -> f64 {
-    let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {series} in\n{metrics}")).parse().unwrap()
+    written(metrics, series).parse().unwrap()
 }
 
 /// What `promtool check metrics` has to say.
@@ -87,9 +93,9 @@ async fn the_process_and_what_is_wanted_are_told() {
     let server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     let text = metrics(&server, None).await.text().to_owned();
-    assert_eq!(sample(&text, &format!("grandstand_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"))), 1.0);
-    assert_eq!(sample(&text, "grandstand_details_wanted"), 60.0);
-    assert_eq!(sample(&text, "grandstand_details_mirrored"), 60.0);
+    assert_eq!(written(&text, concat!("grandstand_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}")), "1");
+    assert_eq!(written(&text, "grandstand_details_wanted"), "60");
+    assert_eq!(written(&text, "grandstand_details_mirrored"), "60");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     let started = sample(&text, "process_start_time_seconds");
     assert!(started <= now + 2.0 && started > now - 600.0, "{started} is not just before {now}");
@@ -100,5 +106,5 @@ async fn the_process_and_what_is_wanted_are_told() {
     assert!(open > 5.0 && open < most, "{open} of {most}");
     let on_demand = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
     on_demand.ready().await;
-    assert_eq!(sample(metrics(&on_demand, None).await.text(), "grandstand_details_wanted"), 0.0);
+    assert_eq!(written(metrics(&on_demand, None).await.text(), "grandstand_details_wanted"), "0");
 }
