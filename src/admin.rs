@@ -6,6 +6,7 @@ pub mod audit;
 pub mod bundle;
 pub mod front;
 pub mod guard;
+mod health;
 mod metrics;
 pub mod page;
 pub mod purge;

@@ -77,7 +77,7 @@ enum Command {
     Bundle(bundle::Bundle),
     /// What is kept, and which version of it is served
     Snapshot(snapshot::Snapshot),
-    /// Shows age, coverage, budget and hit ratio of a running server on one screen
+    /// Shows age, coverage, budget and hit ratio of a running server on one screen; fails when it is unhealthy
     Status(status::Status),
 }
 

@@ -27,6 +27,8 @@ use crate::store::Store;
 use crate::telemetry::Telemetry;
 use crate::versions::Versions;
 
+use super::health::{self, Facts};
+
 /// The public HTTPS listener.
 pub struct TlsStatus {
     /// Its addresses.
@@ -108,14 +110,17 @@ impl Status {
         // A stamp from the future confirms nothing.
         let unconfirmed =
             published.as_ref().is_some_and(|published| freshness::is_from_the_future(published.confirmed(), now));
-        let fresh = age.is_some_and(|age| u64::from(age) <= 3 * self.ttl.as_secs().max(1)) && !unconfirmed;
         let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
-        let healthy = disk.is_none()
-            && match self.usage {
-                Use::Shield => true,
-                Use::Offline => published.is_some(),
-                Use::Mirror => fresh && picture.held.is_none(),
-            };
+        let reasons = health::reasons(&Facts {
+            usage: self.usage,
+            not_ready: self.ready().err(),
+            age,
+            unconfirmed,
+            ttl: self.ttl,
+            held: picture.held.as_ref().map(|held| held.reason.as_str()),
+            disk: disk.as_deref(),
+        });
+        let healthy = reasons.is_empty();
         let details = published.as_ref().zip(self.details.as_ref());
         let details =
             details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
@@ -124,6 +129,7 @@ impl Status {
         let value = json!({
             "use": self.usage.as_str(),
             "state": if healthy { "healthy" } else { "unhealthy" },
+            "reasons": reasons,
             "listen": self.listen,
             "tls": self.tls.as_ref().map(|tls| tls.describe(now)),
             "snapshot": published.as_ref().map(|published| json!({
