@@ -138,6 +138,13 @@ impl Setup {
         self
     }
 
+    /// Leaves a key at its default.
+    #[must_use]
+    pub fn without(mut self, key: &str) -> Self {
+        self.sets.retain(|(known, _)| known != key);
+        self
+    }
+
     /// Runs it under a program that becomes it, such as `env` or `setpriv`; none: under nothing.
     #[must_use]
     pub fn under(mut self, program: &[&str]) -> Self {

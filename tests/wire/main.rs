@@ -39,6 +39,7 @@ mod kept;
 mod kills;
 mod known;
 mod limit;
+mod metrics;
 mod order;
 mod pass;
 mod paths;
