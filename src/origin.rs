@@ -24,6 +24,7 @@ pub mod order;
 pub mod pass;
 pub mod plan;
 pub mod refresh;
+pub mod stamps;
 pub mod status;
 pub mod sweep;
 pub mod terms;

@@ -152,6 +152,7 @@ impl Status {
                 "passes": picture.passes,
                 "failures": picture.failures,
                 "requests": picture.sent,
+                "stamps": picture.stamps,
             },
             "terms": published.as_ref().map(|published| terms(published)),
             "volatile": published.as_ref().map(|published| published.meta.volatile.iter().collect::<Vec<_>>()),

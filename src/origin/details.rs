@@ -31,9 +31,10 @@ use crate::snapshot::live::Live;
 use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
 
 use super::client::{AskError, Asker, OriginClient, Validators};
-use super::copies::{CopyError, DATE_GRAIN_MS, generated_at};
+use super::copies::{CopyError, DATE_GRAIN_MS};
 use super::failures::Failures;
 use super::flight::Flights;
+use super::stamps::{self, Before, Place};
 
 use index::{Covered, Index, Known};
 
@@ -263,7 +264,7 @@ impl Details {
         });
         let shown = before.as_ref().map(|record| record.body.clone());
         let record = match (answer.status, before) {
-            (304, Some(record)) => self.seen_again(record, summary, answer.time(None).at().as_millis(), fetched_ms),
+            (304, Some(record)) => self.seen_again(record, summary, answer.sent().as_millis(), fetched_ms),
             (200, before) => {
                 let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(&path, error))?;
                 json::check(text).map_err(|error| AskError::nonsense(&path, error))?;
@@ -271,7 +272,15 @@ impl Details {
                     return Err(AskError::nonsense(&path, "the body is not a JSON object").into());
                 }
                 let hash = volatile.hash(text);
-                let origin_time_ms = answer.time(generated_at(text).as_deref()).at().as_millis();
+                let kept = before.as_ref().filter(|record| record.meta.state == DetailState::Present);
+                let kept = kept.map(|record| Before {
+                    stamp: std::str::from_utf8(&record.body).ok().and_then(stamps::stamp),
+                    changed: record.meta.hash != hash,
+                    // Each detail has its own stamp, and is looked at too seldom for a run.
+                    counts: false,
+                });
+                let dated = client.stamps().date(Place::Details, &answer, Some(text), kept);
+                let origin_time_ms = dated.until_ms;
                 match before {
                     // A copy older than what is known never replaces it.
                     Some(record) if record.meta.state == DetailState::Present && record.meta.hash == hash => {
@@ -296,8 +305,7 @@ impl Details {
             // A 404 older than what is known, or the first one in a while, destroys nothing.
             (404 | 410, Some(mut record))
                 if record.meta.state == DetailState::Present
-                    && (answer.time(None).at().as_millis() < record.meta.origin_time_ms
-                        || !self.gone_before(summary.id)) =>
+                    && (answer.sent().as_millis() < record.meta.origin_time_ms || !self.gone_before(summary.id)) =>
             {
                 record.meta.fetched_ms = fetched_ms;
                 let missing = self.0.missing.lock().contains(&summary.id);
@@ -312,7 +320,7 @@ impl Details {
                     state: DetailState::Gone,
                     etag: None,
                     last_modified: None,
-                    origin_time_ms: answer.time(None).at().as_millis(),
+                    origin_time_ms: answer.sent().as_millis(),
                     fetched_ms,
                     summary_hash: summary.hash,
                     hash: ContentHash::default(),

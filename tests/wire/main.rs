@@ -48,5 +48,6 @@ mod refresh;
 mod shield;
 mod shrink;
 mod simulation;
+mod stamps;
 mod tls;
 mod versions;
