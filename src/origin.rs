@@ -7,6 +7,7 @@
 pub mod amend;
 pub mod assumptions;
 pub mod audit;
+mod blocking;
 pub mod budget;
 pub mod chance;
 pub mod client;

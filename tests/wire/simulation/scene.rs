@@ -133,12 +133,14 @@ impl Scene {
 /// What `generated_at` says, drawn apart, so that the rest of a seed's scene stays as it was.
 fn generated(seed: u64) -> Generated {
     let mut dice = SmallRng::seed_from_u64(seed ^ 0x67_65_6e);
-    let mut says = |usual| {
+    let mut says = |usual| match dice.random_range(0..10) {
         // From long before the run, or from just before it: a deployment of the day.
-        let stands = BEGIN.as_seconds() - *[100 * 86_400, 60].choose(&mut dice).unwrap();
-        let ahead = dice.random_range(4..=7200);
-        let odd = [GeneratedAt::StandsStill(stands), GeneratedAt::Ahead(ahead), GeneratedAt::Now, GeneratedAt::Absent];
-        if dice.random_bool(0.5) { *odd.choose(&mut dice).unwrap() } else { usual }
+        0..3 => GeneratedAt::StandsStill(BEGIN.as_seconds() - 100 * 86_400),
+        3 => GeneratedAt::StandsStill(BEGIN.as_seconds() - 60),
+        4..6 => GeneratedAt::Ahead(dice.random_range(4..=7200)),
+        6 => GeneratedAt::Now,
+        7 => GeneratedAt::Absent,
+        _ => usual,
     };
     let usual = Generated::default();
     Generated { lists: says(usual.lists), taxonomies: says(usual.taxonomies), details: says(usual.details) }
