@@ -15,6 +15,7 @@ use crate::clock::WallTime;
 use crate::semantics::freshness;
 use crate::store::{CopyMeta, Store, StoreError};
 
+use super::blocking::blocking;
 use super::client::{Answer, AskError, Asker, OriginClient, Validators};
 use super::pass::{self, Span};
 use super::stamps::{self, Before, Place};
@@ -33,8 +34,6 @@ pub enum Change {
     Changed,
     /// The answer was older than what is known already and proves nothing.
     Older,
-    /// Not asked: it was fetched since the pass began.
-    Recent,
 }
 
 /// A copy as it stands after looking at the origin.
@@ -112,25 +111,6 @@ impl Copies {
         self.volatile.read().clone()
     }
 
-    /// The copy of `path` if it was fetched between `since_ms` and `now_ms` of our clock; a later stamp is from a clock
-    /// that was ahead.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn recent(&self, path: &str, since_ms: i64, now_ms: i64) -> Result<Option<Copy>, StoreError> {
-        let Some(meta) = self.store.copy_meta(path)?.filter(|meta| (since_ms..=now_ms).contains(&meta.fetched_ms))
-        else {
-            return Ok(None);
-        };
-        Ok(self.store.copy_body(path)?.map(|body| Copy {
-            path: path.to_owned(),
-            change: Change::Recent,
-            body,
-            since_ms: meta.since_ms,
-            until_ms: meta.origin_time_ms,
-        }))
-    }
-
     /// Whether `path` was fetched between `since_ms` and now.
     ///
     /// # Errors
@@ -155,17 +135,31 @@ impl Copies {
     /// # Errors
     /// When there is no usable answer; the copy stays as it was.
     pub async fn look(&self, path: &str, asker: Asker, check: Check) -> Result<Copy, CopyError> {
-        let asked_with = self.store.copy(path)?;
+        let (this, key) = (self.clone(), path.to_owned());
+        let asked_with = blocking(move || Ok::<_, CopyError>(this.store.copy(&key)?)).await?;
+        let asked_with = asked_with.map(|(meta, _)| meta);
         let validators = asked_with
             .as_ref()
-            .map(|(meta, _)| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
+            .map(|meta| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
         let answer = self.client.ask(path, validators.as_ref(), asker).await?;
+        let (this, path) = (self.clone(), path.to_owned());
+        blocking(move || this.take(&path, asked_with.as_ref(), &answer, check)).await
+    }
+
+    /// Judges an answer to a question that was asked with the validators of a copy, and keeps it. Blocks.
+    fn take(
+        &self,
+        path: &str,
+        asked_with: Option<&CopyMeta>,
+        answer: &Answer,
+        check: Check,
+    ) -> Result<Copy, CopyError> {
         let fetched_ms = answer.received.as_millis();
-        // From here on nothing waits. Another look may have kept a newer copy while this one waited for the budget or
-        // the origin: the answer is judged against what is kept now, and one to an older question proves nothing.
+        // Another look may have kept a newer copy while this one waited for the budget or the origin: the answer is
+        // judged against what is kept now, and one to an older question proves nothing.
         let _judging = self.judging.lock();
         let known = self.store.copy(path)?;
-        let moved = known.as_ref().map(|(meta, _)| meta) != asked_with.as_ref().map(|(meta, _)| meta);
+        let moved = known.as_ref().map(|(meta, _)| meta) != asked_with;
         if let (304, true, Some((meta, body))) = (answer.status, moved, &known) {
             return Ok(older(path, meta, body));
         }
@@ -191,7 +185,7 @@ impl Copies {
             // Of the list only the first page is looked at in each refresh.
             counts: Place::of(path) != Place::Lists || pass::page_of(path) == Some(1),
         });
-        let (at_ms, new_since_ms) = self.date(path, &answer, stamped, before);
+        let (at_ms, new_since_ms) = self.date(path, answer, stamped, before);
         let (change, since_ms, until_ms) = match &known {
             None => (Change::New, new_since_ms, at_ms),
             Some((meta, _)) if is_same => (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms)),
@@ -204,7 +198,7 @@ impl Copies {
             Some(_) => (Change::Changed, new_since_ms, at_ms),
         };
         let fresh = answer.validators();
-        let validators = if is_304 { merged(fresh, validators.unwrap_or_default()) } else { fresh };
+        let validators = if is_304 { merged(fresh, asked_with) } else { fresh };
         let meta = CopyMeta {
             etag: validators.etag,
             last_modified: validators.last_modified,
@@ -219,7 +213,7 @@ impl Copies {
         Ok(Copy { path: path.to_owned(), change, body, since_ms, until_ms })
     }
 
-    /// Keeps an answer that somebody else asked for, if nothing is kept yet of this path.
+    /// Keeps an answer that somebody else asked for, if nothing is kept yet of this path. Blocks.
     ///
     /// # Errors
     /// When it is not what it should be, or the store fails.
@@ -309,8 +303,13 @@ fn older(path: &str, meta: &CopyMeta, body: &Bytes) -> Copy {
     }
 }
 
-fn merged(fresh: Validators, old: Validators) -> Validators {
-    Validators { etag: fresh.etag.or(old.etag), last_modified: fresh.last_modified.or(old.last_modified) }
+/// What a 304 says of the validators, and else what was asked with.
+fn merged(fresh: Validators, asked_with: Option<&CopyMeta>) -> Validators {
+    let old = |of: fn(&CopyMeta) -> &Option<String>| asked_with.and_then(|meta| of(meta).clone());
+    Validators {
+        etag: fresh.etag.or_else(|| old(|meta| &meta.etag)),
+        last_modified: fresh.last_modified.or_else(|| old(|meta| &meta.last_modified)),
+    }
 }
 
 #[cfg(test)]

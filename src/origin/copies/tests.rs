@@ -73,9 +73,9 @@ async fn an_answer_to_an_older_question_never_takes_a_newer_copy_back() {
     let late = slow.await.unwrap();
     assert_ne!(late.change, Change::Changed);
     assert!(late.body == new.body, "what is known by then");
-    let kept = copies.recent(PATH, 0, i64::MAX).unwrap().unwrap();
-    assert!(kept.body == new.body);
-    assert_eq!(kept.until_ms, new.until_ms);
+    let (span, body) = copies.span(PATH).unwrap().unwrap();
+    assert!(body == new.body);
+    assert_eq!(span.until_ms, new.until_ms);
 }
 
 /// Answers like an origin behind a CDN that never says `Age`, whatever it is asked: `Date` is now, and the body is a
@@ -155,4 +155,31 @@ async fn a_stamp_that_never_changes_neither_ages_data_nor_holds_it_up() {
     assert!(!copies.saw_aged());
     assert_eq!(copies.silent.load(Ordering::Relaxed), 0, "what it said of the CDN is forgotten");
     assert_eq!(copies.client().status().picture().stamps["sports"], "stands-still");
+}
+
+#[tokio::test]
+async fn a_look_while_the_disk_stands_still_holds_up_nobody_else() {
+    let (origin, _hand, copies, _dir) = silent();
+    *origin.0.lock() = body(NOW, 1);
+    let (held, is_held) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel();
+    let store = copies.store.clone();
+    let disk = std::thread::spawn(move || {
+        store.stands_still(|| {
+            held.send(()).unwrap();
+            released.recv_timeout(Duration::from_secs(20)).expect("the thread that looks was blocked");
+        });
+    });
+    is_held.await.unwrap();
+    let looking = tokio::spawn({
+        let copies = copies.clone();
+        async move { copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_nothing).await }
+    });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!looking.is_finished());
+    release.send(()).unwrap();
+    assert_eq!(looking.await.unwrap().unwrap().change, Change::New);
+    disk.join().unwrap();
 }
