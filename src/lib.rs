@@ -110,7 +110,8 @@
 //!
 //! Everything fetched is kept with its validators ([`origin::copies`]), and speaks for an interval of the *origin's*
 //! time: from when its content was first seen to when it was last confirmed. `Date` minus `Age` dates an answer, so
-//! that an old copy of the origin's CDN neither certifies what it does not prove nor takes data back.
+//! that an old copy of the origin's CDN neither certifies what it does not prove nor takes data back. A `generated_at` in
+//! the body makes that earlier, unless it is no time of generation: [`origin::stamps`] finds that out.
 //!
 //! Every request takes a slot of one budget ([`origin::budget`]), which frees 60 s after the *answer* and whose ledger
 //! survives a kill -9.

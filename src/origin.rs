@@ -7,6 +7,7 @@
 pub mod amend;
 pub mod assumptions;
 pub mod audit;
+mod blocking;
 pub mod budget;
 pub mod chance;
 pub mod client;
@@ -25,6 +26,7 @@ pub mod order;
 pub mod pass;
 pub mod plan;
 pub mod refresh;
+pub mod stamps;
 pub mod status;
 pub mod sweep;
 pub mod terms;

@@ -54,8 +54,8 @@ pub use origin::Origin;
 pub use raw::Raw;
 pub use spelling::{Decimal, Digits, Stamp, Zone};
 pub use switches::{
-    ApiUrlStyle, Cdn, Combine, CountStyle, EmptyFilters, EtagStyle, ModifiedStyle, Since, Switches, TaxonomyShape,
-    TermFields, TermNames,
+    ApiUrlStyle, Cdn, Combine, CountStyle, EmptyFilters, EtagStyle, Generated, GeneratedAt, ModifiedStyle, Since,
+    Switches, TaxonomyShape, TermFields, TermNames,
 };
 pub use tamper::Tamper;
 pub use venue::Venue;

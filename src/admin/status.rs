@@ -156,6 +156,7 @@ impl Status {
                 "passes": picture.passes,
                 "failures": picture.health.failures(),
                 "requests": picture.sent,
+                "stamps": picture.stamps,
             },
             "terms": published.as_ref().map(|published| terms(published)),
             "volatile": published.as_ref().map(|published| published.meta.volatile.iter().collect::<Vec<_>>()),

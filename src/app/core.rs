@@ -211,7 +211,6 @@ impl Core {
         let details = Details::open(store.clone(), self.cache.clone(), head.clone())?;
         if let Some(origin) = &self.origin {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
-            let copies = copies.with_cache_ttl(config.origin.cache_ttl);
             let (details_too, live) = (details.clone(), head.clone());
             origin.read.keep_early(Early { details: details_too, copies: copies.clone(), live });
             let rhythm = Rhythm { ttl: config.ttl, max_shrink: config.mirror.max_shrink };

@@ -50,7 +50,8 @@ pub fn client(
         longest_pause: config.ttl.min(Duration::from_secs(10)),
         user_agent: config.origin.user_agent.clone(),
     };
-    OriginClient::new(client, config.origin.ca_file.as_deref(), budget, status, clock.clone())
+    let client = OriginClient::new(client, config.origin.ca_file.as_deref(), budget, status, clock.clone())?;
+    Ok(client.with_cache_ttl(config.origin.cache_ttl))
 }
 
 impl Origin {

@@ -29,8 +29,8 @@ use crate::store::{DetailState, StoreError};
 
 use super::client::{AskError, Asker, OriginClient};
 use super::commands::Commands;
-use super::copies::generated_at;
 use super::details::Details;
+use super::stamps::Place;
 use super::window::Class;
 
 use job::{Audits, Phase};
@@ -295,7 +295,8 @@ impl Auditor {
             Ok(answer) => {
                 let text = String::from_utf8(answer.body.to_vec());
                 let text = text.map_err(|error| format!("{request}: the origin's answer is not UTF-8: {error}"))?;
-                let at_ms = answer.time(generated_at(&text).as_deref()).at().as_millis();
+                let place = Place::of(&request.path());
+                let at_ms = self.client.stamps().date(place, &answer, Some(&text), None).until_ms;
                 Ok(Theirs { status: answer.status, text, at_ms })
             }
             // A refusal is an answer too.

@@ -19,11 +19,12 @@ use http::header::{
 use url::Url;
 
 use crate::clock::{Clock, Monotonic, WallTime};
-use crate::semantics::freshness::{self, OriginTime, Stamps};
+use crate::semantics::freshness::{self, Stamps};
 
 use super::budget::{Budget, Demand};
 use super::chance::Chance;
 use super::health::{FEW, Verdict, Witness};
+use super::stamps::StampWatch;
 use super::status::OriginStatus;
 use super::told::Told;
 use super::transport::{Arrival, Http, Transport, TransportError};
@@ -31,6 +32,9 @@ use super::window::Class;
 
 pub use super::transport::read_ca_file;
 pub use error::AskError;
+
+/// How old the copies of the origin's CDN can be where nothing else is known.
+const CACHE_TTL: Duration = Duration::from_secs(300);
 
 /// The validators of a stored answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,11 +90,9 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The instant that the answer speaks for, given the `generated_at` of its body.
-    pub fn time(&self, generated_at: Option<&str>) -> OriginTime {
-        let generated_at = generated_at.and_then(|text| crate::api::modified::parse(text).ok());
-        let generated_at = generated_at.map(|nanos| WallTime::from_millis(nanos.div_euclid(1_000_000)));
-        freshness::origin_time(Stamps { generated_at, ..self.stamps }, self.received)
+    /// The instant that the header speaks for: `Date - Age`. What the body says is judged by [`super::stamps`].
+    pub fn sent(&self) -> WallTime {
+        freshness::origin_time(self.stamps, self.received).at()
     }
 
     /// The validators to ask with next time; one that is too long to be sent back is none.
@@ -141,6 +143,7 @@ pub struct OriginClient {
     clock: Clock,
     chance: Chance,
     told: Arc<Told>,
+    stamps: StampWatch,
 }
 
 impl OriginClient {
@@ -167,7 +170,15 @@ impl OriginClient {
         status: OriginStatus,
         clock: Clock,
     ) -> Self {
-        Self { transport, config, budget, status, clock, chance: Chance::default(), told: Arc::default() }
+        let stamps = StampWatch::new(status.clone(), CACHE_TTL);
+        Self { transport, config, budget, status, clock, chance: Chance::default(), told: Arc::default(), stamps }
+    }
+
+    /// The same client of an origin whose CDN hands out copies of this age when it does not say; 5 minutes otherwise.
+    #[must_use]
+    pub fn with_cache_ttl(mut self, cache_ttl: Duration) -> Self {
+        self.stamps = self.stamps.with_cache_ttl(cache_ttl);
+        self
     }
 
     /// The same client, whose jitter is drawn from a seed: for a run that is to be repeated exactly.
@@ -185,6 +196,11 @@ impl OriginClient {
     /// The budget that its requests take from.
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// What is known of the stamps in its answers.
+    pub const fn stamps(&self) -> &StampWatch {
+        &self.stamps
     }
 
     /// What is known of the origin's health.
@@ -293,7 +309,7 @@ impl OriginClient {
         }
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
-        let stamps = Stamps { date, age, generated_at: None };
+        let stamps = Stamps { date, age };
         Ok((status, Answer { status, headers, body: body.freeze(), stamps, asked, received }))
     }
 

@@ -4,21 +4,21 @@
 //! confirmed. It knows nothing of what the content means. Callers: [`super::crawl`], [`super::terms`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use crate::api::hash::ContentHash;
-use crate::api::json;
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::WallTime;
 use crate::semantics::freshness;
 use crate::store::{CopyMeta, Store, StoreError};
 
+use super::blocking::blocking;
 use super::client::{Answer, AskError, Asker, OriginClient, Validators};
-use super::pass::Span;
+use super::pass::{self, Span};
+use super::stamps::{self, Before, Place};
 
 /// A `Date` says whole seconds: what it dates may be this much younger, in milliseconds.
 pub const DATE_GRAIN_MS: i64 = 1000;
@@ -34,8 +34,6 @@ pub enum Change {
     Changed,
     /// The answer was older than what is known already and proves nothing.
     Older,
-    /// Not asked: it was fetched since the pass began.
-    Recent,
 }
 
 /// A copy as it stands after looking at the origin.
@@ -78,29 +76,18 @@ pub struct Copies {
     /// When an answer was last older than its arrival, in milliseconds of our clock: then there is a cache between us
     /// and the origin.
     aged_ms: Arc<AtomicI64>,
-    /// Whether that cache was seen to hand out old copies without saying so in `Age`.
-    silent: Arc<AtomicBool>,
-    /// How old its copies can be when it does not say.
-    cache_ttl: Duration,
+    /// Whether that cache was seen to hand out old copies without saying so in `Age`: a bit for each [`Place`].
+    silent: Arc<AtomicU8>,
 }
 
 /// By how much the origin's clock may differ from ours, in milliseconds, before its `Date` is taken for an old one.
 const CLOCKS_DIFFER_MS: i64 = 30_000;
 
-/// How old the copies of a CDN can be where nothing else is known.
-const CACHE_TTL: Duration = Duration::from_secs(300);
-
 impl Copies {
     /// The copies kept in `store`; the volatile keys are shared with whoever else needs them.
     pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
         let (aged_ms, silent) = (Arc::new(AtomicI64::new(i64::MIN)), Arc::default());
-        Self { client, store, volatile, judging: Arc::default(), aged_ms, silent, cache_ttl: CACHE_TTL }
-    }
-
-    /// The same with copies of the origin's CDN that can be so old when it does not say; 5 minutes otherwise.
-    #[must_use]
-    pub fn with_cache_ttl(self, cache_ttl: Duration) -> Self {
-        Self { cache_ttl, ..self }
+        Self { client, store, volatile, judging: Arc::default(), aged_ms, silent }
     }
 
     /// The client.
@@ -111,31 +98,17 @@ impl Copies {
     /// Whether the origin's CDN was seen lately to hand out copies that were not made just then.
     pub fn saw_aged(&self) -> bool {
         let since = self.client.now_ms().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
-        (0..=3 * i64::try_from(self.cache_ttl.as_millis()).unwrap_or(i64::MAX / 3)).contains(&since)
+        (0..=self.cache_ttl_ms().saturating_mul(3)).contains(&since)
+    }
+
+    /// How old the copies of the origin's CDN can be when it does not say.
+    fn cache_ttl_ms(&self) -> i64 {
+        i64::try_from(self.client.stamps().cache_ttl().as_millis()).unwrap_or(i64::MAX)
     }
 
     /// The volatile keys known by now.
     pub fn volatile(&self) -> VolatileKeys {
         self.volatile.read().clone()
-    }
-
-    /// The copy of `path` if it was fetched between `since_ms` and `now_ms` of our clock; a later stamp is from a clock
-    /// that was ahead.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn recent(&self, path: &str, since_ms: i64, now_ms: i64) -> Result<Option<Copy>, StoreError> {
-        let Some(meta) = self.store.copy_meta(path)?.filter(|meta| (since_ms..=now_ms).contains(&meta.fetched_ms))
-        else {
-            return Ok(None);
-        };
-        Ok(self.store.copy_body(path)?.map(|body| Copy {
-            path: path.to_owned(),
-            change: Change::Recent,
-            body,
-            since_ms: meta.since_ms,
-            until_ms: meta.origin_time_ms,
-        }))
     }
 
     /// Whether `path` was fetched between `since_ms` and now.
@@ -162,17 +135,31 @@ impl Copies {
     /// # Errors
     /// When there is no usable answer; the copy stays as it was.
     pub async fn look(&self, path: &str, asker: Asker, check: Check) -> Result<Copy, CopyError> {
-        let asked_with = self.store.copy(path)?;
+        let (this, key) = (self.clone(), path.to_owned());
+        let asked_with = blocking(move || Ok::<_, CopyError>(this.store.copy(&key)?)).await?;
+        let asked_with = asked_with.map(|(meta, _)| meta);
         let validators = asked_with
             .as_ref()
-            .map(|(meta, _)| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
+            .map(|meta| Validators { etag: meta.etag.clone(), last_modified: meta.last_modified.clone() });
         let answer = self.client.ask(path, validators.as_ref(), asker).await?;
+        let (this, path) = (self.clone(), path.to_owned());
+        blocking(move || this.take(&path, asked_with.as_ref(), &answer, check)).await
+    }
+
+    /// Judges an answer to a question that was asked with the validators of a copy, and keeps it. Blocks.
+    fn take(
+        &self,
+        path: &str,
+        asked_with: Option<&CopyMeta>,
+        answer: &Answer,
+        check: Check,
+    ) -> Result<Copy, CopyError> {
         let fetched_ms = answer.received.as_millis();
-        // From here on nothing waits. Another look may have kept a newer copy while this one waited for the budget or
-        // the origin: the answer is judged against what is kept now, and one to an older question proves nothing.
+        // Another look may have kept a newer copy while this one waited for the budget or the origin: the answer is
+        // judged against what is kept now, and one to an older question proves nothing.
         let _judging = self.judging.lock();
         let known = self.store.copy(path)?;
-        let moved = known.as_ref().map(|(meta, _)| meta) != asked_with.as_ref().map(|(meta, _)| meta);
+        let moved = known.as_ref().map(|(meta, _)| meta) != asked_with;
         if let (304, true, Some((meta, body))) = (answer.status, moved, &known) {
             return Ok(older(path, meta, body));
         }
@@ -185,30 +172,33 @@ impl Copies {
         if !is_304 {
             check(&body).map_err(|reason| AskError::nonsense(path, reason))?;
         }
-        // A 304 says nothing of its own body: only its header dates it.
         let text = std::str::from_utf8(&body).map_err(|error| AskError::nonsense(path, error))?;
-        let generated_at = if is_304 { None } else { generated_at(text) };
-        let at_ms = self.origin_time(&answer, generated_at.as_deref());
-        // An `Age` is rounded too.
-        let grain_ms = if answer.stamps.age.is_some() { 2 * DATE_GRAIN_MS } else { DATE_GRAIN_MS };
         let before = known.as_ref().map(|(_, body)| body);
         let hash = self.hash(text, before);
-        let hash_before = before.and_then(|body| Some(self.volatile.read().hash(std::str::from_utf8(body).ok()?)));
+        let text_before = before.and_then(|body| std::str::from_utf8(body).ok());
+        let is_same = is_304 || text_before.is_some_and(|before| self.volatile.read().hash(before) == hash);
+        // A 304 says nothing of its own body: only its header dates it.
+        let stamped = if is_304 { None } else { Some(text) };
+        let before = text_before.map(|before| Before {
+            stamp: stamps::stamp(before),
+            changed: !is_same,
+            // Of the list only the first page is looked at in each refresh.
+            counts: Place::of(path) != Place::Lists || pass::page_of(path) == Some(1),
+        });
+        let (at_ms, new_since_ms) = self.date(path, answer, stamped, before);
         let (change, since_ms, until_ms) = match &known {
-            None => (Change::New, at_ms + grain_ms, at_ms),
-            Some((meta, _)) if is_304 || hash_before == Some(hash) => {
-                (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms))
-            }
+            None => (Change::New, new_since_ms, at_ms),
+            Some((meta, _)) if is_same => (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms)),
             Some((meta, body)) if at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms) => {
                 // It was looked at, or it would be asked for again at once.
                 let seen = CopyMeta { fetched_ms, ..meta.clone() };
                 self.store.put_copy_soon(path.to_owned(), seen, None)?;
                 return Ok(older(path, meta, body));
             }
-            Some(_) => (Change::Changed, at_ms + grain_ms, at_ms),
+            Some(_) => (Change::Changed, new_since_ms, at_ms),
         };
         let fresh = answer.validators();
-        let validators = if is_304 { merged(fresh, validators.unwrap_or_default()) } else { fresh };
+        let validators = if is_304 { merged(fresh, asked_with) } else { fresh };
         let meta = CopyMeta {
             etag: validators.etag,
             last_modified: validators.last_modified,
@@ -223,7 +213,7 @@ impl Copies {
         Ok(Copy { path: path.to_owned(), change, body, since_ms, until_ms })
     }
 
-    /// Keeps an answer that somebody else asked for, if nothing is kept yet of this path.
+    /// Keeps an answer that somebody else asked for, if nothing is kept yet of this path. Blocks.
     ///
     /// # Errors
     /// When it is not what it should be, or the store fails.
@@ -234,14 +224,13 @@ impl Copies {
         }
         check(&answer.body).map_err(|reason| AskError::nonsense(path, reason))?;
         let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(path, error))?;
-        let at_ms = self.origin_time(answer, generated_at(text).as_deref());
-        let grain_ms = if answer.stamps.age.is_some() { 2 * DATE_GRAIN_MS } else { DATE_GRAIN_MS };
+        let (at_ms, since_ms) = self.date(path, answer, Some(text), None);
         let Validators { etag, last_modified } = answer.validators();
         let meta = CopyMeta {
             etag,
             last_modified,
             origin_time_ms: at_ms,
-            since_ms: at_ms + grain_ms,
+            since_ms,
             fetched_ms: answer.received.as_millis(),
             hash: self.hash(text, None),
             status: 200,
@@ -249,26 +238,34 @@ impl Copies {
         Ok(self.store.put_copy_soon(path.to_owned(), meta, Some(&*answer.body))?)
     }
 
-    /// The instant that an answer speaks for, in milliseconds; what it says of a cache in between is remembered.
-    fn origin_time(&self, answer: &Answer, generated_at: Option<&str>) -> i64 {
+    /// The instant for which an answer is confirmed, and the latest at which its content may have come to be, in
+    /// milliseconds; what it says of a cache in between is remembered. `text` is `None` for a 304.
+    fn date(&self, path: &str, answer: &Answer, text: Option<&str>, before: Option<Before>) -> (i64, i64) {
+        let place = Place::of(path);
         let fetched_ms = answer.received.as_millis();
-        let sent_ms = answer.time(None).at().as_millis();
-        let at_ms = answer.time(generated_at).at().as_millis();
+        let sent_ms = answer.sent().as_millis();
+        let dated = self.client.stamps().date(place, answer, text, before);
+        let age_said = answer.stamps.age.is_some();
         // A `Date` that lags a little is a clock that does; an `Age`, or a body older than its header, is a cache.
-        let aged = answer.stamps.age.is_some_and(|age| age > 0)
-            || sent_ms - at_ms > 3 * DATE_GRAIN_MS
-            || fetched_ms - sent_ms > CLOCKS_DIFFER_MS;
+        let is_older = sent_ms - dated.until_ms > 3 * DATE_GRAIN_MS;
+        let aged = answer.stamps.age.is_some_and(|age| age > 0) || is_older || fetched_ms - sent_ms > CLOCKS_DIFFER_MS;
         if aged {
             self.aged_ms.store(fetched_ms, Ordering::Relaxed);
         }
-        if answer.stamps.age.is_none() && sent_ms - at_ms > 3 * DATE_GRAIN_MS {
-            self.silent.store(true, Ordering::Relaxed);
+        let bit = 1 << place.index();
+        if is_older && !age_said {
+            self.silent.fetch_or(bit, Ordering::Relaxed);
+        } else if dated.disbelieved {
+            // What this stamp said of old copies before, it said falsely.
+            self.silent.fetch_and(!bit, Ordering::Relaxed);
         }
+        // An `Age` is rounded too.
+        let since_ms = dated.since_ms + if age_said { 2 * DATE_GRAIN_MS } else { DATE_GRAIN_MS };
         // Only a body tells the age of a copy that a cache hands out without `Age`; a 304 has none.
-        if answer.status == 304 && answer.stamps.age.is_none() && self.silent.load(Ordering::Relaxed) {
-            return at_ms.min(fetched_ms - i64::try_from(self.cache_ttl.as_millis()).unwrap_or(i64::MAX));
+        if answer.status == 304 && !age_said && self.silent.load(Ordering::Relaxed) != 0 {
+            return (dated.until_ms.min(fetched_ms.saturating_sub(self.cache_ttl_ms())), since_ms);
         }
-        at_ms
+        (dated.until_ms, since_ms)
     }
 
     /// The hash of a body without what is volatile; what turns out to be volatile is learned on the way.
@@ -306,15 +303,13 @@ fn older(path: &str, meta: &CopyMeta, body: &Bytes) -> Copy {
     }
 }
 
-fn merged(fresh: Validators, old: Validators) -> Validators {
-    Validators { etag: fresh.etag.or(old.etag), last_modified: fresh.last_modified.or(old.last_modified) }
-}
-
-/// `generated_at` at the top level of a body.
-pub fn generated_at(text: &str) -> Option<String> {
-    let fields = json::fields(text).ok()?;
-    let field = fields.iter().find(|field| field.key == "generated_at")?;
-    json::string(field.value).map(Into::into)
+/// What a 304 says of the validators, and else what was asked with.
+fn merged(fresh: Validators, asked_with: Option<&CopyMeta>) -> Validators {
+    let old = |of: fn(&CopyMeta) -> &Option<String>| asked_with.and_then(|meta| of(meta).clone());
+    Validators {
+        etag: fresh.etag.or_else(|| old(|meta| &meta.etag)),
+        last_modified: fresh.last_modified.or_else(|| old(|meta| &meta.last_modified)),
+    }
 }
 
 #[cfg(test)]

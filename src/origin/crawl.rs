@@ -1,7 +1,7 @@
 //! Fetches pages and taxonomies conditionally, some at once.
 //!
-//! What they add up to is decided by [`super::pass`]. One page that fails does not stop the others; it is tried again
-//! at the end. Callers: [`super::mirror`].
+//! What they add up to is decided by [`super::pass`], and when to try again by [`super::mirror`]. One page that fails
+//! does not stop the others. Callers: [`super::mirror`].
 
 use std::time::Duration;
 
@@ -67,67 +67,65 @@ impl Crawler {
         &self.copies
     }
 
-    /// One resource: the copy itself if it was fetched at `resumed_ms` or later, else a look at the origin.
-    async fn fetch(&self, path: &str, class: Class, resumed_ms: Option<i64>) -> Result<Copy, CopyError> {
-        if let Some(since) = resumed_ms
-            && let Some(copy) = self.copies.recent(path, since, self.copies.client().now_ms())?
-        {
-            return Ok(copy);
+    /// Looks at several resources, some at once, each of them once: who wants to try again does so later.
+    pub async fn fetch(&self, paths: Vec<String>, class: Class) -> Fetched {
+        let mut looks = futures_util::stream::iter(paths)
+            .map(|path| async move {
+                let check = if path.starts_with("/api/listings.json") { check_page } else { check_taxonomy };
+                let looked = self.copies.look(&path, Asker::mirror(class), check).await;
+                (path, looked)
+            })
+            .buffer_unordered(AT_ONCE);
+        let mut fetched = Fetched::default();
+        while let Some((path, looked)) = looks.next().await {
+            match looked {
+                Ok(copy) => {
+                    self.copies.client().status().pass_advanced();
+                    fetched.copies.push(copy);
+                }
+                Err(error) => {
+                    tracing::debug!(path, %error, "not fetched");
+                    fetched.failed.push(path);
+                    fetched.note(error);
+                }
+            }
         }
-        let check = if path.starts_with("/api/listings.json") { check_page } else { check_taxonomy };
-        self.copies.look(path, Asker::mirror(class), check).await
+        fetched
     }
 
-    /// Looks at several resources, some at once, and again at those that failed, with growing pauses.
+    /// Looks at several resources as [`Crawler::fetch`] does, of which all are needed.
     ///
     /// # Errors
-    /// With the last failure, when something still fails after the last try.
-    pub async fn fetch_all(
-        &self,
-        paths: Vec<String>,
-        class: Class,
-        resumed_ms: Option<i64>,
-    ) -> Result<Vec<Copy>, CopyError> {
-        // A refresh is tried again as a whole: a dead origin is found out with one request.
-        let tries: u32 = if class == Class::Refresh { 1 } else { 5 };
-        let mut done = Vec::with_capacity(paths.len());
-        let mut left = paths;
-        for attempt in 0..tries {
-            let results: Vec<(String, Result<Copy, CopyError>)> = futures_util::stream::iter(left)
-                .map(|path| async move {
-                    let result = self.fetch(&path, class, resumed_ms).await;
-                    if result.is_ok() {
-                        self.copies.client().status().pass_advanced();
-                    }
-                    (path, result)
-                })
-                .buffer_unordered(AT_ONCE)
-                .collect()
-                .await;
-            let mut failed = Vec::new();
-            let mut last = None;
-            for (path, result) in results {
-                match result {
-                    Ok(copy) => done.push(copy),
-                    Err(error @ CopyError::Store(_)) => return Err(error),
-                    Err(error) => {
-                        tracing::debug!(path, %error, attempt, "not fetched");
-                        failed.push(path);
-                        last = Some(error);
-                    }
-                }
-            }
-            match last {
-                None => return Ok(done),
-                Some(error) if attempt + 1 == tries => return Err(error),
-                Some(_) => {
-                    let pause = self.copies.client().jittered(Duration::from_millis(500));
-                    tokio::time::sleep(pause * 2_u32.pow(attempt)).await;
-                }
-            }
-            left = failed;
+    /// When one of them fails.
+    pub async fn fetch_all(&self, paths: Vec<String>, class: Class) -> Result<Vec<Copy>, CopyError> {
+        self.fetch(paths, class).await.all()
+    }
+}
+
+/// What came of looking at several resources.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// What is known of those that were looked at, in any order.
+    pub copies: Vec<Copy>,
+    /// The paths of the others.
+    pub failed: Vec<String>,
+    /// Why the last of these failed; an error of the store goes before those of the origin.
+    pub error: Option<CopyError>,
+}
+
+impl Fetched {
+    fn note(&mut self, error: CopyError) {
+        if !matches!(self.error, Some(CopyError::Store(_))) {
+            self.error = Some(error);
         }
-        Ok(done)
+    }
+
+    /// Everything.
+    ///
+    /// # Errors
+    /// When something failed.
+    pub fn all(self) -> Result<Vec<Copy>, CopyError> {
+        self.error.map_or(Ok(self.copies), Err)
     }
 }
 

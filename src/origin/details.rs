@@ -5,6 +5,7 @@
 
 mod due;
 mod early;
+mod fetch;
 mod index;
 mod once;
 #[cfg(test)]
@@ -18,20 +19,16 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
+use tokio::sync::Semaphore;
 
-use crate::api::hash::ContentHash;
-use crate::api::json;
-use crate::api::listing::{ListingId, Summary};
-use crate::api::taxonomy::VolatileKeys;
+use crate::api::listing::ListingId;
 use crate::cache::{Cache, Key};
-use crate::clock::WallTime;
-use crate::semantics::freshness;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
-use crate::store::{DetailMeta, DetailRecord, DetailState, Store, StoreError};
+use crate::store::{DetailRecord, Store, StoreError};
 
-use super::client::{AskError, Asker, OriginClient, Validators};
-use super::copies::{CopyError, DATE_GRAIN_MS, generated_at};
+use super::blocking::blocking;
+use super::copies::CopyError;
 use super::failures::Failures;
 use super::flight::Flights;
 
@@ -59,9 +56,14 @@ struct Inner {
     live: Live,
     /// Held while an answer is compared with what is kept and takes its place; never across a wait.
     judging: Mutex<()>,
+    /// Reads of the store that may block a thread each.
+    reading: Semaphore,
     /// Whether all are wanted; said by the worker when it starts.
     all_wanted: OnceLock<bool>,
 }
+
+/// How many details are read from the store at once for those who wait.
+const READS_AT_ONCE: usize = 16;
 
 impl Details {
     /// Reads the index of what is stored and starts the thread that makes arrivals durable.
@@ -83,6 +85,7 @@ impl Details {
             failures: Failures::default(),
             live,
             judging: Mutex::default(),
+            reading: Semaphore::new(READS_AT_ONCE),
             all_wanted: OnceLock::new(),
         });
         let writer = Arc::downgrade(&inner);
@@ -98,7 +101,25 @@ impl Details {
         Ok(Self(inner))
     }
 
+    /// The detail of a listing as [`Details::get`] finds it, without blocking.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn read(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
+        if let Some(record) = self.0.pending.lock().get(&id) {
+            return Ok(Some(record.clone()));
+        }
+        if self.0.index.read().get(id).is_none() {
+            return Ok(None);
+        }
+        // Many who ask at once must not become as many threads.
+        let _turn = self.0.reading.acquire().await;
+        let this = self.clone();
+        blocking(move || this.get(id)).await
+    }
+
     /// The detail of a listing, if it was ever fetched. One that is damaged counts as never fetched, and is fetched again.
+    /// Blocks.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -139,6 +160,11 @@ impl Details {
     /// Whether the detail of a listing was ever fetched and is here.
     pub fn holds(&self, id: ListingId) -> bool {
         self.0.index.read().get(id).is_some()
+    }
+
+    /// When the origin last answered about a detail that is here; milliseconds since the epoch.
+    fn fetched_ms(&self, id: ListingId) -> Option<i64> {
+        self.0.index.read().get(id).map(|known| known.fetched_ms)
     }
 
     /// Forgets the details of listings that no kept version has any more, here and in the store. Blocks.
@@ -223,130 +249,6 @@ impl Details {
             // Piece by piece: others get their turn in between.
             self.0.index.write().count(dataset);
         }
-    }
-
-    /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.
-    ///
-    /// # Errors
-    /// When there is no usable answer; what is kept stays as it was.
-    pub async fn fetch(
-        &self,
-        client: &OriginClient,
-        volatile: &VolatileKeys,
-        summary: &Summary,
-        asker: Asker,
-    ) -> Result<DetailRecord, CopyError> {
-        let path = format!("/api/listings/{}.json", summary.id);
-        let before = self.get(summary.id)?;
-        let validators = before.as_ref().filter(|record| record.meta.state == DetailState::Present).map(|record| {
-            let (etag, last_modified) = (record.meta.etag.clone(), record.meta.last_modified.clone());
-            Validators { etag, last_modified }
-        });
-        let answer = client.ask(&path, validators.as_ref(), asker).await?;
-        let fetched_ms = answer.received.as_millis();
-        let fresh = answer.validators();
-        // From here on nothing waits. Somebody else's answer may have come meanwhile: this one is judged against that,
-        // and a 304 to an older question proves nothing.
-        let _judging = self.0.judging.lock();
-        let (asked_with, before) = (before.map(|record| record.meta), self.get(summary.id)?);
-        if let (304, Some(record)) = (answer.status, &before)
-            && asked_with.as_ref() != Some(&record.meta)
-        {
-            return Ok(record.clone());
-        }
-        let before = before.map(|mut record| {
-            // A stamp from the future, from before the clock was set back, must not freeze what it stands by.
-            if freshness::is_from_the_future(WallTime::from_millis(record.meta.origin_time_ms), answer.received) {
-                record.meta.origin_time_ms = 0;
-            }
-            record
-        });
-        let shown = before.as_ref().map(|record| record.body.clone());
-        let record = match (answer.status, before) {
-            (304, Some(record)) => self.seen_again(record, summary, answer.time(None).at().as_millis(), fetched_ms),
-            (200, before) => {
-                let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(&path, error))?;
-                json::check(text).map_err(|error| AskError::nonsense(&path, error))?;
-                if !text.trim_start().starts_with('{') {
-                    return Err(AskError::nonsense(&path, "the body is not a JSON object").into());
-                }
-                let hash = volatile.hash(text);
-                let origin_time_ms = answer.time(generated_at(text).as_deref()).at().as_millis();
-                match before {
-                    // A copy older than what is known never replaces it.
-                    Some(record) if record.meta.state == DetailState::Present && record.meta.hash == hash => {
-                        let mut record = self.seen_again(record, summary, origin_time_ms, fetched_ms);
-                        // Equal but for what is volatile.
-                        (record.meta.etag, record.meta.last_modified) = (fresh.etag, fresh.last_modified);
-                        record.body = answer.body;
-                        record
-                    }
-                    Some(record) if origin_time_ms < record.meta.origin_time_ms => {
-                        self.seen_again(record, summary, origin_time_ms, fetched_ms)
-                    }
-                    _ => {
-                        let (etag, last_modified) = (fresh.etag, fresh.last_modified);
-                        let (state, summary_hash) = (DetailState::Present, summary.hash);
-                        let meta =
-                            DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
-                        DetailRecord { meta, body: answer.body }
-                    }
-                }
-            }
-            // A 404 older than what is known, or the first one in a while, destroys nothing.
-            (404 | 410, Some(mut record))
-                if record.meta.state == DetailState::Present
-                    && (answer.time(None).at().as_millis() < record.meta.origin_time_ms
-                        || !self.gone_before(summary.id)) =>
-            {
-                record.meta.fetched_ms = fetched_ms;
-                let missing = self.0.missing.lock().contains(&summary.id);
-                self.put(summary.id, record.clone(), shown.as_ref());
-                if missing {
-                    self.0.missing.lock().insert(summary.id);
-                }
-                return Ok(record);
-            }
-            (404 | 410, _) => {
-                let meta = DetailMeta {
-                    state: DetailState::Gone,
-                    etag: None,
-                    last_modified: None,
-                    origin_time_ms: answer.time(None).at().as_millis(),
-                    fetched_ms,
-                    summary_hash: summary.hash,
-                    hash: ContentHash::default(),
-                };
-                DetailRecord { meta, body: Bytes::new() }
-            }
-            (status, _) => return Err(AskError::nonsense(&path, format!("status {status}")).into()),
-        };
-        self.put(summary.id, record.clone(), shown.as_ref());
-        Ok(record)
-    }
-
-    /// A record that an answer did not change. If its summary has changed since, an answer from before that change was
-    /// noticed proves nothing: it may be an old copy of the CDN, and is asked for again.
-    fn seen_again(&self, mut record: DetailRecord, summary: &Summary, at_ms: i64, fetched_ms: i64) -> DetailRecord {
-        let meta = &mut record.meta;
-        let noticed_ms = self.0.live.load().as_ref().map_or(i64::MIN, |published| published.meta.published_ms);
-        let noticed_ms = noticed_ms.min(fetched_ms);
-        if at_ms + 2 * DATE_GRAIN_MS >= noticed_ms {
-            meta.summary_hash = summary.hash;
-        }
-        meta.origin_time_ms = at_ms.max(meta.origin_time_ms);
-        meta.fetched_ms = fetched_ms;
-        record
-    }
-
-    /// Remembers a 404 for a listing whose detail is here; `true` when it is not the first since its last answer.
-    fn gone_before(&self, id: ListingId) -> bool {
-        const MOST: usize = 10_000;
-        let mut missing = self.0.missing.lock();
-        if missing.len() >= MOST {
-            missing.clear();
-        }
-        !missing.insert(id)
     }
 
     /// Takes a record in. `shown` is the body of the one before: while it stays as it is, so do the replies made of it.

@@ -53,7 +53,7 @@ impl Early {
     fn keep(&self, path: &str, answer: &Answer) {
         let kept = match Route::of(path.split('?').next().unwrap_or(path)) {
             Route::Detail(id) => {
-                self.details.offer(id, answer);
+                self.details.offer(id, answer, self.copies.client().stamps());
                 Ok(())
             }
             Route::Taxonomy(_) => self.copies.offer(path, answer, check_taxonomy),

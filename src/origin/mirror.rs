@@ -1,8 +1,8 @@
 //! The mirror's life: what [`plan`] decides is done here, and what comes of it is published.
 //!
 //! One task decides what is published; the details and the sweep have workers of their own. Nothing here takes long in
-//! one piece, so that a refresh is never late: reading every page goes batch by batch (`reading`), and whatever has to
-//! wait for the origin's CDN waits in `Work`, not in a sleep. Callers: [`crate::app`] runs it.
+//! one piece, so that a refresh is never late: reading every page goes batch by batch (`reading`), each resource is asked
+//! for once in a piece, and whatever has to wait, for the origin's CDN or after a failure, waits in `Work`, not in a sleep. Callers: [`crate::app`] runs it.
 
 mod confirm;
 mod error;
@@ -306,6 +306,7 @@ impl Mirror {
             Ok(Next::Done) if self.work.is_none() => self.work = self.parked.take(),
             Ok(Next::Done) => {}
             Ok(Next::Again(pause)) => {
+                work.failures = 0;
                 work.not_before = self.clock.now_mono().plus(pause);
                 self.work = Some(work);
             }
@@ -402,8 +403,5 @@ enum Next {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, MirrorError> {
-    let joined = tokio::task::spawn_blocking(work).await;
-    let joined =
-        joined.map_err(|error| StoreError::Io { path: "task".into(), source: std::io::Error::other(error) })?;
-    Ok(joined?)
+    Ok(super::blocking::blocking(work).await?)
 }

@@ -111,6 +111,8 @@ pub struct Picture {
     pub shield: bool,
     /// Why the data directory cannot be written, if so.
     pub disk: Option<String>,
+    /// What is made of `generated_at`, by kind of answer; those without it are absent.
+    pub stamps: BTreeMap<&'static str, &'static str>,
 }
 
 /// Shared and cheap to clone.
@@ -193,6 +195,11 @@ impl OriginStatus {
     /// What is held back.
     pub fn set_held(&self, held: Option<Held>) {
         self.0.lock().held = held;
+    }
+
+    /// What is made of `generated_at` in one kind of answer.
+    pub fn set_stamp(&self, place: &'static str, reading: &'static str) {
+        self.0.lock().stamps.insert(place, reading);
     }
 
     /// Whether the data directory can be written.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::dice::Dice;
 use super::json::{Json, Text};
 use super::spelling::{Stamp, Zone};
-use super::switches::{ApiUrlStyle, Switches};
+use super::switches::{ApiUrlStyle, GeneratedAt, Switches};
 use super::world::World;
 use super::{listing, lists, regions, terms};
 
@@ -74,13 +74,24 @@ impl Context<'_> {
     }
 
     /// Writes the members with which bodies begin.
-    pub(super) fn envelope(&self, json: &mut Json, kind: &str) {
+    pub(super) fn envelope(&self, json: &mut Json, kind: &str, generated: GeneratedAt) {
         credits(json);
         json.field("docs", DOCS);
-        let second = self.now - jiff::SignedDuration::from_nanos(i64::from(self.now.subsec_nanosecond()));
-        json.volatile_field("generated_at", &Stamp { at: second, zone: Zone::Hours(0) }.text());
+        self.generated_at(json, generated);
         self.request_id(json);
         json.field("@type", kind);
+    }
+
+    /// Writes the time of generation, as far as there is one.
+    pub(super) fn generated_at(&self, json: &mut Json, says: GeneratedAt) {
+        let seconds = match says {
+            GeneratedAt::Absent => return,
+            GeneratedAt::Now => self.now.as_second(),
+            GeneratedAt::StandsStill(at) => at,
+            GeneratedAt::Ahead(seconds) => self.now.as_second().saturating_add(seconds),
+        };
+        let at = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+        json.volatile_field("generated_at", &Stamp { at, zone: Zone::Hours(0) }.text());
     }
 
     /// Writes the request id, if it is switched on.

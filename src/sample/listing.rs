@@ -49,6 +49,7 @@ pub(super) fn detail(context: &Context<'_>, id: u64) -> Option<Answer> {
     let mut json = context.json();
     json.object(|json| {
         credits(json);
+        context.generated_at(json, context.switches.generated.details);
         context.request_id(json);
         json.field("@type", "SportsActivityLocation");
         shared(context, json, venue);

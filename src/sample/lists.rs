@@ -26,7 +26,7 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     let (venues, total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
     let mut json = context.json();
     json.object(|json| {
-        context.envelope(json, "ItemList");
+        context.envelope(json, "ItemList", context.switches.generated.lists);
         json.key("page").raw(page);
         json.key("per_page").raw(per_page);
         json.key("total").raw(total);

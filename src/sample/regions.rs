@@ -17,7 +17,7 @@ const REGIONS: [(&str, &str, &str); 4] = [
 pub(super) fn regions(context: &Context<'_>, query: &str) -> Answer {
     let mut json = context.json();
     json.object(|json| {
-        context.envelope(json, "DefinedTermSet");
+        context.envelope(json, "DefinedTermSet", context.switches.generated.taxonomies);
         json.field("query", query);
         json.key("items").array(|json| {
             for (slug, name, codes) in REGIONS {

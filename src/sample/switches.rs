@@ -142,6 +142,44 @@ pub enum Since {
     AtOrAfter,
 }
 
+/// What `generated_at` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GeneratedAt {
+    /// When the answer was made.
+    #[default]
+    Now,
+    /// Nothing: the field is absent.
+    Absent,
+    /// Always the same instant, in seconds since the epoch.
+    StandsStill(i64),
+    /// So many seconds after the answer was made.
+    Ahead(i64),
+}
+
+/// What `generated_at` says in each kind of answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generated {
+    /// In lists.
+    pub lists: GeneratedAt,
+    /// In taxonomies, but for bare arrays, which have no place for it.
+    pub taxonomies: GeneratedAt,
+    /// In details.
+    pub details: GeneratedAt,
+}
+
+impl Generated {
+    /// The same in all of them.
+    pub const fn everywhere(says: GeneratedAt) -> Self {
+        Self { lists: says, taxonomies: says, details: says }
+    }
+}
+
+impl Default for Generated {
+    fn default() -> Self {
+        Self { lists: GeneratedAt::Now, taxonomies: GeneratedAt::Now, details: GeneratedAt::Absent }
+    }
+}
+
 /// A CDN in front of the origin: answers with status 200 are kept per node, path with query, and content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cdn {
@@ -186,6 +224,8 @@ pub struct Switches {
     pub term_names: TermNames,
     /// How `modified` is written.
     pub modified: ModifiedStyle,
+    /// What `generated_at` says.
+    pub generated: Generated,
     /// How `filters` looks when empty.
     pub empty_filters: EmptyFilters,
     /// How filters combine.
@@ -230,6 +270,7 @@ impl Default for Switches {
             counts: CountStyle::default(),
             term_names: TermNames::default(),
             modified: ModifiedStyle::default(),
+            generated: Generated::default(),
             empty_filters: EmptyFilters::default(),
             combine: Combine::default(),
             since: Since::default(),

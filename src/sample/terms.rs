@@ -90,13 +90,13 @@ fn taxonomy(context: &Context<'_>, parameter: &str, plural: &str, terms: &[Term]
     match context.switches.taxonomy_shape {
         TaxonomyShape::Array => write(&mut json, terms),
         TaxonomyShape::Object => json.object(|json| {
-            context.envelope(json, "DefinedTermSet");
+            context.envelope(json, "DefinedTermSet", context.switches.generated.taxonomies);
             json.key("total").raw(terms.len());
             json.key("items");
             write(json, terms);
         }),
         TaxonomyShape::Nested => json.object(|json| {
-            context.envelope(json, "DefinedTermSet");
+            context.envelope(json, "DefinedTermSet", context.switches.generated.taxonomies);
             json.key("data").object(|json| {
                 json.field("taxonomy", plural);
                 json.key("groups").array(|json| {
@@ -111,7 +111,7 @@ fn taxonomy(context: &Context<'_>, parameter: &str, plural: &str, terms: &[Term]
             });
         }),
         TaxonomyShape::Keyed => json.object(|json| {
-            context.envelope(json, "DefinedTermSet");
+            context.envelope(json, "DefinedTermSet", context.switches.generated.taxonomies);
             json.key(plural).object(|json| {
                 for group in terms.chunk_by(|one, two| initial(one) == initial(two)) {
                     json.key(&format!("{}-{}", initial(&group[0]), group[0].slug)).object(|json| {

@@ -1,6 +1,6 @@
 //! Looks up what a request asks for: in the snapshot where that covers it, else through the origin.
 //!
-//! The only await in the life of a request. Callers: [`super::public`].
+//! The only await in the life of a request; nothing here blocks the thread. Callers: [`super::public`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -231,7 +231,7 @@ impl Finder {
             return Found::Snapshot { reply, published, forwarded: None, pinned: false };
         }
         let revision = details.revision();
-        let (record, forwarded) = match details.get(id) {
+        let (record, forwarded) = match details.read(id).await {
             Ok(Some(record)) => (record, None),
             Err(error) => {
                 tracing::error!(%error, %id, "a stored detail cannot be read");

@@ -20,6 +20,17 @@ mod failure;
 mod heal;
 mod soon;
 
+impl Store {
+    /// Lets nobody read or write for as long as `hold` takes: a disk that stands still. Blocks.
+    pub(crate) fn stands_still(&self, hold: impl FnOnce()) {
+        let held = self.handle.exclusively(|_| {
+            hold();
+            Ok(())
+        });
+        held.unwrap();
+    }
+}
+
 fn summary(id: u64, text: &str) -> Summary {
     let raw = Bytes::from(format!(r#"{{"id":{id},"name":"{text}"}}"#));
     Summary { id: ListingId(id), hash: ContentHash::of(&raw), raw }

@@ -1,12 +1,17 @@
 //! The documented API can be spoken in many ways; the mirror understands them all, and a refresh stays cheap in each.
 
-use grandstand::sample::{ApiUrlStyle, EmptyFilters, EtagStyle, ItemOrder, Switches, TaxonomyShape, TermFields, World};
+use grandstand::sample::{
+    ApiUrlStyle, EmptyFilters, EtagStyle, Generated, GeneratedAt, ItemOrder, Switches, TaxonomyShape, TermFields, World,
+};
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, slugs, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Setup, origin_with};
 
 /// The name of another base address of the origin.
 const ALIAS: &str = "https://api.venues.example/v2";
+
+/// 2026-01-15, months ago.
+const STANDS: GeneratedAt = GeneratedAt::StandsStill(1_768_435_200);
 
 /// Mirrors an origin that speaks so, compares a sample, and lets it refresh when nothing has changed.
 async fn is_understood(change: impl FnOnce(&mut Switches)) {
@@ -104,6 +109,13 @@ dialects! {
         s.request_id = true;
         s.etags = EtagStyle::None;
     };
+    stamps_that_stand_still_are_understood: |s| s.generated = Generated::everywhere(STANDS);
+    stamps_that_stand_still_without_entity_tags_are_understood: |s| {
+        (s.generated, s.etags) = (Generated::everywhere(STANDS), EtagStyle::None);
+    };
+    stamps_that_run_ahead_are_understood: |s| s.generated = Generated::everywhere(GeneratedAt::Ahead(86_400));
+    stamps_in_every_answer_are_understood: |s| s.generated = Generated::everywhere(GeneratedAt::Now);
+    no_stamps_at_all_are_understood: |s| s.generated = Generated::everywhere(GeneratedAt::Absent);
     an_order_by_id_is_understood: |s| s.order = ItemOrder::ById;
     an_order_by_name_is_understood: |s| s.order = ItemOrder::ByName;
     an_arbitrary_order_is_understood: |s| s.order = ItemOrder::Arbitrary(7);

@@ -3,8 +3,8 @@
 //! `dialects` samples and looks at the cost of a refresh; this is the whole of it, in combinations.
 
 use grandstand::sample::{
-    ApiUrlStyle, CountStyle, EmptyFilters, EtagStyle, ItemOrder, ModifiedStyle, Origin, Switches, TaxonomyShape,
-    TermFields, TermNames, World,
+    ApiUrlStyle, CountStyle, EmptyFilters, EtagStyle, Generated, GeneratedAt, ItemOrder, ModifiedStyle, Origin,
+    Switches, TaxonomyShape, TermFields, TermNames, World,
 };
 
 use crate::compare::{same_list, slugs, taxonomy_is_the_origins};
@@ -116,6 +116,10 @@ dialects! {
     addresses_with_dot_segments_are_exact: |s| {
         (s.api_url, s.prefix) = (ApiUrlStyle::Dotted, "/v1".into());
     };
+    stamps_that_stand_still_are_exact: |s| {
+        (s.generated, s.etags) = (Generated::everywhere(GeneratedAt::StandsStill(1_768_435_200)), EtagStyle::None);
+    };
+    stamps_that_run_ahead_are_exact: |s| s.generated = Generated::everywhere(GeneratedAt::Ahead(86_400));
     addresses_without_scheme_are_exact: |s| s.api_url = ApiUrlStyle::WithoutScheme;
 }
 

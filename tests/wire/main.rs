@@ -51,5 +51,6 @@ mod refresh;
 mod shield;
 mod shrink;
 mod simulation;
+mod stamps;
 mod tls;
 mod versions;

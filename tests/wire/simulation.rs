@@ -4,6 +4,7 @@
 //! fails prints how, and fails again.
 
 mod check;
+mod hanging;
 mod history;
 mod rig;
 mod scene;
@@ -24,5 +25,16 @@ fn whatever_is_published_keeps_what_its_certificate_says() {
             }
             Err(failure) => panic!("{failure}"),
         }
+    }
+}
+
+#[test]
+fn the_seeds_have_stamps_that_stand_still_and_stamps_that_run_ahead() {
+    let drawn = |seed: &u64| scene::Scene::draw(*seed, 200).0.switches.generated;
+    let all: Vec<_> =
+        SEEDS.iter().map(drawn).flat_map(|drawn| [drawn.lists, drawn.taxonomies, drawn.details]).collect();
+    for odd in ["StandsStill", "Ahead"] {
+        let first: Vec<_> = (1..10).map(|seed| (seed, drawn(&seed))).collect();
+        assert!(all.iter().any(|says| format!("{says:?}").starts_with(odd)), "no {odd}: {all:?} of {first:#?}");
     }
 }

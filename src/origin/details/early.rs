@@ -7,7 +7,7 @@
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
 use crate::origin::client::Answer;
-use crate::origin::copies::generated_at;
+use crate::origin::stamps::{Place, StampWatch};
 use crate::snapshot::dataset::Dataset;
 use crate::store::{DetailMeta, DetailRecord, DetailState};
 
@@ -20,7 +20,7 @@ const MOST: usize = 10_000;
 impl Details {
     /// Keeps a detail that was read before it was known that there is such a listing; one that is known already is not
     /// replaced. The body has been found to be JSON.
-    pub fn offer(&self, id: ListingId, answer: &Answer) {
+    pub fn offer(&self, id: ListingId, answer: &Answer, stamps: &StampWatch) {
         let Ok(text) = std::str::from_utf8(&answer.body) else { return };
         if answer.status != 200 || !text.trim_start().starts_with('{') || self.is_backed_up() {
             return;
@@ -38,7 +38,7 @@ impl Details {
             state: DetailState::Present,
             etag: validators.etag,
             last_modified: validators.last_modified,
-            origin_time_ms: answer.time(generated_at(text).as_deref()).at().as_millis(),
+            origin_time_ms: stamps.date(Place::Details, answer, Some(text), None).until_ms,
             fetched_ms: answer.received.as_millis(),
             summary_hash: no_summary(),
             hash: VolatileKeys::default().hash(text),
@@ -72,6 +72,7 @@ impl Details {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use bytes::Bytes;
     use http::HeaderMap;
@@ -81,6 +82,7 @@ mod tests {
     use crate::api::hash::ContentHash;
     use crate::cache::Cache;
     use crate::clock::WallTime;
+    use crate::origin::status::OriginStatus;
     use crate::semantics::freshness::Stamps;
     use crate::snapshot::live::Live;
     use crate::store::{DataDir, Store};
@@ -91,17 +93,18 @@ mod tests {
         let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
         let details = Details::open(store, Cache::new(1 << 20), Live::default()).unwrap();
         let now = WallTime::from_seconds(1_000_000);
-        let stamps = Stamps { date: None, age: None, generated_at: None };
+        let stamps = Stamps { date: None, age: None };
         let (headers, body) = (HeaderMap::new(), Bytes::from_static(b"{}"));
         let answer = Answer { status: 200, headers, body, stamps, asked: now, received: now };
+        let watch = StampWatch::new(OriginStatus::default(), Duration::ZERO);
         let known = Known { summary_hash: no_summary(), origin_time_ms: 0, fetched_ms: 0 };
         *details.0.index.write() = (1..=MOST as u64).map(|id| (ListingId(id), known)).collect();
-        details.offer(ListingId(1_000_000), &answer);
+        details.offer(ListingId(1_000_000), &answer, &watch);
         assert!(details.get(ListingId(1_000_000)).unwrap().is_none());
         // One of them has been listed since.
         let listed = Known { summary_hash: ContentHash::of(b"listed"), ..known };
         details.0.index.write().insert(ListingId(1), listed, None);
-        details.offer(ListingId(1_000_000), &answer);
+        details.offer(ListingId(1_000_000), &answer, &watch);
         assert!(details.get(ListingId(1_000_000)).unwrap().is_some());
     }
 }

@@ -50,7 +50,7 @@ impl Details {
                     let asker = Asker { patience: left, ..asker.clone() };
                     tokio::spawn(async move {
                         // An earlier flight may have landed between the look at what is here and this one.
-                        let here = this.get(summary.id).ok().flatten();
+                        let here = this.read(summary.id).await.ok().flatten();
                         let fetched = match here {
                             Some(record) => Ok(record),
                             None => this.fetch(&client, &volatile, &summary, asker).await.map_err(Arc::new),

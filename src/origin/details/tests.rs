@@ -1,7 +1,12 @@
 //! What no answer of an origin is needed for.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+
 use super::*;
-use crate::store::{CopyMeta, DataDir};
+use crate::api::hash::ContentHash;
+use crate::store::{CopyMeta, DataDir, DetailMeta, DetailState};
 
 fn open(dir: &std::path::Path) -> (Arc<Store>, Details) {
     let store = Arc::new(Store::open(&DataDir::open(dir).unwrap()).unwrap());
@@ -45,4 +50,45 @@ fn a_flush_makes_copies_durable_though_no_detail_waits() {
     std::fs::copy(store.path(), crashed.path().join(store.path().file_name().unwrap())).unwrap();
     let after = Store::open(&DataDir::open(crashed.path()).unwrap()).unwrap();
     assert_eq!(after.copy_body("/a").unwrap().unwrap(), "body");
+}
+
+/// One runtime thread, as it serves clients, and a disk that stands still until others had their turn on that thread.
+#[tokio::test]
+async fn a_slow_disk_holds_up_who_waits_for_it_and_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, details) = open(dir.path());
+    let id = ListingId(1);
+    let meta = DetailMeta {
+        state: DetailState::Present,
+        etag: None,
+        last_modified: None,
+        origin_time_ms: 1,
+        fetched_ms: 1,
+        summary_hash: ContentHash::of(b"summary"),
+        hash: ContentHash::of(b"body"),
+    };
+    details.put(id, DetailRecord { meta, body: Bytes::from_static(b"body") }, None);
+    assert!(details.flush());
+    let (held, is_held) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel();
+    let disk = std::thread::spawn(move || {
+        store.stands_still(|| {
+            held.send(()).unwrap();
+            released.recv_timeout(Duration::from_secs(20)).expect("the thread that serves clients was blocked");
+        });
+    });
+    is_held.await.unwrap();
+    let reading = tokio::spawn({
+        let details = details.clone();
+        async move { details.read(id).await }
+    });
+    // What is not here is known without the disk.
+    assert!(details.read(ListingId(2)).await.unwrap().is_none());
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!reading.is_finished());
+    release.send(()).unwrap();
+    assert_eq!(reading.await.unwrap().unwrap().unwrap().body, "body");
+    disk.join().unwrap();
 }

@@ -56,6 +56,7 @@ impl DetailWorker {
             let published = self.live.current().filter(|_| !self.details.is_backed_up());
             if let Some(published) = published {
                 let now = self.clock.now_wall();
+                retries.forget(|id| self.details.fetched_ms(id));
                 let disturbed = self.details.0.disturbed.load(Ordering::Acquire);
                 if quiet.as_ref().is_none_or(|quiet| !quiet.lasts(&published.dataset.id, disturbed, now)) {
                     self.details.adopt(&published.dataset);
@@ -178,28 +179,67 @@ impl Overdue {
     }
 }
 
-/// When details that failed are tried again: later and later, up to an hour.
+/// When details that failed are tried again: later and later, up to an hour. An answer ends that, whoever asked.
 #[derive(Debug, Default)]
-struct Retries(HashMap<ListingId, (u32, WallTime)>);
+struct Retries(HashMap<ListingId, Failed>);
+
+/// How often a detail failed without an answer between.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    tries: u32,
+    last: WallTime,
+    next: WallTime,
+}
 
 impl Retries {
     fn is_due(&self, id: ListingId, now: WallTime) -> bool {
         // An instant in the far future is one from before the clock was set back.
-        self.0.get(&id).is_none_or(|(_, next)| *next <= now || *next > now.plus_seconds(3600))
+        self.0.get(&id).is_none_or(|failed| failed.next <= now || failed.next > now.plus_seconds(3600))
     }
 
     /// When the first of those that failed is due again; milliseconds since the epoch.
     fn next_ms(&self, now: WallTime) -> Option<i64> {
-        self.0.values().map(|(_, next)| next.as_millis()).filter(|next| *next > now.as_millis()).min()
+        self.0.values().map(|failed| failed.next.as_millis()).filter(|next| *next > now.as_millis()).min()
+    }
+
+    /// Forgets those that were answered since; `fetched_ms` says when a detail was answered last, in milliseconds.
+    fn forget(&mut self, fetched_ms: impl Fn(ListingId) -> Option<i64>) {
+        self.0.retain(|id, failed| fetched_ms(*id).is_none_or(|fetched| fetched <= failed.last.as_millis()));
     }
 
     fn failed(&mut self, id: ListingId, now: WallTime) {
         const MOST: usize = 100_000;
         if self.0.len() >= MOST {
-            self.0.retain(|_, (_, next)| *next > now);
+            self.0.retain(|_, failed| failed.next > now);
         }
-        let (tries, next) = self.0.entry(id).or_insert((0, now));
-        *tries = (*tries + 1).min(13);
-        *next = now.plus_seconds((1_i64 << (*tries - 1)).min(3600));
+        let failed = self.0.entry(id).or_insert(Failed { tries: 0, last: now, next: now });
+        failed.tries = (failed.tries + 1).min(13);
+        failed.last = now;
+        failed.next = now.plus_seconds((1_i64 << (failed.tries - 1)).min(3600));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_a_row_of_failures() {
+        let (id, at) = (ListingId(7), WallTime::from_seconds);
+        let mut retries = Retries::default();
+        let wait = |retries: &Retries, now: i64| retries.next_ms(at(now)).map_or(0, |next| next / 1000 - now);
+        for (now, expected) in [(0, 1), (1, 2), (3, 4), (7, 8)] {
+            retries.failed(id, at(now));
+            assert_eq!(wait(&retries, now), expected);
+        }
+        // What was answered before the last failure is no news.
+        for fetched in [None, Some(2000), Some(7000)] {
+            retries.forget(|_| fetched);
+            assert!(!retries.is_due(id, at(8)), "{fetched:?}");
+        }
+        retries.forget(|_| Some(7001));
+        assert!(retries.is_due(id, at(8)), "it was answered, perhaps to a client");
+        retries.failed(id, at(1000));
+        assert_eq!(wait(&retries, 1000), 1, "it begins anew");
     }
 }

@@ -159,7 +159,7 @@ impl Mirror {
 
     /// The listings on a page, if it says that there are so many in all.
     async fn page(&self, path: &str, total: u64) -> Result<Option<Vec<Summary>>, MirrorError> {
-        let copies = self.crawler.fetch_all(vec![path.to_owned()], Class::Crawl, None).await?;
+        let copies = self.crawler.fetch_all(vec![path.to_owned()], Class::Crawl).await?;
         let page = copies.first().and_then(|copy| Page::parse(&copy.body, &self.volatile()).ok());
         Ok(page.filter(|page| page.total == total).map(|page| page.items))
     }

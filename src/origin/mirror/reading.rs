@@ -20,6 +20,7 @@ use crate::snapshot::version::Certificate;
 
 use super::super::client::AskError;
 use super::super::copies::{Copies, CopyError};
+use super::super::crawl::Fetched;
 use super::super::pass::{self, Assembled, Inconsistent, Pass};
 use super::super::plan::{Purpose, is_settled};
 use super::super::refresh::Shape;
@@ -50,13 +51,13 @@ pub(super) struct Reading {
     floor_ms: i64,
     /// What this round has to look at, beside what is missing.
     todo: VecDeque<String>,
+    /// What failed in this round, and is tried again after all the rest.
+    failed: Vec<String>,
     /// The page at which it is looked on for what is missing.
     cursor: u64,
     /// Pages beyond this one hold nothing, whatever the total says.
     cut: Option<u64>,
     round: u32,
-    /// When this round began, in milliseconds of our clock.
-    round_ms: i64,
     done: u64,
     /// What was published when it began.
     before: Option<SnapshotId>,
@@ -72,9 +73,13 @@ impl Reading {
         Ok(page_count(copies)?.min(self.cut.unwrap_or(u64::MAX)))
     }
 
-    fn next_round(&mut self, todo: Vec<String>, now_ms: i64) {
-        self.round_ms = now_ms;
-        (self.todo, self.cursor, self.cut) = (todo.into(), 1, None);
+    /// Requests of this reading, as far as known.
+    fn of(&self) -> u64 {
+        self.done + (self.todo.len() + self.failed.len()) as u64
+    }
+
+    fn next_round(&mut self, todo: Vec<String>) {
+        (self.todo, self.failed, self.cursor, self.cut) = (todo.into(), Vec::new(), 1, None);
         self.round += 1;
     }
 }
@@ -102,10 +107,10 @@ impl Mirror {
             started_ms,
             floor_ms: floor_ms.min(self.clock.now_wall().as_millis()),
             todo: VecDeque::new(),
+            failed: Vec::new(),
             cursor: 1,
             cut: None,
             round: 0,
-            round_ms: self.clock.now_wall().as_millis(),
             done: 0,
             before: self.live.load().as_ref().map(|published| published.dataset.id.clone()),
         };
@@ -135,30 +140,25 @@ impl Mirror {
         let now_ms = self.clock.now_wall().as_millis();
         // The clock may have been set back: what is fetched from now on must count.
         reading.started_ms = reading.started_ms.min(now_ms);
-        reading.round_ms = reading.round_ms.min(now_ms);
         if reading.todo.is_empty() {
             let missing = missing(copies, reading)?;
-            if missing.is_empty() && reading.cursor == u64::MAX {
-                return self.judge(reading).await;
-            }
+            reading.failed.retain(|path| !missing.contains(path));
             reading.todo = missing.into();
-        }
-        let batch: Vec<String> = reading.todo.iter().take(BATCH).cloned().collect();
-        let fetched = match self.crawler.fetch_all(batch.clone(), Class::Crawl, None).await {
-            Ok(fetched) => fetched,
-            Err(error) => {
-                // What was fetched all the same is done; what fails waits for the rest.
-                reading.todo.drain(..batch.len());
-                for path in batch {
-                    if !copies.is_recent(&path, reading.round_ms)? {
-                        reading.todo.push_back(path);
-                    }
+            if reading.todo.is_empty() && reading.cursor == u64::MAX {
+                if reading.failed.is_empty() {
+                    return self.judge(reading).await;
                 }
-                return Err(error.into());
+                reading.todo = std::mem::take(&mut reading.failed).into();
             }
-        };
-        reading.todo.drain(..batch.len());
-        reading.done += batch.len() as u64;
+        }
+        let batch: Vec<String> = reading.todo.drain(..reading.todo.len().min(BATCH)).collect();
+        let Fetched { copies: fetched, failed, error } = self.crawler.fetch(batch, Class::Crawl).await;
+        reading.done += fetched.len() as u64;
+        // What failed waits for all the rest.
+        reading.failed.extend(failed);
+        if let Some(error) = error.filter(|error| fetched.is_empty() || matches!(error, CopyError::Store(_))) {
+            return Err(error.into());
+        }
         // A list that claims more than it has is found out before much is asked for.
         let pages: Vec<_> = fetched.iter().filter_map(|copy| Some((pass::page_of(&copy.path)?, copy))).collect();
         if pages.len() == BATCH {
@@ -169,9 +169,11 @@ impl Mirror {
             if listings == 0 {
                 reading.cut = pages.iter().map(|(page, _)| page.saturating_sub(1).max(1)).min();
                 reading.todo.clear();
+                let cut = reading.cut.unwrap_or(u64::MAX);
+                reading.failed.retain(|path| pass::page_of(path).is_none_or(|page| page <= cut));
             }
         }
-        let of = reading.done + reading.todo.len() as u64;
+        let of = reading.of();
         let of = if reading.round == 0 { of.max(expected(copies)?) } else { of };
         self.status.set_pass(Some(Progress { done: reading.done, of }));
         Ok(Next::Again(Duration::ZERO))
@@ -216,7 +218,7 @@ impl Mirror {
             if let Some(reason) = self.is_suspect(&dataset).filter(|_| reading.round < TRIES) {
                 // Pages of different instants can add up by chance; only proof helps then.
                 tracing::debug!(reason, "every page is looked at again");
-                reading.next_round(unproven, self.clock.now_wall().as_millis());
+                reading.next_round(unproven);
                 return Ok(Next::Again(self.crawler.lag()));
             }
             let listed = Listed { dataset, learned: self.learned, left_out, volatile_values };
@@ -235,8 +237,8 @@ impl Mirror {
         if !serves_settled && (pass.until_ms() >= reading.floor_ms || !self.is_news(&assembled)) {
             self.publish_assembled(assembled, Certificate::Provisional, pass.until_ms(), Vec::new()).await?;
         }
-        reading.next_round(unproven, self.clock.now_wall().as_millis());
-        self.status.set_pass(Some(Progress { done: reading.done, of: reading.done + reading.todo.len() as u64 }));
+        reading.next_round(unproven);
+        self.status.set_pass(Some(Progress { done: reading.done, of: reading.of() }));
         Ok(Next::Again(self.crawler.lag()))
     }
 
@@ -278,10 +280,10 @@ impl Mirror {
         }
         if reading.round >= TRIES {
             (reading.round, reading.done) = (0, 0);
-            reading.next_round(again, self.clock.now_wall().as_millis());
+            reading.next_round(again);
             return Err(error.into());
         }
-        reading.next_round(again, self.clock.now_wall().as_millis());
+        reading.next_round(again);
         // What is looked at again must not be what was just looked at.
         if reading.todo.is_empty() {
             reading.started_ms = reading.started_ms.max(self.clock.now_wall().as_millis());

@@ -84,11 +84,11 @@ impl Mirror {
     /// The five questions about a data set.
     pub(super) async fn ask(&mut self, dataset: &Dataset, confirmed_ms: i64) -> Result<Answers, MirrorError> {
         // One request first: nothing more is sent to an origin that does not answer it.
-        let mut copies = self.crawler.fetch_all(vec![pass::page_path(1)], Class::Refresh, None).await?;
+        let mut copies = self.crawler.fetch_all(vec![pass::page_path(1)], Class::Refresh).await?;
         let paths: Vec<String> = TaxonomyKind::ALL.iter().map(|kind| kind.path().to_owned()).collect();
         let probe = Probe::of(dataset, confirmed_ms, self.shape);
         let (taxonomies, probed) =
-            tokio::join!(self.crawler.fetch_all(paths, Class::Refresh, None), self.probe(probe.as_ref()));
+            tokio::join!(self.crawler.fetch_all(paths, Class::Refresh), self.probe(probe.as_ref()));
         let Some(first) = copies.pop() else {
             return Err(CopyError::from(AskError::nonsense(&pass::page_path(1), "no answer was kept")).into());
         };
@@ -99,7 +99,7 @@ impl Mirror {
 
     async fn probe(&self, probe: Option<&Probe>) -> Result<Option<Copy>, CopyError> {
         let Some(probe) = probe else { return Ok(None) };
-        Ok(self.crawler.fetch_all(vec![probe.path.clone()], Class::Refresh, None).await?.pop())
+        Ok(self.crawler.fetch_all(vec![probe.path.clone()], Class::Refresh).await?.pop())
     }
 
     /// A probe that the origin refuses is put otherwise; one that alone is not answered, again and again, is given up

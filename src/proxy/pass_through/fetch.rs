@@ -4,7 +4,7 @@
 //! client that asked for it. Callers: [`super`].
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -97,6 +97,30 @@ fn fields(question: &Question, names: &[HeaderName], kept: Option<&Stored>) -> H
         }
     }
     fields
+}
+
+/// The bytes of one body that count as held to be kept, among those of all.
+struct Held<'a> {
+    arriving: &'a AtomicU64,
+    bytes: u64,
+}
+
+impl Held<'_> {
+    /// Counts more; how many bytes all bodies hold.
+    fn add(&mut self, bytes: u64) -> u64 {
+        self.bytes += bytes;
+        self.arriving.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    fn give_back(&mut self) {
+        self.arriving.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
 }
 
 /// What will be kept when the body is complete.
@@ -349,7 +373,7 @@ impl PassThrough {
     /// Moves a body to its readers, and into the cache if it is to be kept.
     pub(super) async fn pump(&self, spool: Spool, mut pieces: Pieces, keeping: Option<Keeping>) -> Option<Arc<Stored>> {
         let inner = &*self.0;
-        let mut held = 0;
+        let mut held = Held { arriving: &inner.arriving, bytes: 0 };
         let mut keeping = keeping;
         let whole = loop {
             match pieces.next().await {
@@ -361,12 +385,12 @@ impl PassThrough {
                 }
                 Some(Ok(piece)) => {
                     if keeping.is_some() {
-                        let size = piece.len() as u64;
-                        held += size;
-                        let all = inner.arriving.fetch_add(size, Ordering::Relaxed) + size;
-                        if held > inner.max_body || all > 2 * inner.cache.largest() {
+                        let all = held.add(piece.len() as u64);
+                        if held.bytes > inner.max_body || all > 2 * inner.cache.largest() {
                             keeping = None;
                             spool.stop_keeping();
+                            // The rest may take minutes; meanwhile others may be kept.
+                            held.give_back();
                         }
                     }
                     if spool.push(piece).await.is_err() {
@@ -375,7 +399,7 @@ impl PassThrough {
                 }
             }
         };
-        inner.arriving.fetch_sub(held, Ordering::Relaxed);
+        drop(held);
         let (Some(Keeping { key, mut stored, asked, sent, vary }), Some(whole)) = (keeping, whole) else { return None };
         if reflects(&sent, &vary, &stored.fields, &whole) {
             return None;

@@ -201,6 +201,35 @@ async fn a_body_beyond_the_bounds_passes_without_being_kept_or_held() {
 }
 
 #[tokio::test]
+async fn downloads_that_are_too_large_to_be_kept_leave_room_for_others() {
+    let origin = Upstream::start(|seen| {
+        let large = || vec![b'x'; 3 * MEBIBYTE / 2];
+        if seen.target.contains("large") {
+            // More than may be kept, and then nothing for longer than this test takes.
+            kept("").then(Duration::ZERO, large()).then(Duration::ZERO, "mark").then(10 * PATIENCE, "end")
+        } else {
+            kept("small")
+        }
+    })
+    .await;
+    // Bodies up to 1 MiB are kept, and 2 MiB of them may arrive at once.
+    let setup = Setup::shield_of_url(&origin.url()).set("cache.max_bytes", "8MiB").set("origin.timeout", "5m");
+    let server = setup.start().await;
+    let mut slow = Vec::new();
+    for target in ["/api/large/1", "/api/large/2"] {
+        let mut wire = Wire::get(server.public, target).await;
+        wire.until("mark").await;
+        slow.push(wire);
+    }
+    for number in 0..3 {
+        let target = format!("/api/small/{number}");
+        assert_eq!(server.ok(&target).await.text(), "small");
+        let again = server.ok(&target).await;
+        assert!(again.the("cache-status").contains("; hit"), "{target} is not kept: {again:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_takes_only_what_is_not_kept_with_it() {
     let gate = Arc::new(Semaphore::new(0));
     let (origin, server) = shield({

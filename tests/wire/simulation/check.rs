@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 
-use super::history::{History, Ms, State, blanked, without_request_id};
+use super::history::{History, Ms, State, blanked};
 
 /// How much later than it says a confirmed instant may lie: `Date` and `Age` are whole seconds.
 const GRAIN: Ms = 2_000;
@@ -180,7 +180,7 @@ impl Checker {
             if record.meta.state == DetailState::Gone {
                 continue;
             }
-            let text = without_request_id(&String::from_utf8_lossy(&record.body));
+            let text = blanked(&String::from_utf8_lossy(&record.body));
             let Some((first, last)) = history.numbers(id, |version| version.detail == text) else {
                 return Err(format!("the detail of {id} is none that the origin ever had"));
             };
@@ -218,7 +218,7 @@ impl Checker {
             let Some(record) = details.get(ListingId(id)).map_err(|error| error.to_string())? else {
                 return Err(format!("the detail of {id} is missing"));
             };
-            if without_request_id(&String::from_utf8_lossy(&record.body)) != history.version(id, number).detail {
+            if blanked(&String::from_utf8_lossy(&record.body)) != history.version(id, number).detail {
                 return Err(format!("the detail of {id} is not the current one: {:?}", record.meta));
             }
         }

@@ -18,7 +18,7 @@ pub type Ms = i64;
 pub struct Version {
     /// The summary as it stands in lists.
     pub summary: String,
-    /// The detail, its `request_id` blanked.
+    /// The detail, volatile values blanked.
     pub detail: String,
     /// `modified` in nanoseconds since the epoch.
     pub modified: i64,
@@ -57,7 +57,7 @@ impl History {
                 let at = world.venue(id).unwrap().modified.at.as_nanosecond();
                 ([sport.to_owned(), state, city.to_owned()], i64::try_from(at).unwrap())
             });
-            let version = Version { summary, detail: without_request_id(&detail), modified, slugs };
+            let version = Version { summary, detail: blanked(&detail), modified, slugs };
             let versions = self.versions.entry(id).or_default();
             if versions.last() != Some(&version) {
                 versions.push(version);
@@ -124,18 +124,9 @@ impl History {
     }
 }
 
-/// A taxonomy without its volatile values.
+/// A taxonomy or a detail without its volatile values.
 pub fn blanked(text: &str) -> String {
     let mut keys = VolatileKeys::default();
     keys.insert("request_id");
     keys.blank(text).0
-}
-
-/// A detail without its `request_id`.
-pub fn without_request_id(text: &str) -> String {
-    const KEY: &str = "\"request_id\":\"";
-    let Some(at) = text.find(KEY) else { return text.to_owned() };
-    let value = at + KEY.len();
-    let end = value + text[value..].find('"').unwrap_or(0);
-    format!("{}{}", &text[..value], &text[end..])
 }

@@ -128,7 +128,7 @@ impl Rig {
         let budget = Budget::open(scene.budget, Some(&ground.dir.path().join("budget")), clock.clone());
         let wire = Arc::new(Wire(ground.origin.clone()));
         let client = OriginClient::over(wire, config, budget, status.clone(), clock.clone());
-        let client = client.with_seed(scene.seed ^ life);
+        let client = client.with_seed(scene.seed ^ life).with_cache_ttl(scene.cache_ttl);
         let evidence = store.evidence().unwrap();
         let policy = Policy {
             retention: Retention { keep: 3, keep_daily: 0 },
@@ -142,7 +142,7 @@ impl Rig {
         let known = live.load().as_ref().map(|live| live.meta.volatile.clone()).unwrap_or_default();
         let volatile = Arc::new(RwLock::new(known));
         let details = Details::open(store.clone(), cache, live.clone()).unwrap();
-        let copies = Copies::new(client.clone(), store.clone(), volatile.clone()).with_cache_ttl(scene.cache_ttl);
+        let copies = Copies::new(client.clone(), store.clone(), volatile.clone());
         let sweeper = Sweeper {
             copies: copies.clone(),
             store: store.clone(),

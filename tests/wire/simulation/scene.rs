@@ -5,11 +5,14 @@
 use std::time::Duration;
 
 use grandstand::sample::{
-    ApiUrlStyle, Cdn, EmptyFilters, EtagStyle, Fault, FaultRule, ItemOrder, Switches, TaxonomyShape, TermFields,
+    ApiUrlStyle, Cdn, EmptyFilters, EtagStyle, Fault, FaultRule, Generated, GeneratedAt, ItemOrder, Switches,
+    TaxonomyShape, TermFields,
 };
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
+
+use super::script::BEGIN;
 
 /// One run's scene.
 #[derive(Clone, Debug)]
@@ -62,6 +65,7 @@ impl Scene {
             jitter_ms: (1, dice.random_range(1..=100)),
             refuse_61st: budget.map(|most| most as u32),
             cdn,
+            generated: generated(seed),
             ..Switches::default()
         };
         let scene = Self {
@@ -124,4 +128,20 @@ impl Scene {
     pub fn details_after(&self, listings: usize) -> Duration {
         2 * (self.verify_every + Duration::from_secs(10) * listings as u32) + Duration::from_secs(3600)
     }
+}
+
+/// What `generated_at` says, drawn apart, so that the rest of a seed's scene stays as it was.
+fn generated(seed: u64) -> Generated {
+    let mut dice = SmallRng::seed_from_u64(seed ^ 0x67_65_6e);
+    let mut says = |usual| match dice.random_range(0..10) {
+        // From long before the run, or from just before it: a deployment of the day.
+        0..3 => GeneratedAt::StandsStill(BEGIN.as_seconds() - 100 * 86_400),
+        3 => GeneratedAt::StandsStill(BEGIN.as_seconds() - 60),
+        4..6 => GeneratedAt::Ahead(dice.random_range(4..=7200)),
+        6 => GeneratedAt::Now,
+        7 => GeneratedAt::Absent,
+        _ => usual,
+    };
+    let usual = Generated::default();
+    Generated { lists: says(usual.lists), taxonomies: says(usual.taxonomies), details: says(usual.details) }
 }

@@ -24,7 +24,7 @@ use super::rig::{Ground, Rig};
 use super::scene::Scene;
 
 /// 2026-11-20T12:00:00Z, when every run begins.
-const BEGIN: WallTime = WallTime::from_seconds(1_795_176_000);
+pub const BEGIN: WallTime = WallTime::from_seconds(1_795_176_000);
 /// Requests of the origin's log that a failure shows.
 const TAIL: usize = 40;
 

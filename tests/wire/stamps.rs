@@ -1,0 +1,144 @@
+//! An origin whose `generated_at` is no time of generation: it stands still, or runs ahead of the origin's `Date`.
+//!
+//! Such a stamp dates nothing. The mirror confirms and follows the origin by `Date`, and `/status` names the stamp.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use grandstand::sample::{Cdn, EtagStyle, Generated, GeneratedAt, Origin, Switches, World};
+use http::Method;
+use jiff::Timestamp;
+
+use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
+use crate::harness::{PUBLIC, Server, Setup, edit, origin_with, wait_until};
+
+const LIST: &str = "/api/listings.json";
+const DAY: i64 = 86_400;
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed()
+}
+
+/// Months old.
+fn months_ago() -> GeneratedAt {
+    GeneratedAt::StandsStill(now() - 100 * DAY)
+}
+
+fn taxonomies(says: GeneratedAt) -> Generated {
+    Generated { taxonomies: says, ..Generated::default() }
+}
+
+/// A mirror that believes the CDN's copies to be as old as they are by default, and refreshes often.
+async fn mirrored(generated: Generated, etags: EtagStyle) -> (Origin, Server) {
+    let origin = origin_with(230, Switches { generated, etags, ..Switches::default() }).await;
+    let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "5m").start().await;
+    server.settled(&origin).await;
+    (origin, server)
+}
+
+/// What is served is confirmed for an instant of this test, and the mirror is healthy.
+async fn is_confirmed_just_now(server: &Server) {
+    let reply = server.admin(Method::GET, "/status").await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let status = reply.json();
+    let at: Timestamp = status["confirmed_at"].as_str().unwrap().parse().unwrap();
+    let age = now() - at.as_second();
+    assert!((-1..120).contains(&age), "confirmed {age} s ago: {status:#}");
+    let stated = server.ok(LIST).await.json()["generated_at"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    assert_eq!(stated.as_second(), at.as_second(), "the list names the same instant");
+}
+
+/// Changes the counts, a summary and its detail, and waits until all of it shows.
+async fn changes_are_followed(origin: &Origin, server: &Server) {
+    for round in 0..3 {
+        let id = origin.world(World::ids)[100 + round];
+        edit(origin, server, |world| {
+            assert!(world.change_sport(id, "curling") && world.touch(id) && world.change_detail(id));
+        })
+        .await;
+        list_is_the_origins(server, origin, LIST).await;
+        for name in ["sports", "states", "cities"] {
+            taxonomy_is_the_origins(server, origin, name, PUBLIC).await;
+        }
+        detail_is_the_origins(server, origin, id).await;
+        is_confirmed_just_now(server).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stamp_in_the_taxonomies_that_stands_still_dates_nothing() {
+    let (origin, server) = mirrored(taxonomies(months_ago()), EtagStyle::Strong).await;
+    is_confirmed_just_now(&server).await;
+    assert_eq!(server.status().await["snapshot"]["certificate"], "full");
+    let stamps = server.status().await["origin"]["stamps"].clone();
+    assert_eq!(stamps["sports"], "too-old", "{stamps}");
+    changes_are_followed(&origin, &server).await;
+    let stamps = server.status().await["origin"]["stamps"].clone();
+    assert_eq!(stamps["sports"], "stands-still", "{stamps}");
+    assert_eq!(stamps["lists"], "used", "{stamps}");
+    assert_eq!(stamps["details"], serde_json::Value::Null, "there is none: {stamps}");
+    let warnings = server.process.said().matches("generated_at stands still").count();
+    assert!((1..=3).contains(&warnings), "one for each taxonomy, and not for each answer: {warnings}");
+}
+
+#[tokio::test]
+async fn a_stamp_that_stands_still_everywhere_dates_nothing_whatever_the_entity_tags() {
+    for etags in [EtagStyle::Strong, EtagStyle::None, EtagStyle::WithGeneratedAt] {
+        let (origin, server) = mirrored(Generated::everywhere(months_ago()), etags).await;
+        is_confirmed_just_now(&server).await;
+        changes_are_followed(&origin, &server).await;
+        let stamps = server.status().await["origin"]["stamps"].clone();
+        for place in ["lists", "sports", "details"] {
+            assert_eq!(stamps[place], "stands-still", "{etags:?}: {stamps}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stamp_that_runs_ahead_dates_nothing_beyond_the_date() {
+    for etags in [EtagStyle::Strong, EtagStyle::None] {
+        let (origin, server) = mirrored(Generated::everywhere(GeneratedAt::Ahead(3 * DAY)), etags).await;
+        is_confirmed_just_now(&server).await;
+        changes_are_followed(&origin, &server).await;
+        let stamps = server.status().await["origin"]["stamps"].clone();
+        for place in ["lists", "cities", "details"] {
+            assert_eq!(stamps[place], "ahead", "{etags:?}: {stamps}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stamp_in_the_far_future_that_stands_still_dates_nothing() {
+    let says = GeneratedAt::StandsStill(now() + 1000 * DAY);
+    let (origin, server) = mirrored(Generated::everywhere(says), EtagStyle::Strong).await;
+    changes_are_followed(&origin, &server).await;
+}
+
+#[tokio::test]
+async fn a_restart_forgets_nothing_that_a_standing_stamp_needs() {
+    let (origin, mut server) = mirrored(Generated::everywhere(months_ago()), EtagStyle::None).await;
+    changes_are_followed(&origin, &server).await;
+    server.restart().await;
+    server.settled(&origin).await;
+    is_confirmed_just_now(&server).await;
+    changes_are_followed(&origin, &server).await;
+}
+
+#[tokio::test]
+async fn a_standing_stamp_behind_a_cdn_delays_nothing_beyond_the_cdns_own_age() {
+    let origin =
+        origin_with(230, Switches { generated: Generated::everywhere(months_ago()), ..Switches::default() }).await;
+    origin.set(|switches| switches.cdn = Some(Cdn { max_age: std::time::Duration::from_secs(2), nodes: 2 }));
+    let server = Setup::mirror_of(&origin).set("ttl", "3s").set("origin.cache_ttl", "2s").start().await;
+    server.ready().await;
+    let id = origin.world(World::ids)[100];
+    for total in 231..=233 {
+        origin.edit(|world| world.insert_like(id, &format!("Number {total}")).unwrap());
+        wait_until("the new listing shows", || async {
+            let seen = server.ok(LIST).await.total();
+            assert!(seen >= total - 1, "the data went backwards: {seen} after {}", total - 1);
+            seen == total
+        })
+        .await;
+    }
+    is_confirmed_just_now(&server).await;
+}
