@@ -8,12 +8,15 @@ pub mod openssl;
 mod process;
 mod upstream;
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use grandstand::sample::{Origin, Switches, World};
 use grandstand::store::DataDir;
 use http::Method;
@@ -52,6 +55,22 @@ pub async fn wait_until<F: Future<Output = bool>>(what: &str, mut holds: impl Fn
         async { holds.await.then_some(()) }
     })
     .await;
+}
+
+/// How many cases of a table run at once.
+const AT_ONCE: usize = 8;
+
+/// Runs a test of each case, several at once: they wait more than they compute. A case that fails is named.
+pub async fn each<T: Debug>(cases: impl IntoIterator<Item = T>, test: impl AsyncFn(T)) {
+    let test = &test;
+    let all = stream::iter(cases).map(|case| async move {
+        let name: String = format!("{case:?}").chars().take(200).collect();
+        if let Err(panic) = AssertUnwindSafe(test(case)).catch_unwind().await {
+            eprintln!("--- the case that failed: {name}");
+            resume_unwind(panic);
+        }
+    });
+    all.buffer_unordered(AT_ONCE).collect::<()>().await;
 }
 
 /// Changes the origin and waits until a mirror serves another snapshot, with all its details; its id.
