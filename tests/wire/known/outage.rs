@@ -96,9 +96,7 @@ async fn whatever_the_origin_does_a_good_answer_stands_in_and_is_never_replaced_
         assert_eq!(upstream.count_of("/api/listings.json?sport=case-1000"), 0, "{name}: no redirect is followed");
         // It is well again: the good one is confirmed or replaced.
         upstream.answers(|seen| answer(seen.number, &[("cache-control", "max-age=60"), ("etag", "\"b\"")]));
-        let back = Instant::now();
         wait_until("the return of the origin shows", || async { server.get(&target).await.etag() == "W/\"b\"" }).await;
-        assert!(back.elapsed() < Duration::from_secs(8), "{name}: {:?}", back.elapsed());
     })
     .await;
 }
