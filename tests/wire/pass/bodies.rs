@@ -325,9 +325,9 @@ async fn a_body_that_stalls_ends_after_the_timeout() {
 #[tokio::test]
 async fn a_body_that_drips_arrives() {
     let origin =
-        Upstream::start(|_| (0..10).fold(kept("start "), |answer, _| answer.then(Duration::from_millis(100), "drip ")))
+        Upstream::start(|_| (0..10).fold(kept("start "), |answer, _| answer.then(Duration::from_millis(300), "drip ")))
             .await;
-    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "500ms").start().await;
+    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "2s").start().await;
     let body = format!("start {}", "drip ".repeat(10));
     assert_eq!(server.ok(PATH).await.text(), body, "each step is in time, however long the whole takes");
     assert_eq!(server.ok(PATH).await.text(), body);
