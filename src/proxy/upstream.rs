@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, DATE, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT};
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::{HttpConnector, HttpInfo};
 use hyper_util::client::legacy::{Client, Error as HyperError};
@@ -87,6 +87,11 @@ pub struct Pieces {
 }
 
 impl Pieces {
+    /// Whether nothing follows; `false` where only the end itself can tell.
+    pub fn are_all_here(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
     /// The next piece; `None` at the end.
     ///
     /// # Errors

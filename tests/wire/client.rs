@@ -8,10 +8,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+use crate::harness::wait_until;
 
 /// A client that sends no `Accept-Encoding` of its own, follows nothing and decodes nothing.
 pub fn plain_client() -> reqwest::Client {
@@ -191,6 +194,40 @@ async fn read_reply(mut stream: TcpStream) -> Option<Reply> {
         eprintln!("the connection ended: {error}");
     }
     parse(&bytes)
+}
+
+/// One client of several.
+pub type Asks<'a> = (String, Vec<(&'a str, &'a str)>);
+
+/// Sends these requests, each on a connection of its own, and when the server has read all of them lets `then` happen,
+/// such as the answer of an origin that all of them wait for. The answers, in order.
+pub async fn together(to: SocketAddr, clients: impl IntoIterator<Item = Asks<'_>>, then: impl FnOnce()) -> Vec<Reply> {
+    let mut streams = Vec::new();
+    for (target, fields) in clients {
+        let mut stream = TcpStream::connect(to).await.unwrap();
+        let fields: String = fields.iter().flat_map(|(name, value)| [name, ": ", value, "\r\n"]).collect();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: mirror.test\r\n{fields}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    wait_until("the server has read all requests", || async { !has_unread(to) }).await;
+    then();
+    let replies = join_all(streams.into_iter().map(read_reply)).await;
+    replies.into_iter().map(|reply| reply.expect("an answer")).collect()
+}
+
+/// Whether the kernel holds something that was sent to this address and has not been read there yet.
+fn has_unread(address: SocketAddr) -> bool {
+    let port = format!(":{:04X}", address.port());
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    sockets.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let is_its = words.next().is_some_and(|local| local.ends_with(&port));
+        // Another end, the state (1: established), and the bytes that wait to be sent and to be read.
+        let established = words.nth(1) == Some("01");
+        let unread = words.next().and_then(|waiting| waiting.split_once(':')).is_some_and(|(_, read)| read != "00000000");
+        is_its && established && unread
+    })
 }
 
 /// `GET` of a request target as it is.

@@ -116,7 +116,8 @@ async fn a_second_server_on_a_data_directory_names_the_first() {
 async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
     for signal in ["TERM", "INT"] {
         let origin = origin(20).await;
-        let mut server = Setup::mirror_of(&origin).start().await;
+        // Nothing but the request holds it up: what a stop waited for in vain would take minutes.
+        let mut server = Setup::mirror_of(&origin).set("drain", "10m").start().await;
         server.settled(&origin).await;
         origin.clear_log();
         origin.set(|switches| switches.latency = Duration::from_millis(1_500));
@@ -127,7 +128,6 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
             async move { arrived }
         })
         .await;
-        let start = Instant::now();
         server.process.signal(signal);
         let reply = in_flight.await.unwrap();
         assert_eq!(reply.status, 200, "{signal}");
@@ -138,7 +138,6 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
         })
         .await;
         assert_eq!(code, 0, "{signal}");
-        assert!(start.elapsed() < Duration::from_secs(8), "{signal}: {:?}", start.elapsed());
         assert!(TcpStream::connect(server.public).await.is_err(), "nobody listens any more");
     }
 }
@@ -147,7 +146,7 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
 #[tokio::test]
 async fn a_stop_cuts_no_answer_over_http2() {
     let origin = origin(20).await;
-    let mut server = Setup::mirror_of(&origin).start().await;
+    let mut server = Setup::mirror_of(&origin).set("drain", "10m").start().await;
     server.settled(&origin).await;
     origin.clear_log();
     origin.set(|switches| switches.latency = Duration::from_secs(1));
@@ -177,13 +176,12 @@ async fn a_stop_cuts_no_answer_over_http2() {
 
 #[tokio::test]
 async fn a_stop_does_not_wait_for_idle_connections() {
-    let server = Setup::offline().start().await;
+    let mut server = Setup::offline().set("drain", "10m").start().await;
     let mut idle = TcpStream::connect(server.public).await.unwrap();
     idle.write_all(b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let mut some = [0; 16];
     idle.read_exact(&mut some).await.unwrap();
     let _half = TcpStream::connect(server.public).await.unwrap();
-    let (start, mut server) = (Instant::now(), server);
     server.process.signal("TERM");
     let code = until("it ends", || {
         let ended = server.process.ended();
@@ -191,7 +189,6 @@ async fn a_stop_does_not_wait_for_idle_connections() {
     })
     .await;
     assert_eq!(code, 0);
-    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
