@@ -31,8 +31,8 @@ use crate::client::{Asks, Reply, header_map, plain_client, raw_get, together};
 
 /// The `public_url` of a server whose test does not want another.
 pub const PUBLIC: &str = "http://mirror.test";
-/// How long a condition may take to come true.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+/// How long a condition may take to come true. Less than a minute: the windows of budget and limit must not help it.
+pub const PATIENCE: Duration = Duration::from_secs(55);
 /// How long nothing may arrive at an origin for it to count as left alone.
 const QUIET: Duration = Duration::from_millis(600);
 
