@@ -57,6 +57,13 @@ pub async fn wait_until<F: Future<Output = bool>>(what: &str, mut holds: impl Fn
     .await;
 }
 
+/// Waits until something `holds` that is promised within seconds: on an idle machine, so that this allows for a busy one.
+pub async fn soon<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) {
+    let start = Instant::now();
+    wait_until(what, holds).await;
+    assert!(start.elapsed() < Duration::from_secs(20), "{what}, but only after {:?}", start.elapsed());
+}
+
 /// The shortest time that something takes, of a few tries: a busy machine holds up some of them, a wait that is built in
 /// holds up all.
 pub async fn quickest(mut something: impl AsyncFnMut()) -> Duration {
