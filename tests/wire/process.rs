@@ -35,12 +35,22 @@ async fn an_address_that_is_taken_ends_it_at_once_and_is_named() {
 #[tokio::test]
 async fn a_wrong_configuration_ends_it_with_64_and_all_errors() {
     let dir = tempfile::tempdir().unwrap();
-    let wrong = [("ttl", "soon"), ("rate_limit.requests_per_minute", "-1"), ("origin.urll", "x"), ("listen", "[]")];
+    let wrong = [
+        ("ttl", "soon"),
+        ("rate_limit.requests_per_minute", "-1"),
+        ("origin.urll", "x"),
+        ("listen", "[]"),
+        ("client_ip.proxy_protocol", "true"),
+        ("origin.ca_file", "/nowhere/ca.pem"),
+        ("a..b", "1"),
+    ];
     let setup = wrong.iter().fold(Setup::offline(), |setup, (key, value)| setup.set(key, value));
     for command in ["serve", "check"] {
-        let (code, said) = run(&setup.arguments(&[command], &dir.path().join("data"))).await;
+        let mut arguments = setup.arguments(&[command], &dir.path().join("data"));
+        arguments.extend(words(&["--set", "novalue"]));
+        let (code, said) = run(&arguments).await;
         assert_eq!(code, 64, "{said}");
-        for (key, _) in wrong {
+        for (key, _) in wrong.into_iter().chain([("novalue", "")]) {
             assert!(said.contains(key), "{command} does not name {key}: {said}");
         }
     }
@@ -343,6 +353,45 @@ async fn sync_beside_a_server_that_fetches_details_on_demand_waits_for_none() {
     let (code, said) = run(&server.setup.arguments(&["sync"], &server.data_dir())).await;
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("complete: 60 listings; details are fetched on demand, 0 of 60 are here"), "{said}");
+}
+
+/// What a command says on a terminal of its own, with these variables in its environment.
+fn on_a_terminal(variables: &[(&str, &str)], arguments: &[String]) -> String {
+    let quoted = arguments.iter().map(|word| format!(" '{}'", word.replace('\'', r"'\''")));
+    let command = env!("CARGO_BIN_EXE_grandstand").to_owned() + &quoted.collect::<String>();
+    let mut script = std::process::Command::new("script");
+    script.args(["--quiet", "--return", "--command", &command, "/dev/null"]).stdin(std::process::Stdio::null());
+    script.env_remove("NO_COLOR").env_remove("TERM").envs(variables.iter().copied());
+    String::from_utf8(script.output().unwrap().stdout).unwrap()
+}
+
+#[tokio::test]
+async fn colours_and_bars_are_left_out_where_they_are_not_wanted() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!(r#"["{}"]"#, taken.local_addr().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    // It warns, and ends.
+    let warns = Setup::offline().set("listen", &listen).set("public_url", "http://127.0.0.1:1");
+    let warns = warns.arguments(&["serve"], &dir.path().join("none"));
+    let origin = origin(60).await;
+    for (variables, colours, bar) in [
+        (&[("TERM", "xterm")][..], true, true),
+        (&[("TERM", "xterm"), ("NO_COLOR", "1")], false, true),
+        (&[("TERM", "dumb")], false, false),
+    ] {
+        let said = on_a_terminal(variables, &warns);
+        assert!(said.contains("WARN") && said.contains("cannot listen on"), "{said}");
+        assert_eq!(said.contains("\u{1b}["), colours, "{variables:?}: {said}");
+        let data = tempfile::tempdir().unwrap();
+        let sync = Setup::mirror_of(&origin).arguments(&["sync"], &data.path().join("data"));
+        let said = tokio::task::spawn_blocking(move || on_a_terminal(variables, &sync)).await.unwrap();
+        assert!(said.contains("complete: 60 listings"), "{said}");
+        assert_eq!(
+            (said.contains("\u{1b}["), said.contains("complete: 60 of 60")),
+            (bar, !bar),
+            "{variables:?}: {said}"
+        );
+    }
 }
 
 /// The demonstration needs no configuration; only its ports are changed so that tests can run beside each other.

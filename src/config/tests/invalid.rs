@@ -155,6 +155,8 @@ fn what_is_probably_not_meant_is_a_warning() {
             vec!["public_url"],
         ),
         ("client_ip.header = \"x-real-ip\"", vec!["client_ip.header"]),
+        ("mirror.enabled = false", vec!["mirror.enabled"]),
+        ("mirror.enabled = false\norigin.url = \"http://a\"", vec![]),
         ("origin.url = \"http://127.0.0.1:8080/\"", vec!["origin.url"]),
     ];
     for (text, want) in cases {

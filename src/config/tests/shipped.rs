@@ -196,11 +196,16 @@ fn the_shipped_files_differ_from_the_defaults_only_in_what_makes_their_use() {
 
 #[test]
 fn files_that_cannot_be_opened_are_found_by_check() {
-    let mut config = Config::from_text("origin.ca_file = \"/nonexistent/ca.pem\"").unwrap().config;
-    let errors = config.check_files().unwrap_err();
-    assert!(errors.to_string().starts_with("origin.ca_file: \"/nonexistent/ca.pem\" cannot be opened: "));
-    config.origin.ca_file = Some(shipped("mirror.toml").0);
-    assert_eq!(config.check_files(), Ok(()));
+    let files = |ca_file: &Path| {
+        let sets = [format!("origin.ca_file={}", ca_file.display())];
+        let mut examined = Config::examine(None, std::iter::empty(), &sets);
+        examined.check_files();
+        examined.finish()
+    };
+    let errors = files(Path::new("/nonexistent/ca.pem")).unwrap_err();
+    let named = errors.to_string().starts_with("--set: origin.ca_file: \"/nonexistent/ca.pem\" cannot be opened: ");
+    assert!(named, "{errors}");
+    assert!(files(&shipped("mirror.toml").0).is_ok());
 }
 
 #[test]
