@@ -194,7 +194,7 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
         tracing::warn!("{warning}");
     }
     let sockets = bind(&config)?;
-    let config = config.listening_on(&sockets.public());
+    let config = config.listening_on(sockets.public(), sockets.admin());
     let core = Core::open(&config)?;
     if let Some(path) = &arguments.bundle {
         bundle::before_serving(&config, &core, path)?;

@@ -214,14 +214,14 @@ impl Config {
         resolve::resolve(layers::merge(file, std::iter::empty(), &[])).finish()
     }
 
-    /// The configuration of a process that listens on these public sockets, the first of `listen` first: a `public_url`
-    /// that nobody named becomes the address of that one, with its real port.
+    /// The configuration of a process that has bound these addresses, `public` in the order of `listen`: with real ports,
+    /// also in a `public_url` that nobody named.
     #[must_use]
-    pub fn listening_on(mut self, public: &[SocketAddr]) -> Self {
+    pub fn listening_on(mut self, public: Vec<SocketAddr>, admin: SocketAddr) -> Self {
         if let Some(first) = public.first().filter(|_| !self.public_url_is_set) {
             self.public_url = BaseUrl::of_listener(*first);
         }
-        self
+        Self { listen: public, admin: AdminConfig { listen: admin, ..self.admin }, ..self }
     }
 
     /// Which of the three uses this configuration asks for.
