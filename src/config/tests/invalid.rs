@@ -54,6 +54,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("cache.max_bytes", "-1", "from 1KiB to 1024GiB"),
     ("cache.stale_while_revalidate", "\"31d\"", "from 0s to 30d"),
     ("cache.stale_if_error", "[]", "an array is not a duration"),
+    ("bundle.max_age", "\"0s\"", "from 1s to 3650d"),
     ("bundle.trusted_keys[0]", "[\"RWshort\"]", "a minisign public key"),
     ("passthrough.paths[0]", "[\"api/\"]", "begins with \"/\""),
     ("passthrough.paths[0]", "[\"/a/../b\"]", "begins with \"/\""),

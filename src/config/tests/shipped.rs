@@ -74,7 +74,7 @@ mirror = { enabled = false, details = "on-demand", sweep_every = "1h30m", verify
   audit_per_hour = 0, max_shrink = 1.0, keep = 1, keep_daily = 0, changes_for = "0s" }
 client_ip = { trusted_proxies = ["10.0.0.0/8", "::1"], header = "forwarded", proxy_protocol = true }
 cache = { max_bytes = 1025, stale_while_revalidate = "0s", stale_if_error = "1m" }
-bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] }
+bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"], max_age = "30d" }
 passthrough = { paths = [], methods = ["POST"] }
 admin = { listen = "127.0.0.1:0" }
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
