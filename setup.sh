@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building grandstand needs and this machine lacks: a C compiler, make, cmake, pkg-config,
-# curl for trying it out; for the tests also faketime, openssl, minisign and strace, without which all else works. Does nothing when all of it is there. Rust itself is not installed.
+# curl for trying it out; for the tests also faketime, openssl, minisign, strace and nginx, without which all else works. Does nothing when all of it is there. Rust itself is not installed.
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -21,12 +21,13 @@ have cmake || missing="$missing cmake"
 have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
-# signs bundles, one shows system calls.
+# signs bundles, one shows system calls, one is a cache in front of the program.
 for_tests=""
 have faketime || for_tests="$for_tests faketime"
 have openssl || for_tests="$for_tests openssl"
 have minisign || for_tests="$for_tests minisign"
 have strace || for_tests="$for_tests strace"
+have nginx || [ -x /usr/sbin/nginx ] || for_tests="$for_tests nginx-light"
 
 if [ -z "$missing$for_tests" ]; then
     exit 0
@@ -58,6 +59,24 @@ install() {
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
 }
 
+# Debian starts each server that it installs, now and after every boot. The tests start their own.
+install_stopped() {
+    policy=/usr/sbin/policy-rc.d
+    if [ -e "$policy" ]; then
+        install "$1"
+        return
+    fi
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+    $as_root chmod +x "$policy"
+    status=0
+    install "$1" || status=$?
+    $as_root rm -f "$policy"
+    if have systemctl; then
+        $as_root systemctl disable --quiet nginx 2>/dev/null || true
+    fi
+    return "$status"
+}
+
 echo "setup: installing$missing$for_tests"
 $as_root apt-get update -q || echo "setup: the package lists could not be refreshed, trying with the old ones" >&2
 if [ -n "$missing" ]; then
@@ -65,5 +84,9 @@ if [ -n "$missing" ]; then
     install $missing
 fi
 for package in $for_tests; do
-    install "$package" || echo "setup: $package could not be installed; some tests fail without it" >&2
+    case $package in
+        nginx-light) install=install_stopped ;;
+        *) install=install ;;
+    esac
+    $install "$package" || echo "setup: $package could not be installed; some tests fail without it" >&2
 done

@@ -13,6 +13,7 @@ mod harness;
 mod answers;
 mod assumptions;
 mod audit;
+mod behind_nginx;
 mod budget;
 mod bundle;
 mod certificates;
