@@ -234,10 +234,11 @@ pub fn tidy(versions: &Versions, details: Option<&Details>) {
 /// When the client is gone, or the file cannot be read any more: the connection has to be closed then.
 pub async fn send(session: &mut ServerSession, mut file: File, exported: &Exported) -> pingora::Result<()> {
     let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
-    let mut head = ResponseHeader::build(StatusCode::OK, Some(7))?;
+    let mut head = ResponseHeader::build(StatusCode::OK, Some(8))?;
     head.insert_header(http::header::CONTENT_TYPE, "application/octet-stream")?;
     head.insert_header(http::header::CONTENT_LENGTH, length)?;
     head.insert_header(http::header::CACHE_CONTROL, "no-store")?;
+    head.insert_header(http::header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
     head.insert_header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{snapshot}.gsb\""))?;
     head.insert_header("mirror-snapshot", snapshot)?;
     head.insert_header(EXACT, exported.is_exact.to_string())?;
