@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 
-use super::{PATH, Wire, kept, shield};
+use super::{PATH, Wire, kept, shield, talkative};
 use crate::harness::{PATIENCE, Script, Setup, Upstream, origin, wait_until};
 
 #[tokio::test]
@@ -257,7 +257,7 @@ async fn who_waited_long_enough_for_somebody_elses_slow_answer_asks_alone() {
         (0..pieces).fold(kept("whole"), |script, _| script.then(Duration::from_millis(150), "."))
     })
     .await;
-    let setup = Setup::shield_of_url(&origin.url()).set("origin.wait", "300ms").set("origin.timeout", "700ms");
+    let setup = talkative(&origin).set("origin.wait", "300ms").set("origin.timeout", "700ms");
     let server = setup.start().await;
     let request = format!("GET {PATH} HTTP/1.1\r\nHost: x\r\nX-Own: something\r\nConnection: close\r\n\r\n");
     let mut slow = Wire::send(server.public, &request).await;
