@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building grandstand needs and this machine lacks: a C compiler, make, cmake, pkg-config,
-# curl for trying it out; for the tests also faketime, openssl, minisign and strace, without which all else works. Does nothing when all of it is there. Rust itself is not installed.
+# curl for trying it out; for the tests also faketime, openssl, minisign, strace and prometheus (for promtool), without which all else
+# works. Does nothing when all of it is there. Rust itself is not installed.
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -21,12 +22,13 @@ have cmake || missing="$missing cmake"
 have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
-# signs bundles, one shows system calls.
+# signs bundles, one shows system calls, one reads metrics as Prometheus does.
 for_tests=""
 have faketime || for_tests="$for_tests faketime"
 have openssl || for_tests="$for_tests openssl"
 have minisign || for_tests="$for_tests minisign"
 have strace || for_tests="$for_tests strace"
+have promtool || for_tests="$for_tests prometheus"
 
 if [ -z "$missing$for_tests" ]; then
     exit 0
@@ -67,3 +69,7 @@ fi
 for package in $for_tests; do
     install "$package" || echo "setup: $package could not be installed; some tests fail without it" >&2
 done
+# Only its tool is wanted: the server would take port 9090, which is that of our admin listener.
+case "$for_tests" in
+*prometheus*) if have systemctl; then $as_root systemctl disable --now prometheus >/dev/null 2>&1 || true; fi ;;
+esac

@@ -33,7 +33,7 @@ use grandstand::snapshot::dataset::Dataset;
 use grandstand::snapshot::live::Live;
 use grandstand::snapshot::membership::Evidence;
 use grandstand::snapshot::version::{Certificate, VersionMeta};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Version};
 
 const QUERY: &str = "sport=basketball&state=california&page=3&modified_since=2026-08-30T12%3A23%3A56Z";
 const BROWSER: &str = "gzip, deflate, br, zstd";
@@ -53,6 +53,7 @@ fn rules() -> Rules {
         base_path: None,
         passthrough_paths: vec!["/api/".to_owned()],
         passthrough_methods: vec![Method::GET, Method::HEAD],
+        head: 48 << 10,
     }
 }
 
@@ -96,7 +97,14 @@ fn admission(c: &mut Criterion) {
         ("list", "/api/listings.json".to_owned()),
         ("list, all filters", format!("/api/listings.json?{QUERY}")),
     ] {
-        let view = View { method: &Method::GET, target: target.as_bytes(), headers: &headers, peer, has_body: false };
+        let view = View {
+            method: &Method::GET,
+            target: target.as_bytes(),
+            headers: &headers,
+            peer,
+            has_body: false,
+            version: Version::HTTP_11,
+        };
         group.bench_function(name, |b| {
             b.iter(|| {
                 now += 10_000;

@@ -6,6 +6,8 @@ pub mod audit;
 pub mod bundle;
 pub mod front;
 pub mod guard;
+mod health;
+mod metrics;
 pub mod page;
 pub mod purge;
 pub mod snapshots;
@@ -98,7 +100,7 @@ impl Admin {
             },
             // A bundle is made for whoever takes it: its length is not known before.
             (&Method::HEAD, "/bundle") => not_allowed("use GET or POST", "GET, POST"),
-            (&Method::GET | &Method::HEAD, _) => self.read(path),
+            (&Method::GET | &Method::HEAD, _) => self.read(path, headers),
             (&Method::POST, "/audit") => match guard::may_write(&self.config, headers) {
                 Ok(()) => audit::ask(self.status.audits.as_ref(), query),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
@@ -118,7 +120,7 @@ impl Admin {
         }
     }
 
-    fn read(&self, path: &str) -> Reply {
+    fn read(&self, path: &str, headers: &http::HeaderMap) -> Reply {
         match path {
             "/livez" => reply(StatusCode::OK, "text/plain; charset=utf-8", "alive\n"),
             "/readyz" => match self.status.ready() {
@@ -136,19 +138,7 @@ impl Admin {
                 Some(versions) => json_reply(StatusCode::OK, &snapshots::list(versions)),
                 None => snapshots::none(),
             },
-            "/metrics" => {
-                let mut text = String::new();
-                let registry = self.registry.lock();
-                // Gauges are written by hand beside the registry: they are read, not kept.
-                self.status.telemetry.settle();
-                let encoded = prometheus_client::encoding::text::encode_registry(&mut text, &registry);
-                if encoded.is_err() {
-                    return error(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written");
-                }
-                text.push_str(&self.status.gauges());
-                text.push_str("# EOF\n");
-                reply(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
-            }
+            "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),
             "/" => reply(StatusCode::OK, "text/html; charset=utf-8", page::render(&self.status)),
             _ => error(StatusCode::NOT_FOUND, PATHS),
         }

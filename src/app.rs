@@ -39,6 +39,7 @@ use crate::serve::gate::Gate;
 use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
+use crate::serve::request_head::HeadBounds;
 use crate::telemetry::Telemetry;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
@@ -175,7 +176,10 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
 
     let mut service = Service::new("public".to_owned(), Gate::new(&public));
     sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
-    let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone()));
+    let mut operator = Service::new(
+        "admin".to_owned(),
+        AdminFront::new(admin, in_flight.clone(), HeadBounds::new(head_bytes(config))),
+    );
     operator.threads = Some(1);
     operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
     server.add_service(Prebound::new(service, sockets.public));
@@ -243,6 +247,11 @@ fn routes() -> Vec<&'static str> {
     routes
 }
 
+/// `limits.head`.
+fn head_bytes(config: &Config) -> usize {
+    usize::try_from(config.limits.head).unwrap_or(usize::MAX)
+}
+
 fn limiter(config: &Config) -> Limiter {
     let limits = &config.rate_limit;
     let rate = |limit: Option<std::num::NonZeroU32>| limit.map_or(0, std::num::NonZeroU32::get);
@@ -257,12 +266,15 @@ fn limiter(config: &Config) -> Limiter {
 fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Telemetry, in_flight: InFlight) -> Public {
     let header = config.client_ip.header.as_str().parse().unwrap_or_default();
     let offline = config.usage() == Use::Offline;
+    let passes = !offline && !config.passthrough.paths.is_empty();
+    let passthrough_methods = if passes { &config.passthrough.methods[..] } else { &[] };
     let rules = Rules {
         client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
         limiter,
         base_path: base_path(config),
         passthrough_paths: if offline { Vec::new() } else { config.passthrough.paths.clone() },
         passthrough_methods: config.passthrough.methods.clone(),
+        head: head_bytes(config),
     };
     let finder = Finder {
         live: core.live.clone(),
@@ -289,7 +301,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
     Public {
         rules,
         finder,
-        standing: Standing::new(cache_control, !offline, &config.passthrough.methods),
+        standing: Standing::new(cache_control, !offline, passthrough_methods),
         telemetry,
         in_flight,
         pass: core.origin.as_ref().map(|origin| origin.pass.clone()),

@@ -77,7 +77,7 @@ enum Command {
     Bundle(bundle::Bundle),
     /// What is kept, and which version of it is served
     Snapshot(snapshot::Snapshot),
-    /// Shows age, coverage, budget and hit ratio of a running server on one screen
+    /// Shows age, coverage, budget and hit ratio of a running server on one screen; fails when it is unhealthy
     Status(status::Status),
 }
 
@@ -187,6 +187,7 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
         tracing::warn!("{warning}");
     }
     let sockets = bind(&config)?;
+    let config = config.listening_on(&sockets.public());
     let core = Core::open(&config)?;
     if let Some(path) = &arguments.bundle {
         bundle::before_serving(&config, &core, path)?;

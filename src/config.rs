@@ -19,6 +19,7 @@ mod client_ip;
 mod describe;
 mod errors;
 mod layers;
+mod limits;
 mod log;
 mod mirror;
 mod origin;
@@ -45,6 +46,7 @@ pub use bundle::{BundleConfig, TrustedKey};
 pub use cache::CacheConfig;
 pub use client_ip::ClientIpConfig;
 pub use errors::{ConfigErrors, Finding, Place};
+pub use limits::LimitsConfig;
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use mirror::{Details, MirrorConfig};
 pub use origin::OriginConfig;
@@ -60,8 +62,11 @@ pub use tls::TlsConfig;
 pub struct Config {
     /// Public addresses, cleartext HTTP; at least one, no two alike. Port 0: the system chooses.
     pub listen: Vec<SocketAddr>,
-    /// What `api_url` and `Link` targets start with.
+    /// What `api_url` and `Link` targets start with. Where the operator names none, the first of `listen`; its port is 0
+    /// then until [`Config::listening_on`] knows it.
     pub public_url: BaseUrl,
+    /// Whether the operator named a `public_url`.
+    pub public_url_is_set: bool,
     /// Where the snapshot and the sync state live. A relative path is relative to the working directory.
     pub data_dir: PathBuf,
     /// Freshness that clients are promised, and the time by which a refresh must have happened; 100 ms to 24 h.
@@ -88,6 +93,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// `[log]`: form and detail of the log.
     pub log: LogConfig,
+    /// `[limits]`: what clients and the origin can make this process hold.
+    pub limits: LimitsConfig,
 }
 
 /// A configuration and what is legal in it but probably not meant.
@@ -151,6 +158,16 @@ impl Config {
         resolve::resolve(layers::merge(file, std::iter::empty(), &[])?)
     }
 
+    /// The configuration of a process that listens on these public sockets, the first of `listen` first: a `public_url`
+    /// that nobody named becomes the address of that one, with its real port.
+    #[must_use]
+    pub fn listening_on(mut self, public: &[SocketAddr]) -> Self {
+        if let Some(first) = public.first().filter(|_| !self.public_url_is_set) {
+            self.public_url = BaseUrl::of_listener(*first);
+        }
+        self
+    }
+
     /// Which of the three uses this configuration asks for.
     pub fn usage(&self) -> Use {
         match (&self.origin.url, self.mirror.enabled) {
@@ -199,9 +216,11 @@ impl Config {
 impl Default for Config {
     /// The defaults: offline, on loopback.
     fn default() -> Self {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 8080));
         Self {
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080))],
-            public_url: BaseUrl::loopback(8080),
+            listen: vec![listen],
+            public_url: BaseUrl::of_listener(listen),
+            public_url_is_set: false,
             data_dir: PathBuf::from("grandstand-data"),
             ttl: Duration::from_secs(5 * 60),
             drain: Duration::from_secs(5),
@@ -215,6 +234,7 @@ impl Default for Config {
             admin: AdminConfig::default(),
             tls: None,
             log: LogConfig::default(),
+            limits: LimitsConfig::default(),
         }
     }
 }

@@ -25,10 +25,10 @@
 //!
 //! # The life of a request
 //!
-//! [`serve::tls`] makes the connection secure where it is to be, and [`serve::gate`] tells protocols apart. Pingora's session
-//! reads the head of a request, for HTTP/1 within the deadlines of `serve::connection`; [`serve::public`] takes it to
-//! [`pipeline::admit`]:
-//! client address, preflight, limit, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which
+//! [`serve::tls`] makes the connection secure where it is to be, and [`serve::gate`] tells protocols apart.
+//! [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and `limits.head`;
+//! pingora's session parses it once, when it is whole. [`serve::public`] takes it to [`pipeline::admit`]:
+//! client address, preflight, limit, host, size, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which
 //! is the only await: a reply kept in [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a
 //! stored detail, or one read through [`proxy::read_through`]; one from an older version ([`versions::kept`]) if the client
 //! names that. [`pipeline::answer`] evaluates preconditions and writes the head: for HTTP/1 at once as the lines that go on
@@ -71,10 +71,12 @@
 //! queue, at most `origin.wait`. While more wait than there are slots, slots are given out over time instead of all at
 //! once, so that a minute of overload does not leave the next without fresh answers.
 //!
-//! **An origin that is down** (no connection, or errors on three resources in a row, not counting requests of unknown paths
-//! with fields of one client's own) is left alone for longer and longer,
-//! up to 4 s, then tried by about one request at a time; a resource that fails alone is left alone for 1, 2, then 4 s, or as
-//! long as it asks. 429 with `Retry-After` stops everything for that long.
+//! **An origin that is down** (no connection, or errors on three resources in a row) is left alone for longer and longer,
+//! up to 4 s, then tried by about one request at a time; refreshes, crawl, stale reads and waiting clients take turns at
+//! that. Errors count only if no single client can have caused them: requests of the mirror, resources that were
+//! answered before, known endpoints that several households asked for ([`origin::health`]). A resource that fails alone
+//! rests for 1, 2, then 4 s, or as long as the origin asks. A 429 with `Retry-After` stops everything for that long if
+//! the request was ours; otherwise that resource rests.
 //!
 //! # The life of a refresh
 //!

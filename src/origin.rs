@@ -19,6 +19,7 @@ pub mod early;
 pub mod eta;
 pub mod failures;
 pub mod flight;
+pub mod health;
 pub mod ledger;
 pub mod mirror;
 pub mod order;

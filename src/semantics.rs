@@ -10,6 +10,7 @@ pub mod client_address;
 pub mod coding;
 pub mod etag;
 pub mod freshness;
+pub mod host;
 pub mod network;
 pub mod path;
 pub mod precondition;

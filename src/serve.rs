@@ -2,11 +2,12 @@
 //!
 //! Layer 4. What to answer is decided in [`crate::pipeline`]; [`find`] looks it up, [`public`] moves the
 //! bytes, [`tls`] makes connections secure, [`gate`] tells protocols apart, `connection` holds clients to deadlines,
-//! [`listener`] holds the sockets. Callers: [`crate::app`].
+//! [`request_head`] to sizes, [`listener`] holds the sockets. Callers: [`crate::app`].
 
 mod basis;
 mod changes;
 mod connection;
+pub mod farewell;
 pub mod find;
 pub mod gate;
 pub mod in_flight;
@@ -14,4 +15,5 @@ pub mod listener;
 mod pass;
 pub mod public;
 pub mod render;
+pub mod request_head;
 pub mod tls;

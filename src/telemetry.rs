@@ -97,7 +97,7 @@ impl Telemetry {
         if outcome.starts_with("hit") {
             inner.hits.inc();
             inner.asked.inc();
-        } else if !matches!(outcome, "refused" | "problem" | "preflight") {
+        } else if !matches!(outcome, "refused" | "problem" | "preflight" | "options") {
             inner.asked.inc();
         }
         inner.answers.get_or_create(&AnswerLabels { route, outcome, status }).inc();

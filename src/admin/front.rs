@@ -1,4 +1,4 @@
-//! Deadlines for the operator's listener: a client that drips bytes, or never sends any, is let go.
+//! Deadlines and bounds for the operator's listener: a client that drips bytes, or never sends any, is let go.
 //!
 //! Bundles, which may be large, have a deadline per read and write and none for the whole. Callers: [`crate::app`] hands
 //! it to pingora, in front of [`super::Admin`].
@@ -8,14 +8,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{Method, StatusCode};
+use pingora::ErrorType;
+use pingora::apps::ServerApp;
 use pingora::apps::http_app::ServeHttp as _;
-use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream};
 use pingora::http::ResponseHeader;
+use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora_timeout::timeout;
+use tokio::io::AsyncWriteExt as _;
 
+use crate::pipeline::head::{Head as _, Lines, Persistence};
+use crate::serve::farewell;
 use crate::serve::in_flight::InFlight;
+use crate::serve::request_head::{self, HeadBounds, Refusal, Unread};
 
 use super::bundle::{self, Sent};
 use super::snapshots::Action;
@@ -32,33 +38,79 @@ const LINGER: Duration = Duration::from_secs(30);
 
 /// The operator's listener behind a deadline.
 pub struct AdminFront {
-    admin: Arc<Admin>,
+    admin: Admin,
     /// A stop waits for what is in flight here as it does for clients.
     in_flight: InFlight,
+    head: HeadBounds,
 }
 
 impl AdminFront {
     /// A front before `admin`.
-    pub fn new(admin: Admin, in_flight: InFlight) -> Self {
-        Self { admin: Arc::new(admin), in_flight }
+    pub fn new(admin: Admin, in_flight: InFlight, head: HeadBounds) -> Self {
+        Self { admin, in_flight, head }
     }
 }
 
 #[async_trait]
-impl HttpServerApp for AdminFront {
-    async fn process_new_http(
-        self: &Arc<Self>,
-        mut session: ServerSession,
-        shutdown: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
+impl ServerApp for AdminFront {
+    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let mut next = Some(stream);
+        while let Some(mut stream) = next {
+            match timeout(DEADLINE, request_head::read(&mut stream, None, self.head)).await {
+                Ok(Ok(head)) => {
+                    let mut session = ServerSession::new_http1(stream);
+                    session.set_pipelined_prefix(head);
+                    next = self.exchange(session, shutdown).await;
+                }
+                Ok(Err(Unread::Refused(refusal))) => {
+                    self.refuse(stream, refusal).await;
+                    return None;
+                }
+                Ok(Err(Unread::Gone)) | Err(_) => return None,
+            }
+        }
+        None
+    }
+}
+
+impl AdminFront {
+    /// Refuses a request whose head will not be read.
+    async fn refuse(&self, mut stream: Stream, refusal: Refusal) {
+        let problem = refusal.problem();
+        let (parts, body) = error(problem.status(), problem.detail()).into_parts();
+        let mut lines = Lines::default();
+        lines.adopt(parts.status, parts.headers);
+        lines.end(self.admin.status.clock.now_wall().http_date().as_bytes(), Persistence::Close);
+        let sent = timeout(DEADLINE, async {
+            stream.write_all(lines.as_bytes()).await?;
+            stream.write_all(&body).await?;
+            stream.flush().await
+        })
+        .await;
+        if matches!(sent, Ok(Ok(()))) {
+            farewell::take_leave(stream).await;
+        }
+    }
+
+    /// Answers the request whose head is there; the connection, if another one may follow.
+    async fn exchange(&self, mut session: ServerSession, shutdown: &ShutdownWatch) -> Option<Stream> {
         session.set_read_timeout(Some(Duration::from_secs(10)));
         session.set_write_timeout(Some(Duration::from_secs(30)));
         // Dropping the session closes the connection.
-        if !timeout(DEADLINE, session.read_request()).await.ok()?.ok()? {
-            return None;
+        match timeout(DEADLINE, session.read_request()).await.ok()? {
+            Ok(read) if read => {}
+            Err(why) if matches!(why.etype(), ErrorType::InvalidHTTPHeader) => {
+                let refusal = error(StatusCode::BAD_REQUEST, "the request cannot be read as HTTP");
+                timeout(DEADLINE, write(&mut session, refusal)).await.ok()?.ok()?;
+                session.shutdown().await;
+                return None;
+            }
+            Ok(_) | Err(_) => return None,
         }
         let _busy = self.in_flight.enter();
-        session.set_keepalive(if *shutdown.borrow() { None } else { Some(60) });
+        if *shutdown.borrow() {
+            session.set_keepalive(None);
+        }
         let request = session.req_header();
         let (method, query) = (request.method.clone(), request.uri.query().map(str::to_owned));
         if request.uri.path() == "/bundle" && matches!(method, Method::GET | Method::POST) {
@@ -90,9 +142,9 @@ impl HttpServerApp for AdminFront {
             .ok()?
             .ok()?;
         }
-        let settings = HttpPersistentSettings::for_session(&session);
+        // Requests that come before the answer to the one in front are not served: pingora ends the connection.
         let reusable = timeout(DEADLINE, session.finish()).await.ok()?.ok()??;
-        Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
+        Some(reusable.into_parts().0)
     }
 }
 

@@ -35,6 +35,10 @@ fn flatten(rows: &mut String, name: &str, value: &Value) {
             }
         }
         Value::Null => {}
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            row(rows, name, &words.join("; "));
+        }
         Value::String(text) => row(rows, name, text),
         other => row(rows, name, &other.to_string()),
     }

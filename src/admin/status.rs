@@ -1,8 +1,7 @@
-//! What `/status`, `/readyz` and the gauges of `/metrics` say.
+//! What `/status` and `/readyz` say.
 //!
-//! Callers: [`super::Admin`], [`super::page`].
+//! Callers: [`super::Admin`], [`super::page`], [`super::metrics`].
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +14,6 @@ use crate::clock::{Clock, WallTime};
 use crate::config::Use;
 use crate::limit::Limiter;
 use crate::origin::audit::job::Audits;
-use crate::origin::audit::score::Score;
 use crate::origin::budget::Budget;
 use crate::origin::details::Details;
 use crate::origin::eta;
@@ -28,6 +26,8 @@ use crate::snapshot::membership::Membership;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
 use crate::versions::Versions;
+
+use super::health::{self, Facts};
 
 /// The public HTTPS listener.
 pub struct TlsStatus {
@@ -110,14 +110,17 @@ impl Status {
         // A stamp from the future confirms nothing.
         let unconfirmed =
             published.as_ref().is_some_and(|published| freshness::is_from_the_future(published.confirmed(), now));
-        let fresh = age.is_some_and(|age| u64::from(age) <= 3 * self.ttl.as_secs().max(1)) && !unconfirmed;
         let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
-        let healthy = disk.is_none()
-            && match self.usage {
-                Use::Shield => true,
-                Use::Offline => published.is_some(),
-                Use::Mirror => fresh && picture.held.is_none(),
-            };
+        let reasons = health::reasons(&Facts {
+            usage: self.usage,
+            not_ready: self.ready().err(),
+            age,
+            unconfirmed,
+            ttl: self.ttl,
+            held: picture.held.as_ref().map(|held| held.reason.as_str()),
+            disk: disk.as_deref(),
+        });
+        let healthy = reasons.is_empty();
         let details = published.as_ref().zip(self.details.as_ref());
         let details =
             details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
@@ -126,6 +129,7 @@ impl Status {
         let value = json!({
             "use": self.usage.as_str(),
             "state": if healthy { "healthy" } else { "unhealthy" },
+            "reasons": reasons,
             "listen": self.listen,
             "tls": self.tls.as_ref().map(|tls| tls.describe(now)),
             "snapshot": published.as_ref().map(|published| json!({
@@ -150,7 +154,7 @@ impl Status {
                 "eta_seconds": self.eta_seconds(&picture, details),
                 "pass": picture.pass,
                 "passes": picture.passes,
-                "failures": picture.failures,
+                "failures": picture.health.failures(),
                 "requests": picture.sent,
                 "stamps": picture.stamps,
             },
@@ -194,78 +198,6 @@ impl Status {
         let left = if all { left.saturating_add(missing) } else { left };
         eta::seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
     }
-
-    /// Gauges in the text format of `OpenMetrics`.
-    pub fn gauges(&self) -> String {
-        let now = self.clock.now_wall();
-        let published = self.live.current();
-        let mut text = String::new();
-        let mut gauge = |name: &str, help: &str, value: f64| {
-            let _ = write!(
-                text,
-                "# HELP grandstand_{name} {help}.\n# TYPE grandstand_{name} gauge\ngrandstand_{name} {value}\n"
-            );
-        };
-        gauge("ready", "Whether a snapshot is served or the shield is up", f64::from(u8::from(self.ready().is_ok())));
-        if let Some(published) = &published {
-            let age = freshness::age_seconds(now, published.confirmed());
-            gauge("age_seconds", "Seconds since the instant for which the data is confirmed", f64::from(age));
-            gauge("listings", "Listings in the served snapshot", published.dataset.len() as f64);
-            let rolled_back = self.versions.as_ref().is_some_and(|versions| versions.rolled_back().is_some());
-            gauge("rolled_back", "Whether a rollback pins what is served", f64::from(u8::from(rolled_back)));
-            if let Some(details) = &self.details {
-                gauge(
-                    "details_mirrored",
-                    "Listings whose detail is mirrored",
-                    details.mirrored(&published.dataset) as f64,
-                );
-            }
-        }
-        if let Some(budget) = &self.budget {
-            let view = budget.view();
-            if view.limit.is_some() {
-                gauge("origin_budget_free", "Requests that may be sent to the origin now", view.free as f64);
-            }
-            gauge(
-                "origin_paused_seconds",
-                "Seconds for which nothing is sent to the origin",
-                view.paused.as_secs_f64(),
-            );
-        }
-        if let Some(tls) = &self.tls {
-            let left = tls.certificate.until().seconds_since(now) as f64;
-            gauge("certificate_seconds", "Seconds until the served certificate expires", left);
-        }
-        gauge("limit_windows", "Clients whose requests are being counted", self.limiter.windows() as f64);
-        let (bytes, entries) = self.cache.size();
-        gauge("cache_bytes", "Bytes held in the cache", bytes as f64);
-        gauge("cache_entries", "Answers held in the cache", entries as f64);
-        let tally = self.cache.tally();
-        text.push_str("# HELP grandstand_cache_replies What became of rendered replies that were no hits.\n");
-        text.push_str("# TYPE grandstand_cache_replies counter\n");
-        for (outcome, count) in tally.outcomes() {
-            let _ = writeln!(text, "grandstand_cache_replies_total{{outcome=\"{outcome}\"}} {count}");
-        }
-        text.push_str("# HELP grandstand_cache_codings Codings of hot bodies that were to be made better.\n");
-        text.push_str("# TYPE grandstand_cache_codings counter\n");
-        for (outcome, count) in tally.codings() {
-            let _ = writeln!(text, "grandstand_cache_codings_total{{outcome=\"{outcome}\"}} {count}");
-        }
-        text.push_str("# HELP grandstand_limit_evicted Windows dropped because there were more than max_clients.\n");
-        text.push_str("# TYPE grandstand_limit_evicted counter\n");
-        let _ = writeln!(text, "grandstand_limit_evicted_total {}", self.limiter.evicted());
-        if let Some(origin) = &self.origin {
-            text.push_str("# HELP grandstand_origin_requests Requests sent to the origin by class.\n");
-            text.push_str("# TYPE grandstand_origin_requests counter\n");
-            for (class, sent) in origin.picture().sent {
-                let _ = writeln!(text, "grandstand_origin_requests_total{{class=\"{class}\"}} {sent}");
-            }
-        }
-        if let Some(audits) = &self.audits {
-            audit_metrics(&mut text, &audits.score());
-        }
-        text
-    }
 }
 
 /// The running score of the audits; `null` before anything was compared.
@@ -279,19 +211,6 @@ fn parity(audits: &Audits) -> Value {
             "last_at": score.last_at().map(crate::clock::WallTime::rfc3339),
         })
     })
-}
-
-fn audit_metrics(text: &mut String, score: &Score) {
-    text.push_str("# HELP grandstand_audit_samples Requests compared with the origin, by outcome.\n");
-    text.push_str("# TYPE grandstand_audit_samples counter\n");
-    for (outcome, count) in score.counts() {
-        let _ = writeln!(text, "grandstand_audit_samples_total{{outcome=\"{outcome}\"}} {count}");
-    }
-    if let Some(percent) = score.percent() {
-        text.push_str("# HELP grandstand_parity_ratio Share of the last compared samples that equal the origin.\n");
-        text.push_str("# TYPE grandstand_parity_ratio gauge\n");
-        let _ = writeln!(text, "grandstand_parity_ratio {}", percent / 100.0);
-    }
 }
 
 /// How many terms are certain, and how.

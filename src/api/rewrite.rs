@@ -1,6 +1,6 @@
-//! `api_url` in a taxonomy: an address of the origin becomes one of this mirror.
+//! `api_url` in a taxonomy, `Location` in a head: an address of the origin becomes one of this mirror.
 //!
-//! Every other byte of the text stays. Callers: [`crate::pipeline`] for taxonomies.
+//! Every other byte of the text stays. Callers: [`crate::serve`] for taxonomies, [`crate::proxy`] for the rest.
 
 use std::borrow::Cow;
 
@@ -105,6 +105,23 @@ impl Rewrite {
             Some(format!("{}{rest}{query}{fragment}", self.public_url))
         })
     }
+
+    /// What a reference in a header field of the origin becomes, as by nginx's `proxy_redirect default`: below the origin or
+    /// an alias it is an address of ours, a path below the origin's is one below ours. `None`: it means the same here, or
+    /// something that is not the origin's.
+    pub fn reference(&self, reference: &str) -> Option<String> {
+        let origin = self.from.as_ref()?;
+        let is_path = reference.starts_with('/') && !reference.starts_with("//");
+        if !is_path {
+            let is_absolute = reference.starts_with("//") || Url::parse(reference).is_ok();
+            return self.target(reference, Some(origin)).filter(|_| is_absolute);
+        }
+        let public = Url::parse(&self.public_url).ok()?;
+        let (theirs, ours) = (origin.path().trim_end_matches('/'), public.path().trim_end_matches('/'));
+        let rest =
+            reference.strip_prefix(theirs).filter(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))?;
+        (theirs != ours).then(|| format!("{ours}{rest}"))
+    }
 }
 
 /// The path of `url` after the path of `base`, when host, port and path segments agree. `http` and `https` are the
@@ -177,6 +194,30 @@ mod tests {
             let expected = format!(r#"{{"a": [ {{"url":{before}, "api_url" : {after} }}]}}"#);
             assert_eq!(rules.apply(&text, "/api/sports.json").unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn references_in_fields_become_ours_only_where_they_would_mean_something_else() {
+        let rules = rewrite("https://api.example.org/v1", &["http://old.example.org:8000"], "http://mirror.test/m");
+        for (before, after) in [
+            ("https://api.example.org/v1/x?y#z", Some("http://mirror.test/m/x?y#z")),
+            ("http://api.example.org/v1", Some("http://mirror.test/m")),
+            ("//old.example.org:8000/y", Some("http://mirror.test/m/y")),
+            ("/v1/x", Some("/m/x")),
+            ("/v1?x", Some("/m?x")),
+            ("/v1x", None),
+            ("/x", None),
+            ("x/y", None),
+            ("", None),
+            ("mailto:a@b", None),
+            ("https://evil.test/v1/x", None),
+        ] {
+            assert_eq!(rules.reference(before).as_deref(), after, "{before}");
+        }
+        let same = rewrite("https://api.example.org", &[], "http://mirror.test");
+        assert_eq!(same.reference("/api/x"), None);
+        let none = Rewrite::new(None, &[], "http://mirror.test");
+        assert_eq!(none.reference("https://api.example.org/x"), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn client(
 ) -> Result<OriginClient, ClientError> {
     let path = data_dir.path().join("budget");
     let limit = config.origin.requests_per_minute.map(NonZeroU32::get).map(|limit| limit as usize);
-    let budget = Budget::open(limit, Some(&path), clock.clone());
+    let budget = Budget::open(limit, Some(&path), clock.clone()).with_ipv6_prefix(config.rate_limit.ipv6_prefix);
     let client = ClientConfig {
         base,
         timeout: config.origin.timeout,
@@ -75,7 +75,8 @@ impl Origin {
         let upstream = Upstream::new(client.clone(), config.origin.ca_file.as_deref(), clock.clone())?;
         let bases = std::iter::once(client.base().clone()).chain(names).collect();
         let allowed = config.passthrough.request_headers.clone();
-        let bounds = PassConfig { stale_if_error, wait, max_body: config.origin.max_body, allowed, bases };
+        let (max_body, rewrite) = (config.origin.max_body, rewrite.clone());
+        let bounds = PassConfig { stale_if_error, wait, max_body, allowed, bases, rewrite };
         let pass = PassThrough::new(upstream, cache.clone(), bounds, clock.clone());
         Ok(Self { client, read, pass })
     }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::app::core::{AppError, Core};
-use crate::config::{Loaded, LogConfig, LogLevel, Secret, Use};
+use crate::config::{Loaded, LogConfig, LogLevel, Secret};
 use crate::origin::audit::job::{Job, Phase};
 use crate::store::OpenError;
 
 use super::progress::{Display, INTERVAL};
 use super::status::ask;
+use super::sync::{needs_mirror, no_origin};
 use super::{Failure, Sources, load, logging};
 
 /// How long a first look at the origin, or the pass that mends what differs, may take.
@@ -30,10 +31,6 @@ pub struct Audit {
 /// Why nothing can be compared.
 #[derive(Debug, thiserror::Error)]
 enum AuditError {
-    #[error("there is no origin to compare with: set origin.url")]
-    Offline,
-    #[error("a shield holds no copy that could be compared with the origin: leave mirror.enabled = true")]
-    Shield,
     #[error("nothing has been mirrored into {0} yet; run `grandstand sync` first")]
     Nothing(String),
     #[error("the audit was given up: {0}")]
@@ -44,11 +41,7 @@ impl Audit {
     /// Audits, in this process or in the one that holds the data directory; succeeds when there is parity.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let Loaded { config, .. } = load(&self.sources)?;
-        match config.usage() {
-            Use::Mirror => {}
-            Use::Offline => return Err(AuditError::Offline.into()),
-            Use::Shield => return Err(AuditError::Shield.into()),
-        }
+        needs_mirror(&config, "audit")?;
         logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;
         let job = match Core::open(&config) {
             Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
@@ -64,7 +57,7 @@ impl Audit {
     /// Opens the way to the origin itself.
     fn alone(&self, core: Core, data_dir: &str) -> Result<Job, Failure> {
         let (Some(mirror), Some(mut auditor), Some(origin)) = (core.mirror, core.auditor, core.origin) else {
-            return Err(AuditError::Offline.into());
+            return Err(no_origin("audit"));
         };
         if core.live.load().is_none() {
             return Err(AuditError::Nothing(data_dir.to_owned()).into());
@@ -87,7 +80,10 @@ impl Audit {
         let result = follow(asked.id, || Ok(core.audits.job()));
         if let Ok(Job { awaits_pass: Some(before), .. }) = &result {
             let began = Instant::now();
-            while status.picture().passes <= *before && status.picture().failures == 0 && began.elapsed() < PATIENCE {
+            while status.picture().passes <= *before
+                && status.picture().health.failures() == 0
+                && began.elapsed() < PATIENCE
+            {
                 std::thread::sleep(INTERVAL);
             }
         }

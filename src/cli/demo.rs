@@ -63,6 +63,7 @@ impl Demo {
         logging::start(config.log)?;
         let began = Instant::now();
         let sockets = Sockets::bind(&config)?;
+        let config = config.listening_on(&sockets.public());
         println!("sample origin  {url} ({} synthetic venues, pid {})", self.listings, child.id());
         println!("data           {}", config.data_dir.display());
         if config.data_dir == data_dir && data_dir.exists() {

@@ -2,6 +2,7 @@
 //!
 //! Callers: `audit`, `bundle`, `demo`, `sync`.
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,19 @@ pub enum Stage {
         /// Listings.
         listings: u64,
     },
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listing { of: 0, .. } => f.write_str("no page has been read"),
+            Self::Listing { done, of } => write!(f, "{done} of {of} pages"),
+            Self::Details { done, of, certificate } => {
+                write!(f, "{done} of {of} details; the certificate is {}", certificate.as_str())
+            }
+            Self::Complete { listings } => write!(f, "{listings} listings with their details, not confirmed yet"),
+        }
+    }
 }
 
 impl Watched {

@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use crate::config::Secret;
 
 use super::progress::Display;
-use super::{Failure, Sources, load, sync};
+use super::{Failure, Sources, chain, load, sync};
+
+/// The HTTP status of an unhealthy server's whole status.
+const UNHEALTHY: u16 = 503;
 
 /// Arguments of `grandstand status`.
 #[derive(Debug, Args)]
@@ -17,7 +20,7 @@ pub struct Status {
     #[command(flatten)]
     sources: Sources,
     /// The operator's listener; found through the data directory when not given
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
     admin: Option<String>,
     /// Prints the JSON as it is
     #[arg(long)]
@@ -34,19 +37,30 @@ enum StatusError {
 }
 
 impl Status {
-    /// Prints the status; fails when nobody answers, not when the server is unhealthy.
+    /// Prints the status; fails when nobody answers, and when the server is unhealthy.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let config = load(&self.sources)?.config;
         let admin = self.admin.clone().or_else(|| sync::running(&config.data_dir));
         let admin = admin.unwrap_or_else(|| format!("http://{}", config.admin.listen));
-        let (_, text) = ask(reqwest::Method::GET, &format!("{}/status", admin.trim_end_matches('/')), None)?;
+        let (code, text) = ask(reqwest::Method::GET, &format!("{admin}/status"), None)?;
         if self.json {
             print!("{text}");
         } else {
             let value: Value = serde_json::from_str(&text)?;
             print!("{}", screen(&value));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if code == UNHEALTHY { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+/// The base address of an admin listener: a URL, or a host with a port.
+fn admin_url(text: &str) -> Result<String, String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let usable = reqwest::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if usable {
+        Ok(url.trim_end_matches('/').to_owned())
+    } else {
+        Err("write a URL or HOST:PORT, such as http://127.0.0.1:9090 or 127.0.0.1:9090".to_owned())
     }
 }
 
@@ -61,7 +75,13 @@ fn screen(value: &Value) -> String {
     let parity = value.pointer("/parity/percent").and_then(Value::as_f64);
     let parity =
         parity.map(|percent| format!("{percent:.2} % of the last {} samples compared", text("/parity/compared")));
-    let mut lines = vec![format!("grandstand {} ({})", text("/state"), text("/use"))];
+    let reasons = value.pointer("/reasons").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let reasons: Vec<&str> = reasons.collect();
+    let mut lines = Vec::new();
+    if !reasons.is_empty() {
+        lines.push(format!("{}: {}", text("/state"), reasons.join("; ")));
+    }
+    lines.push(format!("grandstand {} ({})", text("/state"), text("/use")));
     let mut line = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
     // A shield has no data of its own to tell of.
     let mirrors = text("/use") != "shield";
@@ -158,8 +178,10 @@ pub(super) fn ask(method: reqwest::Method, url: &str, token: Option<&Secret>) ->
     const LOOK: Duration = Duration::from_secs(10);
     let patience = if method == reqwest::Method::GET { LOOK } else { COMMAND };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let unreachable =
-        |error: reqwest::Error| StatusError::Unreachable { url: url.to_owned(), reason: error.to_string() };
+    let unreachable = |error: reqwest::Error| {
+        let reason = chain(&error.without_url());
+        StatusError::Unreachable { url: url.to_owned(), reason }
+    };
     let (status, body) = runtime.block_on(async {
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -175,8 +197,7 @@ pub(super) fn ask(method: reqwest::Method, url: &str, token: Option<&Secret>) ->
         let status = response.status().as_u16();
         Ok::<_, StatusError>((status, response.text().await.map_err(unreachable)?))
     })?;
-    // An unhealthy server answers 503 with its whole status.
-    if status >= 400 && status != 503 {
+    if status >= 400 && status != UNHEALTHY {
         return Err(StatusError::Refused(refusal(url, status, &body)).into());
     }
     Ok((status, body))
@@ -193,6 +214,37 @@ pub(super) fn refusal(url: &str, status: u16, body: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_admin_listener_is_named_by_url_or_by_host_and_port() {
+        for (text, url) in [
+            ("127.0.0.1:9090", "http://127.0.0.1:9090"),
+            ("localhost:9090", "http://localhost:9090"),
+            ("[::1]:9090", "http://[::1]:9090"),
+            ("http://127.0.0.1:9090/", "http://127.0.0.1:9090"),
+            ("https://ops.example/venues/", "https://ops.example/venues"),
+        ] {
+            assert_eq!(admin_url(text).as_deref(), Ok(url), "{text}");
+        }
+        for text in ["", ":9090", "ftp://127.0.0.1:9090", "127.0.0.1:99999", "http://", "a b:1"] {
+            assert!(admin_url(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_comes_first() {
+        for (state, reasons, first) in [
+            (
+                "unhealthy",
+                &["no space", "not confirmed for 29 s (limit 3 s)"][..],
+                "unhealthy: no space; not confirmed for 29 s (limit 3 s)",
+            ),
+            ("healthy", &[], "grandstand healthy (mirror)"),
+        ] {
+            let text = screen(&json!({ "state": state, "use": "mirror", "reasons": reasons }));
+            assert_eq!(text.lines().next(), Some(first));
+        }
+    }
 
     #[test]
     fn a_shield_is_not_asked_about_a_snapshot() {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::app::core::{AppError, Core};
-use crate::config::{Loaded, LogConfig, LogLevel, Use};
+use crate::config::{Config, Finding, Loaded, LogConfig, LogLevel, Use};
 use crate::origin::details::Details;
 use crate::store::{DataDir, OpenError};
 
@@ -19,8 +19,6 @@ const MOST_FAILURES: u32 = 8;
 /// Why there is no full coverage.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
-    #[error("there is nothing to mirror: set origin.url, and leave mirror.enabled = true")]
-    NothingToMirror,
     #[error(
         "the mirror is not complete ({stage}); what was fetched is kept, run it again to go on; last error: {last}"
     )]
@@ -31,12 +29,31 @@ enum SyncError {
     NotStored(String),
 }
 
+/// Checks that there is a mirror for a command to work with.
+///
+/// # Errors
+/// With the key that says otherwise.
+pub(super) fn needs_mirror(config: &Config, command: &str) -> Result<(), Failure> {
+    match config.usage() {
+        Use::Mirror => Ok(()),
+        Use::Offline => Err(no_origin(command)),
+        Use::Shield => {
+            let problem = format!("is false: a shield holds no copy of the origin, and `{command}` works on that copy");
+            Err(Failure::Config(Finding::about("mirror.enabled", &problem).into()))
+        }
+    }
+}
+
+/// A command needs an origin, and the configuration names none.
+pub(super) fn no_origin(command: &str) -> Failure {
+    let problem = format!("is not set: `{command}` needs an origin, such as --set origin.url=https://api.example.org");
+    Failure::Config(Finding::about("origin.url", &problem).into())
+}
+
 /// Mirrors until everything is here, in this process or in the one that holds the data directory.
 pub fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     let Loaded { config, .. } = load(sources)?;
-    if config.usage() != Use::Mirror {
-        return Err(SyncError::NothingToMirror.into());
-    }
+    needs_mirror(&config, "sync")?;
     logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
     let core = match Core::open(&config) {
         Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
@@ -46,7 +63,7 @@ pub fn run(sources: &Sources) -> Result<ExitCode, Failure> {
         other => other?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let watched = Watched::of(&core).ok_or(SyncError::NothingToMirror)?;
+    let watched = Watched::of(&core).ok_or_else(|| no_origin("sync"))?;
     if let Some(mirror) = core.mirror {
         runtime.spawn(mirror.run());
     }
@@ -88,10 +105,10 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
         if stage != last.0 || picture.pass != last.1 {
             last = (stage.clone(), picture.pass, Instant::now());
         }
-        if picture.failures >= MOST_FAILURES || last.2.elapsed() > PATIENCE {
+        if picture.health.failures() >= MOST_FAILURES || last.2.elapsed() > PATIENCE {
             display.finish();
             let last = picture.last_error.map_or_else(|| "none".to_owned(), |error| error.message);
-            return Err(SyncError::Incomplete { stage: format!("{stage:?}"), last });
+            return Err(SyncError::Incomplete { stage: stage.to_string(), last });
         }
         std::thread::sleep(INTERVAL);
     }

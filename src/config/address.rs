@@ -69,11 +69,26 @@ impl BaseUrl {
         })
     }
 
-    /// `http://127.0.0.1:port`; the port is not 80.
-    pub(super) fn loopback(port: u16) -> Self {
-        let host = "127.0.0.1".to_owned();
-        let text = format!("http://{host}:{port}");
+    /// The URL under which programs on this machine reach a cleartext listener. A wildcard address (`0.0.0.0`, `[::]`)
+    /// becomes `localhost`. Port 0 stays: it is not known before the socket is bound.
+    pub fn of_listener(address: SocketAddr) -> Self {
+        let host = match address.ip().to_canonical() {
+            ip if ip.is_unspecified() => "localhost".to_owned(),
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let port = address.port();
+        let text = if port == 80 { format!("http://{host}") } else { format!("http://{host}:{port}") };
         Self { text, https: false, host, port, path: String::new() }
+    }
+
+    /// Whether the host is this machine, for programs on it alone: `localhost` or a loopback address.
+    pub fn is_loopback(&self) -> bool {
+        let address = self.host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        address.map_or_else(
+            |_| self.host == "localhost" || self.host.ends_with(".localhost"),
+            |ip| ip.to_canonical().is_loopback(),
+        )
     }
 
     /// The URL, without a slash at the end: `https://example.org/mirror`.
@@ -179,9 +194,29 @@ mod tests {
         assert_eq!(base.as_str(), "https://example.org/mirror");
         assert_eq!((base.path(), base.host(), base.port()), ("/mirror", "example.org", 443));
         assert!(base.is_https());
-        assert_eq!(BaseUrl::loopback(8080), BaseUrl::parse("http://127.0.0.1:8080").unwrap());
         let root = BaseUrl::parse("http://[::1]:8080").unwrap();
         assert_eq!((root.path(), root.as_str()), ("", "http://[::1]:8080"));
+    }
+
+    #[test]
+    fn a_listener_is_a_base_url_that_this_machine_can_use() {
+        for (address, want, loopback) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080", true),
+            ("0.0.0.0:20010", "http://localhost:20010", true),
+            ("[::]:8080", "http://localhost:8080", true),
+            ("[::ffff:0.0.0.0]:8080", "http://localhost:8080", true),
+            ("[::ffff:127.0.0.1]:8080", "http://127.0.0.1:8080", true),
+            ("[::1]:8080", "http://[::1]:8080", true),
+            ("[2001:db8::1]:80", "http://[2001:db8::1]", false),
+            ("192.0.2.1:80", "http://192.0.2.1", false),
+        ] {
+            let base = BaseUrl::of_listener(address.parse().unwrap());
+            assert_eq!(base, BaseUrl::parse(want).unwrap(), "{address}");
+            assert_eq!(base.is_loopback(), loopback, "{address}");
+        }
+        for (text, loopback) in [("http://a.localhost", true), ("https://localhost.example", false)] {
+            assert_eq!(BaseUrl::parse(text).unwrap().is_loopback(), loopback, "{text}");
+        }
     }
 
     #[test]

@@ -53,7 +53,11 @@ impl Config {
     pub fn describe(&self) -> String {
         let mut out = Toml::default();
         out.list("listen", &self.listen);
-        out.pair("public_url", self.public_url.as_str());
+        if self.public_url_is_set || self.public_url.port() != 0 {
+            out.pair("public_url", self.public_url.as_str());
+        } else {
+            out.absent("public_url", "absent, the first listener with the port that the system chooses");
+        }
         out.pair("data_dir", self.data_dir.to_string_lossy().as_ref());
         out.pair("ttl", duration_text(self.ttl));
         out.pair("drain", duration_text(self.drain));
@@ -69,6 +73,7 @@ impl Config {
             tls.write(&mut out);
         }
         self.log.write(&mut out);
+        self.limits.write(&mut out);
         out.0
     }
 }

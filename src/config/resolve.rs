@@ -5,15 +5,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::address::{base_url, collide, socket};
+use super::address::{BaseUrl, base_url, collide, socket};
 use super::errors::{ConfigErrors, Finding, Place};
 use super::parse::path;
 use super::raw::Node;
 use super::section::{Reader, Section};
 use super::units::{DAY, duration};
 use super::{
-    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Loaded, LogConfig, MirrorConfig, OriginConfig,
-    PassthroughConfig, RateLimitConfig, TlsConfig,
+    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, LimitsConfig, Loaded, LogConfig, MirrorConfig,
+    OriginConfig, PassthroughConfig, RateLimitConfig, TlsConfig,
 };
 
 /// A shorter token than this is worth a warning, in characters.
@@ -31,9 +31,14 @@ pub(super) fn resolve(root: Node) -> Result<Loaded, ConfigErrors> {
 
 fn read(root: &mut Section<'_>) -> Config {
     let default = Config::default();
+    let listen = root.list("listen", "\"127.0.0.1:8080\"", default.listen, socket);
+    let named = root.optional("public_url", base_url);
+    let public_url_is_set = named.is_some();
+    let first = listen.first().map_or(default.public_url, |first| BaseUrl::of_listener(*first));
     Config {
-        listen: root.list("listen", "\"127.0.0.1:8080\"", default.listen, socket),
-        public_url: root.field("public_url", default.public_url, base_url),
+        listen,
+        public_url: named.unwrap_or(first),
+        public_url_is_set,
         data_dir: root.field("data_dir", default.data_dir, path),
         ttl: root.field("ttl", default.ttl, duration(Duration::from_millis(100)..=DAY)),
         drain: root.field("drain", default.drain, duration(Duration::ZERO..=Duration::from_secs(3600))),
@@ -47,6 +52,7 @@ fn read(root: &mut Section<'_>) -> Config {
         admin: root.section("admin", AdminConfig::read),
         tls: root.section("tls", TlsConfig::read),
         log: root.section("log", LogConfig::read),
+        limits: root.section("limits", LimitsConfig::read),
     }
 }
 
@@ -86,9 +92,24 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     if config.admin.token.as_ref().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
         warn("admin.token", "is short: 16 random characters or more are hard to guess");
     }
-    let public = || config.listen.iter().chain(config.tls.iter().flat_map(|tls| &tls.listen));
-    if reader.place("public_url").is_none() && public().any(exposed) {
-        warn("public_url", "is not set: links in the answers will point to http://127.0.0.1:8080");
+    let tls = || config.tls.iter().flat_map(|tls| &tls.listen);
+    let (public_url, is_set) = (&config.public_url, config.public_url_is_set);
+    if !is_set && public_url.is_loopback() && config.listen.iter().chain(tls()).any(exposed) {
+        let problem =
+            format!("is not set: links in the answers lead to {public_url}, where no other machine finds them");
+        warn("public_url", &problem);
+    }
+    let ours = |address: &SocketAddr| {
+        address.port() == public_url.port() && (!exposed(address) || address.ip().to_canonical().is_unspecified())
+    };
+    let listened_on = if public_url.is_https() { tls().any(ours) } else { config.listen.iter().any(ours) };
+    if is_set && public_url.is_loopback() && !listened_on {
+        let problem = format!(
+            "links in the answers lead to {public_url}, but no listener here has port {}: they work only if another \
+             program on this machine forwards that port; without this key they lead to the first listener",
+            public_url.port()
+        );
+        warn("public_url", &problem);
     }
     if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {
         warn("client_ip.header", "is never read, because client_ip.trusted_proxies is empty");

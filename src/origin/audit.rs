@@ -286,8 +286,8 @@ impl Auditor {
         }))
     }
 
-    const fn asker() -> Asker {
-        Asker { class: Class::Background, client: None, patience: Some(PATIENCE), demand: None }
+    fn asker() -> Asker {
+        Asker { patience: Some(PATIENCE), ..Asker::mirror(Class::Background) }
     }
 
     async fn ask(&self, request: &Request) -> Result<Theirs, String> {

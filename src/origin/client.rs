@@ -23,8 +23,9 @@ use crate::semantics::freshness::{self, Stamps};
 
 use super::budget::{Budget, Demand};
 use super::chance::Chance;
+use super::health::{FEW, Verdict, Witness};
 use super::stamps::StampWatch;
-use super::status::{FEW, OriginStatus, Weight};
+use super::status::OriginStatus;
 use super::told::Told;
 use super::transport::{Arrival, Http, Transport, TransportError};
 use super::window::Class;
@@ -55,12 +56,19 @@ pub struct Asker {
     pub patience: Option<Duration>,
     /// How much it is wanted, where nobody waits because something stale is served meanwhile.
     pub demand: Option<Demand>,
+    /// Whether it was answered well before: that it fails is then no doing of the client.
+    pub was_well: bool,
 }
 
 impl Asker {
     /// The mirror itself, which has all the time in the world.
     pub const fn mirror(class: Class) -> Self {
-        Self { class, client: None, patience: None, demand: None }
+        Self { class, client: None, patience: None, demand: None, was_well: false }
+    }
+
+    /// A client that waits no longer than this.
+    pub const fn client(client: Option<IpAddr>, patience: Duration) -> Self {
+        Self { class: Class::Client, client, patience: Some(patience), demand: None, was_well: false }
     }
 }
 
@@ -225,12 +233,12 @@ impl OriginClient {
     /// # Errors
     /// When there is no answer that says something; the budget has then been told to pause where that helps.
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
-        let class = asker.class;
+        let witness = self.witness(&asker, true);
         let outcome = self.follow(path, validators, asker).await;
         match &outcome {
             Ok(_) => self.succeeded(),
             Err(AskError::Spent(_)) => {}
-            Err(error) => self.failed(error, class),
+            Err(error) => self.failed(error, witness),
         }
         outcome
     }
@@ -247,7 +255,7 @@ impl OriginClient {
     async fn follow(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
         const MOST_REDIRECTS: usize = 3;
         let base = self.config.base.as_str().trim_end_matches('/');
-        let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason };
+        let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason, reached: true };
         let mut url: Url = format!("{base}{path}").parse().map_err(|error| bad(format!("{error}")))?;
         for _ in 0..=MOST_REDIRECTS {
             let (status, answer) = self.send(url.clone(), path, validators, asker.clone()).await?;
@@ -276,10 +284,11 @@ impl OriginClient {
         let failed = |error: TransportError| match error {
             TransportError::Timeout => AskError::Timeout { path: path.to_owned(), after: self.config.timeout },
             TransportError::Decode(reason) => AskError::nonsense(path, reason),
-            TransportError::Connection(reason) => AskError::Connection { path: path.to_owned(), reason },
+            TransportError::Connection(reason) => AskError::Connection { path: path.to_owned(), reason, reached: true },
+            TransportError::Unreached(reason) => AskError::Connection { path: path.to_owned(), reason, reached: false },
         };
         let fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
-        let Asker { class, client, patience, demand } = asker;
+        let Asker { class, client, patience, demand, was_well: _ } = asker;
         let permit = self.budget.acquire_for(class, client, patience, demand).await?;
         self.status.sent(class);
         let asked = self.clock.now_wall();
@@ -304,42 +313,31 @@ impl OriginClient {
         Ok((status, Answer { status, headers, body: body.freeze(), stamps, asked, received }))
     }
 
+    /// Whose request this is. `is_ours`: as in [`Witness`].
+    pub fn witness(&self, asker: &Asker, is_ours: bool) -> Witness {
+        let alone = asker.client.filter(|_| !asker.was_well);
+        Witness { class: asker.class, household: alone.map(|client| self.budget.household(client)), is_ours }
+    }
+
     /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
     ///
-    /// What only one resource or one odd question brings about never stops the rest: refusals of a question, bad
-    /// answers to a client or to a single detail, an error of one resource and what it asks for with it, and failures of
-    /// one resource again and again (who asks for it paces itself) pause nothing. Errors of several resources without an
-    /// answer between are an outage. Failures of requests that were on the wire together count once.
-    pub fn failed(&self, error: &AskError, class: Class) {
+    /// What only one resource, one household or one odd question brings about never stops the rest ([`super::health`]).
+    /// Failures of requests that were on the wire together count once.
+    pub fn failed(&self, error: &AskError, witness: Witness) {
         /// A try that hangs holds up the next one no longer than this at least.
         const SPACING: Duration = Duration::from_secs(1);
-        let single = matches!(class, Class::Client | Class::Details | Class::Background);
-        let weight = match error {
-            AskError::Status { status: 500.., .. } if single => Weight::Single,
-            AskError::Timeout { .. } | AskError::Connection { .. } | AskError::Status { status: 500.., .. } => {
-                Weight::Whole
-            }
-            _ => Weight::None,
-        };
         let paused = !self.budget.view().paused.is_zero();
-        let weight = if paused { Weight::None } else { weight };
-        let row = self.status.failed(error, weight, self.clock.now_wall());
-        let outage = row.is_outage(weight);
-        let asked = match error {
-            AskError::Status { status: 429, retry_after, .. } => Some(retry_after.unwrap_or(self.config.longest_pause)),
-            AskError::Status { status: 500.., retry_after, .. } if !single => *retry_after,
-            _ => None,
-        };
-        let own = outage.then(|| {
-            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(row.failures.saturating_sub(FEW).min(10));
+        let Verdict { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
+        let own = outage.map(|failures| {
+            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.saturating_sub(FEW).min(10));
             // Its return shows within seconds, and what is tried until then leaves most of the budget.
             let pause = doubled.min(self.config.longest_pause).min(Duration::from_secs(4));
             self.budget.try_gently(Some(pause.max(SPACING)));
             pause + self.jittered(pause / 4)
         });
-        let wanted = row.asked.filter(|_| outage);
-        let span = [asked, own, wanted].into_iter().flatten().max();
-        self.tell(error, class, span);
+        let asked = asked.map(|asked| asked.unwrap_or(self.config.longest_pause));
+        let span = asked.max(own);
+        self.tell(error, witness.class, span);
         if let Some(span) = span {
             self.budget.pause(span);
         }

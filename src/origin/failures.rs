@@ -87,7 +87,7 @@ impl Failures {
         let times = all.get(&name).map_or(1, |failing| failing.times.saturating_add(1));
         let own = times.checked_sub(FEW).map_or(Duration::ZERO, |more| Duration::from_secs(1 << more.min(2)));
         let asked = match error {
-            AskError::Status { status: 500.., retry_after: Some(asked), .. } => (*asked).min(LONGEST_ASKED),
+            AskError::Status { status: 429 | 500.., retry_after: Some(asked), .. } => (*asked).min(LONGEST_ASKED),
             _ => Duration::ZERO,
         };
         let until = now.plus(own.min(LONGEST).max(asked));
@@ -137,7 +137,7 @@ mod tests {
             path: "/".into(),
             retry_after: Some(Duration::from_secs(seconds)),
         };
-        for (number, (status, asked, rests)) in [(503, 30, 30), (500, 3600, 300), (429, 30, 0)].into_iter().enumerate()
+        for (number, (status, asked, rests)) in [(503, 30, 30), (500, 3600, 300), (429, 30, 30)].into_iter().enumerate()
         {
             let key = Key::origin(format!("/{number}"));
             failures.failed(&key, &error(status, asked), now);

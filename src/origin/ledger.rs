@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clock::{Monotonic, WallTime};
 
-use super::window::{Class, SPAN, Slot, UNANSWERED, Window};
+use super::window::{Class, SPAN, UNANSWERED, Window};
 
 /// The mark of a slot whose request is on the wire.
 const IN_FLIGHT: i64 = -1;
@@ -85,11 +85,10 @@ impl Ledger {
         };
         // With a smaller limit than before, the latest ones are what matters.
         counting.sort_unstable_by(|a, b| b.cmp(a));
-        for (index, left) in counting.into_iter().take(limit).enumerate() {
-            if let Some(window) = &mut window {
-                window.restore(index, Slot::Until(now.plus(left), Class::Crawl));
+        for left in counting.into_iter().take(limit) {
+            if let Some(index) = window.as_mut().and_then(|window| window.restore(now.plus(left), Class::Crawl)) {
+                ledger.slots[index] = wall.plus(left).as_millis();
             }
-            ledger.slots[index] = wall.plus(left).as_millis();
         }
         if !left.is_zero() {
             tracing::info!(seconds = left.as_secs(), "the origin asked for a pause that is not over");
@@ -214,20 +213,20 @@ mod tests {
     fn what_was_sent_still_counts_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("budget");
-        let (mut ledger, window, pause) = open(&path, 3, WALL);
+        let (mut ledger, mut window, pause) = open(&path, 3, WALL);
         assert_eq!((window.free(START), pause), (3, Duration::ZERO));
         ledger.sent(0);
         ledger.answered(1, WALL.plus(SPAN));
         drop(ledger);
 
         // Thirty seconds later, in a process whose monotonic clock starts anew.
-        let (_, window, _) = open(&path, 3, WALL.plus_seconds(30));
+        let (_, mut window, _) = open(&path, 3, WALL.plus_seconds(30));
         assert_eq!(window.free(START), 1);
         assert_eq!(window.free(Monotonic::from_seconds(31)), 2);
         assert_eq!(window.free(Monotonic::from_seconds(62)), 3);
 
         // A clock set back by a day does not block for a day, and a smaller limit keeps the latest.
-        let (_, window, _) = open(&path, 1, WALL.plus_seconds(-86_400));
+        let (_, mut window, _) = open(&path, 1, WALL.plus_seconds(-86_400));
         assert_eq!(window.free(START), 0);
         assert_eq!(window.free(Monotonic::from_seconds(62)), 1);
     }
@@ -270,7 +269,7 @@ mod tests {
     fn where_it_cannot_be_written_everything_counts_until_it_can() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("later/budget");
-        let (mut ledger, window, _) = open(&path, 2, WALL);
+        let (mut ledger, mut window, _) = open(&path, 2, WALL);
         assert_eq!(window.free(START), 0);
         fs::create_dir(dir.path().join("later")).unwrap();
         ledger.answered(0, WALL.plus(SPAN));

@@ -49,6 +49,15 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// The word for the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timestamp => "timestamp",
+            Self::Date => "date",
+            Self::None => "none",
+        }
+    }
+
     /// What to fall back to.
     #[must_use]
     pub const fn next(self) -> Self {

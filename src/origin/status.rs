@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::api::hash::ContentHash;
 use crate::clock::WallTime;
 
 use super::client::AskError;
 use super::eta::Pace;
+use super::health::{Health, Verdict, Witness};
 use super::window::Class;
 
 /// How the last look at the origin ended.
@@ -86,42 +86,6 @@ pub struct Held {
     pub reason: String,
 }
 
-/// After how many failures in a row the origin as a whole is taken to fail, and not one resource of it.
-pub const FEW: u32 = 3;
-
-/// What a failure says about the origin as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
-    /// Nothing.
-    None,
-    /// Something, together with those of other resources: an error as the answer to a single question.
-    Single,
-    /// Something.
-    Whole,
-}
-
-/// Failures without an answer between.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// How many count.
-    pub failures: u32,
-    /// Of how many resources they are, as far as they are told apart.
-    pub targets: u32,
-    /// For how long the origin wants to be left alone by all of them, if each was answered so.
-    pub asked: Option<Duration>,
-}
-
-impl Row {
-    /// Whether the origin as a whole fails, now that a failure of this weight is the latest.
-    pub const fn is_outage(&self, latest: Weight) -> bool {
-        match latest {
-            Weight::None => false,
-            Weight::Single => self.targets >= FEW,
-            Weight::Whole => self.targets > 1 && self.failures >= FEW,
-        }
-    }
-}
-
 /// Everything at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
@@ -129,10 +93,8 @@ pub struct Picture {
     pub state: OriginState,
     /// The last failure, even when later requests succeeded.
     pub last_error: Option<LastError>,
-    /// Requests in a row that failed.
-    pub failures: u32,
-    /// The first few different things that they asked for, and for how long the origin then wanted to be left alone.
-    pub failing: Vec<(ContentHash, Option<Duration>)>,
+    /// What failures say.
+    pub health: Health,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
     /// How fast the crawl and the details come in.
@@ -180,44 +142,22 @@ impl OriginStatus {
     /// A request was answered.
     pub fn succeeded(&self) {
         let mut picture = self.0.lock();
-        picture.failures = 0;
+        picture.health.answered();
         if picture.shield && matches!(picture.state, OriginState::NotAsked | OriginState::CouldNotBeAsked) {
             picture.state = OriginState::Answering;
         }
-        picture.failing.clear();
     }
 
-    /// A request failed; returns what it is the latest of.
-    pub fn failed(&self, error: &AskError, weight: Weight, now: WallTime) -> Row {
+    /// A request failed; returns what that says about the origin. `paused`: as in [`Health::failed`].
+    pub fn failed(&self, error: &AskError, witness: Witness, paused: bool, now: WallTime) -> Verdict {
         let mut picture = self.0.lock();
         picture.last_error = Some(LastError { at: now.rfc3339(), message: error.to_string() });
-        let target = ContentHash::of(error.path().unwrap_or_default().as_bytes());
-        let asked = match error {
-            AskError::Status { retry_after, .. } => *retry_after,
-            _ => None,
-        };
-        if weight != Weight::None {
-            let known = picture.failing.iter_mut().find(|(failing, _)| *failing == target);
-            let fresh = known.is_none();
-            if let Some((_, wanted)) = known {
-                *wanted = asked;
-            }
-            let many = picture.failing.len() >= FEW as usize;
-            if fresh && !many {
-                picture.failing.push((target, asked));
-            }
-            // A resource that answers errors again and again counts once: it says nothing about the others.
-            if weight == Weight::Whole || fresh || many {
-                picture.failures = picture.failures.saturating_add(1);
-            }
-            // One failure is an accident.
-            if picture.failures > 1 && picture.state != OriginState::Crawling {
-                picture.state = OriginState::CouldNotBeAsked;
-            }
+        let verdict = picture.health.failed(error, witness, paused);
+        // One failure is an accident.
+        if verdict.counts && picture.health.failures() > 1 && picture.state != OriginState::Crawling {
+            picture.state = OriginState::CouldNotBeAsked;
         }
-        let targets = u32::try_from(picture.failing.len()).unwrap_or(u32::MAX);
-        let wanted = picture.failing.iter().map(|(_, wanted)| *wanted).chain([asked]).min().flatten();
-        Row { failures: picture.failures, targets, asked: wanted }
+        verdict
     }
 
     /// Something else went wrong.

@@ -37,7 +37,10 @@ pub enum TransportError {
     /// Not in time.
     #[error("no answer in time")]
     Timeout,
-    /// No connection, or one that broke; the chain of causes.
+    /// No connection; the chain of causes.
+    #[error("{0}")]
+    Unreached(String),
+    /// A connection that broke; the chain of causes.
     #[error("{0}")]
     Connection(String),
     /// The body is not in the coding that it claims; the chain of causes.
@@ -107,6 +110,8 @@ fn failure(error: reqwest::Error) -> TransportError {
         TransportError::Timeout
     } else if error.is_decode() {
         TransportError::Decode(chain(&error))
+    } else if error.is_connect() {
+        TransportError::Unreached(chain(&error.without_url()))
     } else {
         TransportError::Connection(chain(&error.without_url()))
     }

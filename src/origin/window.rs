@@ -4,6 +4,7 @@
 //! answered; a slot is therefore taken when a request is sent and freed 60 s after it was *answered*. Pure: time is an
 //! argument. Callers: [`super::budget`].
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::clock::Monotonic;
@@ -30,6 +31,9 @@ pub enum Class {
 }
 
 impl Class {
+    /// Every class, in the order of its discriminants.
+    pub const ALL: [Self; 5] = [Self::Refresh, Self::Client, Self::Crawl, Self::Details, Self::Background];
+
     /// The word for metrics and `/status`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +48,7 @@ impl Class {
 
 /// One place in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+enum Slot {
     /// Nobody uses it.
     Free,
     /// A request is on the wire.
@@ -53,16 +57,30 @@ pub enum Slot {
     Until(Monotonic, Class),
 }
 
-/// The window: one slot per request that the origin admits in 60 s.
+/// The window: one slot per request that the origin admits in 60 s. No operation looks at all slots.
 #[derive(Clone, Debug)]
 pub struct Window {
     slots: Vec<Slot>,
+    /// The free slots.
+    free: Vec<usize>,
+    /// The answered ones, by the instant at which they become free.
+    ends: BTreeSet<(Monotonic, usize)>,
+    /// Slots in use, and of these the ones on the wire, by class.
+    used: [usize; Class::ALL.len()],
+    on_wire: [usize; Class::ALL.len()],
 }
 
 impl Window {
     /// A window of `limit` free slots.
     pub fn new(limit: usize) -> Self {
-        Self { slots: vec![Slot::Free; limit] }
+        let free = (0..limit).rev().collect();
+        Self {
+            slots: vec![Slot::Free; limit],
+            free,
+            ends: BTreeSet::new(),
+            used: [0; Class::ALL.len()],
+            on_wire: [0; Class::ALL.len()],
+        }
     }
 
     /// How many slots there are.
@@ -70,18 +88,22 @@ impl Window {
         self.slots.len()
     }
 
-    /// Sets one slot, when a ledger is read back.
-    pub fn restore(&mut self, index: usize, slot: Slot) {
-        if let Some(place) = self.slots.get_mut(index) {
-            *place = slot;
-        }
+    /// Marks the next free slot as counting until then, when a ledger is read back, and returns its number.
+    pub fn restore(&mut self, until: Monotonic, class: Class) -> Option<usize> {
+        let index = self.free.pop()?;
+        self.slots[index] = Slot::Until(until, class);
+        self.ends.insert((until, index));
+        self.used[class as usize] += 1;
+        Some(index)
     }
 
     /// Takes a free slot for a request that is about to be sent; `None` when there is none.
     pub fn take(&mut self, class: Class, now: Monotonic) -> Option<usize> {
         self.expire(now);
-        let index = self.slots.iter().position(|slot| *slot == Slot::Free)?;
+        let index = self.free.pop()?;
         self.slots[index] = Slot::InFlight(class);
+        self.used[class as usize] += 1;
+        self.on_wire[class as usize] += 1;
         Some(index)
     }
 
@@ -91,62 +113,83 @@ impl Window {
         if let Some(slot @ Slot::InFlight(_)) = self.slots.get_mut(index) {
             let Slot::InFlight(class) = *slot else { return until };
             *slot = Slot::Until(until, class);
+            self.ends.insert((until, index));
+            self.on_wire[class as usize] -= 1;
         }
         until
     }
 
+    /// Gives back a slot whose request was never sent.
+    pub fn unused(&mut self, index: usize) {
+        if let Some(slot @ Slot::InFlight(_)) = self.slots.get_mut(index) {
+            let Slot::InFlight(class) = std::mem::replace(slot, Slot::Free) else { return };
+            self.free.push(index);
+            self.used[class as usize] -= 1;
+            self.on_wire[class as usize] -= 1;
+        }
+    }
+
     /// How many slots are free.
-    pub fn free(&self, now: Monotonic) -> usize {
-        self.slots.iter().filter(|slot| !counts(**slot, now)).count()
+    pub fn free(&mut self, now: Monotonic) -> usize {
+        self.expire(now);
+        self.free.len()
     }
 
     /// How many slots a class holds.
-    pub fn used_by(&self, class: Class, now: Monotonic) -> usize {
-        let held = self.slots.iter().filter(|slot| match slot {
-            Slot::InFlight(used) => *used == class,
-            Slot::Until(_, used) => *used == class && counts(**slot, now),
-            Slot::Free => false,
-        });
-        held.count()
+    pub fn used_by(&mut self, class: Class, now: Monotonic) -> usize {
+        self.expire(now);
+        self.used[class as usize]
     }
 
-    /// When the next slot frees, if that is already known.
-    pub fn next_free(&self, now: Monotonic) -> Option<Monotonic> {
-        let ends = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Until(until, _) if *until > now => Some(*until),
-            _ => None,
-        });
-        ends.min()
+    /// When the next slot becomes free, if that is already known.
+    pub fn next_free(&mut self, now: Monotonic) -> Option<Monotonic> {
+        self.expire(now);
+        self.ends.first().map(|(until, _)| *until)
     }
 
-    /// When each slot can be taken again, in order, of all classes or of one: one that is on the wire as if it ended now.
-    pub fn frees_at(&self, class: Option<Class>, now: Monotonic) -> Vec<Monotonic> {
-        let of = |used: &Class| class.is_none_or(|class| class == *used);
-        let frees = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Until(until, used) if *until > now => of(used).then_some(*until),
-            Slot::InFlight(used) => of(used).then(|| now.plus(SPAN)),
-            Slot::Free | Slot::Until(..) => class.is_none().then_some(now),
-        });
-        let mut frees: Vec<_> = frees.collect();
-        frees.sort_unstable();
-        frees
+    /// When slots can be taken, in order and without an end, as of the last [`expire`](Self::expire): one that is on the
+    /// wire as if it were answered now, and each again a window later.
+    pub fn frees(&self, now: Monotonic) -> impl Iterator<Item = Monotonic> {
+        let ends = self.ends.iter().map(|(until, _)| *until);
+        in_turns(now, self.free.len(), ends, self.on_wire.iter().sum(), 0)
     }
 
-    fn expire(&mut self, now: Monotonic) {
-        for slot in &mut self.slots {
-            if !counts(*slot, now) {
-                *slot = Slot::Free;
+    /// The same for a class that may hold `share` slots at a time.
+    pub fn frees_of(&self, class: Class, share: usize, now: Monotonic) -> impl Iterator<Item = Monotonic> {
+        let used = self.used[class as usize];
+        let slots = &self.slots;
+        let ends =
+            self.ends.iter().filter(move |(_, index)| matches!(slots[*index], Slot::Until(_, of) if of == class));
+        let ends = ends.map(|(until, _)| *until);
+        in_turns(now, share.saturating_sub(used), ends, self.on_wire[class as usize], used.saturating_sub(share))
+    }
+
+    /// Frees the slots that no longer count.
+    pub fn expire(&mut self, now: Monotonic) {
+        while let Some((until, index)) = self.ends.first().copied().filter(|(until, _)| *until <= now) {
+            self.ends.remove(&(until, index));
+            if let Slot::Until(_, class) = std::mem::replace(&mut self.slots[index], Slot::Free) {
+                self.used[class as usize] -= 1;
             }
+            self.free.push(index);
         }
     }
 }
 
-fn counts(slot: Slot, now: Monotonic) -> bool {
-    match slot {
-        Slot::Free => false,
-        Slot::InFlight(_) => true,
-        Slot::Until(until, _) => until > now,
-    }
+/// `free` slots now, then one at each of `ends`, then those on the wire, without the first `skipped` of all these; and
+/// again and again a window later.
+fn in_turns<'a>(
+    now: Monotonic,
+    free: usize,
+    ends: impl Iterator<Item = Monotonic> + Clone + 'a,
+    on_wire: usize,
+    skipped: usize,
+) -> impl Iterator<Item = Monotonic> + 'a {
+    let once = std::iter::repeat_n(now, free).chain(ends).chain(std::iter::repeat_n(now.plus(SPAN), on_wire));
+    let once = once.skip(skipped);
+    // Without a single slot there is no turn.
+    let turns = if once.clone().next().is_some() { u32::MAX } else { 0 };
+    (0..turns).flat_map(move |turn| once.clone().map(move |at| at.plus(SPAN.saturating_mul(turn))))
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! From the head of a request to what it asks for, or to the refusal that it gets.
 //!
-//! In this order: client address, preflight, limit, path, route, method, body, query, coding. Nothing is looked up
+//! In this order: client address, preflight, limit, host, size, path, route, method, body, query, coding. Nothing is looked up
 //! here. Callers: [`crate::serve`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::Method;
 use http::header::{
-    ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HeaderMap, IF_MATCH, IF_NONE_MATCH, ORIGIN,
+    ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HOST, HeaderMap, IF_MATCH, IF_NONE_MATCH, ORIGIN,
     TRANSFER_ENCODING,
 };
+use http::{HeaderValue, Method, Version};
 
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery, Parameters, QueryError};
@@ -20,6 +20,7 @@ use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};
 use crate::semantics::client_address::{self, ClientIpConfig};
 use crate::semantics::coding::{self, Coding};
+use crate::semantics::host;
 use crate::semantics::path::{self, BasePath};
 use crate::semantics::problem::Problem;
 
@@ -39,6 +40,8 @@ pub struct View<'a> {
     pub peer: IpAddr,
     /// Whether a body follows the head.
     pub has_body: bool,
+    /// The version of HTTP.
+    pub version: Version,
 }
 
 /// What decisions depend on besides the request.
@@ -53,6 +56,8 @@ pub struct Rules {
     pub passthrough_paths: Vec<String>,
     /// Methods that pass.
     pub passthrough_methods: Vec<Method>,
+    /// How long a target, and how large a header, may be, in bytes.
+    pub head: usize,
 }
 
 /// What a request asks for.
@@ -86,6 +91,17 @@ pub enum Target {
     },
 }
 
+/// Which methods an answer names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Methods {
+    /// Those of a known endpoint.
+    Known,
+    /// Those that pass to the origin.
+    PassedThrough,
+    /// Those of the whole server (`OPTIONS *`).
+    All,
+}
+
 /// What happens to a request.
 #[derive(Debug)]
 pub enum Admission {
@@ -96,8 +112,10 @@ pub enum Admission {
         /// The coding that the client likes best.
         coding: Coding,
     },
-    /// It is a CORS preflight.
-    Preflight,
+    /// It is a CORS preflight, answered with these methods.
+    Preflight(Methods),
+    /// It asks which methods there are.
+    Options(Methods),
     /// It is refused.
     Refused(Problem),
 }
@@ -120,12 +138,18 @@ pub struct Admitted {
 /// Decides on a request.
 pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
     let client = client_address::resolve(&rules.client_ip, view.peer, view.headers).ip;
+    let noted = Noted::of(view.headers);
+    let host = check_host(view, &noted);
     let preflight = view.method == Method::OPTIONS
+        && host.is_ok()
         && view.headers.contains_key(ORIGIN)
         && view.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     if preflight {
         let limit = rules.limiter.peek(client, now);
-        return Admitted { admission: Admission::Preflight, route: "preflight", client, limit, conditional: false };
+        let passes = route(view, rules).is_ok_and(|routed| passes(&routed, rules));
+        let methods = if passes { Methods::PassedThrough } else { Methods::Known };
+        let admission = Admission::Preflight(methods);
+        return Admitted { admission, route: "preflight", client, limit, conditional: false };
     }
     let limit = rules.limiter.admit(client, now);
     if let Decision::Refused { quota, retry_after_seconds } = limit {
@@ -133,33 +157,58 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         let admission = Admission::Refused(problem);
         return Admitted { admission, route: "limit", client, limit, conditional: false };
     }
-    let noted = Noted::of(view.headers);
-    let routed = check_size(view, &noted).and_then(|()| route(view, rules));
-    let (route, admission) = match routed {
-        Ok(routed) => (routed.route.as_str(), target(&routed, view, &noted, rules)),
+    let (route, admission) = match host {
+        Ok(()) => judge(view, &noted, rules),
         Err(problem) => (Route::Unknown.as_str(), Err(problem)),
     };
-    let admission = match admission {
-        Ok(target) => {
-            let wished = || coding::negotiate(view.headers, &Coding::PREFERENCE);
-            let coding = if noted.wishes { wished() } else { Coding::Identity };
-            Admission::Admitted { target, coding }
-        }
-        Err(problem) => Admission::Refused(problem),
-    };
+    let admission = admission.unwrap_or_else(Admission::Refused);
     Admitted { admission, route, client, limit, conditional: noted.conditional }
 }
 
-/// The longest request target, and all names and values of a header together, in bytes.
-pub const MAX_TARGET: usize = 8 << 10;
-/// See [`MAX_TARGET`].
-pub const MAX_HEADERS: usize = 32 << 10;
+/// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks for
+/// others.
+pub fn admit_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
+    let peer = peer.to_canonical();
+    if rules.client_ip.trusts(peer) { Decision::Unlimited } else { rules.limiter.admit(peer, now) }
+}
+
+/// What becomes of a request that the limit lets through, and the word for its endpoint.
+fn judge(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> (&'static str, Result<Admission, Problem>) {
+    let asks_for_methods = *view.method == Method::OPTIONS;
+    let options = |methods| {
+        let answered = if view.has_body || noted.body { Err(Problem::unexpected_body()) } else { Ok(()) };
+        ("options", answered.map(|()| Admission::Options(methods)))
+    };
+    if asks_for_methods && view.target == b"*" {
+        return options(Methods::All);
+    }
+    let routed = match check_size(view, noted, rules).and_then(|()| route(view, rules)) {
+        Ok(routed) => routed,
+        Err(problem) => return (Route::Unknown.as_str(), Err(problem)),
+    };
+    if asks_for_methods && routed.route != Route::Unknown {
+        return options(Methods::Known);
+    }
+    if asks_for_methods && passes(&routed, rules) && !rules.passthrough_methods.contains(view.method) {
+        return options(Methods::PassedThrough);
+    }
+    let admission = target(&routed, view, noted, rules).map(|target| {
+        let coding = if noted.wishes { coding::negotiate(view.headers, &Coding::PREFERENCE) } else { Coding::Identity };
+        Admission::Admitted { target, coding }
+    });
+    (routed.route.as_str(), admission)
+}
+
+/// The most fields that a request may have.
+pub const MOST_FIELDS: usize = 255;
 
 /// What a header says, found in one pass: nearly every request has none of it.
 #[derive(Default)]
-struct Noted {
+struct Noted<'a> {
     /// All names and values together, in bytes.
     size: usize,
+    /// `Host`.
+    host: Option<&'a HeaderValue>,
     /// Whether a body is announced. `Content-Length: 0` announces none.
     body: bool,
     /// Whether there are wishes for a coding.
@@ -168,12 +217,13 @@ struct Noted {
     conditional: bool,
 }
 
-impl Noted {
-    fn of(headers: &HeaderMap) -> Self {
+impl<'a> Noted<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
         let mut noted = Self::default();
         for (name, value) in headers {
             noted.size += name.as_str().len() + value.len();
             match *name {
+                HOST => noted.host = Some(value),
                 TRANSFER_ENCODING => noted.body = true,
                 CONTENT_LENGTH => noted.body |= value.as_bytes().iter().any(|byte| *byte != b'0'),
                 ACCEPT_ENCODING => noted.wishes = true,
@@ -185,12 +235,25 @@ impl Noted {
     }
 }
 
-/// Everything that follows works on what is of a size that anybody needs.
-fn check_size(view: &View<'_>, noted: &Noted) -> Result<(), Problem> {
-    if view.target.len() > MAX_TARGET {
-        return Err(Problem::uri_too_long(MAX_TARGET as u64));
+/// RFC 9112 §3.2. Two of them are refused by pingora.
+fn check_host(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Problem> {
+    match noted.host {
+        Some(value) if host::is_host(value.as_bytes()) => Ok(()),
+        Some(value) => Err(Problem::bad_host(Some(value))),
+        None if view.version == Version::HTTP_11 => Err(Problem::bad_host(None::<&str>)),
+        None => Ok(()),
     }
-    if noted.size > MAX_HEADERS { Err(Problem::headers_too_large(MAX_HEADERS as u64)) } else { Ok(()) }
+}
+
+/// The bounds of HTTP/2; heads of HTTP/1 are refused while they are read.
+fn check_size(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> Result<(), Problem> {
+    if view.target.len() > rules.head {
+        return Err(Problem::uri_too_long(rules.head as u64));
+    }
+    if noted.size > rules.head {
+        return Err(Problem::headers_too_large(rules.head as u64));
+    }
+    if view.headers.len() > MOST_FIELDS { Err(Problem::too_many_headers(MOST_FIELDS)) } else { Ok(()) }
 }
 
 /// A target taken apart.
@@ -250,17 +313,33 @@ fn below_authority(target: &[u8]) -> Option<&[u8]> {
     Some(path.map_or(b"/", |at| &rest[at..]))
 }
 
+/// Whether the origin answers what is asked at a path that is not known here.
+fn passes(routed: &Routed<'_>, rules: &Rules) -> bool {
+    routed.route == Route::Unknown
+        && rules.passthrough_paths.iter().any(|prefix| routed.path.starts_with(prefix.as_str()))
+}
+
+/// A list of methods as `Allow` has it, none of them twice: `first`, the configured ones, `last`.
+pub fn names(first: &[&str], configured: &[Method], last: &[&str]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for name in first.iter().copied().chain(configured.iter().map(Method::as_str)).chain(last.iter().copied()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
 /// What an endpoint is asked for.
-fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted, rules: &Rules) -> Result<Target, Problem> {
+fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> Result<Target, Problem> {
     let path = &*routed.path;
     if routed.route == Route::Unknown {
-        let passes = rules.passthrough_paths.iter().any(|prefix| path.starts_with(prefix.as_str()));
-        if !passes {
+        if !passes(routed, rules) {
             return Err(Problem::unknown_path(path));
         }
         if !rules.passthrough_methods.contains(view.method) {
-            let allow: Vec<&str> = rules.passthrough_methods.iter().map(Method::as_str).collect();
-            return Err(Problem::method_not_allowed(view.method.as_str(), &allow.join(", ")));
+            let allow = names(&[], &rules.passthrough_methods, &["OPTIONS"]);
+            return Err(Problem::method_not_allowed(view.method.as_str(), &allow));
         }
         check_body(view, noted)?;
         let mut target = routed.raw_path.to_vec();
@@ -295,7 +374,7 @@ pub const MAX_REQUEST_BODY: u64 = 1 << 20;
 
 /// GET and HEAD have none; of other methods its length must be said and bounded, so that nothing that follows it can be
 /// taken for another request (RFC 9112 §11.2).
-fn check_body(view: &View<'_>, noted: &Noted) -> Result<(), Problem> {
+fn check_body(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Problem> {
     if !view.has_body && !noted.body {
         return Ok(());
     }

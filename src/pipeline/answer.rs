@@ -24,12 +24,14 @@ use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::{self, Problem, ProblemKind};
 use crate::snapshot::live::Published;
 
+use super::admit::{self, ALLOW, Methods};
 use super::head::{self as fields, Head};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-const EXPOSED: &str =
-    "ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed";
+/// The fields that scripts of other sites may read (the Fetch standard), in every answer.
+pub const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, \
+                           Mirror-Confirmed";
 
 /// What is the same in every answer.
 #[derive(Clone, Debug)]
@@ -40,6 +42,10 @@ pub struct Standing {
     ages: bool,
     /// `Allow` where unknown endpoints are passed through.
     passthrough_allow: HeaderValue,
+    /// `Access-Control-Allow-Methods` there.
+    passthrough_cors: HeaderValue,
+    /// `Allow` for the server as a whole.
+    all_allow: HeaderValue,
 }
 
 /// The parts of a request that an answer depends on.
@@ -88,15 +94,24 @@ pub struct Answer<H = HeaderMap> {
 }
 
 impl Standing {
-    /// For one configuration; `ages`: there is an origin that confirms the data.
+    /// For one configuration; `ages`: there is an origin that confirms the data; `passthrough`: the methods that pass to
+    /// it, empty where no path does.
     pub fn new(cache_control: CacheControl, ages: bool, passthrough: &[Method]) -> Self {
         let ttl = i64::try_from(cache_control.ttl.as_secs()).unwrap_or(i64::MAX);
         let text = cache_control.to_string();
         let cache_control = HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("no-cache"));
-        let methods: Vec<&str> = passthrough.iter().map(Method::as_str).collect();
-        let allow = HeaderValue::from_str(&methods.join(", "));
-        let passthrough_allow = allow.unwrap_or_else(|_| HeaderValue::from_static(super::admit::ALLOW));
-        Self { cache_control, ttl, ages, passthrough_allow }
+        let list = |first: &[&str], last: &[&str]| {
+            let list = HeaderValue::from_str(&admit::names(first, passthrough, last));
+            list.unwrap_or_else(|_| HeaderValue::from_static(ALLOW))
+        };
+        Self {
+            cache_control,
+            ttl,
+            ages,
+            passthrough_allow: list(&[], &["OPTIONS"]),
+            passthrough_cors: list(&["GET", "HEAD"], &[]),
+            all_allow: list(&["GET", "HEAD"], &["OPTIONS"]),
+        }
     }
 
     /// An answer from the snapshot, in `head`.
@@ -234,11 +249,7 @@ impl Standing {
             head.put_number(&fields::RETRY_AFTER, seconds.max(1));
         }
         if problem.kind() == ProblemKind::MethodNotAllowed {
-            if asked.passes {
-                head.put(&fields::ALLOW, &self.passthrough_allow);
-            } else {
-                head.put_static(&fields::ALLOW, super::admit::ALLOW);
-            }
+            self.allow(if asked.passes { Methods::PassedThrough } else { Methods::Known }, &mut head);
         }
         common(&mut head, asked.limit);
         let body = (*asked.method != Method::HEAD).then_some(body);
@@ -247,14 +258,35 @@ impl Standing {
     }
 
     /// The answer to a CORS preflight, in `head`.
-    pub fn preflight<H: Head>(&self, limit: Decision, mut head: H) -> Answer<H> {
+    pub fn preflight<H: Head>(&self, methods: Methods, limit: Decision, mut head: H) -> Answer<H> {
         let status = StatusCode::NO_CONTENT;
         head.begin(status);
-        head.put_static(&fields::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD");
-        head.put_static(&fields::ACCESS_CONTROL_ALLOW_HEADERS, "If-None-Match, If-Match");
+        match methods {
+            Methods::PassedThrough => head.put(&fields::ACCESS_CONTROL_ALLOW_METHODS, &self.passthrough_cors),
+            Methods::Known | Methods::All => head.put_static(&fields::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
+        }
+        // The wildcard covers every field but this one (the Fetch standard).
+        head.put_static(&fields::ACCESS_CONTROL_ALLOW_HEADERS, "*, Authorization");
         head.put_static(&fields::ACCESS_CONTROL_MAX_AGE, "86400");
         common(&mut head, limit);
         Answer { status, head, body: None, outcome: "preflight", cache: None }
+    }
+
+    /// The answer to `OPTIONS`, in `head`.
+    pub fn options<H: Head>(&self, methods: Methods, limit: Decision, mut head: H) -> Answer<H> {
+        let status = StatusCode::NO_CONTENT;
+        head.begin(status);
+        self.allow(methods, &mut head);
+        common(&mut head, limit);
+        Answer { status, head, body: None, outcome: "options", cache: None }
+    }
+
+    fn allow(&self, methods: Methods, head: &mut impl Head) {
+        match methods {
+            Methods::Known => head.put_static(&fields::ALLOW, ALLOW),
+            Methods::PassedThrough => head.put(&fields::ALLOW, &self.passthrough_allow),
+            Methods::All => head.put(&fields::ALLOW, &self.all_allow),
+        }
     }
 }
 

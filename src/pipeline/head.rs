@@ -116,6 +116,15 @@ impl Head for HeaderMap {
 /// Room for every field of an answer, so that the map is allocated once.
 const ROOM: usize = 22;
 
+/// What becomes of a connection after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// It waits for the next request.
+    KeepAlive,
+    /// It is closed.
+    Close,
+}
+
 /// A head as HTTP/1.1 sends it (RFC 9112 §2.1), in a buffer that is used again and again.
 #[derive(Debug, Default)]
 pub struct Lines(Vec<u8>);
@@ -128,8 +137,12 @@ impl Lines {
     }
 
     /// Ends the head.
-    pub fn end(&mut self, date: &[u8]) {
-        for part in [b"Date: ", date, b"\r\nConnection: keep-alive\r\n\r\n"] {
+    pub fn end(&mut self, date: &[u8], persistence: Persistence) {
+        let connection: &[u8] = match persistence {
+            Persistence::KeepAlive => b"\r\nConnection: keep-alive\r\n\r\n",
+            Persistence::Close => b"\r\nConnection: close\r\n\r\n",
+        };
+        for part in [b"Date: ", date, connection] {
             self.0.extend_from_slice(part);
         }
     }
@@ -207,7 +220,7 @@ mod tests {
     fn both_kinds_say_the_same() {
         let map = filled(HeaderMap::new());
         let mut lines = filled(Lines::default());
-        lines.end(b"Sun, 06 Nov 1994 08:49:37 GMT");
+        lines.end(b"Sun, 06 Nov 1994 08:49:37 GMT", Persistence::KeepAlive);
         let text = std::str::from_utf8(lines.as_bytes()).unwrap();
         assert_eq!(
             text,
@@ -237,6 +250,13 @@ mod tests {
         map.append(header::SET_COOKIE, HeaderValue::from_static("b"));
         lines.adopt(StatusCode::from_u16(299).unwrap(), map);
         assert_eq!(lines.as_bytes(), b"HTTP/1.1 299 \r\nset-cookie: a\r\nset-cookie: b\r\n");
+    }
+
+    #[test]
+    fn an_end_is_announced() {
+        let mut lines = Lines::default();
+        lines.end(b"now", Persistence::Close);
+        assert_eq!(lines.as_bytes(), b"Date: now\r\nConnection: close\r\n\r\n");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::api::query::{Parameters, changes_since};
+use crate::api::query::{Parameters, QueryError, changes_since};
 use crate::api::route::Route;
 use crate::cache::Key;
 use crate::semantics::path::{self, BasePath};
@@ -30,8 +30,8 @@ pub enum PurgeError {
     #[error("path: {0}")]
     Path(#[from] path::PathError),
     /// Its query would be refused.
-    #[error("path: the query is not one that is ever answered: {0}")]
-    Query(String),
+    #[error("path: the query would be refused: {0}")]
+    Query(#[from] QueryError),
 }
 
 impl Purge {
@@ -85,14 +85,14 @@ impl Purge {
         let query = String::from_utf8_lossy(raw_query);
         Ok(Self::Keys(match route {
             Route::List => {
-                let parameters = Parameters::parse(&query).map_err(|error| PurgeError::Query(format!("{error:?}")))?;
+                let parameters = Parameters::parse(&query)?;
                 let target = parameters.list.path_and_query();
                 vec![Key::List(parameters.list), Key::origin(target)]
             }
             Route::Taxonomy(kind) => vec![Key::Taxonomy(kind), Key::origin(kind.path())],
             Route::Detail(id) => vec![Key::Detail(id), Key::origin(format!("/api/listings/{id}.json"))],
             Route::Changes => {
-                let since = changes_since(&query).map_err(|error| PurgeError::Query(format!("{error:?}")))?;
+                let since = changes_since(&query)?;
                 since.map(Key::Changes).into_iter().collect()
             }
             Route::NoSuchListing => Vec::new(),
@@ -128,6 +128,8 @@ mod tests {
         for bad in ["paths=/x", "path=", "path=api", "path=/a/../b", "path=/api/listings.json?page=0"] {
             assert!(purge(Some(bad)).is_err(), "{bad}");
         }
+        let refused = purge(Some("path=/api/listings.json?page=0")).unwrap_err().to_string();
+        assert!(refused.starts_with("path: the query would be refused: `page` is \"0\"; it must be "), "{refused}");
     }
 
     #[test]

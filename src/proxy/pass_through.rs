@@ -14,17 +14,17 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, PRAGMA, RANGE};
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LOCATION, COOKIE, LOCATION, PRAGMA, RANGE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use url::Url;
 
+use crate::api::rewrite::Rewrite;
 use crate::cache::stored::{Stored, Variants};
 use crate::cache::{Cache, Key};
 use crate::clock::Clock;
 use crate::origin::client::{AskError, Asker};
 use crate::origin::failures::Failures;
 use crate::origin::flight::{Boarding, Flights};
-use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Allowed, Policy, Purpose, RequestDirectives, Reuse, Selecting, Vary, Why, may_stand_in, onward, reuse,
@@ -165,6 +165,8 @@ struct Inner {
     allowed: Allowed,
     /// Under which addresses clients and the origin name resources.
     bases: Vec<Url>,
+    /// What becomes of the origin's addresses.
+    rewrite: Rewrite,
     flights: Flights<Flight, Landing>,
     failures: Failures,
     forced: Recent,
@@ -189,12 +191,14 @@ pub struct PassConfig {
     pub allowed: Allowed,
     /// Under which addresses clients and the origin name resources.
     pub bases: Vec<Url>,
+    /// What becomes of the origin's addresses.
+    pub rewrite: Rewrite,
 }
 
 impl PassThrough {
     /// A cache in front of `upstream`.
     pub fn new(upstream: Upstream, cache: Cache, config: PassConfig, clock: Clock) -> Self {
-        let PassConfig { stale_if_error, wait, max_body, allowed, bases } = config;
+        let PassConfig { stale_if_error, wait, max_body, allowed, bases, rewrite } = config;
         Self(Arc::new(Inner {
             upstream,
             max_body: max_body.min(cache.largest()),
@@ -204,6 +208,7 @@ impl PassThrough {
             wait,
             allowed,
             bases,
+            rewrite,
             flights: Flights::default(),
             failures: Failures::default(),
             forced: Recent::new(FORCED_ONCE_IN),
@@ -217,6 +222,19 @@ impl PassThrough {
     /// Lets nobody join the fetches that are under way: something was purged.
     pub fn purged(&self) {
         self.0.flights.close();
+    }
+
+    /// Leads clients who follow an answer's head to us, where it leads to the origin. What is kept, and what an answer makes
+    /// void, goes by the origin's own addresses.
+    pub fn lead_here(&self, head: &mut HeaderMap) {
+        for name in [LOCATION, CONTENT_LOCATION] {
+            let mut values = head.get_all(&name).iter();
+            let (Some(value), None) = (values.next(), values.next()) else { continue };
+            let ours = value.to_str().ok().and_then(|value| self.0.rewrite.reference(value));
+            if let Some(ours) = ours.and_then(|ours| HeaderValue::try_from(ours).ok()) {
+                head.insert(name, ours);
+            }
+        }
     }
 
     /// Answers a request; `interim` is told of interim answers of the origin.
@@ -291,7 +309,7 @@ impl PassThrough {
     }
 
     fn asker(&self, question: &Question) -> Asker {
-        Asker { class: Class::Client, client: Some(question.client), patience: Some(self.0.wait), demand: None }
+        Asker::client(Some(question.client), self.0.wait)
     }
 
     /// What the client that fetched is served.

@@ -22,7 +22,6 @@ use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
 use crate::origin::early::Early;
 use crate::origin::failures::Failures;
 use crate::origin::flight::{Boarding, Flights, Passenger};
-use crate::origin::window::Class;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Exchange, Policy, RequestDirectives, ResponseDirectives, Reuse, Selecting, Terms, Vary, may_stand_in, may_store,
@@ -124,7 +123,7 @@ impl ReadThrough {
 
     /// How patient a client's read is.
     pub fn asker(&self, client: IpAddr) -> Asker {
-        Asker { class: Class::Client, client: Some(client), patience: Some(self.inner.wait), demand: None }
+        Asker::client(Some(client), self.inner.wait)
     }
 
     /// The client that asks the origin.
@@ -248,7 +247,7 @@ impl ReadThrough {
             Boarding::First(ticket, passenger) => {
                 let (this, question, kept) = (self.clone(), question.clone(), kept.cloned());
                 let fetching = behind.then(|| self.inner.demands.fetching(&question.key));
-                let mut asker = self.asker(question.client);
+                let mut asker = Asker { was_well: kept.is_some(), ..self.asker(question.client) };
                 if let Some(fetching) = &fetching {
                     asker = Asker { patience: Some(BEHIND), demand: Some(fetching.demand.clone()), ..asker };
                 }
@@ -268,7 +267,8 @@ impl ReadThrough {
         question: &Question,
         kept: Option<&Arc<Stored>>,
     ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
-        match self.fetch(question, kept.cloned(), self.asker(question.client)).await {
+        let asker = Asker { was_well: kept.is_some(), ..self.asker(question.client) };
+        match self.fetch(question, kept.cloned(), asker).await {
             Ok(Landed { stored, fwd_status, kept }) => {
                 let forwarded = Forwarded { fwd_status, stored: kept, collapsed: false };
                 Ok((stored, CacheOutcome::Miss(forwarded)))

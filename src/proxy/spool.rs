@@ -131,21 +131,32 @@ impl Spool {
         self.0.state.lock().held
     }
 
-    /// The end of the body; all of it, if it was kept.
-    pub fn finish(self) -> Option<Bytes> {
+    /// Ends the body with its `last` piece, which may be empty. A body that was held is given to `keep` before a reader
+    /// sees that end: a client that has read all of an answer finds it kept.
+    pub fn finish(self, last: Bytes, keep: impl FnOnce(Bytes)) {
         let mut state = self.0.state.lock();
-        state.end = Some(Ok(()));
-        let whole = state.keeps.then(|| {
-            if let (1, Some(only)) = (state.pieces.len(), state.pieces.front()) {
-                return only.clone();
+        let whole = state.keeps.then(|| match (state.pieces.len(), state.pieces.front()) {
+            (0, _) => last.clone(),
+            (1, Some(only)) if last.is_empty() => only.clone(),
+            _ => {
+                let length = usize::try_from(state.held).unwrap_or(0) + last.len();
+                let mut whole = BytesMut::with_capacity(length);
+                state.pieces.iter().chain([&last]).for_each(|piece| whole.extend_from_slice(piece));
+                whole.freeze()
             }
-            let mut whole = BytesMut::with_capacity(usize::try_from(state.held).unwrap_or(0));
-            state.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-            whole.freeze()
         });
         drop(state);
+        if let Some(whole) = whole {
+            keep(whole);
+        }
+        state = self.0.state.lock();
+        if !last.is_empty() {
+            state.held += last.len() as u64;
+            state.pieces.push_back(last);
+        }
+        state.end = Some(Ok(()));
+        drop(state);
         self.0.came.notify_waiters();
-        whole
     }
 }
 
@@ -233,9 +244,33 @@ mod tests {
         spool.push(Bytes::from_static(b"one ")).await.unwrap();
         let late = tokio::spawn(all(tap.reader().unwrap()));
         spool.push(Bytes::from_static(b"two")).await.unwrap();
-        assert_eq!(spool.finish().unwrap(), "one two");
+        let mut kept = Bytes::new();
+        spool.finish(Bytes::new(), |whole| kept = whole);
+        assert_eq!(kept, "one two");
         assert_eq!(early.await.unwrap().unwrap(), b"one two");
         assert_eq!(late.await.unwrap().unwrap(), b"one two");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_kept_before_its_last_piece_and_its_end_show() {
+        for last in [Bytes::new(), Bytes::from_static(b"two")] {
+            let spool = Spool::new(true);
+            let mut reader = spool.tap().reader().unwrap();
+            spool.push(Bytes::from_static(b"one ")).await.unwrap();
+            assert_eq!(reader.next().await.unwrap().unwrap(), "one ");
+            let mut kept = false;
+            spool.finish(last.clone(), |whole| {
+                assert_eq!(whole, [b"one ", &last[..]].concat());
+                assert_eq!(futures_util::FutureExt::now_or_never(reader.next()), None, "the reader waits");
+                kept = true;
+            });
+            assert!(kept);
+            assert_eq!(all(reader).await.unwrap(), last);
+        }
+        let spool = Spool::new(false);
+        let reader = spool.tap().reader().unwrap();
+        spool.finish(Bytes::new(), |_| panic!("there is nothing to keep"));
+        assert_eq!(all(reader).await.unwrap(), b"");
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, DATE, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT};
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::{HttpConnector, HttpInfo};
 use hyper_util::client::legacy::{Client, Error as HyperError};
@@ -87,6 +87,11 @@ pub struct Pieces {
 }
 
 impl Pieces {
+    /// Whether nothing follows; `false` where only the end itself can tell.
+    pub fn are_all_here(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
     /// The next piece; `None` at the end.
     ///
     /// # Errors
@@ -106,7 +111,8 @@ impl Pieces {
                     }
                 }
                 Err(error) => {
-                    return Some(Err(AskError::Connection { path: "a body".into(), reason: error.to_string() }));
+                    let (path, reason) = ("a body".into(), error.to_string());
+                    return Some(Err(AskError::Connection { path, reason, reached: true }));
                 }
             }
         }
@@ -189,14 +195,9 @@ impl Upstream {
                 self.heed(&path, &arrived, &sending);
                 Ok(arrived)
             }
-            Err((error, fate)) => {
-                match &error {
-                    AskError::Spent(_) => {}
-                    // Whom nothing can be sent to is down, whatever it is.
-                    _ if fate == Fate::Unconnected || speaks_for_all(&sending) => {
-                        self.origin.failed(&error, Class::Client);
-                    }
-                    _ => self.origin.unusable(&error),
+            Err((error, _)) => {
+                if !matches!(error, AskError::Spent(_)) {
+                    self.origin.failed(&error, self.origin.witness(&sending.asker, false));
                 }
                 Err(error)
             }
@@ -211,10 +212,11 @@ impl Upstream {
             return;
         }
         let error = AskError::Status { status, path: path.to_owned(), retry_after: arrived.retry_after() };
-        if status == 429 || speaks_for_all(sending) {
-            self.origin.failed(&error, Class::Client);
-        } else {
+        if status == 429 && !speaks_for_all(sending) {
+            // It may be that client's own allowance that is used up.
             self.origin.unusable(&error);
+        } else {
+            self.origin.failed(&error, self.origin.witness(&sending.asker, false));
         }
     }
 
@@ -231,7 +233,7 @@ impl Upstream {
             interim((answer.status(), answer.headers().clone()));
         });
         let budget = self.origin.budget();
-        let Asker { class, client, patience, demand } = sending.asker.clone();
+        let Asker { class, client, patience, demand, was_well: _ } = sending.asker.clone();
         let permit = budget.acquire_for(class, client, patience, demand).await;
         let permit = permit.map_err(|spent| (AskError::from(spent), Fate::Sent))?;
         self.origin.status().sent(Class::Client);
@@ -249,7 +251,8 @@ impl Upstream {
                 } else {
                     Fate::Sent
                 };
-                return Err((AskError::Connection { path: path.to_owned(), reason: chain(&error) }, fate));
+                let reached = fate != Fate::Unconnected;
+                return Err((AskError::Connection { path: path.to_owned(), reason: chain(&error), reached }, fate));
             }
             Ok(Ok(answer)) => answer,
         };

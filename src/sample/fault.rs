@@ -65,6 +65,8 @@ pub struct FaultRule {
 impl FaultRule {
     /// A fault that always befalls requests whose path and query start so.
     pub fn always(path_prefix: &str, fault: Fault) -> Self {
+        // One that could never strike lets a test pass that shows nothing.
+        debug_assert!(path_prefix.is_empty() || path_prefix.starts_with('/'), "no path starts with {path_prefix}");
         Self { path_prefix: path_prefix.to_owned(), probability: 1.0, times: None, fault }
     }
 

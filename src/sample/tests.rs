@@ -308,7 +308,7 @@ async fn numbers_and_names_keep_unusual_spellings() {
 
 #[tokio::test]
 async fn the_cdn_hands_out_old_copies_with_their_age() {
-    let cdn = Cdn { max_age: Duration::from_millis(1_500), nodes: 1 };
+    let cdn = Cdn { max_age: Duration::from_secs(3), nodes: 1 };
     let origin = start(50, Switches { cdn: Some(cdn), ..Switches::default() }).await;
     let target = "/api/listings.json";
     let first = get(&origin, target).await;

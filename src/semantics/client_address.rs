@@ -29,7 +29,8 @@ pub struct ClientIpConfig {
 }
 
 impl ClientIpConfig {
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// Whether an address is one of a trusted proxy.
+    pub fn trusts(&self, address: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|&trusted| network::covers(trusted, address))
     }
 }

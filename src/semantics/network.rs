@@ -4,7 +4,7 @@
 //! What it is not: a set of networks; its callers have few and look at each. Who calls it: `client_address` and
 //! `limit`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -25,6 +25,18 @@ pub fn canonical(network: IpNet) -> IpNet {
 /// Whether the address lies in the network, both taken as [`canonical`].
 pub fn covers(network: IpNet, address: IpAddr) -> bool {
     canonical(network).contains(&address.to_canonical())
+}
+
+/// The address that stands for all addresses of a household: an IPv4 address itself, an IPv6 address cut to its first
+/// `ipv6_prefix` bits (at most 128).
+pub fn household(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(six) => {
+            let others = u128::MAX.checked_shr(ipv6_prefix.into()).unwrap_or(0);
+            Ipv6Addr::from_bits(six.to_bits() & !others).into()
+        }
+        four @ IpAddr::V4(_) => four,
+    }
 }
 
 #[cfg(test)]
@@ -60,6 +72,18 @@ mod tests {
         ] {
             assert_eq!(covers(network.parse().unwrap(), address.parse().unwrap()), inside, "{network} {address}");
         }
+    }
+
+    #[test]
+    fn a_household_is_a_network_of_ipv6_or_an_address_of_ipv4() {
+        let of = |text: &str, prefix| household(text.parse().unwrap(), prefix);
+        assert_eq!(of("2001:db8:1:2:3:4:5:6", 64), of("2001:db8:1:2:ffff::1", 64));
+        assert_ne!(of("2001:db8:1:2::1", 64), of("2001:db8:1:3::1", 64));
+        assert_eq!(of("2001:db8:1:2::1", 48), of("2001:db8:1:3::1", 48));
+        assert_ne!(of("2001:db8::1", 128), of("2001:db8::2", 128));
+        assert_eq!(of("2001:db8::1", 0), of("fe80::2", 0));
+        assert_eq!(of("::ffff:192.0.2.1", 64), of("192.0.2.1", 64));
+        assert_ne!(of("::ffff:192.0.2.1", 64), of("::ffff:192.0.2.2", 64));
     }
 
     proptest! {

@@ -34,11 +34,11 @@ pub enum ProblemKind {
     PreconditionFailed,
     /// 413: a body beyond its bound.
     ContentTooLarge,
-    /// 414: a request target beyond its bound.
+    /// 414: a request line beyond its bound.
     UriTooLong,
     /// 429: over the rate limit.
     RateLimited,
-    /// 431: headers beyond their bound.
+    /// 431: headers beyond their bounds.
     HeadersTooLarge,
     /// 500: a fault of ours.
     Internal,
@@ -107,7 +107,7 @@ impl ProblemKind {
             Self::SnapshotGone => "Snapshot not kept",
             Self::PreconditionFailed => "Precondition failed",
             Self::ContentTooLarge => "Request body too large",
-            Self::UriTooLong => "Request target too long",
+            Self::UriTooLong => "Request line too long",
             Self::RateLimited => "Too many requests",
             Self::HeadersTooLarge => "Request headers too large",
             Self::Internal => "Internal error",
@@ -135,6 +135,20 @@ impl Problem {
     /// 400: the request is not HTTP as it should be.
     pub fn unreadable() -> Self {
         Self::new(ProblemKind::BadRequest, "The request cannot be read as HTTP.".to_owned())
+    }
+
+    /// 400: the request does not say whom it is for, or not in a way that can be read (RFC 9112 §3.2).
+    pub fn bad_host(value: Option<impl AsRef<[u8]>>) -> Self {
+        let detail = match value {
+            None => "An HTTP/1.1 request names its host once, in the field Host; this one does not.".to_owned(),
+            Some(value) => format!("The field Host has the value {}, which is no host.", quoted(value)),
+        };
+        Self::new(ProblemKind::BadRequest, detail)
+    }
+
+    /// 400: the head of the request takes too many reads.
+    pub fn in_pieces() -> Self {
+        Self::new(ProblemKind::BadRequest, "The head of the request comes in too many small pieces.".to_owned())
     }
 
     /// 400: the parameter's value can't be obeyed; `why` completes "...: it ". The value may be any bytes.
@@ -201,14 +215,19 @@ impl Problem {
         Self::new(ProblemKind::ContentTooLarge, format!("The request body is larger than {limit} bytes."))
     }
 
-    /// 414: more than `limit` bytes of request target.
+    /// 414: more than `limit` bytes of request line.
     pub fn uri_too_long(limit: u64) -> Self {
-        Self::new(ProblemKind::UriTooLong, format!("The request target is longer than {limit} bytes."))
+        Self::new(ProblemKind::UriTooLong, format!("The request line is longer than {limit} bytes."))
     }
 
     /// 431: more than `limit` bytes of headers.
     pub fn headers_too_large(limit: u64) -> Self {
         Self::new(ProblemKind::HeadersTooLarge, format!("The request headers are larger than {limit} bytes."))
+    }
+
+    /// 431: more than `most` header fields.
+    pub fn too_many_headers(most: usize) -> Self {
+        Self::new(ProblemKind::HeadersTooLarge, format!("The request has more than {most} header fields."))
     }
 
     /// 429: `quota` admissions in 60 seconds are spent.
@@ -328,6 +347,10 @@ mod tests {
     fn every_constructor_has_its_status_and_says_the_same_in_the_document() {
         for (problem, status) in [
             (Problem::unreadable(), 400),
+            (Problem::bad_host(None::<&str>), 400),
+            (Problem::bad_host(Some("a b")), 400),
+            (Problem::in_pieces(), 400),
+            (Problem::too_many_headers(1), 431),
             (Problem::only_if_cached(), 504),
             (Problem::repeated_parameter("page", "1", "2"), 400),
             (Problem::missing_parameter("since", "a snapshot"), 400),

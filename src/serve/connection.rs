@@ -1,7 +1,8 @@
 //! One HTTP/1 connection: a request after the other, within deadlines, until one of both sides has had enough.
 //!
-//! Pingora's session reads and checks requests, and writes what arrives piece by piece. An answer that is there as a
-//! whole goes out from here in one send, head and body as they lie in memory. Callers: [`super::gate`].
+//! Heads are read by [`super::request_head`]; pingora's session parses and checks them, reads bodies, and writes what
+//! arrives piece by piece. An answer that is there as a whole goes out from here in one send, head and body as they lie
+//! in memory. Callers: [`super::gate`].
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -22,9 +23,11 @@ use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
 use crate::clock::WallTime;
-use crate::pipeline::head::Lines;
+use crate::pipeline::head::{Lines, Persistence};
 
+use super::farewell;
 use super::public::{Broken, Decided, Public};
+use super::request_head::{self, HeadBounds, Refusal, Unread};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,8 +51,8 @@ struct Connection<'a, 'n> {
     date: Date,
 }
 
-/// Whether there is a head, or why it cannot be read.
-type Head = pingora::Result<bool>;
+/// A head, or why there is none.
+type Head = Result<BytesMut, Unread>;
 
 /// A connection between two requests, and what came of the next one already.
 type Between = (Stream, Option<BytesMut>);
@@ -75,18 +78,29 @@ impl Connection<'_, '_> {
     /// Waits for one request and answers it; `None` at the end of the connection.
     async fn request(
         &mut self,
-        stream: Stream,
+        mut stream: Stream,
         begun: Option<BytesMut>,
         patience: Duration,
     ) -> Result<Option<Between>, Broken> {
+        let head = match self.wait_for_head(&mut stream, begun, patience).await {
+            Some(Ok(head)) => head,
+            Some(Err(Unread::Refused(refusal))) => {
+                tracing::debug!(?refusal, "a head is not read to its end");
+                self.refuse(stream, refusal).await;
+                return Ok(None);
+            }
+            Some(Err(Unread::Gone)) | None => {
+                // Clients of TLS take an end that is not announced for an attack.
+                let _announced = within(self.timer.as_mut(), READ_TIMEOUT, AsyncWriteExt::shutdown(&mut stream)).await;
+                return Ok(None);
+            }
+        };
         let mut session = ServerSession::new_http1(stream);
         // Pingora's own timer would start anew with each byte that drips in.
         session.set_keepalive(Some(0));
         session.set_pipelining_enabled(true);
-        if let Some(begun) = begun {
-            session.set_pipelined_prefix(begun);
-        }
-        if !self.read_head(&mut session, patience).await {
+        session.set_pipelined_prefix(head);
+        if !self.parse_head(&mut session).await {
             return Ok(None);
         }
         let _busy = self.public.in_flight.enter();
@@ -106,28 +120,14 @@ impl Connection<'_, '_> {
         }
     }
 
-    /// Reads the head of a request; `false` when the connection is to be given up.
-    async fn read_head(&mut self, session: &mut ServerSession, patience: Duration) -> bool {
-        match self.wait_for_head(session, patience).await {
-            Some(Ok(read)) => read,
-            Some(Err(error)) => {
-                tracing::debug!(%error, "a request cannot be read");
-                if matches!(error.etype(), ErrorType::InvalidHTTPHeader) {
-                    self.public.unreadable(session).await;
-                }
-                self.announce_end(session).await;
-                false
-            }
-            None => {
-                self.announce_end(session).await;
-                false
-            }
-        }
-    }
-
     /// The next head; `None` when it did not come in time, or the server is about to end.
-    async fn wait_for_head(&mut self, session: &mut ServerSession, patience: Duration) -> Option<Head> {
-        let mut read = pin!(session.read_request());
+    async fn wait_for_head(
+        &mut self,
+        stream: &mut Stream,
+        begun: Option<BytesMut>,
+        patience: Duration,
+    ) -> Option<Head> {
+        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.rules.head)));
         let closing = &mut self.closing;
         let read = poll_fn(|cx| match read.as_mut().poll(cx) {
             // A request that is there is answered, even when the server is about to end.
@@ -135,6 +135,38 @@ impl Connection<'_, '_> {
             Poll::Pending => closing.as_mut().poll(cx).map(|()| None),
         });
         within(self.timer.as_mut(), patience, read).await.flatten()
+    }
+
+    /// Has pingora parse a head that is there; `false` when the connection is to be given up.
+    async fn parse_head(&mut self, session: &mut ServerSession) -> bool {
+        // What pingora finds to lack an end, it waits for.
+        let error = match within(self.timer.as_mut(), HEAD_DEADLINE, session.read_request()).await {
+            Some(Ok(read)) if read => return true,
+            Some(Err(error)) => Some(error),
+            Some(Ok(_)) | None => None,
+        };
+        if let Some(error) = error {
+            tracing::debug!(%error, "a request cannot be read");
+            if matches!(error.etype(), ErrorType::InvalidHTTPHeader) {
+                self.public.unreadable(session, self.peer).await;
+            }
+        }
+        let _announced = within(self.timer.as_mut(), READ_TIMEOUT, session.shutdown()).await;
+        false
+    }
+
+    /// Refuses what will not be read, and sees to it that the client gets to know.
+    async fn refuse(&mut self, mut stream: Stream, refusal: Refusal) {
+        let busy = self.public.in_flight.enter();
+        let head = Lines::new(std::mem::take(&mut self.buffer));
+        let (mut answer, now) = self.public.refuse(self.peer, refusal.problem(), head);
+        let body = answer.body.take().unwrap_or_default();
+        answer.head.end(self.date.at(now), Persistence::Close);
+        let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
+        drop(busy);
+        if sent.is_ok() {
+            farewell::take_leave(stream).await;
+        }
     }
 
     /// Answers a request without a body on a connection that lasts.
@@ -151,7 +183,7 @@ impl Connection<'_, '_> {
         };
         let body = answer.body.take().unwrap_or_default();
         self.public.record(session.req_header(), of, &answer, body.len());
-        answer.head.end(self.date.at(now));
+        answer.head.end(self.date.at(now), Persistence::KeepAlive);
         let Some((mut stream, begun)) = self.finish(session).await? else { return Ok(None) };
         let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
         self.buffer = answer.head.into_buffer();
@@ -166,11 +198,6 @@ impl Connection<'_, '_> {
     async fn finish(&mut self, session: ServerSession) -> Result<Option<Between>, Broken> {
         let finished = within(self.timer.as_mut(), WRITE_TIMEOUT, session.finish()).await;
         Ok(finished.ok_or(Broken)??.map(pingora::protocols::http::ReusableHttpStream::into_parts))
-    }
-
-    /// Says that nothing follows: clients of TLS take an end that is not announced for an attack.
-    async fn announce_end(&mut self, session: &mut ServerSession) {
-        let _announced = within(self.timer.as_mut(), READ_TIMEOUT, session.shutdown()).await;
     }
 
     /// Writes head and body together.

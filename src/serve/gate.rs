@@ -17,6 +17,9 @@ use tokio::sync::Notify;
 use super::connection::{self, HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, WRITE_TIMEOUT};
 use super::public::Public;
 
+/// What HTTP/2 begins with (RFC 9113 §3.4).
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// One HTTP/2 stream after the other: [`Public`] answers each through pingora's session.
 struct Http2 {
     public: Arc<Public>,
@@ -49,7 +52,9 @@ impl HttpServerApp for Http2 {
     fn h2_options(&self) -> Option<H2Options> {
         let mut options = pingora::protocols::http::v2::server::default_h2_options();
         options.max_concurrent_streams(128);
-        options.max_header_list_size(64 * 1024);
+        // A header that is only a little too large is answered with our own words.
+        let head = u32::try_from(self.public.rules.head).unwrap_or(u32::MAX);
+        options.max_header_list_size(head.saturating_add(16 << 10));
         Some(options)
     }
 
@@ -94,8 +99,13 @@ impl ServerApp for Gate {
             connection::serve(&self.http2.public, stream, &self.closing, shutdown).await;
             return None;
         }
-        let mut preface = [0; 24];
+        let mut preface = [0; PREFACE.len()];
         pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut preface)).await.ok()?.ok()?;
+        if preface != *PREFACE {
+            // Pingora would serve it as HTTP/1, without our bounds.
+            connection::serve(&self.http2.public, stream, &self.closing, shutdown).await;
+            return None;
+        }
         self.http2(stream, shutdown).await
     }
 

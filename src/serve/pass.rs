@@ -72,7 +72,7 @@ impl Public {
         while let Ok(interim) = told.try_recv() {
             interim_answer(session, version, interim).await?;
         }
-        let (answer, rest) = match passed {
+        let (mut answer, rest) = match passed {
             Ok(Passed::Stored { stored, outcome }) => {
                 (self.standing.stored(asked, &stored, outcome, self.clock.now_mono()), None)
             }
@@ -88,6 +88,7 @@ impl Public {
                 _ => (problem(&Problem::internal(), None), None),
             },
         };
+        pass.lead_here(&mut answer.head);
         self.send(session, of, answer, rest).await
     }
 }

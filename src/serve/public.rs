@@ -96,8 +96,14 @@ impl Public {
         has_body: bool,
         mut head: H,
     ) -> Decided<H> {
-        let view =
-            View { method: &request.method, target: request.raw_path(), headers: &request.headers, peer, has_body };
+        let view = View {
+            method: &request.method,
+            target: request.raw_path(),
+            headers: &request.headers,
+            peer,
+            has_body,
+            version: request.version,
+        };
         let admitted = admit::admit(&view, &self.rules, self.clock.now_mono());
         let Admitted { admission, route, client, limit, conditional } = admitted;
         let passes = route == Route::Unknown.as_str() && self.pass.is_some();
@@ -105,7 +111,8 @@ impl Public {
             Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
         let of = Of { route, client };
         let answer = match admission {
-            Admission::Preflight => self.standing.preflight(limit, head),
+            Admission::Preflight(methods) => self.standing.preflight(methods, limit, head),
+            Admission::Options(methods) => self.standing.options(methods, limit, head),
             Admission::Refused(problem) => self.standing.problem(asked, &problem, None, head),
             Admission::Admitted { target: Target::PassThrough { target }, .. } => {
                 if passes {
@@ -177,7 +184,7 @@ impl Public {
             in_time(session.write_response_header(Box::new(head(answer.status, fields)))).await?;
             let Some(mut rest) = rest else {
                 if let Some(body) = body {
-                    in_time(session.write_response_body(body, true)).await?;
+                    write_body(session, body, true).await?;
                 }
                 return Ok(());
             };
@@ -187,7 +194,7 @@ impl Public {
                     Broken
                 })?;
                 bytes += piece.len();
-                in_time(session.write_response_body(piece, false)).await?;
+                write_body(session, piece, false).await?;
             }
             in_time(session.write_response_body(Bytes::new(), true)).await
         };
@@ -218,10 +225,14 @@ impl Public {
         );
     }
 
-    /// Says that a request cannot be read, where the client can still be told.
-    pub(super) async fn unreadable(&self, session: &mut ServerSession) {
+    /// The answer, in `head`, to a request whose fields cannot be told, and when it was made; it is recorded.
+    pub(super) fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
+        let limit = admit::admit_unread(peer, &self.rules, self.clock.now_mono());
+        let problem = match limit {
+            Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
+            _ => problem,
+        };
         let (method, headers) = (Method::GET, HeaderMap::new());
-        let limit = Decision::Unlimited;
         let asked = Asked {
             method: &method,
             headers: &headers,
@@ -230,8 +241,15 @@ impl Public {
             conditional: false,
             passes: false,
         };
-        let answer = self.standing.problem(asked, &Problem::unreadable(), None, HeaderMap::new());
-        self.telemetry.answered(Route::Unknown.as_str(), answer.outcome, answer.status.as_u16(), 0);
+        let answer = self.standing.problem(asked, &problem, None, head);
+        let bytes = answer.body.as_ref().map_or(0, Bytes::len);
+        self.telemetry.answered(Route::Unknown.as_str(), answer.outcome, answer.status.as_u16(), bytes);
+        (answer, self.clock.now_wall())
+    }
+
+    /// Says that a request cannot be read, where the client can still be told.
+    pub(super) async fn unreadable(&self, session: &mut ServerSession, peer: IpAddr) {
+        let (answer, _) = self.refuse(peer, Problem::unreadable(), HeaderMap::new());
         session.set_keepalive(None);
         let sent = in_time(session.write_response_header(Box::new(head(answer.status, answer.head)))).await;
         if let (Ok(()), Some(body)) = (sent, answer.body) {
@@ -239,6 +257,17 @@ impl Public {
             let _sent = in_time(session.write_response_body(body, true)).await;
         }
     }
+}
+
+/// Writes a part of a body, and the end of all of it if `ends`. The deadline is around progress: a client that reads
+/// slowly but steadily gets everything, however much that is.
+async fn write_body(session: &mut ServerSession, mut body: Bytes, ends: bool) -> Result<(), Broken> {
+    /// What a client must take within the deadline: 2 KiB a second.
+    const PIECE: usize = 64 << 10;
+    while body.len() > PIECE {
+        in_time(session.write_response_body(body.split_to(PIECE), false)).await?;
+    }
+    in_time(session.write_response_body(body, ends)).await
 }
 
 /// A write of pingora's session, which has no deadline for heads and flushes of its own.
@@ -263,4 +292,52 @@ fn is_bodyless(request: &RequestHeader) -> bool {
     let length = request.headers.get(http::header::CONTENT_LENGTH);
     !request.headers.contains_key(TRANSFER_ENCODING)
         && length.is_none_or(|length| length == HeaderValue::from_static("0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const SIZE: usize = 12 << 20;
+
+    /// Sends a large body to a client that reads so much of it each second, and then no more.
+    async fn sent_to_a_client_that_reads(each_second: u64, seconds: usize) -> (Result<(), Broken>, usize) {
+        let (mut client, server) = tokio::io::duplex(16 << 10);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let writes = async {
+            let mut session = ServerSession::new_http1(Box::new(server));
+            session.read_request().await.unwrap();
+            let fields = HeaderMap::from_iter([(http::header::CONTENT_LENGTH, HeaderValue::from(SIZE))]);
+            in_time(session.write_response_header(Box::new(head(StatusCode::OK, fields)))).await?;
+            write_body(&mut session, vec![b'x'; SIZE].into(), true).await
+        };
+        let reads = async {
+            let mut got = Vec::new();
+            for _ in 0..seconds {
+                (&mut client).take(each_second).read_to_end(&mut got).await.unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            // It holds the connection open, and reads nothing more until that has ended.
+            tokio::time::sleep(WRITE_TIMEOUT * 2).await;
+            client.read_to_end(&mut got).await.unwrap();
+            got.len()
+        };
+        tokio::join!(writes, reads)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_slowly_but_steadily_gets_all_of_a_large_body() {
+        let (sent, got) = sent_to_a_client_that_reads(100 << 10, 130).await;
+        assert!(sent.is_ok() && got > SIZE, "{got} bytes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_is_given_up() {
+        let (sent, got) = sent_to_a_client_that_reads(100 << 10, 20).await;
+        assert!(sent.is_err() && got < SIZE, "{got} bytes");
+    }
 }

@@ -24,7 +24,8 @@ use rustls::server::ResolvesServerCert;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 
-use super::gate::Gate;
+use super::farewell;
+use super::gate::{Gate, PREFACE};
 use rewound::Rewound;
 
 /// How long a connection may take until the first byte of HTTP can be told apart, all in all.
@@ -35,11 +36,9 @@ const AT_ONCE: usize = 2048;
 const HANDSHAKE: u8 = 22;
 /// The longest record that is not encrypted (RFC 8446 §5.1), in bytes.
 const MOST_RECORD: usize = 1 << 14;
-/// What HTTP/2 begins with (RFC 9113 §3.4).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What is said to those who speak HTTP without TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
-    Cache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: ETag, Link, Retry-After, \
+    Cache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: Age, Date, ETag, Link, Retry-After, \
     RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed\r\nConnection: close\r\n\
     Content-Length: 124\r\n\r\n\
     {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"this is a port for HTTPS, and the request is plain HTTP\"}";
@@ -93,7 +92,7 @@ impl TlsGate {
         tcp.try_peek(&mut first).await?;
         if first[0] != HANDSHAKE {
             if first[0].is_ascii_uppercase() {
-                tell_plain_http(&mut tcp).await?;
+                tell_plain_http(tcp).await?;
             }
             return Err(Refused::NotTls);
         }
@@ -160,13 +159,12 @@ async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Answers what somebody asked in the clear, as far as it has arrived.
-async fn tell_plain_http(tcp: &mut Tcp) -> std::io::Result<()> {
-    // What is not read would break the connection before the answer is read.
-    let mut request = [0; 8192];
-    let _length = tcp.read(&mut request).await?;
+/// Answers what somebody asks in the clear.
+async fn tell_plain_http(mut tcp: Tcp) -> std::io::Result<()> {
     tcp.write_all(NOT_TLS).await?;
-    tcp.shutdown().await
+    tcp.flush().await?;
+    farewell::take_leave(tcp).await;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -178,6 +176,7 @@ mod tests {
         let text = std::str::from_utf8(NOT_TLS).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{} bytes", body.len());
+        assert!(head.contains(crate::pipeline::answer::EXPOSED), "{head}");
         let problem: serde_json::Value = serde_json::from_str(body).unwrap();
         assert_eq!(problem["status"], 400);
     }

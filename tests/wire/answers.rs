@@ -3,6 +3,7 @@
 use grandstand::sample::{Origin, World};
 use http::Method;
 
+use crate::client::raw;
 use crate::compare::{list_is_the_origins, same_list};
 use crate::harness::{Server, Setup, origin, wait_until};
 
@@ -227,6 +228,48 @@ async fn other_methods_are_405_with_allow() {
         }
     }
     assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn options_is_answered_with_the_methods_that_there_are() {
+    let (origin, server) = mirrored(20).await;
+    let id = origin.world(World::ids)[0];
+    let targets =
+        [LIST.to_owned(), "/api/sports.json".into(), format!("/api/listings/{id}.json"), "/changes.json".into()];
+    for target in targets.into_iter().chain(["/api/regions.json".to_owned()]) {
+        // Neither of these alone makes a preflight.
+        for lone in [&[][..], &[("origin", "https://page.example")], &[("access-control-request-method", "GET")]] {
+            let reply = server.send(Method::OPTIONS, &target, lone).await;
+            assert_eq!((reply.status, reply.the("allow")), (204, "GET, HEAD, OPTIONS".to_owned()), "{target}");
+            assert!(reply.body.is_empty());
+            assert_eq!(reply.the("access-control-allow-origin"), "*");
+            for absent in ["content-length", "content-type", "cache-status", "access-control-max-age"] {
+                assert_eq!(reply.header(absent), None, "{target}");
+            }
+        }
+    }
+    let whole = |head: &str| format!("OPTIONS * HTTP/1.1\r\nHost: mirror.test\r\nConnection: close\r\n{head}");
+    let reply = raw(server.public, whole("\r\n").as_bytes()).await.unwrap();
+    assert_eq!((reply.status, reply.the("allow")), (204, "GET, HEAD, OPTIONS".to_owned()));
+    let with_body = whole("Content-Length: 5\r\n\r\nhello");
+    raw(server.public, with_body.as_bytes()).await.unwrap().assert_problem(400, &["body"]);
+    server.send(Method::OPTIONS, "/nothing", &[]).await.assert_problem(404, &["/nothing"]);
+    server.raw_get("*").await.assert_problem(400, &["*"]);
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn options_counts_against_the_limit_and_a_preflight_does_not() {
+    let setup = Setup::offline().set("rate_limit.requests_per_minute", "2");
+    let server = setup.start().await;
+    let preflight = [("origin", "https://page.example"), ("access-control-request-method", "GET")];
+    for left in ["r=1", "r=0"] {
+        assert_eq!(server.send(Method::OPTIONS, LIST, &preflight).await.status, 204);
+        let reply = server.send(Method::OPTIONS, LIST, &[]).await;
+        assert_eq!((reply.status, reply.the("ratelimit").contains(left)), (204, true), "{reply:?}");
+    }
+    server.send(Method::OPTIONS, LIST, &[]).await.assert_problem(429, &[]);
+    assert_eq!(server.send(Method::OPTIONS, LIST, &preflight).await.status, 204);
 }
 
 #[tokio::test]

@@ -217,12 +217,12 @@ async fn where_nothing_is_mirrored_there_is_nothing_to_audit() {
     let origin = origin(10).await;
     let dir = tempfile::tempdir().unwrap();
     for (setup, why) in [
-        (Setup::offline(), "there is no origin to compare with"),
-        (Setup::shield_of(&origin), "a shield holds no copy"),
-        (Setup::mirror_of(&origin), "nothing has been mirrored"),
+        (Setup::offline(), (64, "origin.url: is not set")),
+        (Setup::shield_of(&origin), (64, "mirror.enabled: is false: a shield holds no copy")),
+        (Setup::mirror_of(&origin), (1, "nothing has been mirrored")),
     ] {
         let (code, said) = run(&setup.arguments(&["audit"], &dir.path().join("data"))).await;
-        assert!(code == 1 && said.contains(why), "{code} {said}");
+        assert!(code == why.0 && said.contains(why.1), "{code} {said}");
     }
     let shield = Setup::shield_of(&origin).start().await;
     assert_eq!(shield.admin(Method::POST, "/audit").await.status, 409);

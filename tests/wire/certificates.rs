@@ -5,7 +5,7 @@ use std::time::Duration;
 use grandstand::sample::{Cdn, ItemOrder, Origin, Switches, World};
 
 use crate::compare::{list_is_the_origins, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, origin_with, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, each, origin_with, wait_until};
 
 const LIST: &str = "/api/listings.json";
 const MAX_AGE: Duration = Duration::from_secs(2);
@@ -67,7 +67,7 @@ async fn a_provisional_list_is_served_at_once_and_a_full_one_follows_when_the_co
 
 #[tokio::test]
 async fn an_incremental_list_is_what_a_refresh_can_see_in_any_order() {
-    for order in [ItemOrder::Arbitrary(3), ItemOrder::ById, ItemOrder::ByModifiedDesc] {
+    each([ItemOrder::Arbitrary(3), ItemOrder::ById, ItemOrder::ByModifiedDesc], async |order| {
         let (origin, server) = behind_a_cdn(order).await;
         settles(&server).await;
         let ids = origin.world(World::ids);
@@ -78,7 +78,8 @@ async fn an_incremental_list_is_what_a_refresh_can_see_in_any_order() {
         wait_until("the change shows on every page", || shows_the_same(&server, &origin)).await;
         settles(&server).await;
         is_the_origins(&server, &origin).await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]

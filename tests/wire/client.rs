@@ -8,10 +8,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+use crate::harness::wait_until;
 
 /// A client that sends no `Accept-Encoding` of its own, follows nothing and decodes nothing.
 pub fn plain_client() -> reqwest::Client {
@@ -165,6 +168,23 @@ pub async fn raw_and_no_more(to: SocketAddr, bytes: &[u8]) -> Option<Reply> {
     read_reply(stream).await
 }
 
+/// Sends pieces of a request, a millisecond apart, until an answer comes.
+pub async fn drip(mut stream: impl AsyncRead + AsyncWrite + Unpin, pieces: impl IntoIterator<Item = &str>) -> Reply {
+    let mut answer = Vec::new();
+    for piece in pieces {
+        stream.write_all(piece.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        // Not to wait for anything: packets that come together are read together.
+        let pause = tokio::time::timeout(Duration::from_millis(1), stream.read_buf(&mut answer));
+        if pause.await.is_ok() {
+            break;
+        }
+    }
+    let rest = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+    rest.expect("an end").expect("no reset");
+    parse(&answer).expect("an answer")
+}
+
 async fn read_reply(mut stream: TcpStream) -> Option<Reply> {
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes)).await;
@@ -176,6 +196,40 @@ async fn read_reply(mut stream: TcpStream) -> Option<Reply> {
     parse(&bytes)
 }
 
+/// One client of several.
+pub type Asks<'a> = (String, Vec<(&'a str, &'a str)>);
+
+/// Sends these requests, each on a connection of its own, and when the server has read all of them lets `then` happen,
+/// such as the answer of an origin that all of them wait for. The answers, in order.
+pub async fn together(to: SocketAddr, clients: impl IntoIterator<Item = Asks<'_>>, then: impl FnOnce()) -> Vec<Reply> {
+    let mut streams = Vec::new();
+    for (target, fields) in clients {
+        let mut stream = TcpStream::connect(to).await.unwrap();
+        let fields: String = fields.iter().flat_map(|(name, value)| [name, ": ", value, "\r\n"]).collect();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: mirror.test\r\n{fields}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    wait_until("the server has read all requests", || async { !has_unread(to) }).await;
+    then();
+    let replies = join_all(streams.into_iter().map(read_reply)).await;
+    replies.into_iter().map(|reply| reply.expect("an answer")).collect()
+}
+
+/// Whether the kernel holds something that was sent to this address and has not been read there yet.
+fn has_unread(address: SocketAddr) -> bool {
+    let port = format!(":{:04X}", address.port());
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    sockets.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let is_its = words.next().is_some_and(|local| local.ends_with(&port));
+        // Another end, the state (1: established), and the bytes that wait to be sent and to be read.
+        let established = words.nth(1) == Some("01");
+        let unread = words.next().and_then(|waiting| waiting.split_once(':')).is_some_and(|(_, read)| read != "00000000");
+        is_its && established && unread
+    })
+}
+
 /// `GET` of a request target as it is.
 pub async fn raw_get(to: SocketAddr, target: &str) -> Reply {
     let request = format!("GET {target} HTTP/1.1\r\nHost: mirror.test\r\nConnection: close\r\n\r\n");
@@ -183,7 +237,8 @@ pub async fn raw_get(to: SocketAddr, target: &str) -> Reply {
     reply.unwrap_or_else(|| panic!("no answer to GET {target}"))
 }
 
-fn parse(bytes: &[u8]) -> Option<Reply> {
+/// A whole answer as it came off the wire.
+pub fn parse(bytes: &[u8]) -> Option<Reply> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..end]).unwrap();
     let mut lines = head.split("\r\n");

@@ -82,9 +82,11 @@ async fn a_clock_that_jumps_forward_shows_for_no_longer_than_a_refresh_takes() {
     // Everybody's clock jumps.
     hand.set(HOUR);
     origin.set(|switches| switches.clock_ahead = HOUR);
-    let start = Instant::now();
+    let looks = || origin.log().iter().filter(|seen| seen.path_and_query == "/api/sports.json").count();
+    let before = looks();
     young(&server, "the age is that of a refresh after the jump", 8).await;
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    // One may have been on its way, and one may have come since.
+    assert!(looks() <= before + 3, "{} refreshes", looks() - before);
     let confirmed = server.status().await["confirmed_at"].as_str().unwrap().to_owned();
     let ahead = jiff::Timestamp::now().duration_until(confirmed.parse::<jiff::Timestamp>().unwrap());
     assert!(ahead.as_secs() > HOUR - 60, "{confirmed}");
@@ -193,13 +195,13 @@ async fn a_process_that_stood_still_tells_its_age_and_goes_on_at_once() {
     server.process.signal("STOP");
     let stopped = Instant::now();
     wait_until("seven seconds are over", || async { stopped.elapsed() > Duration::from_secs(7) }).await;
-    let sent = origin.count();
+    let (sent, resumed) = (origin.count(), Instant::now());
     server.process.signal("CONT");
     let first = list(&server).await;
     // Either the true age, or a refresh was quicker than the question.
     assert!(first.age().unwrap() >= 6 || origin.count() > sent, "{before} before, then {first:?}");
-    let resumed = Instant::now();
     young(&server, "it is refreshed", 4).await;
-    assert!(resumed.elapsed() < Duration::from_secs(4), "{:?}", resumed.elapsed());
+    let next = origin.log()[sent as usize].at.duration_since(resumed);
+    assert!(next < Duration::from_secs(4), "at once, not after another ttl: {next:?}");
     assert_eq!(origin.refused(), 0);
 }

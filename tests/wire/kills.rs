@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use grandstand::sample::{Origin, World};
 use serde_json::Value;
 
-use crate::crash::nothing_was_fetched_twice;
+use crate::crash::{dead, nothing_was_fetched_twice};
 use crate::harness::{Server, Setup, origin, wait_until};
 
 /// A small generator: the same seed kills at the same instants.
@@ -163,7 +163,7 @@ async fn kill_again_and_again(seed: u64, rounds: u64) -> HashMap<During, u64> {
             }
             During::Start => {
                 server.process.kill();
-                kills.push(Instant::now());
+                kills.push(dead().await);
                 seen.told(published(&server.process.said()));
                 server.process = server.setup.spawn(&server.data_dir());
                 tokio::time::sleep(Duration::from_millis(dice.below(400))).await;
@@ -171,7 +171,7 @@ async fn kill_again_and_again(seed: u64, rounds: u64) -> HashMap<During, u64> {
         }
         // Noted when it is dead: until then it may ask and be answered.
         server.process.kill();
-        kills.push(Instant::now());
+        kills.push(dead().await);
         *counts.entry(during).or_default() += 1;
         let said = server.process.said();
         assert!(!said.contains("panicked") && !said.contains("damaged"), "{said}");

@@ -7,6 +7,7 @@ mod allowed;
 mod bodies;
 mod methods;
 mod poison;
+mod redirects;
 mod rules;
 mod tls;
 mod upstream;

@@ -70,6 +70,40 @@ async fn check_tells_right_from_wrong() {
 }
 
 #[tokio::test]
+async fn links_lead_to_the_first_listener_when_no_public_url_is_set() {
+    let origin = origin(60).await;
+    let setup = || Setup::mirror_of(&origin).without("public_url");
+    for (listen, host) in [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "localhost")] {
+        let server = setup().set("listen", &format!(r#"["{listen}", "127.0.0.1:0"]"#)).start().await;
+        server.settled(&origin).await;
+        let own = format!("http://{host}:{}/api/", server.public.port());
+        let list = server.ok("/api/listings.json").await;
+        assert!(list.the("link").contains(&format!("<{own}listings.json?page=2>; rel=\"next\"")), "{list:?}");
+        let states = server.ok("/api/states.json").await;
+        let states = states.text();
+        assert!(states.contains(&format!("{own}listings.json?state=")), "{states}");
+    }
+    // The same where an answer is read through.
+    let shield = Setup::shield_of(&origin).without("public_url").start().await;
+    let states = shield.ok("/api/states.json").await;
+    let states = states.text();
+    assert!(states.contains(&format!("http://{}/api/listings.json?state=", shield.public)), "{states}");
+}
+
+#[tokio::test]
+async fn a_public_url_on_a_loopback_port_that_nobody_listens_on_is_warned_of() {
+    let setup = Setup::offline().set("public_url", "http://127.0.0.1:1");
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said) = run(&setup.arguments(&["check"], dir.path())).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("warning: --set: public_url: ") && said.contains("port 1"), "{said}");
+    let server = setup.start().await;
+    wait_until("serve warns", || async { server.process.said().contains("public_url: links") }).await;
+    let elsewhere = run(&Setup::offline().arguments(&["check"], dir.path())).await.1;
+    assert!(!elsewhere.contains("warning"), "{elsewhere}");
+}
+
+#[tokio::test]
 async fn a_second_server_on_a_data_directory_names_the_first() {
     let server = Setup::offline().start().await;
     let (code, said) = run(&server.setup.arguments(&["serve"], &server.data_dir())).await;
@@ -82,7 +116,8 @@ async fn a_second_server_on_a_data_directory_names_the_first() {
 async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
     for signal in ["TERM", "INT"] {
         let origin = origin(20).await;
-        let mut server = Setup::mirror_of(&origin).start().await;
+        // Nothing but the request holds it up: what a stop waited for in vain would take minutes.
+        let mut server = Setup::mirror_of(&origin).set("drain", "10m").start().await;
         server.settled(&origin).await;
         origin.clear_log();
         origin.set(|switches| switches.latency = Duration::from_millis(1_500));
@@ -93,7 +128,6 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
             async move { arrived }
         })
         .await;
-        let start = Instant::now();
         server.process.signal(signal);
         let reply = in_flight.await.unwrap();
         assert_eq!(reply.status, 200, "{signal}");
@@ -104,7 +138,6 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
         })
         .await;
         assert_eq!(code, 0, "{signal}");
-        assert!(start.elapsed() < Duration::from_secs(8), "{signal}: {:?}", start.elapsed());
         assert!(TcpStream::connect(server.public).await.is_err(), "nobody listens any more");
     }
 }
@@ -113,7 +146,7 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
 #[tokio::test]
 async fn a_stop_cuts_no_answer_over_http2() {
     let origin = origin(20).await;
-    let mut server = Setup::mirror_of(&origin).start().await;
+    let mut server = Setup::mirror_of(&origin).set("drain", "10m").start().await;
     server.settled(&origin).await;
     origin.clear_log();
     origin.set(|switches| switches.latency = Duration::from_secs(1));
@@ -143,13 +176,12 @@ async fn a_stop_cuts_no_answer_over_http2() {
 
 #[tokio::test]
 async fn a_stop_does_not_wait_for_idle_connections() {
-    let server = Setup::offline().start().await;
+    let mut server = Setup::offline().set("drain", "10m").start().await;
     let mut idle = TcpStream::connect(server.public).await.unwrap();
     idle.write_all(b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let mut some = [0; 16];
     idle.read_exact(&mut some).await.unwrap();
     let _half = TcpStream::connect(server.public).await.unwrap();
-    let (start, mut server) = (Instant::now(), server);
     server.process.signal("TERM");
     let code = until("it ends", || {
         let ended = server.process.ended();
@@ -157,7 +189,6 @@ async fn a_stop_does_not_wait_for_idle_connections() {
     })
     .await;
     assert_eq!(code, 0);
-    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
@@ -234,9 +265,44 @@ async fn status_prints_what_the_running_server_knows() {
         let status: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
         assert_eq!(status["snapshot"]["id"], server.snapshot().await.as_str());
     }
-    let (code, said) = run(&words(&["status", "--admin", &admin])).await;
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("20"), "{said}");
+    for admin in
+        [&admin, &server.admin.to_string(), &format!("{admin}/"), &format!("localhost:{}", server.admin.port())]
+    {
+        let (code, said) = run(&words(&["status", "--admin", admin])).await;
+        assert_eq!(code, 0, "{said}");
+        assert!(said.starts_with("grandstand healthy (mirror)\n") && said.contains("20"), "{said}");
+    }
+    let (code, said) = run(&words(&["status", "--admin", ":9090"])).await;
+    assert!(code == 64 && said.contains("HOST:PORT"), "{code} {said}");
+    let (code, said) = run(&words(&["status", "--admin", "127.0.0.1:1"])).await;
+    assert!(code == 1 && said.contains("http://127.0.0.1:1") && said.contains("refused"), "{code} {said}");
+}
+
+#[tokio::test]
+async fn status_of_an_unhealthy_server_fails_and_says_why_in_its_first_line() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).set("ttl", "1s").set("origin.timeout", "500ms").start().await;
+    wait_until("it is healthy", || async {
+        let reply = server.admin(Method::GET, "/status").await;
+        assert_eq!(reply.status == 200, reply.json()["reasons"] == serde_json::json!([]), "{reply:?}");
+        reply.status == 200
+    })
+    .await;
+    origin.shutdown().await;
+    wait_until("it is unhealthy", || async { server.admin(Method::GET, "/status").await.status == 503 }).await;
+    let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("not confirmed for ") && reason.ends_with(" s (limit 3 s)"), "{reason}");
+    let (code, said) = run(&server.setup.arguments(&["status"], &server.data_dir())).await;
+    let first = said.lines().next().unwrap();
+    assert_eq!(code, 1, "{said}");
+    assert!(first.starts_with("unhealthy: not confirmed for ") && first.ends_with(" s (limit 3 s)"), "{said}");
+    let (code, said) = run(&server.setup.arguments(&["status", "--json"], &server.data_dir())).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(serde_json::from_str::<serde_json::Value>(&said).is_ok(), "{said}");
+    // Without data there is nothing to be healthy with.
+    let empty = Setup::offline().start().await;
+    let (code, said) = run(&words(&["status", "--admin", &empty.admin.to_string()])).await;
+    assert!(code == 1 && said.starts_with("unhealthy: no snapshot has been imported yet\n"), "{code} {said}");
 }
 
 #[tokio::test]
@@ -252,6 +318,17 @@ async fn sync_ends_with_0_at_full_coverage() {
     origin.shutdown().await;
     let (code, said) = run(&setup.set("origin.timeout", "500ms").arguments(&["sync"], &data)).await;
     assert_eq!(code, 1, "an origin that cannot be asked: {said}");
+    assert!(said.contains("the mirror is not complete (") && !said.contains(['{', '}']), "{said}");
+}
+
+#[tokio::test]
+async fn without_an_origin_there_is_nothing_to_sync() {
+    let (origin, dir) = (origin(1).await, tempfile::tempdir().unwrap());
+    for (setup, key) in [(Setup::offline(), "origin.url: "), (Setup::shield_of(&origin), "mirror.enabled: ")] {
+        let (code, said) = run(&setup.arguments(&["sync"], &dir.path().join("data"))).await;
+        assert!(code == 64 && said.contains(key), "{code} {said}");
+    }
+    assert!(!dir.path().join("data").exists() && origin.count() == 0, "nothing is touched or asked");
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! `DELETE /cache`: what is purged is asked for again, and what was on its way is not kept.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use http::Method;
+use tokio::sync::Semaphore;
 
 use crate::harness::{Script, Seen, Server, Setup, Upstream, origin, wait_until};
 
@@ -69,9 +70,11 @@ async fn a_path_is_purged_with_all_its_queries_and_a_query_alone() {
 #[tokio::test]
 async fn what_was_asked_before_a_purge_is_not_kept_after_it() {
     let (upstream, server) = shield().await;
-    upstream.answers(|seen| {
-        let slow = if seen.number == 1 { Duration::from_millis(700) } else { Duration::ZERO };
-        Script::new(200, format!(r#"{{"n":{}}}"#, seen.number)).with("cache-control", "max-age=3600").after(slow)
+    let gate = Arc::new(Semaphore::new(0));
+    let held = gate.clone();
+    upstream.answers(move |seen| {
+        let answer = Script::new(200, format!(r#"{{"n":{}}}"#, seen.number)).with("cache-control", "max-age=3600");
+        if seen.number == 1 { answer.held_by(&held) } else { answer }
     });
     for target in [LIST, "/api/regions.json"] {
         upstream.forget();
@@ -79,7 +82,9 @@ async fn what_was_asked_before_a_purge_is_not_kept_after_it() {
             wait_until("it is at the origin", || async { upstream.count() == 1 }).await;
             purge(&server, &format!("?path={target}")).await;
             // Who asks now must not be given what was asked before.
-            server.get(target).await
+            let new = server.get(target).await;
+            gate.add_permits(1);
+            new
         });
         assert_eq!((old.json()["n"].clone(), new.json()["n"].clone()), (1.into(), 2.into()), "{target}");
         assert!(!old.the("cache-status").contains("stored") || target != LIST, "{target}: {old:?}");

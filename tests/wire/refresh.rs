@@ -135,9 +135,9 @@ async fn a_change_that_does_not_move_modified_is_found_by_the_sweep() {
     // Neither on the first page nor in a taxonomy: only a look at every page can find it.
     let id = server.ok(&format!("{LIST}?page=5")).await.ids()[3];
     origin.edit(|world| assert!(world.silent_change(id)));
+    let before = server.snapshot().await;
     let reply = server.admin(Method::POST, "/sync").await;
     assert!((200..300).contains(&reply.status), "{reply:?}");
-    let before = server.snapshot().await;
     wait_until("the sweep has found it", || async { server.snapshot().await != before }).await;
     server.settled(&origin).await;
     all_is_the_origins(&server, &origin).await;
@@ -173,7 +173,7 @@ async fn changes_show_without_being_told_within_the_ttl() {
         server.ok(LIST).await.the("mirror-confirmed") != first
     })
     .await;
-    assert!(server.ok(LIST).await.age().unwrap() <= 3);
+    wait_until("it is young", || async { server.ok(LIST).await.age().unwrap() <= 3 }).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use grandstand::sample::{Fault, FaultRule, Origin, World};
 
 use crate::client::Reply;
 use crate::compare::{same_list, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Server, Setup, origin, quiet, wait_until};
+use crate::harness::{PUBLIC, Server, Setup, each, origin, quiet, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -103,19 +103,20 @@ async fn a_304_renews_freshness() {
     origin.set(|switches| switches.cache_control = None);
     let server = Setup::shield_of(&origin).set("ttl", "1s").start().await;
     server.ready().await;
+    let start = Instant::now();
     let first = server.ok(LIST).await;
     assert!(first.the("cache-control").starts_with("public, max-age=1,"), "ours, where the origin sends none");
-    let start = Instant::now();
     let mut asked = 0_u32;
     while start.elapsed() < Duration::from_millis(4_500) {
         let reply = server.ok(LIST).await;
         assert_eq!((&reply.body, reply.etag()), (&first.body, first.etag()));
         asked += 1;
     }
-    let log = origin.log();
+    let (log, span) = (origin.log(), start.elapsed());
     let with = |status| log.iter().filter(|seen| seen.status == status).count();
     assert_eq!(with(200), 1, "one body");
-    assert!((2..=6).contains(&with(304)), "{} revalidations in 4.5 s of a ttl of 1 s for {asked} requests", with(304));
+    let most = span.as_secs() as usize;
+    assert!((2..=most).contains(&with(304)), "{} revalidations in {span:?} of a ttl of 1 s for {asked}", with(304));
     assert!(log[1..].iter().all(|seen| seen.conditional));
 }
 
@@ -144,7 +145,7 @@ async fn holding_a_stale_list() -> (Origin, Server, Reply) {
 
 #[tokio::test]
 async fn what_is_kept_is_served_stale_when_the_origin_fails() {
-    for fault in [
+    let faults = [
         None,
         Some(Fault::Status(503)),
         Some(Fault::Status(500)),
@@ -152,7 +153,8 @@ async fn what_is_kept_is_served_stale_when_the_origin_fails() {
         Some(Fault::HtmlWith200),
         Some(Fault::Redirect("http://127.0.0.1:1/".into())),
         Some(Fault::Hang),
-    ] {
+    ];
+    each(faults, async |fault| {
         let (origin, server, first) = holding_a_stale_list().await;
         match &fault {
             None => origin.shutdown().await,
@@ -170,12 +172,13 @@ async fn what_is_kept_is_served_stale_when_the_origin_fails() {
             stale
         })
         .await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn what_is_not_kept_is_503_or_502_when_the_origin_fails() {
-    for (fault, status) in [
+    let faults = [
         (Fault::Status(503), 503),
         (Fault::Status(500), 503),
         (Fault::TooManyRequests(Some(2)), 503),
@@ -185,7 +188,8 @@ async fn what_is_not_kept_is_503_or_502_when_the_origin_fails() {
         (Fault::Body("[1,2".into()), 502),
         (Fault::Redirect("http://127.0.0.1:1/".into()), 502),
         (Fault::EndlessBody, 502),
-    ] {
+    ];
+    each(faults, async |(fault, status)| {
         let origin = origin(20).await;
         origin.set(|switches| switches.faults = vec![FaultRule::always("", fault.clone())]);
         let setup = Setup::shield_of(&origin).set("origin.timeout", "1s").set("origin.max_body", "1MiB");
@@ -198,5 +202,6 @@ async fn what_is_not_kept_is_503_or_502_when_the_origin_fails() {
             assert!(reply.the("retry-after").parse::<u64>().unwrap() >= 1);
         }
         assert!(!reply.text().contains("127.0.0.1:1/"), "no address of the inside shows");
-    }
+    })
+    .await;
 }

@@ -22,9 +22,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::client::Reply;
+use crate::client::{Reply, drip};
 use crate::harness::openssl::certificate;
-use crate::harness::{Server, Setup, origin, run, until, wait_until};
+use crate::harness::{Server, Setup, origin, quickest, run, until, wait_until};
 
 const NAME: &str = "DNS:localhost,IP:127.0.0.1";
 const DAYS: [&str; 2] = ["-days", "2"];
@@ -155,8 +155,10 @@ async fn a_client_that_never_gets_to_http_is_dropped_and_holds_up_nobody() {
         others.push(stream);
     }
     let url = format!("https://{address}/nothing");
-    assert_eq!(client(dir.path()).build().unwrap().get(url).send().await.unwrap().status(), 404);
-    let waited = start.elapsed();
+    let waited = quickest(async || {
+        assert_eq!(client(dir.path()).build().unwrap().get(&url).send().await.unwrap().status(), 404);
+    });
+    let waited = waited.await;
     drop(others);
     let ended = async |mut stream: Box<dyn tokio::io::AsyncRead + Unpin>| {
         // However it ends; TLS tells by an error that the other side said no farewell.
@@ -166,7 +168,7 @@ async fn a_client_that_never_gets_to_http_is_dropped_and_holds_up_nobody() {
         [Box::new(silent), Box::new(half), Box::new(agreed), Box::new(agreed_half)];
     let all = join_all(all.map(ended));
     assert!(tokio::time::timeout(BOUND, all).await.is_ok(), "still connected after {:?}", start.elapsed());
-    assert!(waited < Duration::from_secs(9), "somebody else waited for {waited:?}");
+    assert!(waited < Duration::from_secs(5), "somebody else waited for {waited:?}");
 }
 
 #[tokio::test]
@@ -196,7 +198,9 @@ async fn plain_http_on_the_https_port_is_told_so_and_nonsense_is_dropped() {
 async fn a_stop_finishes_what_is_in_flight_over_http2_and_closes_the_connection() {
     let dir = certified();
     let origin = origin(20).await;
-    let mut server = with_tls(Setup::mirror_of(&origin), dir.path()).start().await;
+    // What a stop waited for in vain would take minutes.
+    let setup = Setup::mirror_of(&origin).set("drain", "10m");
+    let mut server = with_tls(setup, dir.path()).start().await;
     server.settled(&origin).await;
     let address = address(&server).await;
     let mut idle = connect(address, dir.path(), &["h2"]).await;
@@ -215,7 +219,6 @@ async fn a_stop_finishes_what_is_in_flight_over_http2_and_closes_the_connection(
         async move { arrived }
     })
     .await;
-    let start = Instant::now();
     server.process.signal("TERM");
     for reply in in_flight {
         let reply = reply.await.unwrap();
@@ -238,9 +241,28 @@ async fn a_stop_finishes_what_is_in_flight_over_http2_and_closes_the_connection(
     })
     .await;
     assert_eq!(code, 0);
-    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     let said = server.process.said();
     assert!(!said.contains("ERROR"), "connections that a client gives up are no errors: {said}");
+}
+
+#[tokio::test]
+async fn heads_have_the_same_bounds_over_tls_and_whoever_sends_too_much_gets_to_know_it() {
+    let dir = certified();
+    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let address = address(&server).await;
+    let sent = format!("GET /api/listings.json HTTP/1.1\r\nHost: a\r\nx: {}\r\n\r\n", "y".repeat(1 << 20));
+    for _ in 0..5 {
+        let mut stream = connect(address, dir.path(), &["http/1.1"]).await;
+        stream.write_all(sent.as_bytes()).await.expect("all of it is taken");
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(BOUND, stream.read_to_end(&mut answer)).await;
+        read.expect("an end").expect("an end that is announced");
+        crate::client::parse(&answer).expect("an answer").assert_problem(431, &["49152"]);
+    }
+    let stream = connect(address, dir.path(), &["http/1.1"]).await;
+    drip(stream, std::iter::repeat_n("yy", 4000)).await.assert_problem(400, &["pieces"]);
+    let plain = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(1 << 20));
+    crate::client::raw(address, plain.as_bytes()).await.expect("an answer").assert_problem(400, &["HTTPS"]);
 }
 
 #[tokio::test]

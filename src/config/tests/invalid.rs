@@ -70,6 +70,10 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("tls.cert", "\"c.pem\"", "tls.listen: is missing"),
     ("tls.listen", "[]", "is empty"),
     ("tls", "5", "5 is not a table"),
+    ("limits.connections", "0", "0 is not a whole number of connections from 1 to 1000000"),
+    ("limits.connections_per_client", "\"many\"", "a whole number of connections"),
+    ("limits.head", "\"1MiB\"", "from 1KiB to 256KiB"),
+    ("limits.origin_bytes", "\"1KiB\"", "from 1MiB to 1024GiB"),
     ("log.format", "\"xml\"", "one of \"text\", \"json\""),
     ("log.level", "\"loud\"", "one of \"error\""),
 ];
@@ -142,6 +146,21 @@ fn what_is_probably_not_meant_is_a_warning() {
         ("admin.token = \"short\"", vec!["admin.token"]),
         ("listen = [\"0.0.0.0:8080\"]", vec!["public_url"]),
         ("listen = [\"0.0.0.0:8080\"]\npublic_url = \"http://m.example\"", vec![]),
+        ("listen = [\"192.0.2.1:8080\"]", vec![]),
+        ("listen = [\"127.0.0.1:20010\"]\npublic_url = \"http://127.0.0.1:8080\"", vec!["public_url"]),
+        ("listen = [\"127.0.0.1:20010\"]\npublic_url = \"http://localhost\"", vec!["public_url"]),
+        ("listen = [\"192.0.2.1:8080\"]\npublic_url = \"http://[::1]:8080\"", vec!["public_url"]),
+        ("listen = [\"127.0.0.1:0\"]\npublic_url = \"http://127.0.0.1:8080\"", vec!["public_url"]),
+        ("listen = [\"127.0.0.1:20010\"]\npublic_url = \"http://localhost:20010/x\"", vec![]),
+        ("listen = [\"[::]:20010\"]\npublic_url = \"http://127.0.0.1:20010\"", vec![]),
+        (
+            "public_url = \"https://localhost:8443\"\n[tls]\nlisten = \"127.0.0.1:8443\"\ncert = \"c\"\nkey = \"k\"",
+            vec![],
+        ),
+        (
+            "public_url = \"http://localhost:8443\"\n[tls]\nlisten = \"127.0.0.1:8443\"\ncert = \"c\"\nkey = \"k\"",
+            vec!["public_url"],
+        ),
         ("client_ip.header = \"x-real-ip\"", vec!["client_ip.header"]),
         ("origin.url = \"http://127.0.0.1:8080/\"", vec!["origin.url"]),
     ];

@@ -8,7 +8,6 @@ use super::super::{Config, Loaded, Use};
 /// Every key with a default, as the manual gives it.
 const DEFAULTS: &str = r#"
 listen     = ["127.0.0.1:8080"]
-public_url = "http://127.0.0.1:8080"
 data_dir   = "grandstand-data"
 ttl        = "5m"
 drain      = "5s"
@@ -61,6 +60,12 @@ listen = "127.0.0.1:9090"
 [log]
 format = "text"
 level  = "info"
+
+[limits]
+connections = 20000
+connections_per_client = 512
+head = "48KiB"
+origin_bytes = "128MiB"
 "#;
 
 /// Every key, each with another value than its default.
@@ -81,6 +86,7 @@ passthrough = { paths = [], methods = ["POST"], request_headers = ["*"] }
 admin = { listen = "127.0.0.1:0" }
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
 log = { format = "json", level = "trace" }
+limits = { connections = 1, connections_per_client = 2, head = "1KiB", origin_bytes = "1MiB" }
 [rate_limit]
 requests_per_minute = 0
 ipv6_prefix = 128
@@ -133,11 +139,38 @@ fn the_effective_configuration_loads_again() {
     for text in ["", DEFAULTS, OTHERS] {
         let config = Config::from_text(text).unwrap().config;
         let again = Config::from_text(&config.describe()).unwrap().config;
-        assert_eq!(config, again, "{text}");
+        // What was derived is named in what is written.
+        assert_eq!(Config { public_url_is_set: true, ..config }, again, "{text}");
     }
     let keys = |text: &str| -> Vec<String> { flat(text).into_keys().collect() };
     let all = Config::from_text(OTHERS).unwrap().config.describe();
     assert_eq!(keys(&all), keys(OTHERS), "describe writes every key");
+}
+
+#[test]
+fn a_public_url_that_nobody_names_is_the_first_listener() {
+    for (text, want, written) in [
+        ("", "http://127.0.0.1:8080", true),
+        ("listen = [\"127.0.0.1:20010\", \"127.0.0.1:8080\"]", "http://127.0.0.1:20010", true),
+        ("listen = [\"0.0.0.0:20010\"]", "http://localhost:20010", true),
+        (
+            "listen = [\"192.0.2.1:80\"]\n[tls]\nlisten = \"192.0.2.1:443\"\ncert = \"c\"\nkey = \"k\"",
+            "http://192.0.2.1",
+            true,
+        ),
+        ("listen = [\"[::]:0\"]", "http://localhost:0", false),
+    ] {
+        let config = Config::from_text(text).unwrap().config;
+        assert_eq!(config.public_url.as_str(), want, "{text}");
+        let line = format!("public_url = \"{want}\"");
+        assert_eq!(config.describe().lines().any(|written| written == line), written, "{}", config.describe());
+        assert!(Config::from_text(&config.describe()).is_ok(), "{text}");
+    }
+    let bound = ["127.0.0.1:33333".parse().unwrap()];
+    let any = Config::from_text("listen = [\"127.0.0.1:0\"]").unwrap().config;
+    assert_eq!(any.listening_on(&bound).public_url.as_str(), "http://127.0.0.1:33333");
+    let named = Config::from_text("public_url = \"http://m.example/x\"").unwrap().config;
+    assert_eq!(named.listening_on(&bound).public_url.as_str(), "http://m.example/x");
 }
 
 #[test]

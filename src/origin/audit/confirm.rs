@@ -66,7 +66,7 @@ impl Auditor {
             if picture.held.is_some() {
                 return true;
             }
-            if picture.failures >= MOST_FAILURES || now.since(began) >= patience {
+            if picture.health.failures() >= MOST_FAILURES || now.since(began) >= patience {
                 return false;
             }
             if asked.is_none_or(|last| now.since(last) >= again) {

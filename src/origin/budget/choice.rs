@@ -4,48 +4,12 @@
 //! quarters of the window while a crawl has work), then the crawl, then background checks a little (a twentieth), then
 //! details evenly paced, then the rest of the background's tenth. Callers: [`super`].
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use super::super::window::Class;
-use crate::clock::Monotonic;
-
-/// How often clients asked for what waits for its turn, and were served something stale instead.
-#[derive(Clone, Debug, Default)]
-pub struct Demand(Arc<AtomicU32>);
-
-impl Demand {
-    /// Once more.
-    pub fn more(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Somebody who waits for a slot.
-#[derive(Clone, Debug)]
-pub struct Waiting {
-    /// First come, first served within a class and an address.
-    pub ticket: u64,
-    /// What the slot is for.
-    pub class: Class,
-    /// The client who waits, for [`Class::Client`].
-    pub client: Option<IpAddr>,
-    /// What clients want of it, where none of them waits: each has been served something stale.
-    pub demand: Option<Demand>,
-    /// When their patience ends, if ever.
-    pub until: Option<Monotonic>,
-}
+use super::queue::{Queue, Waiting};
 
 /// Which read of a client would go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientTurn {
+pub(super) enum ClientTurn {
     /// None: their reads are spread over time.
     Later,
     /// One that a client waits for, if there is one.
@@ -56,9 +20,9 @@ pub enum ClientTurn {
 
 /// What [`choose`] looks at.
 #[derive(Debug)]
-pub struct View<'a> {
-    /// Who waits, by ticket.
-    pub waiting: &'a [Waiting],
+pub(super) struct View<'a> {
+    /// Everybody who waits.
+    pub queue: &'a Queue,
     /// Free slots.
     pub free: usize,
     /// All slots.
@@ -75,34 +39,25 @@ pub struct View<'a> {
     pub crawl_has_work: bool,
     /// Which read of a client would go next.
     pub clients: ClientTurn,
-    /// At which turn each address was last served; absent: never.
-    pub served: &'a HashMap<IpAddr, u64>,
 }
 
 /// Who goes next, by ticket; `None` when nobody may.
-pub fn choose(view: &View<'_>) -> Option<u64> {
+pub(super) fn choose(view: &View<'_>) -> Option<u64> {
     if view.free == 0 {
         return None;
     }
-    let first =
-        |class: Class| view.waiting.iter().filter(move |waiting| waiting.class == class).map(|w| w.ticket).min();
+    let first = |class: Class| view.queue.first_of(class);
     if let Some(ticket) = first(Class::Refresh) {
         return Some(ticket);
     }
     let client_share = client_share(view.limit, view.crawl_has_work);
     if view.client_used < client_share && view.clients != ClientTurn::Later {
-        let clients = || view.waiting.iter().filter(|waiting| waiting.class == Class::Client);
-        let turn = |waiting: &&Waiting| {
-            let last = waiting.client.and_then(|client| view.served.get(&client).copied());
-            (last.map_or(0, |last| last + 1), waiting.ticket)
-        };
-        let asked = |waiting: &&Waiting| (waiting.demand.as_ref().map(Demand::get), Reverse(waiting.ticket));
-        let awaited = clients().filter(|waiting| waiting.demand.is_none()).min_by_key(turn);
-        let stale = clients().filter(|waiting| waiting.demand.is_some()).max_by_key(asked);
+        let (awaited, stale) = (|| view.queue.first_awaited(), || view.queue.most_wanted());
         // By turns: what is served stale must become fresh again, and what is not kept at all has somebody waiting.
-        let next = if view.clients == ClientTurn::Awaited { awaited.or(stale) } else { stale.or(awaited) };
-        if let Some(next) = next {
-            return Some(next.ticket);
+        let next =
+            if view.clients == ClientTurn::Awaited { awaited().or_else(stale) } else { stale().or_else(awaited) };
+        if next.is_some() {
+            return next;
         }
     }
     // Kept for a refresh that may come at any time, unless it has just come.
@@ -129,6 +84,53 @@ pub fn choose(view: &View<'_>) -> Option<u64> {
     }
     let background = view.background_used < share;
     background.then(|| first(Class::Background)).flatten()
+}
+
+/// What a request is, when it is to find out whether an origin that fails answers again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    Refresh,
+    Crawl,
+    /// A read behind something stale: the origin has answered it before.
+    Stale,
+    Awaited,
+    Details,
+    Background,
+}
+
+impl Probe {
+    const ALL: [Self; 6] = [Self::Refresh, Self::Crawl, Self::Stale, Self::Awaited, Self::Details, Self::Background];
+
+    /// What a request is that waits.
+    pub(super) const fn of(waiting: &Waiting) -> Self {
+        match (waiting.class, &waiting.demand) {
+            (Class::Refresh, _) => Self::Refresh,
+            (Class::Crawl, _) => Self::Crawl,
+            (Class::Client, Some(_)) => Self::Stale,
+            (Class::Client, None) => Self::Awaited,
+            (Class::Details, _) => Self::Details,
+            (Class::Background, _) => Self::Background,
+        }
+    }
+}
+
+/// Who finds out whether an origin that fails answers again: all kinds by turns, because what one of them asks for may
+/// fail although everything else works.
+pub(super) fn choose_probe(view: &View<'_>, last: Option<Probe>) -> Option<u64> {
+    if view.free == 0 {
+        return None;
+    }
+    let clients = view.client_used < client_share(view.limit, view.crawl_has_work);
+    let after = last.map_or(0, |last| last as usize + 1);
+    let mut turns = Probe::ALL.iter().cycle().skip(after).take(Probe::ALL.len());
+    turns.find_map(|probe| match probe {
+        Probe::Refresh => view.queue.first_of(Class::Refresh),
+        Probe::Crawl => view.queue.first_of(Class::Crawl),
+        Probe::Stale => clients.then(|| view.queue.most_wanted())?,
+        Probe::Awaited => clients.then(|| view.queue.first_awaited())?,
+        Probe::Details => view.queue.first_of(Class::Details),
+        Probe::Background => view.queue.first_of(Class::Background),
+    })
 }
 
 /// How many slots clients may have at once.

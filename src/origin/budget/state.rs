@@ -1,30 +1,29 @@
 //! Who waits for the budget, what is used of it and what stops it: plain data, time is an argument.
 //!
-//! Callers: [`super`], which wakes those who wait.
+//! Callers: [`super::dispatch`], which tells those who wait.
 
-use std::collections::HashMap;
+use std::iter::zip;
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::time::Duration;
 
-use crate::clock::Monotonic;
+use crate::clock::{Monotonic, WallTime};
 
 use super::super::ledger::Ledger;
-use super::super::window::{Class, SPAN, Window};
-use super::Spent;
-use super::choice::{ClientTurn, View, Waiting, choose, client_share};
+use super::super::window::{Class, Window};
+use super::choice::{ClientTurn, Probe, View, choose, choose_probe, client_share};
+use super::queue::{Deadlines, Queue, Waiting};
+use super::{End, Spent};
 
 /// How long an origin that fails is left alone after each try at least: whether it failed has then been judged.
 const SETTLES: Duration = Duration::from_millis(100);
 
-/// Everything that is behind the lock.
+/// Everything that decides whose turn it is.
+#[derive(Debug)]
 pub(super) struct State {
     pub(super) window: Option<Window>,
     pub(super) ledger: Option<Ledger>,
-    pub(super) waiting: Vec<Waiting>,
-    pub(super) next_ticket: u64,
-    /// Turns given to clients. Not tickets: a client with many old ones would have every turn until they are used up.
-    pub(super) turns: u64,
-    pub(super) served: HashMap<IpAddr, u64>,
+    pub(super) queue: Queue,
     pub(super) paused_until: Monotonic,
     /// Requests that are on the wire.
     pub(super) on_wire: usize,
@@ -33,6 +32,8 @@ pub(super) struct State {
     /// When the last request left, and when the last one ended.
     pub(super) left: Option<Monotonic>,
     pub(super) ended: Option<Monotonic>,
+    /// What was sent last.
+    last_probe: Option<Probe>,
     pub(super) last_detail: Option<Monotonic>,
     pub(super) crawl_work: usize,
     /// When a client last got its turn, and whether nobody waited for it.
@@ -43,6 +44,26 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Nobody waits, and nothing is sent for `pause`.
+    pub(super) fn new(window: Option<Window>, ledger: Option<Ledger>, pause: Duration, now: Monotonic) -> Self {
+        Self {
+            window,
+            ledger,
+            queue: Queue::default(),
+            paused_until: now.plus(pause),
+            on_wire: 0,
+            gentle: None,
+            left: None,
+            ended: None,
+            last_probe: None,
+            last_detail: None,
+            crawl_work: 0,
+            last_client: None,
+            refreshed_last: false,
+            refused: None,
+        }
+    }
+
     fn pace(&self) -> Duration {
         let limit = self.window.as_ref().map_or(usize::MAX, Window::limit);
         Duration::from_secs(60) / u32::try_from(limit.max(1)).unwrap_or(u32::MAX)
@@ -55,17 +76,15 @@ impl State {
     /// When the next client gets its turn, if their reads are spread over time: only while more of them wait than there
     /// are slots, and somebody's patience has ended lately. All slots at once would be a minute of answers in a second,
     /// and then none for a minute.
-    fn client_due_at(&self, now: Monotonic) -> Option<Monotonic> {
+    fn client_due_at(&mut self, now: Monotonic) -> Option<Monotonic> {
         const OVERLOADED_FOR: Duration = Duration::from_secs(120);
-        let window = self.window.as_ref()?;
         let refused = self.refused.is_some_and(|at| now.since(at) < OVERLOADED_FOR);
-        let free = window.free(now);
-        let waiting = self.waiting.iter().filter(|waiting| waiting.class == Class::Client).count();
-        let last = self.last_client.filter(|_| refused && waiting > free && free > 0)?;
+        let free = self.window.as_mut()?.free(now);
+        let last = self.last_client.filter(|_| refused && self.queue.clients() > free && free > 0)?;
         Some(last.plus(self.pace()))
     }
 
-    fn client_turn(&self, now: Monotonic) -> ClientTurn {
+    fn client_turn(&mut self, now: Monotonic) -> ClientTurn {
         if self.client_due_at(now).is_some_and(|due| now < due) {
             ClientTurn::Later
         } else if self.refreshed_last {
@@ -86,114 +105,169 @@ impl State {
     }
 
     /// Whether the read of a client would be sent at once.
-    pub(super) fn has_room(&self, now: Monotonic) -> bool {
-        let window = self.window.as_ref().is_none_or(|window| {
-            // Those who wait have their slots before this one.
-            let before = self.waiting.iter().filter(|waiting| waiting.class == Class::Client).count();
-            let share = client_share(window.limit(), self.crawl_work > 0);
-            let used = window.used_by(Class::Client, now);
-            window.free(now) > before && used + before < share && self.client_turn(now) != ClientTurn::Later
-        });
-        self.stopped_until(now).is_none() && window
-    }
-
-    pub(super) fn chosen(&self, now: Monotonic) -> Option<u64> {
+    pub(super) fn has_room(&mut self, now: Monotonic) -> bool {
         if self.stopped_until(now).is_some() {
-            return None;
+            return false;
         }
-        let Some(window) = &self.window else {
-            return self.waiting.iter().map(|waiting| waiting.ticket).min();
-        };
-        choose(&View {
-            waiting: &self.waiting,
-            free: window.free(now),
-            limit: window.limit(),
-            client_used: window.used_by(Class::Client, now),
-            refresh_used: window.used_by(Class::Refresh, now),
-            background_used: window.used_by(Class::Background, now),
-            detail_due: self.detail_due(now),
-            clients: self.client_turn(now),
-            crawl_has_work: self.crawl_work > 0,
-            served: &self.served,
+        let later = self.client_turn(now) == ClientTurn::Later;
+        // Those who wait have their slots before this one.
+        let (before, crawls) = (self.queue.clients(), self.crawl_work > 0);
+        self.window.as_mut().is_none_or(|window| {
+            let share = client_share(window.limit(), crawls);
+            window.free(now) > before && window.used_by(Class::Client, now) + before < share && !later
         })
     }
 
+    /// Who goes next, by ticket; `None` when nobody may.
+    pub(super) fn chosen(&mut self, now: Monotonic) -> Option<u64> {
+        if self.stopped_until(now).is_some() {
+            return None;
+        }
+        let (clients, detail_due) = (self.client_turn(now), self.detail_due(now));
+        let probes = self.gentle.is_some();
+        let limit = self.window.as_ref().map(Window::limit);
+        if limit.is_none() && !probes {
+            return self.queue.first();
+        }
+        let mut used = |class| self.window.as_mut().map_or(0, |window| window.used_by(class, now));
+        let (client_used, refresh_used) = (used(Class::Client), used(Class::Refresh));
+        let background_used = used(Class::Background);
+        let view = View {
+            queue: &self.queue,
+            free: self.window.as_mut().map_or(usize::MAX, |window| window.free(now)),
+            limit: limit.unwrap_or(usize::MAX / 3),
+            client_used,
+            refresh_used,
+            background_used,
+            detail_due,
+            clients,
+            crawl_has_work: self.crawl_work > 0,
+        };
+        if probes { choose_probe(&view, self.last_probe) } else { choose(&view) }
+    }
+
     /// Gives the chosen one its turn; returns its slot of the window.
-    pub(super) fn give(&mut self, ticket: u64, class: Class, client: Option<IpAddr>, now: Monotonic) -> Option<usize> {
-        self.left = Some(now);
-        let chosen = self.waiting.iter().position(|waiting| waiting.ticket == ticket);
-        let chosen = chosen.map(|index| self.waiting.remove(index));
-        if class == Class::Client {
-            self.refreshed_last = chosen.is_some_and(|waiting| waiting.demand.is_some());
-            self.last_client = Some(now);
+    pub(super) fn give(&mut self, ticket: u64, now: Monotonic) -> Option<usize> {
+        let chosen = self.queue.remove(ticket)?;
+        (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
+        self.last_probe = Some(Probe::of(&chosen));
+        match chosen.class {
+            Class::Client => (self.refreshed_last, self.last_client) = (chosen.demand.is_some(), Some(now)),
+            Class::Details => self.last_detail = Some(now),
+            _ => {}
         }
-        if let Some(client) = client {
-            const MOST_REMEMBERED: usize = 4096;
-            if self.served.len() >= MOST_REMEMBERED {
-                self.served.clear();
-            }
-            self.turns += 1;
-            self.served.insert(client, self.turns);
+        if let Some(client) = chosen.client {
+            self.queue.had_turn(client);
         }
-        if class == Class::Details {
-            self.last_detail = Some(now);
+        let slot = self.window.as_mut().and_then(|window| window.take(chosen.class, now))?;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.sent(slot);
         }
-        self.window.as_mut().and_then(|window| window.take(class, now))
+        Some(slot)
+    }
+
+    /// A request that had its turn is over.
+    pub(super) fn ended(&mut self, slot: Option<usize>, end: End, now: Monotonic, wall: WallTime) {
+        self.on_wire = self.on_wire.saturating_sub(1);
+        let (Some(slot), Some(window)) = (slot, &mut self.window) else {
+            self.ended = Some(now);
+            return;
+        };
+        let until = if end == End::Unused {
+            window.unused(slot);
+            now
+        } else {
+            self.ended = Some(now);
+            window.answered(slot, now, end == End::Answered)
+        };
+        if let Some(ledger) = &mut self.ledger {
+            ledger.answered(slot, wall.plus(until.since(now)));
+        }
     }
 
     /// When somebody who leaves may come back, as far as the window and a pause show. Before the read of a client go those
     /// that will still wait then; what nobody waits for takes every other turn.
-    pub(super) fn comes_back_at(&self, class: Class, ticket: Option<u64>, now: Monotonic) -> Monotonic {
-        let Some(window) = &self.window else { return self.paused_until.max(now) };
-        let all = window.frees_at(None, now);
+    pub(super) fn comes_back_at(&mut self, class: Class, now: Monotonic) -> Monotonic {
+        let paused_until = self.paused_until;
+        let Some(window) = &mut self.window else { return paused_until.max(now) };
+        window.expire(now);
         if class != Class::Client {
-            return nth(&all, 0).unwrap_or(now).max(self.paused_until);
+            return window.frees(now).next().unwrap_or(now).max(paused_until);
         }
         let share = client_share(window.limit(), self.crawl_work > 0);
-        let mut own = window.frees_at(Some(Class::Client), now);
-        own.drain(..own.len().saturating_sub(share));
-        own.splice(..0, std::iter::repeat_n(now, share.saturating_sub(own.len())));
-        let slot = |number| nth(&all, number).max(nth(&own, number)).unwrap_or(now).max(self.paused_until);
-        let others = || self.waiting.iter().filter(|one| one.class == class && Some(one.ticket) != ticket);
-        let (mut awaited, mut stale) = (0, 0);
-        for other in others().filter(|other| other.demand.is_none()) {
-            awaited += usize::from(other.until.is_none_or(|until| until >= slot(awaited)));
+        let slots = zip(window.frees(now), window.frees_of(Class::Client, share, now));
+        let mut slots = slots.map(|(any, own)| any.max(own).max(paused_until));
+        let mut slot = slots.next().unwrap_or(now);
+        let (mut awaited, mut stale) = (Ahead::of(self.queue.awaited()), Ahead::of(self.queue.behind()));
+        let mut taken = 0;
+        while awaited.takes(slot) {
+            taken += 1;
+            slot = slots.next().unwrap_or(slot);
         }
-        for other in others().filter(|other| other.demand.is_some()) {
-            let goes = stale <= awaited && other.until.is_none_or(|until| until >= slot(awaited + stale));
-            stale += usize::from(goes);
+        for _ in 0..=taken {
+            if !stale.takes(slot) {
+                break;
+            }
+            slot = slots.next().unwrap_or(slot);
         }
-        slot(awaited + stale)
+        slot
     }
 
     /// What somebody is told who leaves.
-    pub(super) fn spent(&self, class: Class, ticket: Option<u64>, now: Monotonic) -> Spent {
-        let retry_after = self.comes_back_at(class, ticket, now).since(now).max(Duration::from_secs(1));
+    pub(super) fn spent(&mut self, class: Class, now: Monotonic) -> Spent {
+        let retry_after = self.comes_back_at(class, now).since(now).max(Duration::from_secs(1));
         Spent { retry_after, paused: now < self.paused_until }
     }
 
-    /// Whether as many reads of clients wait, in all or of this one, as may.
+    /// Whether as many reads of clients wait, in all or of this household, as may.
     pub(super) fn is_full_for(&self, client: Option<IpAddr>) -> bool {
         const MOST: usize = 4096;
         const MOST_OF_ONE: usize = 256;
-        let clients = || self.waiting.iter().filter(|waiting| waiting.class == Class::Client);
-        clients().count() >= MOST || clients().filter(|waiting| waiting.client == client).count() >= MOST_OF_ONE
+        self.queue.clients() >= MOST || self.queue.reads_of(client) >= MOST_OF_ONE
+    }
+
+    /// Somebody's patience has ended; what it is told.
+    pub(super) fn gives_up(&mut self, waiting: &Waiting, now: Monotonic) -> Spent {
+        // An origin that is left alone is no sign of too many reads.
+        if waiting.class == Class::Client && waiting.demand.is_none() && self.stopped_until(now).is_none() {
+            self.refused = Some(now);
+        }
+        self.spent(waiting.class, now)
     }
 
     /// When something may change without anybody saying so.
-    pub(super) fn wake_at(&self, now: Monotonic) -> Option<Monotonic> {
+    pub(super) fn wake_at(&mut self, now: Monotonic) -> Option<Monotonic> {
         if let Some(until) = self.stopped_until(now) {
             return Some(until);
         }
-        let slot = self.window.as_ref().and_then(|window| window.next_free(now));
+        let slot = self.window.as_mut().and_then(|window| window.next_free(now));
         let detail = self.last_detail.map(|last| last.plus(self.pace())).filter(|due| *due > now);
         let client = self.client_due_at(now).filter(|due| *due > now);
         [slot, detail, client].into_iter().flatten().min()
     }
 }
 
-/// When the slot with this number frees, of slots that are taken again as soon as they do.
-fn nth(frees: &[Monotonic], number: usize) -> Option<Monotonic> {
-    let rounds = u32::try_from(number.checked_div(frees.len())?).unwrap_or(u32::MAX);
-    Some(frees.get(number % frees.len())?.plus(SPAN.saturating_mul(rounds)))
+/// Those who wait, one after another, as slots come up for them.
+struct Ahead<'a> {
+    deadlines: &'a Deadlines,
+    last: Bound<(Monotonic, u64)>,
+}
+
+impl<'a> Ahead<'a> {
+    const fn of(deadlines: &'a Deadlines) -> Self {
+        Self { deadlines, last: Bound::Unbounded }
+    }
+
+    /// Whether another one of them still waits when this slot comes up, no earlier than the one before.
+    fn takes(&mut self, slot: Monotonic) -> bool {
+        let from = match self.last {
+            Bound::Excluded(last) if last.0 >= slot => Bound::Excluded(last),
+            _ => Bound::Included((slot, 0)),
+        };
+        let next = self.deadlines.range((from, Bound::Unbounded)).next();
+        if let Some(next) = next {
+            self.last = Bound::Excluded(*next);
+        }
+        next.is_some()
+    }
 }

@@ -2,16 +2,28 @@ mod clients;
 mod coming_back;
 mod shares;
 
+use parking_lot::Mutex;
+
 use super::choice::{ClientTurn, View, choose};
+use super::queue::Queue;
 use super::*;
 
-fn waiting(ticket: u64, class: Class, client: Option<u8>) -> Waiting {
-    Waiting { ticket, class, client: client.map(|last| IpAddr::from([10, 0, 0, last])), demand: None, until: None }
+fn waiting(class: Class, client: Option<u8>) -> Waiting {
+    Waiting { class, client: client.map(|last| IpAddr::from([10, 0, 0, last])), demand: None, until: None }
 }
 
-fn view<'a>(waiting: &'a [Waiting], served: &'a HashMap<IpAddr, u64>) -> View<'a> {
+/// Their tickets are 1, 2, 3 and so on.
+fn queue<const N: usize>(all: [(Class, Option<u8>); N]) -> Queue {
+    let mut queue = Queue::default();
+    for (class, client) in all {
+        queue.push(waiting(class, client));
+    }
+    queue
+}
+
+fn view(queue: &Queue) -> View<'_> {
     View {
-        waiting,
+        queue,
         free: 60,
         limit: 60,
         client_used: 0,
@@ -20,55 +32,50 @@ fn view<'a>(waiting: &'a [Waiting], served: &'a HashMap<IpAddr, u64>) -> View<'a
         detail_due: true,
         clients: ClientTurn::Stale,
         crawl_has_work: true,
-        served,
     }
 }
 
 #[test]
 fn the_order_is_refresh_clients_crawl_details_background() {
-    let served = HashMap::new();
-    let all = [
-        waiting(1, Class::Background, None),
-        waiting(2, Class::Details, None),
-        waiting(3, Class::Crawl, None),
-        waiting(4, Class::Client, Some(1)),
-        waiting(5, Class::Refresh, None),
-    ];
-    for left in (1..=5).rev() {
-        assert_eq!(
-            choose(&View { background_used: 3, ..view(&all[..left], &served) }),
-            (left > 1).then_some(left as u64)
-        );
+    let mut all = queue([
+        (Class::Background, None),
+        (Class::Details, None),
+        (Class::Crawl, None),
+        (Class::Client, Some(1)),
+        (Class::Refresh, None),
+    ]);
+    assert_eq!(choose(&View { free: 0, ..view(&all) }), None);
+    for last in (1..=5).rev() {
+        assert_eq!(choose(&View { background_used: 3, ..view(&all) }), (last > 1).then_some(last));
+        all.remove(last);
     }
     // A little for the background goes before the endless details, and more than a little only when nothing is to do.
-    assert_eq!(choose(&view(&all[..2], &served)), Some(1));
-    assert_eq!(choose(&View { background_used: 3, crawl_has_work: false, ..view(&all[..1], &served) }), Some(1));
-    assert_eq!(choose(&View { free: 0, ..view(&all, &served) }), None);
+    let both = queue([(Class::Background, None), (Class::Details, None)]);
+    assert_eq!(choose(&view(&both)), Some(1));
+    let one = queue([(Class::Background, None)]);
+    assert_eq!(choose(&View { background_used: 3, crawl_has_work: false, ..view(&one) }), Some(1));
 }
 
 #[test]
 fn one_greedy_client_starves_neither_another_client_nor_the_crawl() {
-    let mut served = HashMap::new();
-    served.insert(IpAddr::from([10, 0, 0, 1]), 7);
-    let both =
-        [waiting(1, Class::Client, Some(1)), waiting(9, Class::Client, Some(2)), waiting(10, Class::Crawl, None)];
-    assert_eq!(choose(&view(&both, &served)), Some(9));
-    assert_eq!(choose(&View { client_used: 45, ..view(&both, &served) }), Some(10));
-    let idle = View { client_used: 45, crawl_has_work: false, ..view(&both[..2], &served) };
-    assert_eq!(choose(&idle), Some(9));
+    let mut all = queue([(Class::Client, Some(1)), (Class::Client, Some(2)), (Class::Crawl, None)]);
+    all.had_turn(IpAddr::from([10, 0, 0, 1]));
+    assert_eq!(choose(&view(&all)), Some(2));
+    assert_eq!(choose(&View { client_used: 45, ..view(&all) }), Some(3));
+    let idle = View { client_used: 45, crawl_has_work: false, ..view(&all) };
+    assert_eq!(choose(&idle), Some(2));
 }
 
 #[test]
 fn the_crawl_leaves_slots_for_a_refresh_and_background_takes_a_tenth() {
-    let served = HashMap::new();
-    let crawl = [waiting(1, Class::Crawl, None)];
-    assert_eq!(choose(&View { free: 5, ..view(&crawl, &served) }), None);
-    assert_eq!(choose(&View { free: 6, ..view(&crawl, &served) }), Some(1));
-    assert_eq!(choose(&View { free: 1, refresh_used: 5, ..view(&crawl, &served) }), Some(1), "it has just come");
-    let background = [waiting(1, Class::Background, None)];
-    assert_eq!(choose(&View { background_used: 6, ..view(&background, &served) }), None);
-    let details = [waiting(1, Class::Details, None)];
-    assert_eq!(choose(&View { detail_due: false, ..view(&details, &served) }), None);
+    let crawl = queue([(Class::Crawl, None)]);
+    assert_eq!(choose(&View { free: 5, ..view(&crawl) }), None);
+    assert_eq!(choose(&View { free: 6, ..view(&crawl) }), Some(1));
+    assert_eq!(choose(&View { free: 1, refresh_used: 5, ..view(&crawl) }), Some(1), "it has just come");
+    let background = queue([(Class::Background, None)]);
+    assert_eq!(choose(&View { background_used: 6, ..view(&background) }), None);
+    let details = queue([(Class::Details, None)]);
+    assert_eq!(choose(&View { detail_due: false, ..view(&details) }), None);
 }
 
 #[tokio::test]

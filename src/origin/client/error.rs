@@ -37,6 +37,8 @@ pub enum AskError {
         path: String,
         /// The chain of causes.
         reason: String,
+        /// Whether there was a connection.
+        reached: bool,
     },
     /// More bytes than are allowed.
     #[error("the origin's answer to {path} is larger than {limit} bytes")]

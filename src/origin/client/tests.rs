@@ -28,17 +28,18 @@ fn paused(client: &OriginClient) -> Duration {
 async fn one_resource_that_wants_to_be_left_alone_stops_no_other() {
     for class in [Class::Client, Class::Details, Class::Background] {
         let client = client();
+        let witness = Witness::mirror(class);
         for _ in 0..10 {
-            client.failed(&error(503, "/a", Some(3600)), class);
-            client.failed(&error(503, "/b", Some(3600)), class);
+            client.failed(&error(503, "/a", Some(3600)), witness);
+            client.failed(&error(503, "/b", Some(3600)), witness);
         }
         assert_eq!(paused(&client), Duration::ZERO, "{class:?}");
-        client.failed(&error(429, "/a", Some(30)), class);
+        client.failed(&error(429, "/a", Some(30)), witness);
         assert_eq!(paused(&client), Duration::from_secs(30), "{class:?}: a refusal is about everything");
     }
     for class in [Class::Refresh, Class::Crawl] {
         let client = client();
-        client.failed(&error(503, "/a", Some(30)), class);
+        client.failed(&error(503, "/a", Some(30)), Witness::mirror(class));
         assert_eq!(paused(&client), Duration::from_secs(30), "{class:?}");
     }
 }
@@ -47,21 +48,21 @@ async fn one_resource_that_wants_to_be_left_alone_stops_no_other() {
 async fn errors_of_three_resources_without_an_answer_between_are_an_outage() {
     let client = client();
     for path in ["/a", "/b"] {
-        client.failed(&error(500, path, None), Class::Client);
+        client.failed(&error(500, path, None), Witness::mirror(Class::Client));
     }
     client.succeeded();
     for path in ["/c", "/d", "/c", "/d", "/d"] {
-        client.failed(&error(500, path, None), Class::Client);
+        client.failed(&error(500, path, None), Witness::mirror(Class::Client));
     }
     assert_eq!(paused(&client), Duration::ZERO, "two are not enough, however often");
-    client.failed(&error(502, "/e", None), Class::Client);
+    client.failed(&error(502, "/e", None), Witness::mirror(Class::Client));
     let mut last = Duration::ZERO;
     for _ in 0..5 {
         let pause = paused(&client);
         assert!(pause > last.mul_f64(0.9) && pause <= Duration::from_secs(5), "{pause:?} after {last:?}");
         last = pause;
         tokio::time::sleep(pause).await;
-        client.failed(&error(500, "/c", None), Class::Client);
+        client.failed(&error(500, "/c", None), Witness::mirror(Class::Client));
     }
     assert!(last >= Duration::from_secs(4), "{last:?}");
 }
@@ -70,12 +71,12 @@ async fn errors_of_three_resources_without_an_answer_between_are_an_outage() {
 async fn an_outage_lasts_as_long_as_the_origin_says_if_it_says_so_to_everything() {
     let client = client();
     for (path, seconds) in [("/a", 3600), ("/b", 20), ("/c", 30)] {
-        client.failed(&error(503, path, Some(seconds)), Class::Client);
+        client.failed(&error(503, path, Some(seconds)), Witness::mirror(Class::Client));
     }
     assert_eq!(paused(&client), Duration::from_secs(20));
     let other = self::client();
     for (path, seconds) in [("/a", Some(3600)), ("/b", None), ("/c", Some(30))] {
-        other.failed(&error(503, path, seconds), Class::Client);
+        other.failed(&error(503, path, seconds), Witness::mirror(Class::Client));
     }
     assert!(paused(&other) < Duration::from_secs(1), "{:?}", paused(&other));
 }
@@ -98,7 +99,7 @@ async fn an_outage_costs_few_tries() {
                         tokio::time::sleep(hangs + Duration::from_millis(20)).await;
                         permit.answered();
                         tokio::time::sleep(Duration::from_millis(5)).await;
-                        client.failed(&error(500, &format!("/{number}"), None), Class::Client);
+                        client.failed(&error(500, &format!("/{number}"), None), Witness::mirror(Class::Client));
                     }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }

@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn asker(patience: Duration) -> Asker {
-        Asker { class: Class::Client, client: None, patience: Some(patience), demand: None }
+        Asker::client(None, patience)
     }
 
     #[tokio::test]

@@ -108,7 +108,10 @@ impl Mirror {
     /// Falls back to a probe that the origin may understand.
     pub(super) fn probe_otherwise(&mut self) {
         self.shape = self.shape.next();
-        tracing::warn!(shape = ?self.shape, "the origin answers the probe otherwise than expected; probing differently");
+        tracing::warn!(
+            shape = self.shape.as_str(),
+            "the origin answers the probe otherwise than expected; probing differently"
+        );
     }
 
     async fn publish_candidate(

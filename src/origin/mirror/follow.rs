@@ -101,7 +101,12 @@ impl Mirror {
         let placed_by: Vec<String> = rules.texts().collect();
         // Each of them found all places, and what obeys a rule does so without what is gone: nothing is learned anew.
         self.rules = Some((dataset.id.clone(), rules));
-        tracing::debug!(changed = changes.changed.len(), gone = changes.gone, rules = ?placed_by, "the list is amended");
+        tracing::debug!(
+            changed = changes.changed.len(),
+            gone = changes.gone,
+            rules = placed_by.join(", "),
+            "the list is amended"
+        );
         let (learned, left_out) = (self.learned, base.left_out.to_vec());
         let listed = Listed { dataset, learned, left_out, volatile_values };
         Ok(Ok(Candidate::amended(listed, placed_by, answers.until_ms())))

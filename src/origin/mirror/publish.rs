@@ -196,7 +196,8 @@ impl Mirror {
         if self.placed_by.is_empty() || serving.dataset.id == next.id || same_order(&serving.dataset, next) {
             return Ok(());
         }
-        tracing::warn!(orders = ?self.placed_by, "the origin orders its listings otherwise; this is not assumed again");
+        let orders = self.placed_by.join(", ");
+        tracing::warn!(orders, "the origin orders its listings otherwise; this is not assumed again");
         self.disproved_orders.extend(std::mem::take(&mut self.placed_by));
         self.rules = None;
         let text = serde_json::to_vec(&self.disproved_orders)

@@ -10,19 +10,29 @@ fn rules() -> Rules {
         base_path: Some(BasePath::parse("/mirror").unwrap()),
         passthrough_paths: vec!["/api/".to_owned()],
         passthrough_methods: vec![Method::GET],
+        head: 2048,
     }
 }
 
-fn ask(rules: &Rules, method: &str, target: &str, headers: &[(&'static str, &'static str)]) -> Admitted {
-    let headers =
-        headers.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value))).collect();
+type Fields<'a> = &'a [(&'static str, &'static str)];
+
+fn ask(rules: &Rules, method: &str, target: &str, headers: Fields<'_>) -> Admitted {
+    ask_in(Version::HTTP_2, rules, method, target, headers)
+}
+
+fn ask_in(version: Version, rules: &Rules, method: &str, target: &str, headers: Fields<'_>) -> Admitted {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        map.append(*name, HeaderValue::from_static(value));
+    }
     let method = method.parse().unwrap();
     let view = View {
         method: &method,
         target: target.as_bytes(),
-        headers: &headers,
+        headers: &map,
         peer: [10, 0, 0, 1].into(),
         has_body: false,
+        version,
     };
     admit(&view, rules, Monotonic::from_seconds(1))
 }
@@ -31,7 +41,7 @@ fn status(admitted: &Admitted) -> u16 {
     match &admitted.admission {
         Admission::Refused(problem) => problem.status().as_u16(),
         Admission::Admitted { .. } => 200,
-        Admission::Preflight => 204,
+        Admission::Preflight(_) | Admission::Options(_) => 204,
     }
 }
 
@@ -54,7 +64,15 @@ fn requests_are_told_apart() {
         ("GET", "/mirror/other", &[], 404),
         ("POST", "/api/listings.json", &[], 405),
         ("POST", "/api/regions.json", &[], 405),
-        ("OPTIONS", "/api/listings.json", &[], 405),
+        ("OPTIONS", "/api/listings.json", &[], 204),
+        ("OPTIONS", "/api/regions.json", &[], 204),
+        ("OPTIONS", "/mirror/api/sports.json", &[("content-length", "0")], 204),
+        ("OPTIONS", "*", &[], 204),
+        ("OPTIONS", "*", &[("content-length", "5")], 400),
+        ("OPTIONS", "/api/listings.json", &[("transfer-encoding", "chunked")], 400),
+        ("OPTIONS", "/other", &[], 404),
+        ("OPTIONS", "/api//", &[], 400),
+        ("GET", "*", &[], 400),
     ] {
         let admitted = ask(&rules(), method, target, headers);
         assert_eq!(status(&admitted), expected, "{method} {target}: {admitted:?}");
@@ -73,6 +91,52 @@ fn the_limit_comes_before_the_path_and_preflights_do_not_count() {
     }
     assert_eq!(status(&ask(&rules, "GET", "/api//", &[])), 429);
     assert_eq!(status(&ask(&rules, "POST", "/api/listings.json", &[])), 429);
+}
+
+#[test]
+fn http_1_1_names_its_host_and_every_version_names_a_host_or_none() {
+    let asked = |version, headers| status(&ask_in(version, &rules(), "GET", "/api/listings.json", headers));
+    for (headers, in_1_1, in_others) in [
+        (&[][..], 400, 200),
+        (&[("host", "")], 400, 400),
+        (&[("host", "a b")], 400, 400),
+        (&[("host", "example.org:8080")], 200, 200),
+    ] {
+        assert_eq!(asked(Version::HTTP_11, headers), in_1_1, "{headers:?}");
+        assert_eq!(asked(Version::HTTP_10, headers), in_others, "{headers:?}");
+        assert_eq!(asked(Version::HTTP_2, headers), in_others, "{headers:?}");
+    }
+    let preflight = [("origin", "https://x"), ("access-control-request-method", "GET")];
+    assert_eq!(status(&ask_in(Version::HTTP_11, &rules(), "OPTIONS", "/api/listings.json", &preflight)), 400);
+}
+
+#[test]
+fn what_http_2_brings_is_bounded_too() {
+    let long = format!("/api/listings.json?x={}", "y".repeat(2048));
+    assert_eq!(status(&ask(&rules(), "GET", &long, &[])), 414);
+    let value: &'static str = "y".repeat(2048).leak();
+    assert_eq!(status(&ask(&rules(), "GET", "/api/listings.json", &[("x", value)])), 431);
+    for (fields, expected) in [(MOST_FIELDS, 200), (MOST_FIELDS + 1, 431)] {
+        assert_eq!(status(&ask(&rules(), "GET", "/api/listings.json", &vec![("x", "y"); fields])), expected);
+    }
+}
+
+#[test]
+fn which_methods_there_are_depends_on_the_path() {
+    let preflight = [("origin", "https://x"), ("access-control-request-method", "POST")];
+    for (target, methods) in [
+        ("/api/listings.json", Methods::Known),
+        ("/mirror/changes.json", Methods::Known),
+        ("/mirror/api/regions.json", Methods::PassedThrough),
+    ] {
+        let asked = ask(&rules(), "OPTIONS", target, &[]).admission;
+        assert!(matches!(asked, Admission::Options(told) if told == methods), "{target}: {asked:?}");
+        let asked = ask(&rules(), "OPTIONS", target, &preflight).admission;
+        assert!(matches!(asked, Admission::Preflight(told) if told == methods), "{target}: {asked:?}");
+    }
+    let rules = Rules { passthrough_methods: vec![Method::GET, Method::OPTIONS], ..rules() };
+    assert_eq!(status(&ask(&rules, "OPTIONS", "/api/regions.json", &[("content-length", "5")])), 200);
+    assert_eq!(status(&ask(&rules, "OPTIONS", "/api/listings.json", &[])), 204);
 }
 
 #[test]

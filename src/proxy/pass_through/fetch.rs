@@ -377,9 +377,9 @@ impl PassThrough {
         let inner = &*self.0;
         let mut held = Held { arriving: &inner.arriving, bytes: 0 };
         let mut keeping = keeping;
-        let whole = loop {
+        let last = loop {
             match pieces.next().await {
-                None => break spool.finish(),
+                None => break Some(Bytes::new()),
                 // Its end tells the readers that something is missing.
                 Some(Err(error)) => {
                     tracing::debug!(%error, "an answer broke off");
@@ -395,6 +395,9 @@ impl PassThrough {
                             held.give_back();
                         }
                     }
+                    if keeping.is_some() && pieces.are_all_here() {
+                        break Some(piece);
+                    }
                     if spool.push(piece).await.is_err() {
                         break None;
                     }
@@ -402,12 +405,15 @@ impl PassThrough {
             }
         };
         drop(held);
-        let (Some(Keeping { key, mut stored, asked, sent, vary }), Some(whole)) = (keeping, whole) else { return None };
-        if reflects(&sent, &vary, &stored.fields, &whole) {
-            return None;
-        }
-        stored.body = Arc::new(Coded::new(whole));
-        let stored = Arc::new(stored);
-        inner.cache.keep_stored(&key, &stored, asked).then_some(stored)
+        let mut kept = None;
+        spool.finish(last?, |whole| {
+            let Some(Keeping { key, mut stored, asked, sent, vary }) = keeping else { return };
+            if !reflects(&sent, &vary, &stored.fields, &whole) {
+                stored.body = Arc::new(Coded::new(whole));
+                let stored = Arc::new(stored);
+                kept = inner.cache.keep_stored(&key, &stored, asked).then_some(stored);
+            }
+        });
+        kept
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::client::Reply;
 use crate::compare::{detail_is_the_origins, list_is_the_origins};
-use crate::harness::{Server, Setup, origin, wait_until};
+use crate::harness::{Server, Setup, each, origin, wait_until};
 
 pub const LIST: &str = "/api/listings.json";
 /// `origin.max_body` of the servers here.
@@ -51,10 +51,22 @@ pub fn peak_kib(server: &Server) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// How many mirrors share the faults of a table.
+const MIRRORS: usize = 4;
+
 /// Puts each fault on a mirror that is up, for requests that start so, and takes it off again. While it lasts, what
 /// was published goes on serving, nothing else is published, memory stays bounded and `/status` tells; a change made
 /// meanwhile shows when it ends.
 pub async fn harm_nobody(prefix: &str, told: Told, faults: Vec<Fault>) {
+    let mut shares = vec![Vec::new(); MIRRORS.min(faults.len())];
+    let many = shares.len();
+    for (number, fault) in faults.into_iter().enumerate() {
+        shares[number % many].push(fault);
+    }
+    each(shares, async |faults| harm_nobody_in_turn(prefix, told, faults).await).await;
+}
+
+async fn harm_nobody_in_turn(prefix: &str, told: Told, faults: Vec<Fault>) {
     let origin = origin(130).await;
     let server = restless(&origin).start().await;
     complete(&server).await;
@@ -108,8 +120,7 @@ async fn recovers(server: &Server, origin: &Origin, id: u64, snapshot: &str) {
 /// Starts a mirror for each fault with the fault in place: nothing is published while it lasts, `/status` tells, and
 /// the crawl completes when it ends.
 pub async fn delay_the_first_crawl(prefix: &str, faults: Vec<Fault>) {
-    for fault in faults {
-        eprintln!("{fault:?}");
+    each(faults, async |fault| {
         let origin = origin(130).await;
         origin.set(|switches| switches.faults = vec![FaultRule::always(prefix, fault.clone())]);
         let server = restless(&origin).start().await;
@@ -125,7 +136,8 @@ pub async fn delay_the_first_crawl(prefix: &str, faults: Vec<Fault>) {
         origin.set(|switches| switches.faults.clear());
         complete(&server).await;
         everything_is_the_origins(&server, &origin).await;
-    }
+    })
+    .await;
 }
 
 pub async fn everything_is_the_origins(server: &Server, origin: &Origin) {

@@ -6,7 +6,7 @@ use grandstand::sample::{Fault, FaultRule, Raw, Tamper, World};
 
 use super::table::{LIST, Told, complete, delay_the_first_crawl, harm_nobody, restless};
 use crate::compare::list_is_the_origins;
-use crate::harness::{origin, wait_until};
+use crate::harness::{each, origin, wait_until};
 
 const EVERYTHING: &str = "";
 
@@ -129,16 +129,18 @@ async fn refusals_and_bombs_delay_the_first_crawl() {
 
 #[tokio::test]
 async fn a_fault_in_one_page_or_taxonomy_delays_the_first_crawl() {
-    for prefix in ["/api/listings.json?page=2", "/api/cities.json"] {
+    each(["/api/listings.json?page=2", "/api/cities.json"], async |prefix| {
         delay_the_first_crawl(prefix, vec![Fault::Status(500), Fault::Tampered(Tamper::Utf16)]).await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_fault_in_one_question_of_a_refresh_harms_nobody() {
-    for prefix in ["/api/cities.json", "/api/listings.json?per_page=100"] {
+    each(["/api/cities.json", "/api/listings.json?per_page=100"], async |prefix| {
         harm_nobody(prefix, Told::Yes, vec![Fault::Status(500), Fault::HtmlWith200, Fault::Reset]).await;
-    }
+    })
+    .await;
 }
 
 /// The probe only saves requests: without its answer every page is looked at.

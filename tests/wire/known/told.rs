@@ -1,9 +1,10 @@
 //! How an answer came about, in the same words everywhere: `Cache-Status`, `/metrics` and the access log.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use http::Method;
+use tokio::sync::Semaphore;
 
 use super::{Fields, answer, case_of, in_both, nothing, pass, started, target, with};
 use crate::client::Reply;
@@ -21,7 +22,7 @@ async fn counted(server: &Server, outcome: &str, status: u16) -> u64 {
     line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
-/// Asks, and takes care that the header, the counter and the log say the same; `ttl` in the header is any number.
+/// Asks, and takes care that the header, the counter and the log say the same; `N` in the header is any number.
 async fn told(server: &Server, target: &str, headers: Fields<'_>, outcome: &str, header: &str) -> Reply {
     let logged = |server: &Server| {
         let said = server.process.said();
@@ -32,9 +33,9 @@ async fn told(server: &Server, target: &str, headers: Fields<'_>, outcome: &str,
     let reply = server.get_with(target, headers).await;
     assert_eq!(reply.status, status, "{reply:?}");
     let said = reply.the("cache-status");
-    match header.strip_suffix("ttl=N") {
+    match header.strip_suffix('N') {
         Some(start) => {
-            let ttl = said.strip_prefix(start).and_then(|rest| rest.strip_prefix("ttl="));
+            let ttl = said.strip_prefix(start);
             assert!(ttl.is_some_and(|ttl| ttl.parse::<u64>().is_ok()), "{said} is not {header}");
         }
         None => assert_eq!(said, header),
@@ -49,13 +50,14 @@ async fn told(server: &Server, target: &str, headers: Fields<'_>, outcome: &str,
 async fn header_metrics_and_log_say_the_same_of_every_outcome() {
     in_both(async |uses| {
         let upstream = Upstream::start(|seen| {
-            let fields: Fields<'_> = &[("cache-control", "max-age=1, stale-while-revalidate=0"), ("etag", "\"a\"")];
+            // Fresh for as long as it takes to see what is told of it.
+            let fields: Fields<'_> = &[("cache-control", "max-age=5, stale-while-revalidate=0"), ("etag", "\"a\"")];
             match (case_of(seen), seen.nth) {
                 (None, _) => nothing(),
                 (Some(4), _) => answer(1, &[("cache-control", "no-store")]),
                 (_, 1) => answer(1, fields),
                 (_, 2) => with(Script::new(304, ""), fields),
-                (_, 3) => answer(3, fields),
+                (_, 3) => answer(3, &[("cache-control", "max-age=0, stale-while-revalidate=0"), ("etag", "\"a\"")]),
                 (_, 4) => Script::new(503, ""),
                 (_, 5) => Script::hang_up(),
                 _ => answer(6, &[("cache-control", "max-age=1, stale-while-revalidate=60")]),
@@ -64,7 +66,7 @@ async fn header_metrics_and_log_say_the_same_of_every_outcome() {
         .await;
         let server = started(uses.setup(&upstream).set("log.level", "debug"), uses).await;
         let target = target(0);
-        let stale = || pass(Duration::from_millis(1_100));
+        let stale = || pass(Duration::from_millis(5_100));
         told(&server, &target, &[], "uri-miss", "grandstand; fwd=uri-miss; fwd-status=200; stored").await;
         told(&server, &target, &[], "hit", "grandstand; hit; ttl=N").await;
         let if_changed = [("if-none-match", "\"a\"")];
@@ -74,15 +76,14 @@ async fn header_metrics_and_log_say_the_same_of_every_outcome() {
         told(&server, &target, &[], "hit", "grandstand; hit; ttl=N").await;
         stale().await;
         told(&server, &target, &[], "stale", "grandstand; fwd=stale; fwd-status=200; stored").await;
-        stale().await;
         let failed = "grandstand; fwd=stale; fwd-status=503; detail=stale-if-error";
         told(&server, &target, &[], "stale-if-error", failed).await;
         told(&server, &target, &[], "stale-if-error", "grandstand; fwd=stale; detail=stale-if-error").await;
         // It may be left alone for a moment after two failures.
         wait_until("it is asked again", || async { !server.ok(&target).await.the("cache-status").contains("error") })
             .await;
-        stale().await;
-        let reply = told(&server, &target, &[], "hit-stale", "grandstand; hit; ttl=-1").await;
+        pass(Duration::from_millis(1_100)).await;
+        let reply = told(&server, &target, &[], "hit-stale", "grandstand; hit; ttl=-N").await;
         assert!(reply.age().unwrap() >= 1);
         let private = super::target(4);
         told(&server, &private, &[], "uri-miss", "grandstand; fwd=uri-miss; fwd-status=200").await;
@@ -93,14 +94,17 @@ async fn header_metrics_and_log_say_the_same_of_every_outcome() {
 #[tokio::test]
 async fn of_those_who_share_a_request_one_is_told_that_it_asked() {
     in_both(async |uses| {
-        let upstream = Upstream::start(|seen| match case_of(seen) {
+        let gate = Arc::new(Semaphore::new(0));
+        let held = gate.clone();
+        let upstream = Upstream::start(move |seen| match case_of(seen) {
             None => nothing(),
-            Some(_) => answer(1, &[]).after(Duration::from_millis(300)),
+            Some(_) => answer(1, &[]).held_by(&held),
         })
         .await;
         let server = uses.start(&upstream).await;
         let target = target(0);
-        let replies = join_all((0..10).map(|_| server.get(&target))).await;
+        let clients = (0..10).map(|_| (target.clone(), vec![]));
+        let replies = server.together(clients, || gate.add_permits(1)).await;
         let mut said: Vec<_> = replies.iter().map(|reply| reply.the("cache-status")).collect();
         said.sort();
         assert_eq!(said[0], "grandstand; fwd=uri-miss; fwd-status=200; stored");

@@ -1,13 +1,13 @@
 //! A mirror before its first snapshot: it answers from the first second, with priority over its own crawl, and from the
 //! snapshot as soon as there is one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use grandstand::sample::{Fault, FaultRule, Origin, World};
 
 use crate::compare::{detail_is_the_origins, same_list};
-use crate::harness::{Server, Setup, origin, wait_until};
+use crate::harness::{Server, Setup, each, origin, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -22,12 +22,13 @@ async fn held_up(fault: Fault, paths: &[&str]) -> (Origin, Server) {
 
 #[tokio::test]
 async fn it_answers_from_the_first_second_and_from_the_snapshot_once_there_is_one() {
-    for (fault, path) in [
+    let held_up_by = [
         (Fault::Hang, "/api/cities.json"),
         (Fault::Status(500), "/api/cities.json"),
         (Fault::HtmlWith200, "/api/cities.json"),
-        (Fault::Hang, "per_page=100&page=2"),
-    ] {
+        (Fault::Hang, "/api/listings.json?page=2&per_page=100"),
+    ];
+    each(held_up_by, async |(fault, path)| {
         let (origin, server) = held_up(fault.clone(), &[path]).await;
         let id = origin.world(World::ids)[5];
         let detail = format!("/api/listings/{id}.json");
@@ -55,6 +56,8 @@ async fn it_answers_from_the_first_second_and_from_the_snapshot_once_there_is_on
             server.get(target).await.assert_problem(410, &["any"]);
         }
         assert_eq!(server.get("/changes.json?since=any").await.status, 404, "{fault:?}");
+        let is_held_up = || origin.log().iter().any(|seen| seen.path_and_query == path);
+        wait_until("the crawl is held up", || async { is_held_up() }).await;
         origin.set(|switches| switches.faults.clear());
         wait_until("it is published", || async { server.ok(LIST).await.header("mirror-snapshot").is_some() }).await;
         for target in ["/api/listings.json?sport=golf", "/api/sports.json"] {
@@ -64,7 +67,8 @@ async fn it_answers_from_the_first_second_and_from_the_snapshot_once_there_is_on
         }
         assert_eq!(server.ok("/api/listings.json?sport=golf").await.ids(), golf.ids());
         detail_is_the_origins(&server, &origin, id).await;
-    }
+    })
+    .await;
 }
 
 /// The origin is slow and its budget is small: a client's read does not wait until the crawl is through.
@@ -77,14 +81,13 @@ async fn a_clients_read_has_priority_over_the_crawl() {
     wait_until("the crawl is under way", || async { origin.count() >= 3 }).await;
     // 30 pages and more do not fit into the budget of the first minute: clients have to have a part of it.
     let ids = origin.world(World::ids);
-    let asked = Instant::now();
     let replies = join_all(ids[..6].iter().map(async |id| server.get(&format!("/api/listings/{id}.json")).await)).await;
     for reply in &replies {
-        assert_eq!(reply.status, 200, "after {:?}: {reply:?}", asked.elapsed());
+        // Who had waited longer than `origin.wait` would have got 503.
+        assert_eq!(reply.status, 200, "{reply:?}");
         assert_eq!(reply.header("mirror-snapshot"), None);
     }
-    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
-    assert!(origin.count() <= 24, "{}", origin.count());
+    assert!(origin.count() <= 24, "in the first minute of the budget: {}", origin.count());
 }
 
 /// The whole first crawl fails: the mirror is no worse than a shield.
@@ -105,24 +108,27 @@ async fn when_the_origin_goes_away_before_the_first_snapshot_what_was_read_stand
 /// One resource that the crawl cannot get is no outage: reads of all others are answered as if nothing were wrong.
 #[tokio::test]
 async fn a_crawl_that_gets_stuck_does_not_hold_up_the_reads_of_clients() {
-    join_all([Fault::Hang, Fault::Reset, Fault::Status(503), Fault::Redirect("/x".into())].map(async |fault| {
+    let faults = [Fault::Hang, Fault::Reset, Fault::Status(503), Fault::Redirect("/x".into())];
+    each(faults, async |fault| {
         let origin = origin(250).await;
         origin.set(|switches| switches.faults = vec![FaultRule::always("/api/cities.json", fault.clone())]);
-        let server = Setup::mirror_of(&origin).set("origin.timeout", "2s").start().await;
+        // Without patience: a read that is held up by anything is answered 503.
+        let setup = Setup::mirror_of(&origin).set("origin.timeout", "2s").set("origin.wait", "0s");
+        let server = setup.start().await;
         let tried = || origin.log().iter().filter(|seen| seen.path_and_query.ends_with("cities.json")).count();
         wait_until("the crawl has been stuck for a while", || async { tried() >= 4 }).await;
-        let start = Instant::now();
-        for page in 1.. {
-            let asked = Instant::now();
-            let reply = server.get(&format!("{LIST}?sport=golf&per_page=1&page={page}")).await;
-            assert_eq!(reply.status, 200, "{fault:?} after {:?}: {reply:?}", asked.elapsed());
-            assert!(asked.elapsed() < Duration::from_millis(1_500), "{fault:?}: {:?}", asked.elapsed());
-            if start.elapsed() > Duration::from_secs(4) {
-                break;
+        let (before, mut page) = (tried(), 0);
+        wait_until("the crawl was stuck again, twice", || {
+            page += 1;
+            let (target, server) = (format!("{LIST}?sport=golf&per_page=1&page={page}"), &server);
+            async move {
+                let reply = server.get(&target).await;
+                assert_eq!(reply.status, 200, "{reply:?}");
+                page >= 20 && tried() >= before + 2
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        })
+        .await;
         assert_eq!(server.ok(LIST).await.header("mirror-snapshot"), None);
-    }))
+    })
     .await;
 }

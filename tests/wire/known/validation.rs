@@ -1,7 +1,7 @@
 //! Asking again whether something is still right, and what a client that asks the same is told. The scenarios are those
 //! of the public HTTP cache test suite.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http::Method;
@@ -54,12 +54,13 @@ async fn what_is_kept_is_confirmed_with_the_origins_own_validator_and_never_repl
             assert_eq!(first.the("cache-status"), "grandstand; fwd=uri-miss; fwd-status=200; stored", "{what:?}");
             for coding in ["gzip", "br", "zstd"] {
                 pass(PAUSE).await;
+                let asked = Instant::now();
                 let reply = server.get_with(&target, &[("accept-encoding", coding)]).await;
                 assert_eq!((number(&reply), reply.decoded()), (1, first.body.to_vec()), "{what:?}");
                 assert_eq!(reply.the("cache-status"), "grandstand; fwd=stale; fwd-status=304; stored", "{what:?}");
                 assert_eq!(reply.header("etag"), first.header("etag"), "{what:?}");
                 assert_eq!(reply.header("last-modified"), first.header("last-modified"), "{what:?}");
-                assert!(reply.age().unwrap() < 2, "{what:?}: {reply:?}");
+                assert!(reply.age().unwrap() <= 1 + asked.elapsed().as_secs(), "{what:?}: {reply:?}");
             }
             let seen = upstream.seen_of(&target);
             assert_eq!(seen.len(), 4, "{what:?}: each time it was over, once");
@@ -85,7 +86,7 @@ async fn a_304_renews_freshness_for_its_whole_length() {
         .await;
         let server = uses.start(&upstream).await;
         let target = target(0);
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         let mut round = 0;
         // Three lifetimes and a bit: the first answer and three confirmations at most.
         while start.elapsed() < Duration::from_millis(6_500) {
@@ -94,8 +95,9 @@ async fn a_304_renews_freshness_for_its_whole_length() {
             round += 1;
             pass(Duration::from_millis(20)).await;
         }
-        let count = upstream.count_of(&target);
-        assert!((3..=4).contains(&count), "{uses:?}: {count} requests in 6.5 s of a lifetime of 2 s, for {round}");
+        let (count, span) = (upstream.count_of(&target), start.elapsed());
+        let most = 1 + span.as_secs() as usize / 2;
+        assert!((3..=most).contains(&count), "{uses:?}: {count} requests in {span:?} of a lifetime of 2 s, for {round}");
     })
     .await;
 }
@@ -147,6 +149,7 @@ async fn a_304_updates_the_header_but_for_what_describes_the_body() {
         let target = target(1);
         assert_eq!(server.ok(&target).await.the("test-header"), "A");
         pass(PAUSE).await;
+        let asked = Instant::now();
         let (document_number, replies) = in_each_coding(&server, &target).await;
         assert_eq!((document_number, upstream.count_of(&target)), (1, 2), "{uses:?}");
         for reply in replies {
@@ -169,7 +172,8 @@ async fn a_304_updates_the_header_but_for_what_describes_the_body() {
                 assert_eq!(reply.header(name), None, "{uses:?} {name}");
             }
             assert_eq!(reply.the("content-length"), reply.body.len().to_string());
-            assert!(reply.age().unwrap() <= 1, "the age of the confirmation: {reply:?}");
+            let most = 1 + asked.elapsed().as_secs();
+            assert!(reply.age().unwrap() <= most, "the age of the confirmation: {reply:?}");
         }
     })
     .await;
@@ -310,7 +314,11 @@ async fn a_new_body_replaces_the_old_one_in_every_coding_at_once() {
     in_both(async |uses| {
         let upstream = Upstream::start(|seen| match case_of(seen) {
             None => nothing(),
-            Some(_) => answer(seen.nth, &[("cache-control", "max-age=2"), ("etag", &format!("\"{}\"", seen.nth))]),
+            Some(_) => {
+                // Fresh for as long as it takes to ask in each coding.
+                let control = if seen.nth == 1 { "max-age=4" } else { "max-age=60" };
+                answer(seen.nth, &[("cache-control", control), ("etag", &format!("\"{}\"", seen.nth))])
+            }
         })
         .await;
         let server = uses.start(&upstream).await;

@@ -276,6 +276,22 @@ async fn a_client_that_leaves_before_the_head_takes_nobody_with_it() {
 }
 
 #[tokio::test]
+async fn who_has_read_all_of_an_answer_finds_it_kept() {
+    let (_origin, server) = shield(|seen| {
+        let answer = kept("first ");
+        if seen.target.contains("chunked") { answer.then(Duration::ZERO, "second") } else { answer }
+    })
+    .await;
+    for number in 0..50 {
+        for target in [format!("/api/length?{number}"), format!("/api/chunked?{number}")] {
+            server.ok(&target).await;
+            let again = server.get_with(&target, &[("cache-control", "only-if-cached")]).await;
+            assert_eq!(again.status, 200, "{again:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_breaks_off_is_never_kept_and_everybody_sees_it_break() {
     let gate = Arc::new(Semaphore::new(0));
     let (origin, server) = shield({
@@ -338,9 +354,9 @@ async fn a_body_that_stalls_ends_after_the_timeout() {
 #[tokio::test]
 async fn a_body_that_drips_arrives() {
     let origin =
-        Upstream::start(|_| (0..10).fold(kept("start "), |answer, _| answer.then(Duration::from_millis(100), "drip ")))
+        Upstream::start(|_| (0..10).fold(kept("start "), |answer, _| answer.then(Duration::from_millis(300), "drip ")))
             .await;
-    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "500ms").start().await;
+    let server = Setup::shield_of_url(&origin.url()).set("origin.timeout", "2s").start().await;
     let body = format!("start {}", "drip ".repeat(10));
     assert_eq!(server.ok(PATH).await.text(), body, "each step is in time, however long the whole takes");
     assert_eq!(server.ok(PATH).await.text(), body);

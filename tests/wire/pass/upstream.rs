@@ -149,28 +149,22 @@ async fn what_passes_takes_from_the_budget() {
     assert_eq!(server.ok("/api/0").await.text(), "/api/0", "what is kept is served all the same");
 }
 
+/// It speaks for that path: requests of unknown paths say nothing about the origin as a whole.
 #[tokio::test]
-async fn an_origin_that_asks_for_a_pause_gets_one() {
+async fn a_path_that_wants_to_be_left_alone_rests_and_no_other_does() {
     for status in [429, 503] {
         let (origin, server) = shield(move |seen| match seen.target.as_str() {
-            "/api/busy" => Script::new(status, "wait").with("Retry-After", 2),
+            "/api/busy" => Script::new(status, "wait").with("Retry-After", 30),
             _ => kept("x"),
         })
         .await;
         let reply = server.get("/api/busy").await;
-        assert_eq!((reply.status, reply.the("retry-after").as_str()), (status, "2"), "the origin's own answer passes");
-        if status == 503 {
-            let again = server.get("/api/busy").await;
-            assert!(again.status == 503 && again.the("retry-after").parse::<u64>().unwrap() <= 2, "{again:?}");
-        }
-        let start = Instant::now();
+        let told = (reply.status, reply.the("retry-after").parse::<u64>().unwrap());
+        assert_eq!(told, (status, 30), "the origin's own answer passes");
+        let again = server.get("/api/busy").await;
+        assert!(again.status == 503 && again.the("retry-after").parse::<u64>().unwrap() <= 30, "{again:?}");
         assert_eq!(server.ok(PATH).await.text(), "x");
-        assert!(start.elapsed() < Duration::from_secs(8));
-        assert_eq!(origin.count(), 2, "{status}");
-        let waited = origin.seen()[1].at.duration_since(origin.seen()[0].at);
-        // Too many requests are too many of all; one resource that is out of order is one.
-        let all = waited > Duration::from_millis(1900);
-        assert_eq!(all, status == 429, "{status}: asked for something else after {waited:?}");
+        assert_eq!(origin.count(), 2, "{status}: the path was asked for once, the other one at once");
     }
 }
 
@@ -254,10 +248,10 @@ async fn fields_of_both_sides_are_as_the_contract_says() {
 async fn who_waited_long_enough_for_somebody_elses_slow_answer_asks_alone() {
     let origin = Upstream::start(|seen| {
         let pieces = if seen.header("x-own").is_some() { 30 } else { 0 };
-        (0..pieces).fold(kept("whole"), |script, _| script.then(Duration::from_millis(150), "."))
+        (0..pieces).fold(kept("whole"), |script, _| script.then(Duration::from_millis(200), "."))
     })
     .await;
-    let setup = talkative(&origin).set("origin.wait", "300ms").set("origin.timeout", "700ms");
+    let setup = talkative(&origin).set("origin.wait", "500ms").set("origin.timeout", "2s");
     let server = setup.start().await;
     let request = format!("GET {PATH} HTTP/1.1\r\nHost: x\r\nX-Own: something\r\nConnection: close\r\n\r\n");
     let mut slow = Wire::send(server.public, &request).await;

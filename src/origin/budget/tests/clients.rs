@@ -1,7 +1,10 @@
 //! Reads of clients: what nobody has and what is served stale by turns, spread over time under overload, one at a time
 //! while the origin fails.
 
+use parking_lot::Mutex;
+
 use super::super::choice::{ClientTurn, View, choose};
+use super::super::queue::Queue;
 use super::super::*;
 use crate::clock::WallTime;
 
@@ -10,22 +13,25 @@ fn budget(limit: usize) -> Budget {
     Budget::open(Some(limit), None, clock)
 }
 
-fn waiting(ticket: u64, demand: Option<u32>) -> Waiting {
-    let demand = demand.map(|times| {
-        let demand = Demand::default();
-        (0..times).for_each(|_| demand.more());
-        demand
-    });
-    Waiting { ticket, class: Class::Client, client: Some(IpAddr::from([10, 0, 0, 1])), demand, until: None }
+/// Tickets count from 1.
+fn queue(demands: &[Option<u32>]) -> Queue {
+    let mut queue = Queue::default();
+    for times in demands {
+        let demand = times.map(|times| {
+            let demand = Demand::default();
+            (0..times).for_each(|_| demand.more());
+            demand
+        });
+        queue.push(Waiting { class: Class::Client, client: Some(IpAddr::from([10, 0, 0, 1])), demand, until: None });
+    }
+    queue
 }
 
 #[test]
 fn what_is_served_stale_and_what_nobody_has_take_turns_the_most_wanted_first() {
-    let served = HashMap::new();
-    let all = [waiting(1, None), waiting(2, Some(3)), waiting(3, Some(9)), waiting(4, Some(9)), waiting(5, None)];
-    let next = |waiting: &[Waiting], clients| {
+    let next = |demands: &[Option<u32>], clients| {
         choose(&View {
-            waiting,
+            queue: &queue(demands),
             free: 5,
             limit: 60,
             client_used: 0,
@@ -34,13 +40,13 @@ fn what_is_served_stale_and_what_nobody_has_take_turns_the_most_wanted_first() {
             detail_due: true,
             clients,
             crawl_has_work: false,
-            served: &served,
         })
     };
+    let all = [None, Some(3), Some(9), Some(9), None];
     assert_eq!(next(&all, ClientTurn::Stale), Some(3), "the most wanted, and of those the first");
     assert_eq!(next(&all, ClientTurn::Awaited), Some(1));
     assert_eq!(next(&all[..1], ClientTurn::Stale), Some(1), "there is nothing stale");
-    assert_eq!(next(&all[1..3], ClientTurn::Awaited), Some(3), "nobody waits");
+    assert_eq!(next(&all[1..3], ClientTurn::Awaited), Some(2), "nobody waits");
     assert_eq!(next(&all, ClientTurn::Later), None);
 }
 
@@ -180,4 +186,76 @@ async fn nobody_waits_for_the_end_of_a_pause_that_comes_too_late() {
     let spent = budget.acquire(Class::Client, None, Some(Duration::from_secs(10))).await.err().unwrap();
     assert!(spent.paused && spent.retry_after >= Duration::from_secs(29), "{spent:?}");
     assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+/// Reads that are given up at the very instant of their turn take no slot with them.
+#[tokio::test(start_paused = true)]
+async fn a_turn_of_somebody_who_has_just_left_goes_to_the_next() {
+    let budget = budget(1);
+    for _ in 0..200 {
+        let first = budget.acquire(Class::Client, None, None).await.unwrap();
+        let mut leaving = Box::pin(budget.acquire(Class::Client, None, None));
+        assert!(futures_util::poll!(&mut leaving).is_pending());
+        let next = tokio::spawn({
+            let budget = budget.clone();
+            async move { budget.acquire(Class::Client, None, None).await }
+        });
+        tokio::task::yield_now().await;
+        first.answered();
+        // Told, but not looked at.
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        drop(leaving);
+        let waited = tokio::time::Instant::now();
+        next.await.unwrap().unwrap().answered();
+        assert!(waited.elapsed() < Duration::from_millis(10), "the slot was given on at once");
+        tokio::time::sleep(Duration::from_secs(61)).await;
+    }
+}
+
+/// The task that keeps the time lives in the runtime of whoever came first, which may end before the others do.
+#[test]
+fn somebody_else_keeps_the_time_when_the_runtime_of_the_keeper_ends() {
+    let budget = Budget::open(None, None, Clock::system());
+    budget.pause(Duration::from_millis(300));
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let ask = |budget: Budget| async move { budget.acquire(Class::Refresh, None, None).await.is_ok() };
+    first.spawn(ask(budget.clone()));
+    first.block_on(tokio::task::yield_now());
+    let waits = second.spawn(ask(budget.clone()));
+    second.block_on(tokio::task::yield_now());
+    drop(first);
+    assert_eq!(budget.view().waiting, 1);
+    assert!(second.block_on(async { tokio::time::timeout(Duration::from_secs(20), waits).await.unwrap().unwrap() }));
+}
+
+/// What clients ask for may fail although everything else works: they do not take every try.
+#[tokio::test(start_paused = true)]
+async fn an_origin_that_fails_is_tried_by_all_kinds_in_turns() {
+    let budget = budget(60);
+    budget.try_gently(Some(Duration::from_secs(1)));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut all = Vec::new();
+    let wait = |class: Class, demand: Option<Demand>| {
+        let (budget, order) = (budget.clone(), order.clone());
+        tokio::spawn(async move {
+            let stale = demand.is_some();
+            let permit = budget.acquire_for(class, None, None, demand).await.unwrap();
+            order.lock().push(if stale { "stale" } else { class.as_str() });
+            permit.answered();
+        })
+    };
+    for _ in 0..3 {
+        for class in [Class::Client, Class::Client, Class::Refresh, Class::Crawl, Class::Details] {
+            all.push(wait(class, None));
+        }
+        all.push(wait(Class::Client, Some(Demand::default())));
+    }
+    for one in all {
+        one.await.unwrap();
+    }
+    // The very first went before the others had come.
+    let order = order.lock().split_off(1);
+    assert_eq!(order[..5], ["details", "refresh", "crawl", "stale", "client"], "{order:?}");
+    assert_eq!(order[5..10], ["details", "refresh", "crawl", "stale", "client"], "{order:?}");
 }

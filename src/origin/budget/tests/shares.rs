@@ -6,6 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::super::*;
+use crate::clock::Monotonic;
 
 /// Milliseconds of one step.
 const STEP: u64 = 100;
@@ -35,8 +36,8 @@ struct Simulation {
     state: State,
     rng: StdRng,
     now: u64,
-    /// Arrival of each ticket that waits.
-    since: HashMap<u64, u64>,
+    /// Each ticket that waits, and since when.
+    waiting: BTreeMap<u64, (Class, Option<u8>, u64)>,
     /// Ends of requests on the wire, with their slots.
     wire: Vec<(u64, usize, Class, Option<u8>)>,
     granted: Vec<Granted>,
@@ -44,24 +45,20 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let Inner { state, .. } = Arc::into_inner(Budget::open(Some(LIMIT), None, Clock::system()).0).unwrap();
+        let state = State::new(Some(Window::new(LIMIT)), None, Duration::ZERO, Monotonic::from_nanos(0));
         let rng = StdRng::seed_from_u64(seed);
-        let (since, wire, granted) = (HashMap::new(), Vec::new(), Vec::new());
-        Self { state: state.into_inner(), rng, now: 1, since, wire, granted }
+        Self { state, rng, now: 1, waiting: BTreeMap::new(), wire: Vec::new(), granted: Vec::new() }
     }
 
     fn ask(&mut self, class: Class, client: Option<u8>) {
-        let ticket = self.state.next_ticket;
-        self.state.next_ticket += 1;
-        let client = client.map(|last| IpAddr::from([10, 0, 0, last]));
-        self.state.waiting.push(Waiting { ticket, class, client, demand: None, until: None });
-        self.since.insert(ticket, self.now);
+        let address = client.map(|last| IpAddr::from([10, 0, 0, last]));
+        let ticket = self.state.queue.push(Waiting { class, client: address, demand: None, until: None });
+        self.waiting.insert(ticket, (class, client, self.now));
     }
 
     /// Keeps so many of a kind waiting or, for those that wait for the answer, waiting and on the wire.
     fn keep(&mut self, class: Class, client: Option<u8>, many: usize, with_wire: bool) {
-        let address = client.map(|last| IpAddr::from([10, 0, 0, last]));
-        let waiting = self.state.waiting.iter().filter(|one| (one.class, one.client) == (class, address)).count();
+        let waiting = self.waiting.values().filter(|one| (one.0, one.1) == (class, client)).count();
         let wire = self.wire.iter().filter(|one| with_wire && (one.2, one.3) == (class, client)).count();
         for _ in waiting + wire..many {
             self.ask(class, client);
@@ -79,18 +76,13 @@ impl Simulation {
             end > now
         });
         while let Some(ticket) = self.state.chosen(at(now)) {
-            let one = self.state.waiting.iter().find(|one| one.ticket == ticket).unwrap().clone();
-            let slot = self.state.give(ticket, one.class, one.client, at(now)).unwrap();
-            let client = one.client.map(|address| match address {
-                IpAddr::V4(address) => address.octets()[3],
-                IpAddr::V6(_) => 0,
-            });
-            self.wire.push((now + self.rng.random_range(20..800), slot, one.class, client));
-            let waited = now - self.since.remove(&ticket).unwrap();
-            self.granted.push(Granted { ms: now, class: one.class, client, waited });
+            let slot = self.state.give(ticket, at(now)).unwrap();
+            let (class, client, since) = self.waiting.remove(&ticket).unwrap();
+            self.wire.push((now + self.rng.random_range(20..800), slot, class, client));
+            self.granted.push(Granted { ms: now, class, client, waited: now - since });
         }
-        let refresh_waits = self.state.waiting.iter().any(|one| one.class == Class::Refresh);
-        let free = self.state.window.as_ref().unwrap().free(at(now));
+        let refresh_waits = self.state.queue.first_of(Class::Refresh).is_some();
+        let free = self.state.window.as_mut().unwrap().free(at(now));
         assert!(!refresh_waits || free == 0, "a refresh waits although {free} slots are free");
     }
 
@@ -202,7 +194,13 @@ fn nobody_waits_for_ever_when_the_crawl_is_done() {
         simulation.run(10, false, false, true);
         let (_, clients) = simulation.extremes(1, quiet, simulation.now, |one| one.class == Class::Client);
         assert!(clients > LIMIT * 3 / 4, "without a crawl clients may have more than {clients} in a minute");
-        simulation.state.waiting.retain(|one| one.class != Class::Client);
+        simulation.waiting.retain(|ticket, one| {
+            let stays = one.0 != Class::Client;
+            if !stays {
+                simulation.state.queue.remove(*ticket);
+            }
+            stays
+        });
         let alone = simulation.now + 2 * MINUTE;
         simulation.run(10, false, false, false);
         let (least, most) = simulation.extremes(1, alone, simulation.now, |one| one.class == Class::Background);

@@ -1,0 +1,90 @@
+//! Whether all is well, and if not, why: sentences for people, who read them in `/status` and `grandstand status`.
+//!
+//! Pure. Callers: [`super::status`].
+
+use std::time::Duration;
+
+use crate::config::Use;
+
+/// What health depends on.
+pub(super) struct Facts<'a> {
+    /// How this process is used.
+    pub usage: Use,
+    /// Why requests are not answered from data yet; `None`: they are.
+    pub not_ready: Option<String>,
+    /// Seconds since the instant for which the data is confirmed; `None` without data.
+    pub age: Option<u32>,
+    /// Whether that instant lies in the future, so that it confirms nothing.
+    pub unconfirmed: bool,
+    /// The time by which a refresh must have happened.
+    pub ttl: Duration,
+    /// Why a snapshot is held back.
+    pub held: Option<&'a str>,
+    /// What is wrong with the disk.
+    pub disk: Option<&'a str>,
+}
+
+/// Every reason for which this is not healthy, the most pressing first; empty: it is.
+pub(super) fn reasons(facts: &Facts<'_>) -> Vec<String> {
+    let mut reasons: Vec<String> = facts.disk.iter().map(ToString::to_string).collect();
+    reasons.extend(facts.not_ready.clone());
+    if facts.usage == Use::Mirror {
+        let limit = 3 * facts.ttl.as_secs().max(1);
+        match facts.age {
+            _ if facts.unconfirmed => {
+                reasons.push("not confirmed: the data is dated in the future, so a clock is wrong".to_owned());
+            }
+            Some(age) if u64::from(age) > limit => reasons.push(format!("not confirmed for {age} s (limit {limit} s)")),
+            _ => {}
+        }
+        reasons.extend(facts.held.map(|why| format!("a snapshot is held back: {why}")));
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_a_sentence_and_none_is_health() {
+        let mirror = || Facts {
+            usage: Use::Mirror,
+            not_ready: None,
+            age: Some(3),
+            unconfirmed: false,
+            ttl: Duration::from_secs(1),
+            held: None,
+            disk: None,
+        };
+        let none: &[&str] = &[];
+        for (facts, want) in [
+            (mirror(), none),
+            (Facts { age: Some(29), ..mirror() }, &["not confirmed for 29 s (limit 3 s)"]),
+            (
+                Facts { age: Some(4), ttl: Duration::from_millis(100), ..mirror() },
+                &["not confirmed for 4 s (limit 3 s)"],
+            ),
+            (
+                Facts { age: Some(901), ttl: Duration::from_secs(300), ..mirror() },
+                &["not confirmed for 901 s (limit 900 s)"],
+            ),
+            (
+                Facts { age: Some(0), unconfirmed: true, ..mirror() },
+                &["not confirmed: the data is dated in the future, so a clock is wrong"],
+            ),
+            (
+                Facts { age: None, not_ready: Some("the first crawl has not begun".into()), ..mirror() },
+                &["the first crawl has not begun"],
+            ),
+            (
+                Facts { age: Some(9), held: Some("it lost half"), disk: Some("no space"), ..mirror() },
+                &["no space", "not confirmed for 9 s (limit 3 s)", "a snapshot is held back: it lost half"],
+            ),
+            (Facts { usage: Use::Shield, age: None, ..mirror() }, none),
+            (Facts { usage: Use::Offline, age: Some(1 << 30), ..mirror() }, none),
+        ] {
+            assert_eq!(reasons(&facts), want);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The process itself, under the names that every Prometheus client library uses.
+//!
+//! Only Linux tells. Callers: [`super::answer`].
+
+use super::families::Families;
+
+/// Writes what the system knows of this process; what it does not tell is left out.
+#[cfg(target_os = "linux")]
+pub(super) fn write(families: &mut Families) {
+    use procfs::WithCurrentSystemInfo as _;
+    use procfs::process::{LimitValue, Process};
+
+    let Ok(process) = Process::myself() else { return };
+    if let (Ok(stat), Ok(boot)) = (process.stat(), procfs::boot_time_secs()) {
+        let ticks = procfs::ticks_per_second() as f64;
+        let started = boot as f64 + stat.starttime as f64 / ticks;
+        families.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started);
+        let cpu = (stat.utime + stat.stime) as f64 / ticks;
+        families.counter("process_cpu_seconds", "Time on a processor, of the process and of the system for it", cpu);
+        let resident = stat.rss_bytes().get();
+        families.gauge("process_resident_memory_bytes", "Memory that is in use", resident);
+        families.gauge("process_virtual_memory_bytes", "Memory that is mapped", stat.vsize);
+        families.gauge("process_threads", "Threads", stat.num_threads);
+    }
+    if let Ok(open) = process.fd_count() {
+        families.gauge("process_open_fds", "Open file descriptors", open);
+    }
+    if let Ok(limits) = process.limits()
+        && let LimitValue::Value(most) = limits.max_open_files.soft_limit
+    {
+        families.gauge("process_max_fds", "The most file descriptors that may be open", most);
+    }
+}
+
+/// Elsewhere there is nothing to read.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn write(_families: &mut Families) {}

@@ -1,0 +1,284 @@
+//! The dispatcher: finds out who goes next, and hands the slot to that one alone. Nobody else is woken.
+//!
+//! Whatever changes something about turns (somebody comes or leaves, a request ends, a pause begins) gives the turns
+//! that this allows. What time alone changes is the work of one task, the keeper, which lives while somebody waits. It
+//! does not decide ([`super::state`]). Callers: [`super`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use super::super::window::Class;
+use super::queue::Waiting;
+use super::state::State;
+use super::{Permit, Spent};
+use crate::clock::{Clock, Monotonic};
+
+/// How many turns are given under one lock: those who come meanwhile wait for it.
+const TURNS_AT_ONCE: usize = 64;
+/// What the keeper sleeps at least; clocks and timers differ by less.
+const SHORTEST_NAP: Duration = Duration::from_millis(1);
+
+/// What one who waits is told in the end.
+type Call = Result<Permit, Spent>;
+
+/// The dispatcher.
+pub(super) struct Dispatcher {
+    clock: Clock,
+    desk: Mutex<Desk>,
+    /// The keeper's alarm is too late.
+    rearmed: Notify,
+    /// The keeper is gone although somebody waits: its runtime has ended.
+    unkept: Notify,
+}
+
+/// Everything behind the lock.
+pub(super) struct Desk {
+    pub(super) state: State,
+    /// How each of those who wait is told.
+    calls: HashMap<u64, oneshot::Sender<Call>>,
+    /// What is to be said once the lock is free.
+    said: Vec<Said>,
+    is_kept: bool,
+    /// What the keeper sleeps until.
+    alarm: Option<Monotonic>,
+}
+
+/// What one who waits is told, and how.
+struct Said {
+    to: Option<oneshot::Sender<Call>>,
+    what: Call,
+}
+
+impl Said {
+    /// Says it; returns a permit that nobody takes.
+    fn say(self) -> Option<Permit> {
+        let untold = match self.to {
+            Some(to) => to.send(self.what).err()?,
+            None => self.what,
+        };
+        untold.ok()
+    }
+}
+
+impl Desk {
+    /// Sends those away whose patience ends before `instant`.
+    pub(super) fn dismiss_gone_by(&mut self, instant: Monotonic, now: Monotonic) {
+        for ticket in self.state.queue.gone_by(instant) {
+            if let Some(waiting) = self.state.queue.remove(ticket) {
+                let spent = self.state.spent(waiting.class, now);
+                self.said.push(Said { to: self.calls.remove(&ticket), what: Err(spent) });
+            }
+        }
+    }
+}
+
+impl Dispatcher {
+    /// A dispatcher without a keeper.
+    pub(super) fn new(state: State, clock: Clock) -> Self {
+        let desk = Desk { state, calls: HashMap::new(), said: Vec::new(), is_kept: false, alarm: None };
+        Self { clock, desk: Mutex::new(desk), rearmed: Notify::new(), unkept: Notify::new() }
+    }
+
+    /// Its clock.
+    pub(super) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The monotonic time.
+    pub(super) fn now(&self) -> Monotonic {
+        self.clock.now_mono()
+    }
+
+    /// Looks at the desk, or changes what gives nobody a turn.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Desk, Monotonic) -> T) -> T {
+        let mut desk = self.desk.lock();
+        look(&mut desk, self.now())
+    }
+
+    /// Changes something, and gives the turns that this allows.
+    pub(super) fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Desk, Monotonic) -> T) -> T {
+        let (result, mut said) = self.look(|desk, now| {
+            let result = change(desk, now);
+            (result, self.turns(desk, now))
+        });
+        loop {
+            let is_all = said.len() < TURNS_AT_ONCE;
+            // Whoever has just left takes no turn.
+            let mut unused: Vec<Permit> = said.into_iter().filter_map(Said::say).collect();
+            if is_all && unused.is_empty() {
+                return result;
+            }
+            said = self.look(|desk, now| {
+                for permit in &mut unused {
+                    permit.settle(desk, now);
+                }
+                self.turns(desk, now)
+            });
+        }
+    }
+
+    /// Gives turns, and sees to it that the keeper wakes in time; returns what is to be said.
+    fn turns(self: &Arc<Self>, desk: &mut Desk, now: Monotonic) -> Vec<Said> {
+        while desk.said.len() < TURNS_AT_ONCE
+            && let Some(ticket) = desk.state.chosen(now)
+        {
+            let permit = Permit::unused(self, desk.state.give(ticket, now));
+            desk.said.push(Said { to: desk.calls.remove(&ticket), what: Ok(permit) });
+        }
+        if desk.is_kept && desk.state.queue.len() > 0 {
+            let wake = desk.state.wake_at(now);
+            if wake.is_some_and(|wake| desk.alarm.is_none_or(|alarm| wake < alarm)) {
+                desk.alarm = wake;
+                self.rearmed.notify_one();
+            }
+        }
+        std::mem::take(&mut desk.said)
+    }
+
+    /// Starts the keeper, unless there is one.
+    fn keep(self: &Arc<Self>) {
+        if !self.look(|desk, _| std::mem::replace(&mut desk.is_kept, true)) {
+            let keeper = Keeper { dispatcher: self.clone(), is_done: false };
+            tokio::spawn(keeper.keep());
+        }
+    }
+}
+
+/// Gives the turns that time allows, until nobody waits.
+struct Keeper {
+    dispatcher: Arc<Dispatcher>,
+    is_done: bool,
+}
+
+impl Keeper {
+    async fn keep(mut self) {
+        loop {
+            self.dispatcher.change(|_, _| ());
+            let nap = self.dispatcher.look(|desk, now| {
+                desk.is_kept = desk.state.queue.len() > 0;
+                desk.alarm = if desk.is_kept { desk.state.wake_at(now) } else { None };
+                desk.is_kept.then(|| desk.alarm.map(|alarm| alarm.since(now).max(SHORTEST_NAP)))
+            });
+            let rearmed = self.dispatcher.rearmed.notified();
+            match nap {
+                Some(Some(nap)) => drop(tokio::time::timeout(nap, rearmed).await),
+                Some(None) => rearmed.await,
+                None => {
+                    self.is_done = true;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.dispatcher.look(|desk, _| desk.is_kept = false);
+            self.dispatcher.unkept.notify_one();
+        }
+    }
+}
+
+/// A place in the queue, which is left when this is dropped.
+pub(super) struct Place {
+    dispatcher: Arc<Dispatcher>,
+    ticket: u64,
+    call: oneshot::Receiver<Call>,
+    /// Whether it has been left.
+    is_left: bool,
+}
+
+impl Place {
+    /// A place at the end of the queue; or in front of it, with its turn.
+    ///
+    /// # Errors
+    /// When there is none, or when a pause ends too late.
+    pub(super) fn enter(dispatcher: &Arc<Dispatcher>, waiting: Waiting) -> Result<Self, Spent> {
+        let (told, call) = oneshot::channel();
+        let ticket = dispatcher.change(|desk, now| {
+            let Waiting { class, client, until, .. } = waiting;
+            // Clients only: whatever they do, the mirror itself is not locked out.
+            let is_full = class == Class::Client && desk.state.is_full_for(client);
+            if is_full || until.is_some_and(|until| until < desk.state.paused_until) {
+                return Err(desk.state.spent(class, now));
+            }
+            let ticket = desk.state.queue.push(waiting);
+            desk.calls.insert(ticket, told);
+            Ok(ticket)
+        })?;
+        Ok(Self { dispatcher: dispatcher.clone(), ticket, call, is_left: false })
+    }
+
+    /// Waits for its turn, at most `until`.
+    ///
+    /// # Errors
+    /// When patience ran out, or a pause began that ends too late.
+    pub(super) async fn turn(mut self, until: Option<Monotonic>) -> Call {
+        let told = match self.call.try_recv() {
+            Ok(told) => Some(told),
+            Err(_) => self.wait(until).await,
+        };
+        match told {
+            Some(told) => {
+                self.is_left = true;
+                told
+            }
+            None => match self.give_up() {
+                Some(spent) => Err(spent),
+                // Its turn came at the same instant.
+                None => (&mut self.call).await.unwrap_or_else(|_| Err(Spent::soon())),
+            },
+        }
+    }
+
+    /// What it is told; `None` when that takes too long.
+    async fn wait(&mut self, until: Option<Monotonic>) -> Option<Call> {
+        let left = until.map(|until| until.since(self.dispatcher.now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return None;
+        }
+        let end = left.map(|left| tokio::time::Instant::now() + left);
+        loop {
+            self.dispatcher.keep();
+            let patience = async {
+                match end {
+                    Some(end) => tokio::time::sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                told = &mut self.call => return Some(told.unwrap_or_else(|_| Err(Spent::soon()))),
+                () = patience => return None,
+                () = self.dispatcher.unkept.notified() => {}
+            }
+        }
+    }
+
+    /// Leaves the queue; `None` when it was no longer in it.
+    fn give_up(&mut self) -> Option<Spent> {
+        self.is_left = true;
+        self.dispatcher.change(|desk, now| {
+            desk.calls.remove(&self.ticket);
+            let waiting = desk.state.queue.remove(self.ticket)?;
+            Some(desk.state.gives_up(&waiting, now))
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_left {
+            self.dispatcher.change(|desk, _| {
+                desk.calls.remove(&self.ticket);
+                desk.state.queue.remove(self.ticket);
+            });
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What failures say about the origin as a whole: nothing, that it fails, or that it wants to be left alone.
+//!
+//! The origin must not be written off for what one client asks for, or sends along. What counts is what the mirror
+//! asks itself, what was answered well before, and what several households ask of known endpoints. Pure: values in,
+//! values out. It does not know how single resources are left alone ([`super::failures`]). Callers: [`super::client`].
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::api::hash::ContentHash;
+
+use super::client::AskError;
+use super::window::Class;
+
+/// After how many failures in a row the origin as a whole is taken to fail, and not one resource of it.
+pub const FEW: u32 = 3;
+
+/// Whose request it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// What it was for.
+    pub class: Class,
+    /// The household that alone wanted it; `None`: the mirror wanted it, or it was answered well before.
+    pub household: Option<IpAddr>,
+    /// Whether it was a request of ours: of a known endpoint, with no field of a client.
+    pub is_ours: bool,
+}
+
+impl Witness {
+    /// The mirror itself.
+    pub const fn mirror(class: Class) -> Self {
+        Self { class, household: None, is_ours: true }
+    }
+}
+
+/// What a failure comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The origin as a whole fails: how many failures in a row say so.
+    pub outage: Option<u32>,
+    /// It wants to be left alone; `None` inside where it does not say for how long.
+    pub asked: Option<Option<Duration>>,
+    /// Whether the failure says anything about the origin as a whole.
+    pub counts: bool,
+}
+
+/// Failures without an answer between.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    failures: u32,
+    /// The first few different things that failed.
+    failing: Vec<Failing>,
+    /// The first few that were refused for coming too often, of requests that were not ours.
+    limited: Vec<Failing>,
+}
+
+#[derive(Clone, Debug)]
+struct Failing {
+    target: ContentHash,
+    household: Option<IpAddr>,
+    asked: Option<Duration>,
+}
+
+/// How much a failure says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    Nothing,
+    /// Something, together with those of other resources: an error as the answer to a single question.
+    Single,
+    Whole,
+}
+
+impl Health {
+    /// The origin gave an answer.
+    pub fn answered(&mut self) {
+        *self = Self::default();
+    }
+
+    /// How many failures in a row there are.
+    pub const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// The origin gave no answer to this. `paused`: it is being left alone, and this was on the wire already.
+    pub fn failed(&mut self, error: &AskError, witness: Witness, paused: bool) -> Verdict {
+        let retry_after = match error {
+            AskError::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        };
+        let target = ContentHash::of(error.path().unwrap_or_default().as_bytes());
+        // Whom nothing can be sent to is down, whatever it was asked for.
+        let unreached = matches!(error, AskError::Connection { reached: false, .. });
+        let household = witness.household.filter(|_| !unreached);
+        let failing = Failing { target, household, asked: retry_after };
+        if matches!(error, AskError::Status { status: 429, .. }) {
+            return self.limited(failing, witness);
+        }
+        let single = matches!(witness.class, Class::Client | Class::Details | Class::Background);
+        let weight = match error {
+            _ if paused || !(witness.is_ours || unreached) => Weight::Nothing,
+            AskError::Status { status: 500.., .. } if single => Weight::Single,
+            AskError::Timeout { .. } | AskError::Connection { .. } | AskError::Status { status: 500.., .. } => {
+                Weight::Whole
+            }
+            _ => Weight::Nothing,
+        };
+        let asked_for_all = matches!(error, AskError::Status { status: 500.., .. }) && !single;
+        let asked = retry_after.filter(|_| asked_for_all).map(Some);
+        if weight == Weight::Nothing {
+            return Verdict { outage: None, asked, counts: false };
+        }
+        let known_household = household.is_some() && self.failing.iter().any(|one| one.household == household);
+        let many = self.failing.len() >= FEW as usize;
+        let is_new = note(&mut self.failing, failing);
+        // One resource that answers errors again and again counts once, and so does a household: they say nothing about
+        // the others.
+        if !known_household && (weight == Weight::Whole || is_new || many) {
+            self.failures = self.failures.saturating_add(1);
+        }
+        let targets = self.failing.len();
+        let enough = match weight {
+            Weight::Single => targets >= FEW as usize,
+            _ => targets > 1 && self.failures >= FEW,
+        };
+        let outage = (enough && !is_one_household(&self.failing)).then_some(self.failures.max(FEW));
+        // All of them say for how long: the shortest is believed.
+        let wanted = self.failing.iter().map(|one| one.asked).chain([retry_after]).min().flatten();
+        let asked = asked.or(wanted.filter(|_| outage.is_some()).map(Some));
+        Verdict { outage, asked, counts: true }
+    }
+
+    /// A request was refused because there were too many. Of ours that is about everything; with a field of a client
+    /// it may be about that client's own allowance, unless several resources and households hear it.
+    fn limited(&mut self, failing: Failing, witness: Witness) -> Verdict {
+        if witness.is_ours {
+            return Verdict { outage: None, asked: Some(failing.asked), counts: false };
+        }
+        note(&mut self.limited, failing);
+        let all = self.limited.len() >= FEW as usize && !is_one_household(&self.limited);
+        let asked = self.limited.iter().map(|one| one.asked).min().flatten();
+        Verdict { outage: None, asked: all.then_some(asked), counts: false }
+    }
+}
+
+/// Adds to the first few; `true` if it is about something that was not known to fail, as far as that is remembered.
+fn note(few: &mut Vec<Failing>, failing: Failing) -> bool {
+    if let Some(known) = few.iter_mut().find(|one| one.target == failing.target) {
+        known.asked = failing.asked;
+        if known.household != failing.household {
+            known.household = None;
+        }
+        return false;
+    }
+    if few.len() < FEW as usize {
+        few.push(failing);
+    } else if is_one_household(few)
+        && let Some(last) = few.last_mut()
+    {
+        // Whoever asks most leaves room for what others see.
+        *last = failing;
+    }
+    true
+}
+
+fn is_one_household(failing: &[Failing]) -> bool {
+    let first = failing.first().and_then(|one| one.household);
+    first.is_some() && failing.iter().all(|one| one.household == first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIRROR: Witness = Witness::mirror(Class::Crawl);
+
+    fn client(last: u8) -> Witness {
+        let household = Some(IpAddr::from([10, 0, 0, last]));
+        Witness { class: Class::Client, household, is_ours: true }
+    }
+
+    fn foreign(last: u8) -> Witness {
+        Witness { is_ours: false, ..client(last) }
+    }
+
+    fn status(status: u16, path: &str, seconds: Option<u64>) -> AskError {
+        AskError::Status { status, path: path.to_owned(), retry_after: seconds.map(Duration::from_secs) }
+    }
+
+    fn outage(health: &mut Health, error: &AskError, witness: Witness) -> Option<u32> {
+        health.failed(error, witness, false).outage
+    }
+
+    fn broken(path: &str, reached: bool) -> AskError {
+        AskError::Connection { path: path.to_owned(), reason: "x".into(), reached }
+    }
+
+    #[test]
+    fn what_one_household_asks_for_makes_no_outage_however_much_it_is() {
+        let mut health = Health::default();
+        for number in 0..50 {
+            let path = format!("/{number}");
+            for error in [status(503, &path, Some(3600)), broken(&path, true)] {
+                assert_eq!(health.failed(&error, client(1), false), Verdict { counts: true, ..Verdict::default() });
+            }
+        }
+        // Nor does it take much room from what others see, or make that look worse.
+        assert_eq!(outage(&mut health, &status(500, "/a", None), client(2)), Some(FEW));
+        assert!(health.failures() <= FEW);
+    }
+
+    #[test]
+    fn errors_of_unknown_paths_say_nothing() {
+        let mut health = Health::default();
+        for number in 0..50_u8 {
+            let path = format!("/{number}");
+            for error in [status(500, &path, Some(60)), broken(&path, true)] {
+                assert_eq!(health.failed(&error, foreign(number), false), Verdict::default());
+            }
+        }
+        assert_eq!(health.failures(), 0);
+    }
+
+    #[test]
+    fn whom_nothing_can_be_sent_to_is_down_whoever_asks_for_whatever() {
+        let mut health = Health::default();
+        let paths = ["/a", "/b", "/c"];
+        let outages = paths.map(|path| outage(&mut health, &broken(path, false), foreign(1)));
+        assert_eq!(outages, [None, None, Some(FEW)]);
+    }
+
+    #[test]
+    fn several_households_or_what_was_well_before_are_enough() {
+        let mut health = Health::default();
+        let households =
+            [1, 2, 3].map(|last| outage(&mut health, &status(500, &format!("/{last}"), None), client(last)));
+        assert_eq!(households, [None, None, Some(FEW)]);
+        let mut health = Health::default();
+        let well_before = Witness { household: None, ..client(1) };
+        let before = ["/a", "/b", "/c"].map(|path| outage(&mut health, &status(500, path, None), well_before));
+        assert_eq!(before, [None, None, Some(FEW)]);
+        health.answered();
+        assert_eq!((health.failures(), outage(&mut health, &status(500, "/d", None), MIRROR)), (0, None));
+    }
+
+    #[test]
+    fn a_429_is_about_everything_only_if_the_request_was_ours_or_many_hear_it() {
+        let error = |path: &str| status(429, path, Some(3600));
+        let asked = Some(Some(Duration::from_secs(3600)));
+        assert_eq!(Health::default().failed(&error("/a"), MIRROR, false).asked, asked);
+        assert_eq!(Health::default().failed(&error("/a"), client(1), false).asked, asked);
+        let mut health = Health::default();
+        for number in 0..20 {
+            assert_eq!(health.failed(&error(&format!("/{number}")), foreign(1), false), Verdict::default());
+        }
+        let shorter = status(429, "/x", Some(9));
+        assert_eq!(
+            health.failed(&shorter, foreign(2), false).asked,
+            Some(Some(Duration::from_secs(9))),
+            "the shortest"
+        );
+    }
+
+    #[test]
+    fn what_was_on_the_wire_together_counts_once() {
+        let mut health = Health::default();
+        for path in ["/a", "/b", "/c", "/d"] {
+            assert_eq!(health.failed(&status(500, path, None), MIRROR, true), Verdict::default());
+        }
+    }
+}

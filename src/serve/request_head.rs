@@ -1,0 +1,177 @@
+//! The head of an HTTP/1 request: read to its end within bounds, then handed to pingora, which parses it once.
+//!
+//! Pingora by itself takes heads of up to 1 MiB and parses all that it has at each read. Here nothing is parsed: lines are
+//! counted as they come. Callers: `super::connection`, [`crate::admin::front`].
+
+use bytes::BytesMut;
+use memchr::{memchr, memmem};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use crate::pipeline::admit::MOST_FIELDS;
+use crate::semantics::problem::Problem;
+
+/// The longest request line whatever is configured, in bytes: no library here takes a longer target.
+const LONGEST_LINE: usize = 65_534;
+/// How many reads in a row may end without the end of a line.
+const MOST_PIECES: u32 = 64;
+/// Room for the first read, in bytes: nearly every head fits.
+const FIRST: usize = 4096;
+
+/// How long a head may be.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadBounds {
+    /// All of it, in bytes.
+    head: usize,
+    /// Its first line.
+    line: usize,
+}
+
+impl HeadBounds {
+    /// `limits.head`, in bytes.
+    pub fn new(head: usize) -> Self {
+        Self { head, line: head.min(LONGEST_LINE) }
+    }
+}
+
+/// Why a request is refused before its head has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The request line is longer than so many bytes.
+    LongLine(usize),
+    /// The head is longer than so many bytes.
+    LongHead(usize),
+    /// There are more fields than [`MOST_FIELDS`].
+    ManyFields,
+    /// It comes in pieces too small to be worth the work.
+    Pieces,
+    /// It is not HTTP/1.
+    NotHttp,
+}
+
+impl Refusal {
+    /// What the client is told.
+    pub fn problem(self) -> Problem {
+        match self {
+            Self::LongLine(limit) => Problem::uri_too_long(limit as u64),
+            Self::LongHead(limit) => Problem::headers_too_large(limit as u64),
+            Self::ManyFields => Problem::too_many_headers(MOST_FIELDS),
+            Self::Pieces => Problem::in_pieces(),
+            Self::NotHttp => Problem::unreadable(),
+        }
+    }
+}
+
+/// Why there is no head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// The connection ended, or broke.
+    Gone,
+    /// The client is to be told.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Unread {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Reads the next head, and perhaps more with it. `begun`: what came of it with the request before. At no time more than
+/// twice the bound is held. There is no deadline.
+///
+/// # Errors
+/// When the connection ends, or the head is not to be read any further.
+pub async fn read(
+    stream: &mut (impl AsyncRead + Unpin),
+    begun: Option<BytesMut>,
+    bounds: HeadBounds,
+) -> Result<BytesMut, Unread> {
+    let mut scan = Scan::default();
+    let mut buffer = begun.unwrap_or_default();
+    let mut is_whole = !buffer.is_empty() && scan.go_on(&buffer, bounds)?;
+    while !is_whole {
+        if buffer.len() == buffer.capacity() {
+            buffer.reserve(FIRST.max(buffer.len()));
+        }
+        match stream.read_buf(&mut buffer).await {
+            Ok(0) | Err(_) => return Err(Unread::Gone),
+            Ok(_) => is_whole = scan.go_on(&buffer, bounds)?,
+        }
+    }
+    Ok(buffer)
+}
+
+/// How far a head has been looked at.
+#[derive(Default)]
+struct Scan {
+    /// Everything before was seen.
+    seen: usize,
+    /// Where the line that has not ended begins.
+    line: usize,
+    /// Where the request line lies; empty until it has ended.
+    request_line: std::ops::Range<usize>,
+    /// How many lines have ended, not counting empty ones in front (RFC 9112 §2.2).
+    lines: usize,
+    /// Looks since a line ended.
+    pieces: u32,
+}
+
+impl Scan {
+    /// Looks at what is new in `bytes`; whether the head has ended.
+    fn go_on(&mut self, bytes: &[u8], bounds: HeadBounds) -> Result<bool, Refusal> {
+        self.pieces += 1;
+        while let Some(length) = memchr(b'\n', &bytes[self.seen..]) {
+            let (start, end) = (self.line, self.seen + length);
+            (self.seen, self.line, self.pieces) = (end + 1, end + 1, 0);
+            let is_empty = matches!(bytes[start..end], [] | [b'\r']);
+            match self.lines {
+                // The server may pass over empty lines in front.
+                0 if is_empty => {}
+                0 => {
+                    self.request_line = start..end - usize::from(bytes[end - 1] == b'\r');
+                    self.lines = 1;
+                    if self.request_line.len() > bounds.line {
+                        return Err(Refusal::LongLine(bounds.line));
+                    }
+                }
+                _ if is_empty && self.seen > bounds.head => return Err(Refusal::LongHead(bounds.head)),
+                _ if is_empty => return Ok(true),
+                _ => {
+                    self.lines += 1;
+                    if self.lines > MOST_FIELDS + 1 {
+                        return Err(Refusal::ManyFields);
+                    }
+                }
+            }
+        }
+        self.seen = bytes.len();
+        self.check_unfinished(bytes, bounds).map(|()| false)
+    }
+
+    /// Whether what there is of a head may go on.
+    fn check_unfinished(&self, bytes: &[u8], bounds: HeadBounds) -> Result<(), Refusal> {
+        // A client that speaks another protocol is told at once, and does not wait for a deadline.
+        let begun = if self.lines == 0 { self.line..bytes.len() } else { self.request_line.clone() };
+        let is_http = bytes.get(begun.start).is_none_or(|&first| first == b'\r' || is_token(first))
+            && (self.lines == 0 || memmem::find(&bytes[begun], b" HTTP/").is_some());
+        if !is_http {
+            return Err(Refusal::NotHttp);
+        }
+        // The last byte may belong to its end.
+        if self.lines == 0 && bytes.len() - self.line > bounds.line + 1 {
+            return Err(Refusal::LongLine(bounds.line));
+        }
+        if bytes.len() > bounds.head {
+            return Err(Refusal::LongHead(bounds.head));
+        }
+        if self.pieces > MOST_PIECES { Err(Refusal::Pieces) } else { Ok(()) }
+    }
+}
+
+/// Whether a method may begin with it (RFC 9110 §5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests;
