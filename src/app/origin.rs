@@ -74,8 +74,9 @@ impl Origin {
         let read = ReadThrough::new(client.clone(), cache.clone(), rewrite.clone(), times, clock.clone());
         let upstream = Upstream::new(client.clone(), config.origin.ca_file.as_deref(), clock.clone())?;
         let bases = std::iter::once(client.base().clone()).chain(names).collect();
-        let bounds =
-            PassConfig { stale_if_error, wait, max_body: config.origin.max_body, bases, rewrite: rewrite.clone() };
+        let allowed = config.passthrough.request_headers.clone();
+        let (max_body, rewrite) = (config.origin.max_body, rewrite.clone());
+        let bounds = PassConfig { stale_if_error, wait, max_body, allowed, bases, rewrite };
         let pass = PassThrough::new(upstream, cache.clone(), bounds, clock.clone());
         Ok(Self { client, read, pass })
     }

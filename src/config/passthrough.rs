@@ -2,10 +2,14 @@
 //!
 //! Not the matching of requests. Read by `resolve`, acted upon by `api`.
 
-use http::Method;
+use http::header::{ACCEPT, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE};
+use http::{HeaderName, Method};
+
+use crate::semantics::caching::{Allowed, is_never_onward};
 
 use super::describe::Toml;
-use super::parse::{method, path_prefix};
+use super::parse::{expected, header_name, method, path_prefix};
+use super::raw::Node;
 use super::section::Section;
 
 /// `[passthrough]`, resolved.
@@ -15,11 +19,14 @@ pub struct PassthroughConfig {
     pub paths: Vec<String>,
     /// Methods that are forwarded there. Others than `GET` and `HEAD` pass uncached and invalidate.
     pub methods: Vec<Method>,
+    /// The fields of a client's GET and HEAD that reach the origin there. Other methods carry all.
+    pub request_headers: Allowed,
 }
 
 impl Default for PassthroughConfig {
     fn default() -> Self {
-        Self { paths: vec!["/api/".to_owned()], methods: vec![Method::GET, Method::HEAD] }
+        let request_headers = Allowed::Only(vec![ACCEPT, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE]);
+        Self { paths: vec!["/api/".to_owned()], methods: vec![Method::GET, Method::HEAD], request_headers }
     }
 }
 
@@ -29,6 +36,7 @@ impl PassthroughConfig {
         Self {
             paths: section.list("paths", "\"/api/\"", default.paths, path_prefix),
             methods: section.list("methods", "\"GET\"", default.methods, method),
+            request_headers: allowed(section, default.request_headers),
         }
     }
 
@@ -36,5 +44,42 @@ impl PassthroughConfig {
         out.table("passthrough");
         out.list("paths", &self.paths);
         out.list("methods", &self.methods);
+        let names: Vec<String> = match &self.request_headers {
+            Allowed::All => vec![ALL.to_owned()],
+            Allowed::Only(names) => names.iter().map(capitalised).collect(),
+        };
+        out.list("request_headers", &names);
     }
+}
+
+/// Stands for all fields.
+const ALL: &str = "*";
+
+/// Reads a list of fields; one that is `"*"` allows all.
+fn allowed(section: &mut Section<'_>, default: Allowed) -> Allowed {
+    let Allowed::Only(names) = &default else { return default };
+    let names = names.iter().cloned().map(Some).collect();
+    let read = section.list("request_headers", "\"Accept\"", names, request_header);
+    read.into_iter().collect::<Option<Vec<_>>>().map_or(Allowed::All, Allowed::Only)
+}
+
+/// A field that may reach the origin; `None`: all.
+fn request_header(node: &Node) -> Result<Option<HeaderName>, String> {
+    if node.as_text() == Some(ALL) {
+        return Ok(None);
+    }
+    let name = header_name(node)?;
+    if is_never_onward(&name) {
+        return expected(node, "a field that may reach the origin (Host, Via, Forwarded, X-Forwarded-* ... never do)");
+    }
+    Ok(Some(name))
+}
+
+/// A name as people write it: `Accept-Language`.
+fn capitalised(name: &HeaderName) -> String {
+    let words = name.as_str().split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        format!("{}{rest}", first.to_ascii_uppercase())
+    });
+    words.collect::<Vec<_>>().join("-")
 }

@@ -283,12 +283,18 @@ mod tests {
         WallTime::from_seconds(seconds)
     }
 
-    fn same(kept: i64) -> Option<Before> {
-        Some(Before { stamp: Some(at(kept)), changed: false, counts: true })
+    fn same(kept: i64) -> Before {
+        Before { stamp: Some(at(kept)), changed: false, counts: true }
     }
 
-    fn changed(kept: i64) -> Option<Before> {
-        Some(Before { changed: true, ..same(kept).unwrap() })
+    fn changed(kept: i64) -> Before {
+        Before { changed: true, ..same(kept) }
+    }
+
+    impl Known {
+        fn sees(&mut self, stamp: i64, sent: i64, before: impl Into<Option<Before>>) -> Reading {
+            self.see(at(stamp), at(sent), before.into(), TTL)
+        }
     }
 
     #[test]
@@ -303,7 +309,7 @@ mod tests {
             (100 * 86_400, Reading::TooOld),
             (-100 * 86_400, Reading::Ahead),
         ] {
-            assert_eq!(Known::default().see(at(NOW - age), at(NOW), None, TTL), reading, "{age} s old");
+            assert_eq!(Known::default().sees(NOW - age, NOW, None), reading, "{age} s old");
         }
     }
 
@@ -311,17 +317,17 @@ mod tests {
     fn a_stamp_that_stays_while_the_content_changes_is_never_used_again() {
         let mut known = Known::default();
         let old = NOW - 1000;
-        assert_eq!(known.see(at(old), at(NOW), same(old), TTL), Reading::TooOld);
-        assert_eq!(known.see(at(old), at(NOW), changed(old), TTL), Reading::StandsStill);
+        assert_eq!(known.sees(old, NOW, same(old)), Reading::TooOld);
+        assert_eq!(known.sees(old, NOW, changed(old)), Reading::StandsStill);
         // Neither is the stamp of the next deployment.
-        assert_eq!(known.see(at(NOW), at(NOW + 5), changed(old), TTL), Reading::StandsStill);
-        assert_eq!(known.see(at(NOW), at(NOW + 300), same(NOW), TTL), Reading::StandsStill);
+        assert_eq!(known.sees(NOW, NOW + 5, changed(old)), Reading::StandsStill);
+        assert_eq!(known.sees(NOW, NOW + 300, same(NOW)), Reading::StandsStill);
     }
 
     #[test]
     fn two_contents_of_one_second_are_no_proof_while_both_may_be_copies() {
         let mut known = Known::default();
-        assert_eq!(known.see(at(NOW - 200), at(NOW), changed(NOW - 200), TTL), Reading::Used);
+        assert_eq!(known.sees(NOW - 200, NOW, changed(NOW - 200)), Reading::Used);
         assert_eq!(known.pulse, Pulse::Unproven);
     }
 
@@ -330,13 +336,13 @@ mod tests {
         let mut known = Known::default();
         for look in 0..4 {
             let now = NOW + 100 * look;
-            assert_eq!(known.see(at(now - 250), at(now), same(now - 350), TTL), Reading::Used);
+            assert_eq!(known.sees(now - 250, now, same(now - 350)), Reading::Used);
         }
         assert_eq!(known.pulse, Pulse::Moves);
         let now = NOW + 10_000;
-        assert_eq!(known.see(at(NOW), at(now), changed(NOW + 50), TTL), Reading::Used, "an old copy");
-        assert_eq!(known.see(at(NOW), at(NOW + 86_401), changed(NOW + 50), TTL), Reading::TooOld);
-        assert_eq!(known.see(at(NOW), at(now), changed(NOW), TTL), Reading::StandsStill, "it moved once, and stopped");
+        assert_eq!(known.sees(NOW, now, changed(NOW + 50)), Reading::Used, "an old copy");
+        assert_eq!(known.sees(NOW, NOW + 86_401, changed(NOW + 50)), Reading::TooOld);
+        assert_eq!(known.sees(NOW, now, changed(NOW)), Reading::StandsStill, "it moved once, and stopped");
     }
 
     #[test]
@@ -345,12 +351,12 @@ mod tests {
         let mut kept = NOW - 1000;
         for deployment in 1..9 {
             let now = NOW + 1000 * deployment;
-            known.see(at(now - 10), at(now), same(kept), TTL);
+            known.sees(now - 10, now, same(kept));
             kept = now - 10;
-            known.see(at(kept), at(now + 200), same(kept), TTL);
+            known.sees(kept, now + 200, same(kept));
         }
         assert_eq!(known.pulse, Pulse::Unproven);
-        assert_eq!(known.see(at(kept), at(kept + 10_000), same(kept), TTL), Reading::TooOld);
+        assert_eq!(known.sees(kept, kept + 10_000, same(kept)), Reading::TooOld);
     }
 
     #[test]
@@ -358,7 +364,7 @@ mod tests {
         let mut known = Known::default();
         for look in 0..9 {
             let now = NOW + 100 * look;
-            assert_eq!(known.see(at(now + 60), at(now), same(now - 40), TTL), Reading::Ahead);
+            assert_eq!(known.sees(now + 60, now, same(now - 40)), Reading::Ahead);
         }
         assert_eq!(known.pulse, Pulse::Unproven);
     }

@@ -27,7 +27,7 @@ use crate::origin::failures::Failures;
 use crate::origin::flight::{Boarding, Flights};
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
-    Policy, Purpose, RequestDirectives, Reuse, Selecting, Vary, Why, may_stand_in, onward, reuse,
+    Allowed, Policy, Purpose, RequestDirectives, Reuse, Selecting, Vary, Why, may_stand_in, onward, reuse,
 };
 
 use super::demand::Demands;
@@ -120,8 +120,8 @@ enum Landing {
 type Flight = (Key, Selecting);
 
 /// What of a request may select an answer: what the origin gets to see when it varies by it.
-fn selectable(question: &Question) -> HeaderMap {
-    onward(&question.fields, Purpose::Store, |_| true)
+fn selectable(question: &Question, allowed: &Allowed) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, allowed, |_| true)
 }
 
 /// Whether a part is to be asked for: nothing is kept that could be confirmed and cut.
@@ -130,8 +130,8 @@ fn wants_part(question: &Question, kept: Option<&Stored>) -> bool {
 }
 
 /// What the origin gets to see of a client's header when the answer is for all. `names`: what the answers vary by.
-fn told(question: &Question, names: &[HeaderName]) -> HeaderMap {
-    onward(&question.fields, Purpose::Store, |name| names.contains(name))
+fn told(question: &Question, allowed: &Allowed, names: &[HeaderName]) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, allowed, |name| names.contains(name))
 }
 
 /// The fields that the answers of a resource are known to vary by.
@@ -161,6 +161,8 @@ struct Inner {
     policy: Policy,
     wait: Duration,
     max_body: u64,
+    /// The fields of a client's GET and HEAD that reach the origin.
+    allowed: Allowed,
     /// Under which addresses clients and the origin name resources.
     bases: Vec<Url>,
     /// What becomes of the origin's addresses.
@@ -185,6 +187,8 @@ pub struct PassConfig {
     pub wait: Duration,
     /// Largest body that is kept, in bytes; larger ones pass.
     pub max_body: u64,
+    /// The fields of a client's GET and HEAD that reach the origin.
+    pub allowed: Allowed,
     /// Under which addresses clients and the origin name resources.
     pub bases: Vec<Url>,
     /// What becomes of the origin's addresses.
@@ -194,7 +198,7 @@ pub struct PassConfig {
 impl PassThrough {
     /// A cache in front of `upstream`.
     pub fn new(upstream: Upstream, cache: Cache, config: PassConfig, clock: Clock) -> Self {
-        let PassConfig { stale_if_error, wait, max_body, bases, rewrite } = config;
+        let PassConfig { stale_if_error, wait, max_body, allowed, bases, rewrite } = config;
         Self(Arc::new(Inner {
             upstream,
             max_body: max_body.min(cache.largest()),
@@ -202,6 +206,7 @@ impl PassThrough {
             clock,
             policy: Policy { known: false, stale_while_revalidate: Duration::ZERO, stale_if_error },
             wait,
+            allowed,
             bases,
             rewrite,
             flights: Flights::default(),
@@ -248,7 +253,7 @@ impl PassThrough {
         let key = Key::origin(&question.target);
         let directives = RequestDirectives::of(&question.fields);
         let variants = inner.cache.stored(&key);
-        let selectable = selectable(&question);
+        let selectable = selectable(&question, &inner.allowed);
         let kept = variants.as_ref().and_then(|variants| variants.select(&selectable)).cloned();
         let names = names(variants.as_deref());
         let now = inner.clock.now_mono();

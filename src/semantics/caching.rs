@@ -25,7 +25,7 @@ mod testing;
 
 pub use conditional::evaluate;
 pub use directives::{RequestDirectives, ResponseDirectives};
-pub use fields::{Purpose, end_to_end, is_bare, is_for_others, is_plain, onward, reflects};
+pub use fields::{Allowed, Purpose, end_to_end, is_bare, is_for_others, is_never_onward, is_plain, onward, reflects};
 pub use freshen::{freshen, head_agrees};
 pub use invalidation::{invalidated, stores_for_get};
 pub use ranges::{Ranged, select};

@@ -200,6 +200,8 @@ def start_grandstand(binary, scratch, origin_port, log, more):
         "mirror.enabled=false",
         'passthrough.paths=["/"]',
         f"passthrough.methods={json.dumps(METHODS)}",
+        # Fields of a client that reach the origin: the suite is about caches that send all of them.
+        'passthrough.request_headers=["*"]',
         "rate_limit.requests_per_minute=0",
         "origin.requests_per_minute=0",
         f'listen=["127.0.0.1:{port}"]',

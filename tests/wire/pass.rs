@@ -3,6 +3,7 @@
 //! The rules of caching themselves are tested where they are decided, and by the public test suite; here it is what
 //! clients, the origin and the connections between them see.
 
+mod allowed;
 mod bodies;
 mod methods;
 mod poison;
@@ -22,11 +23,16 @@ use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
 /// A path that is not known here.
 const PATH: &str = "/api/regions.json";
 
-/// A shield of an origin that answers so.
+/// A shield of an origin that answers so, to which all fields of a client go but those that attacks on caches use.
 async fn shield(answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) -> (Upstream, Server) {
     let origin = Upstream::start(answer).await;
-    let server = Setup::shield_of_url(&origin.url()).start().await;
+    let server = talkative(&origin).start().await;
     (origin, server)
+}
+
+/// The setup of such a shield.
+fn talkative(origin: &Upstream) -> Setup {
+    Setup::shield_of_url(&origin.url()).set("passthrough.request_headers", r#"["*"]"#)
 }
 
 /// An answer that is kept for an hour.

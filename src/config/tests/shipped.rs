@@ -52,6 +52,7 @@ trusted_keys = []
 [passthrough]
 paths   = ["/api/"]
 methods = ["GET", "HEAD"]
+request_headers = ["Accept", "Accept-Language", "Authorization", "Cookie"]
 
 [admin]
 listen = "127.0.0.1:9090"
@@ -81,7 +82,7 @@ mirror = { enabled = false, details = "on-demand", sweep_every = "1h30m", verify
 client_ip = { trusted_proxies = ["10.0.0.0/8", "::1"], header = "forwarded", proxy_protocol = true }
 cache = { max_bytes = 1025, stale_while_revalidate = "0s", stale_if_error = "1m" }
 bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"], max_age = "30d" }
-passthrough = { paths = [], methods = ["POST"] }
+passthrough = { paths = [], methods = ["POST"], request_headers = ["*"] }
 admin = { listen = "127.0.0.1:0" }
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
 log = { format = "json", level = "trace" }

@@ -91,8 +91,8 @@ impl Transport for Silent {
     }
 }
 
-fn check_nothing(_: &Bytes) -> Result<(), String> {
-    Ok(())
+fn check_object(body: &Bytes) -> Result<(), String> {
+    if body.starts_with(b"{") { Ok(()) } else { Err("no object".to_owned()) }
 }
 
 /// A mirror's copies of such an origin, by a clock that the test moves.
@@ -120,7 +120,7 @@ fn body(stamp: i64, content: u32) -> String {
 #[tokio::test]
 async fn an_old_copy_that_only_its_stamp_betrays_never_takes_data_back() {
     let (origin, hand, copies, _dir) = silent();
-    let look = || copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_nothing);
+    let look = || copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_object);
     for minute in 0..5 {
         *origin.0.lock() = body(NOW + 60 * minute, 1);
         look().await.unwrap();
@@ -138,7 +138,7 @@ async fn an_old_copy_that_only_its_stamp_betrays_never_takes_data_back() {
 #[tokio::test]
 async fn a_stamp_that_never_changes_neither_ages_data_nor_holds_it_up() {
     let (origin, hand, copies, _dir) = silent();
-    let look = || copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_nothing);
+    let look = || copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_object);
     let deployed = NOW - 60;
     *origin.0.lock() = body(deployed, 1);
     let first = look().await.unwrap();
@@ -173,7 +173,7 @@ async fn a_look_while_the_disk_stands_still_holds_up_nobody_else() {
     is_held.await.unwrap();
     let looking = tokio::spawn({
         let copies = copies.clone();
-        async move { copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_nothing).await }
+        async move { copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_object).await }
     });
     for _ in 0..100 {
         tokio::task::yield_now().await;

@@ -19,8 +19,8 @@ use crate::cache::{Key, Purges};
 use crate::origin::client::{AskError, Asker};
 use crate::origin::flight::Ticket;
 use crate::semantics::caching::{
-    Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
-    end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, onward, reflects,
+    Allowed, Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary,
+    blames_the_request, end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, onward, reflects,
 };
 
 use super::{Flight, Head, Landing, PassThrough, Question, is_failure, told, wants_part};
@@ -62,11 +62,11 @@ enum Keeps {
 }
 
 /// What those who waited hear of a failure: that of a request with fields of its own may be due to these.
-fn failed_for(question: &Question, names: &[HeaderName], error: AskError, bare: bool) -> Landing {
+fn failed_for(said: impl FnOnce() -> HeaderMap, error: AskError, bare: bool) -> Landing {
     if bare || matches!(error, AskError::Spent(_)) {
         return Landing::Failed(error);
     }
-    Landing::FailedFor(error, Arc::new(told(question, names)))
+    Landing::FailedFor(error, Arc::new(said()))
 }
 
 /// What a failure says to those who only hear of it.
@@ -86,9 +86,9 @@ fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
 
 /// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of everybody
 /// whom it answers. `names`: what the answers are known to vary by.
-fn fields(question: &Question, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
+fn fields(question: &Question, allowed: &Allowed, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
     let purpose = purpose(question, kept);
-    let mut fields = onward(&question.fields, purpose, |name| names.contains(name));
+    let mut fields = onward(&question.fields, purpose, allowed, |name| names.contains(name));
     if let Some(stored) = kept.filter(|_| question.method == Method::GET && purpose == Purpose::Store) {
         for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
             if let Some(value) = value {
@@ -154,7 +154,7 @@ impl PassThrough {
         let inner = &*self.0;
         let Fetch { question, key, names, kept, asker } = &fetch;
         let asked = inner.cache.purges(key);
-        let fields = fields(question, names, kept.as_deref());
+        let fields = fields(question, &inner.allowed, names, kept.as_deref());
         let sending = Sending {
             method: question.method.clone(),
             target: question.target.clone(),
@@ -173,7 +173,8 @@ impl PassThrough {
                     inner.failures.failed(key, &error, inner.clock.now_mono());
                 }
                 if let Some(ticket) = ticket {
-                    ticket.land(failed_for(question, names, error.clone(), bare));
+                    let said = || told(question, &inner.allowed, names);
+                    ticket.land(failed_for(said, error.clone(), bare));
                 }
                 return Err(error);
             }
@@ -345,7 +346,8 @@ impl PassThrough {
                     // Those who waited would only get the same.
                     _ if is_failure(arrived.status) => {
                         let bare = is_bare(&sent, &Vary::Nothing);
-                        failed_for(question, names, failure(question, &arrived), bare)
+                        let said = || told(question, &self.0.allowed, names);
+                        failed_for(said, failure(question, &arrived), bare)
                     }
                     Keeps::Personal => Landing::Personal,
                     Keeps::Kept | Keeps::Private => Landing::Private,

@@ -12,7 +12,7 @@ use crate::cache::coded::Coded;
 use crate::origin::client::AskError;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
-    Purpose, ResponseDirectives, Selecting, Vary, end_to_end, invalidated, is_for_others, may_store, onward,
+    Allowed, Purpose, ResponseDirectives, Selecting, Vary, end_to_end, invalidated, is_for_others, may_store, onward,
     stores_for_get,
 };
 
@@ -40,7 +40,7 @@ impl PassThrough {
         interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
     ) -> Result<Passed, AskError> {
         let inner = &*self.0;
-        let sent = onward(&question.fields, Purpose::Pass, |_| true);
+        let sent = onward(&question.fields, Purpose::Pass, &Allowed::All, |_| true);
         let sending = Sending {
             method: question.method.clone(),
             target: question.target.clone(),
@@ -62,14 +62,15 @@ impl PassThrough {
         let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
         let keeping = stores_for_get(&question.method, &target, arrived.status, &fields, &inner.bases).then(|| {
             let vary = Vary::of(&fields);
-            let selecting = Selecting::of(&vary, &selectable(question));
+            let selecting = Selecting::of(&vary, &selectable(question, &inner.allowed));
             let stored = self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
             Keeping { key, stored, asked, sent: sent.clone(), vary }
         });
-        let keeping = keeping.filter(|keeping| is_for_others(&sent, &keeping.stored.fields)).filter(|keeping| {
-            let directives = ResponseDirectives::of(&keeping.stored.fields);
-            may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
-        });
+        let keeping =
+            keeping.filter(|keeping| is_for_others(&sent, &keeping.stored.fields, &inner.allowed)).filter(|keeping| {
+                let directives = ResponseDirectives::of(&keeping.stored.fields);
+                may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
+            });
         let spool = Spool::new(keeping.is_some());
         let body = spool.tap().reader();
         let this = self.clone();

@@ -32,7 +32,7 @@ impl PassThrough {
     ) -> Result<Passed, PassError> {
         let inner = &*self.0;
         let deadline = inner.clock.now_mono().plus(inner.wait);
-        let selectable = selectable(&fetch.question);
+        let selectable = selectable(&fetch.question, &inner.allowed);
         let mut tries = 0;
         loop {
             let passenger = match inner.flights.board(&flight(&fetch.key, &fetch.names, &selectable)) {
@@ -73,7 +73,9 @@ impl PassThrough {
                 // It was the patience of somebody who came earlier that ended.
                 Some(Landing::Failed(AskError::Spent(_))) | None if inner.clock.now_mono() < deadline => {}
                 Some(Landing::Failed(error)) => return self.stale_or(fetch.kept, error),
-                Some(Landing::FailedFor(error, said)) if *said == told(&fetch.question, &fetch.names) => {
+                Some(Landing::FailedFor(error, said))
+                    if *said == told(&fetch.question, &inner.allowed, &fetch.names) =>
+                {
                     return self.stale_or(fetch.kept, error);
                 }
                 None if fetch.kept.as_ref().is_some_and(|stored| self.stands_in(stored)) => {

@@ -95,6 +95,31 @@ pub enum Purpose {
     Pass,
 }
 
+/// Which fields of a client's GET or HEAD may reach the origin on an unknown path, beside conditions and ranges, which are
+/// sent as this cache needs them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// All but those that are known to change answers without `Vary` saying so, and those of this hop.
+    All,
+    /// These, but for those of this hop.
+    Only(Vec<HeaderName>),
+}
+
+impl Allowed {
+    fn names(&self, name: &HeaderName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.contains(name),
+        }
+    }
+}
+
+/// Whether a field never reaches the origin: it is of this hop, or a client must not choose it.
+pub fn is_never_onward(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    HOP_BY_HOP.contains(&text) || NEVER_ONWARD.contains(&text) || text.starts_with("x-forwarded")
+}
+
 /// The fields of one connection in a header: by their names, or because its `Connection` nominates them.
 ///
 /// Read once per header: a `Connection` with thousands of members must not be read again for each field.
@@ -127,18 +152,25 @@ pub fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
 }
 
 /// What of a client's request goes to the origin on an unknown path. `keyed` says which fields the stored `Vary` names:
-/// these go, whatever they are, but for those of this hop and those that are the cache's own: `Accept-Encoding`, `Range`
-/// and conditions.
-pub fn onward(client: &HeaderMap, purpose: Purpose, keyed: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+/// where all fields are `allowed`, these go, whatever they are, but for those of this hop and those that are the cache's
+/// own: `Accept-Encoding`, `Range` and conditions.
+pub fn onward(
+    client: &HeaderMap,
+    purpose: Purpose,
+    allowed: &Allowed,
+    keyed: impl Fn(&HeaderName) -> bool,
+) -> HeaderMap {
     filtered(client, |name| {
         let text = name.as_str();
-        if NEVER_ONWARD.contains(&text) || text.starts_with("x-forwarded") {
+        if is_never_onward(name) {
             return false;
         }
+        let own = OF_THE_CACHE.contains(&text);
         if purpose == Purpose::Pass {
-            return true;
+            return own || allowed.names(name);
         }
-        *name != ACCEPT_ENCODING && !OF_THE_CACHE.contains(&text) && (keyed(name) || !is_unkeyed(text))
+        let is_listed = matches!(allowed, Allowed::Only(_));
+        !own && *name != ACCEPT_ENCODING && allowed.names(name) && (is_listed || keyed(name) || !is_unkeyed(text))
     })
 }
 
@@ -152,12 +184,17 @@ fn is_unkeyed(name: &str) -> bool {
 }
 
 /// Whether an answer to a request that was passed with all of its client's fields may be kept for others: none of them
-/// can have changed it without being named, and it has no coding that only this client asked for.
-pub fn is_for_others(sent: &HeaderMap, response: &HeaderMap) -> bool {
+/// can have changed it without being named, a GET could have said all of them, and it has no coding that only this client
+/// asked for.
+pub fn is_for_others(sent: &HeaderMap, response: &HeaderMap, allowed: &Allowed) -> bool {
     let everyday = |name: &str| matches!(name, "user-agent" | "referer" | "origin") || name.starts_with("sec-");
+    let of_the_body = |name: &HeaderName| [CONTENT_TYPE, CONTENT_LENGTH].contains(name);
     let harmless = |name: &HeaderName| {
         let text = name.as_str();
-        *name == ACCEPT_ENCODING || everyday(text) || (!OF_THE_CACHE.contains(&text) && !is_unkeyed(text))
+        *name == ACCEPT_ENCODING
+            || everyday(text)
+            || of_the_body(name)
+            || (!OF_THE_CACHE.contains(&text) && !is_unkeyed(text) && allowed.names(name))
     };
     !response.contains_key(CONTENT_ENCODING) && sent.keys().all(harmless)
 }
@@ -272,9 +309,9 @@ mod tests {
             ("cookie", "x"),
             ("custom", "x"),
         ]);
-        let none = onward(&client, Purpose::Store, |_| false);
+        let none = onward(&client, Purpose::Store, &Allowed::All, |_| false);
         assert_eq!(names(&none), ["accept", "authorization", "cookie", "custom"]);
-        let all = onward(&client, Purpose::Store, |_| true);
+        let all = onward(&client, Purpose::Store, &Allowed::All, |_| true);
         let keyed = [
             "accept",
             "authorization",
@@ -289,12 +326,43 @@ mod tests {
             "x_host",
         ];
         assert_eq!(names(&all), keyed);
-        let passed = onward(&client, Purpose::Pass, |_| false);
+        let passed = onward(&client, Purpose::Pass, &Allowed::All, |_| false);
         assert!(
             ["if-none-match", "range", "accept-encoding", "user-agent"].iter().all(|name| passed.contains_key(*name))
         );
         let never = ["host", "connection", "nominated", "te", "forwarded", "x-forwarded-host"];
         assert!(never.iter().all(|name| !passed.contains_key(*name)));
+    }
+
+    #[test]
+    fn only_what_is_allowed_goes_on() {
+        let client = headers(&[
+            ("host", "x"),
+            ("connection", "cookie"),
+            ("cookie", "a=b"),
+            ("via", "1.1 x"),
+            ("accept", "x"),
+            ("accept-encoding", "gzip"),
+            ("user-agent", "x"),
+            ("x-tenant", "x"),
+            ("cache-control", "no-cache"),
+            ("if-none-match", "x"),
+            ("range", "bytes=0-1"),
+        ]);
+        let only =
+            |names: &[&'static str]| Allowed::Only(names.iter().map(|name| HeaderName::from_static(name)).collect());
+        let all = only(&["accept", "accept-encoding", "cookie", "host", "user-agent", "via"]);
+        for keyed in [true, false] {
+            assert_eq!(names(&onward(&client, Purpose::Store, &all, |_| keyed)), ["accept", "user-agent"]);
+            assert_eq!(names(&onward(&client, Purpose::Store, &only(&[]), |_| keyed)), Vec::<&str>::new());
+            let passed = onward(&client, Purpose::Pass, &all, |_| keyed);
+            assert_eq!(names(&passed), ["accept", "accept-encoding", "if-none-match", "range", "user-agent"]);
+        }
+        let posted = headers(&[("content-type", "x"), ("user-agent", "x"), ("x-tenant", "x")]);
+        let nothing = HeaderMap::new();
+        assert!(is_for_others(&posted, &nothing, &Allowed::All));
+        assert!(!is_for_others(&posted, &nothing, &only(&["accept"])), "no GET could have said so");
+        assert!(is_for_others(&posted, &nothing, &only(&["x-tenant"])));
     }
 
     #[test]
@@ -322,8 +390,8 @@ mod tests {
         fn nothing_of_one_hop_passes_either_way(headers in any_headers(), keyed: bool, known: bool) {
             for passed in [
                 end_to_end(&headers, known),
-                onward(&headers, Purpose::Pass, |_| keyed),
-                onward(&headers, Purpose::Store, |_| keyed),
+                onward(&headers, Purpose::Pass, &Allowed::All, |_| keyed),
+                onward(&headers, Purpose::Store, &Allowed::All, |_| keyed),
             ] {
                 let hop_by_hop = HopByHop::of(&headers);
                 prop_assert!(passed.keys().all(|name| !hop_by_hop.contains(name)));

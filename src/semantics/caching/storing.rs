@@ -100,11 +100,11 @@ pub fn may_store(
     if (explicit || guessed) && reusable { Ok(()) } else { Err(NotStored::NoFreshness) }
 }
 
-/// The statuses that a field of the request may have brought about, one that is malformed, too long or not accepted: an
-/// answer to a request with fields that others do not send tells these others nothing. 405, 414 and 501 are due to the
-/// method and the target: no field that could replace these is ever sent on.
-pub const fn blames_the_request(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 406 | 411..=413 | 415..=417 | 421 | 422 | 431)
+/// The statuses that a field of the request may have brought about: any error, since firewalls and frameworks in front of
+/// an origin answer whatever they like to a field that they do not like. An answer to a request with fields that others
+/// do not send tells these others nothing.
+pub fn blames_the_request(status: StatusCode) -> bool {
+    status.as_u16() >= 400
 }
 
 /// The statuses that a range or a condition brings about, 206, 304, 412 and 416.

@@ -192,17 +192,42 @@ async fn what_fails_for_the_fields_of_one_client_fails_for_nobody_else() {
 
 #[tokio::test]
 async fn an_error_that_the_fields_of_one_client_brought_about_is_not_kept_for_others() {
-    for status in [400, 406, 411, 413, 415, 417, 421, 422, 431] {
-        let (origin, server) = shield(move |seen| {
-            let answer = kept("all right");
-            if seen.header("x-odd").is_some() { Script::new(status, "odd") } else { answer }
-                .with("Cache-Control", "max-age=60")
-        })
-        .await;
-        for value in ["1", "something longer"] {
-            server.get_with("/api/x", &[("x-odd", value)]).await;
+    let statuses = [
+        400, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 413, 414, 415, 417, 421, 422, 425, 426, 428, 429,
+        431, 451, 499, 500, 501, 502, 503, 504, 505, 599,
+    ];
+    let (origin, server) = shield(move |seen| {
+        let status = seen.target.rsplit('/').next().unwrap().parse().unwrap();
+        let odd = ["x-odd", "x-search", "accept-language"].iter().any(|name| seen.header(name).is_some());
+        let answer = if odd { Script::new(status, "odd") } else { kept("all right") };
+        answer.with("Cache-Control", "public, max-age=60").with("ETag", "\"a\"")
+    })
+    .await;
+    let attacks = [("x-odd", "1"), ("x-search", "<script>alert(1)</script>"), ("accept-language", "x-'--")];
+    for status in statuses {
+        for (name, value) in attacks {
+            let target = format!("/api/{name}/{status}");
+            for _ in 0..2 {
+                assert_ne!(server.get_with(&target, &[(name, value)]).await.status, 200, "{target}");
+            }
+            assert_eq!(server.ok(&target).await.text(), "all right", "{target}");
         }
-        assert_eq!(server.ok("/api/x").await.text(), "all right", "{status}");
-        assert!(origin.count() >= 2);
     }
+    assert!(origin.count() >= 2 * attacks.len() * statuses.len());
+}
+
+#[tokio::test]
+async fn an_error_that_is_due_to_the_resource_is_kept() {
+    let (origin, server) = shield(|seen| {
+        let status = seen.target.rsplit('/').next().unwrap().parse().unwrap();
+        Script::new(status, "no").with("Cache-Control", "max-age=60")
+    })
+    .await;
+    for status in [404, 410, 403, 451] {
+        for accept in ["*/*", "application/json"] {
+            let reply = server.get_with(&format!("/api/{status}"), &[("accept", accept)]).await;
+            assert_eq!(reply.status, status);
+        }
+    }
+    assert_eq!(origin.count(), 4, "each is asked for once");
 }
