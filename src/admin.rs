@@ -2,16 +2,16 @@
 //!
 //! Layer 4. It reads what others know and passes commands on; it decides nothing about data. Callers: [`crate::app`].
 
-pub mod audit;
-pub mod bundle;
-pub mod front;
-pub mod guard;
+pub(crate) mod audit;
+pub(crate) mod bundle;
+pub(crate) mod front;
+pub(crate) mod guard;
 mod health;
 mod metrics;
-pub mod page;
-pub mod purge;
-pub mod snapshots;
-pub mod status;
+pub(crate) mod page;
+pub(crate) mod purge;
+pub(crate) mod snapshots;
+pub(crate) mod status;
 
 use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
@@ -31,7 +31,7 @@ use snapshots::Action;
 use status::Status;
 
 /// The operator's listener.
-pub struct Admin {
+pub(crate) struct Admin {
     /// What it tells.
     pub status: Status,
     /// What it passes on; `None` where there is no mirror.

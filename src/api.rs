@@ -3,16 +3,16 @@
 //! Pure (layer 1): text in, values out. It knows neither sockets nor disks nor the clock. Callers are
 //! [`crate::snapshot`], [`crate::store`], [`crate::origin`] and [`crate::pipeline`].
 
-pub mod changes;
-pub mod envelope;
-pub mod hash;
+pub(crate) mod changes;
+pub(crate) mod envelope;
+pub(crate) mod hash;
 pub mod json;
 pub mod links;
-pub mod listing;
-pub mod modified;
-pub mod page;
-pub mod query;
-pub mod render;
-pub mod rewrite;
-pub mod route;
-pub mod taxonomy;
+pub(crate) mod listing;
+pub(crate) mod modified;
+pub(crate) mod page;
+pub(crate) mod query;
+pub(crate) mod render;
+pub(crate) mod rewrite;
+pub(crate) mod route;
+pub(crate) mod taxonomy;

@@ -2,11 +2,11 @@
 //!
 //! Layer 5, and the only place that knows every other. Callers: [`crate::cli`].
 
-pub mod core;
-pub mod https;
-pub mod keeper;
-pub mod origin;
-pub mod shutdown;
+pub(crate) mod core;
+pub(crate) mod https;
+pub(crate) mod keeper;
+pub(crate) mod origin;
+pub(crate) mod shutdown;
 
 use std::sync::Arc;
 
@@ -235,7 +235,7 @@ fn base_path(config: &Config) -> Option<BasePath> {
 ///
 /// # Errors
 /// When one is no key.
-pub fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
+pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
     TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
 }
 

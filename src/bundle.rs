@@ -23,27 +23,27 @@ mod part;
 mod parts;
 mod records;
 mod script;
-pub mod signature;
+pub(crate) mod signature;
 #[cfg(test)]
 mod tests;
-pub mod trust;
+pub(crate) mod trust;
 mod write;
 
-pub use details::{Detail, DetailReader};
-pub use error::{BundleError, WriteError};
-pub use manifest::{Base, Counts, Manifest};
-pub use open::{Bundle, DetailHash};
-pub use part::{At, Digest, Kind};
-pub use write::{Export, Written, write};
+pub(crate) use details::{Detail, DetailReader};
+pub(crate) use error::{BundleError, WriteError};
+pub(crate) use manifest::{Base, Counts, Manifest};
+pub(crate) use open::{Bundle, DetailHash};
+pub(crate) use part::{At, Digest, Kind};
+pub(crate) use write::{Export, Written, write};
 
 /// The format that is written, and the newest that is read.
-pub const FORMAT: u16 = 1;
+pub(crate) const FORMAT: u16 = 1;
 
 /// No part unpacks to more than this.
-pub const MAX_PART: usize = 48 << 20;
+pub(crate) const MAX_PART: usize = 48 << 20;
 
 /// No summary, taxonomy or detail is longer than this, in bytes.
-pub const MAX_TEXT: usize = 32 << 20;
+pub(crate) const MAX_TEXT: usize = 32 << 20;
 
 const MAGIC: [u8; 8] = *b"\x89GSB\r\n\x1a\n";
 
@@ -58,4 +58,4 @@ const fn most_held(file: u64) -> u64 {
 }
 
 /// What is told of the progress: bytes or records that are done, and of how many.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);

@@ -7,11 +7,11 @@
 //! a second time ([`doorkeeper`]). What is asked for often is compressed well ([`recoder`]). What was kept before a
 //! publication stays if it shows the same after it, and if not, what takes its place is as hot as it was.
 
-pub mod coded;
-pub mod doorkeeper;
-pub mod recoder;
-pub mod reply;
-pub mod stored;
+pub(crate) mod coded;
+pub(crate) mod doorkeeper;
+pub(crate) mod recoder;
+pub(crate) mod reply;
+pub(crate) mod stored;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

@@ -41,20 +41,20 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use address::BaseUrl;
-pub use admin::AdminConfig;
-pub use bundle::{BundleConfig, TrustedKey};
-pub use cache::CacheConfig;
-pub use client_ip::ClientIpConfig;
-pub use errors::{ConfigErrors, Finding, Place};
-pub use limits::LimitsConfig;
-pub use log::{LogConfig, LogFormat, LogLevel};
-pub use mirror::{Details, MirrorConfig};
-pub use origin::OriginConfig;
-pub use passthrough::PassthroughConfig;
-pub use rate_limit::{RateLimitConfig, RateLimitOverride};
-pub use secret::{Secret, StoreUrl};
-pub use tls::TlsConfig;
+pub(crate) use address::BaseUrl;
+pub(crate) use admin::AdminConfig;
+pub(crate) use bundle::{BundleConfig, TrustedKey};
+pub(crate) use cache::CacheConfig;
+pub(crate) use client_ip::ClientIpConfig;
+pub(crate) use errors::{ConfigErrors, Finding, Place};
+pub(crate) use limits::LimitsConfig;
+pub(crate) use log::{LogConfig, LogFormat, LogLevel};
+pub(crate) use mirror::{Details, MirrorConfig};
+pub(crate) use origin::OriginConfig;
+pub(crate) use passthrough::PassthroughConfig;
+pub(crate) use rate_limit::{RateLimitConfig, RateLimitOverride};
+pub(crate) use secret::{Secret, StoreUrl};
+pub(crate) use tls::TlsConfig;
 
 /// The whole configuration, checked and with every default filled in.
 ///

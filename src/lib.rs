@@ -169,22 +169,25 @@
 //! * A detail that is answered 404 once, after it was here, is kept until a second 404 confirms that it is gone.
 //! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
 
-pub mod admin;
-pub mod api;
-pub mod app;
-pub mod bundle;
-pub mod cache;
-pub mod cli;
-pub mod clock;
-pub mod config;
-pub mod limit;
-pub mod origin;
-pub mod pipeline;
-pub mod proxy;
+mod admin;
+mod api;
+mod app;
+mod bundle;
+mod cache;
+mod cli;
+mod clock;
+mod config;
+mod limit;
+mod origin;
+pub mod parts;
+mod pipeline;
+mod proxy;
 pub mod sample;
-pub mod semantics;
-pub mod serve;
-pub mod snapshot;
-pub mod store;
-pub mod telemetry;
-pub mod versions;
+mod semantics;
+mod serve;
+mod snapshot;
+mod store;
+mod telemetry;
+mod versions;
+
+pub use cli::run;

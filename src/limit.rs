@@ -34,14 +34,14 @@ mod quotas;
 mod table;
 mod wheel;
 
-pub use decision::Decision;
+pub(crate) use decision::Decision;
 
 use key::Seed;
 use quotas::Quotas;
 use table::Table;
 
 /// The length of the window, in seconds.
-pub const WINDOW_SECONDS: u32 = 60;
+pub(crate) const WINDOW_SECONDS: u32 = 60;
 /// The length of the window, in nanoseconds.
 const WINDOW: u64 = WINDOW_SECONDS as u64 * 1_000_000_000;
 /// The most windows that can be asked for.

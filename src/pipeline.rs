@@ -3,8 +3,8 @@
 //! [`admit`] comes before anything is looked up, [`coverage`] while it is, [`answer`] after it, into a [`head`]. Pure but for the
 //! limiter's count. Callers: [`crate::serve`], which moves the bytes between them.
 
-pub mod admit;
-pub mod answer;
-pub mod coverage;
-pub mod head;
-pub mod purge;
+pub(crate) mod admit;
+pub(crate) mod answer;
+pub(crate) mod coverage;
+pub(crate) mod head;
+pub(crate) mod purge;

@@ -5,9 +5,9 @@
 //! [`crate::cache`]. [`read_through`] serves the endpoints that it knows, [`pass_through`] all others, over
 //! [`upstream`]. Callers: [`crate::serve`].
 
-pub mod demand;
-pub mod pass_through;
-pub mod read_through;
-pub mod recent;
-pub mod spool;
-pub mod upstream;
+pub(crate) mod demand;
+pub(crate) mod pass_through;
+pub(crate) mod read_through;
+pub(crate) mod recent;
+pub(crate) mod spool;
+pub(crate) mod upstream;

@@ -4,17 +4,17 @@
 //! it is not: anything that reads a socket, a clock or a configuration file, or that knows the mirrored API. Who calls
 //! it: `pipeline`, `origin` and `limit`; nothing here calls up.
 
-pub mod cache_status;
-pub mod caching;
-pub mod client_address;
-pub mod coding;
-pub mod etag;
-pub mod freshness;
-pub mod host;
-pub mod network;
+pub(crate) mod cache_status;
+pub(crate) mod caching;
+pub(crate) mod client_address;
+pub(crate) mod coding;
+pub(crate) mod etag;
+pub(crate) mod freshness;
+pub(crate) mod host;
+pub(crate) mod network;
 pub mod path;
 pub mod precondition;
-pub mod problem;
+pub(crate) mod problem;
 
 /// Drops the optional whitespace (RFC 9110 §5.6.3: space and tab) around a field value or list member.
 fn trim(mut text: &[u8]) -> &[u8] {

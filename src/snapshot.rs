@@ -3,13 +3,13 @@
 //! Layer 2: in memory only. It is built by [`crate::origin`] or read back by [`crate::store`], and swapped whole.
 
 mod beside;
-pub mod columns;
-pub mod content;
-pub mod dataset;
+pub(crate) mod columns;
+pub(crate) mod content;
+pub(crate) mod dataset;
 mod ids;
 mod index;
-pub mod journal;
-pub mod live;
-pub mod membership;
+pub(crate) mod journal;
+pub(crate) mod live;
+pub(crate) mod membership;
 mod since;
-pub mod version;
+pub(crate) mod version;

@@ -29,11 +29,11 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
-pub mod copies;
-pub mod data_dir;
-pub mod details;
-pub mod error;
-pub mod version;
+pub(crate) mod copies;
+pub(crate) mod data_dir;
+pub(crate) mod details;
+pub(crate) mod error;
+pub(crate) mod version;
 
 mod block;
 mod checked;
@@ -57,22 +57,23 @@ mod tests;
 mod trouble;
 mod vanished;
 
-pub use copies::CopyMeta;
+pub(crate) use copies::CopyMeta;
 pub use data_dir::{DataDir, Holder};
-pub use details::{DetailMeta, DetailRecord, DetailRenewal, DetailState};
-pub use error::{OpenError, StoreError};
-pub use garbage::Collected;
-pub use handle::catches_panics;
-pub use heal::{Healed, salvage};
-pub use publish::{Along, Arriving, DetailStream};
-pub use state::States;
-pub use tables::FORMAT;
-pub use version::{BlockKey, VersionRecord};
+pub use details::{DetailMeta, DetailRecord, DetailState};
+pub(crate) use error::{OpenError, StoreError};
+pub(crate) use garbage::Collected;
+pub(crate) use handle::catches_panics;
+pub(crate) use heal::{Healed, salvage};
+pub(crate) use publish::{Along, Arriving, DetailStream};
+pub(crate) use state::States;
+pub(crate) use tables::FORMAT;
+pub use version::BlockKey;
+pub(crate) use version::VersionRecord;
 
 use handle::Handle;
 
 /// The largest body of a copy or a detail, and the largest summary or taxonomy, in bytes.
-pub const MAX_BODY: usize = 32 << 20;
+pub(crate) const MAX_BODY: usize = 32 << 20;
 
 /// The open store. Shared between threads; all methods block.
 #[derive(Debug)]

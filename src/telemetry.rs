@@ -21,7 +21,7 @@ struct AnswerLabels {
 
 /// The labels of one counter of what came of asking the origin: the words of `Cache-Status` (RFC 9211).
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct ForwardLabels {
+pub(crate) struct ForwardLabels {
     /// Why it was asked.
     pub fwd: &'static str,
     /// The status of its answer.
@@ -49,7 +49,7 @@ struct Shard {
 
 /// The counters; cheap to clone.
 #[derive(Clone)]
-pub struct Telemetry(Arc<Inner>);
+pub(crate) struct Telemetry(Arc<Inner>);
 
 struct Inner {
     answers: Family<AnswerLabels, Counter>,
@@ -64,7 +64,7 @@ struct Inner {
 
 impl Telemetry {
     /// Counters registered in `registry`. `routes` are the words of the hot path.
-    pub fn new(registry: &mut Registry, routes: &[&'static str]) -> Self {
+    pub(crate) fn new(registry: &mut Registry, routes: &[&'static str]) -> Self {
         let answers = Family::<AnswerLabels, Counter>::default();
         let (bytes, hits, asked) = (Counter::default(), Counter::default(), Counter::default());
         registry.register(
@@ -84,7 +84,7 @@ impl Telemetry {
     }
 
     /// One answer went out.
-    pub fn answered(&self, route: &'static str, outcome: &'static str, status: u16, bytes: usize) {
+    pub(crate) fn answered(&self, route: &'static str, outcome: &'static str, status: u16, bytes: usize) {
         let inner = &*self.0;
         let shard = &inner.shards[shard()];
         shard.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Telemetry {
     }
 
     /// Adds up what the threads counted: before the counters are read.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let inner = &*self.0;
         for shard in &inner.shards {
             inner.bytes.inc_by(shard.bytes.swap(0, Ordering::Relaxed));
@@ -120,7 +120,7 @@ impl Telemetry {
     }
 
     /// The origin was asked for an answer that went out; one that was another request's question needed none of its own.
-    pub fn forwarded(&self, labels: &ForwardLabels) {
+    pub(crate) fn forwarded(&self, labels: &ForwardLabels) {
         let inner = &*self.0;
         if labels.collapsed == "true" {
             inner.hits.inc();
@@ -129,7 +129,7 @@ impl Telemetry {
     }
 
     /// Share of answers that needed no request to the origin; `None` before the first.
-    pub fn hit_ratio(&self) -> Option<f64> {
+    pub(crate) fn hit_ratio(&self) -> Option<f64> {
         self.settle();
         let asked = self.0.asked.get();
         (asked > 0).then(|| self.0.hits.get() as f64 / asked as f64)

@@ -6,12 +6,12 @@
 //! is [`crate::origin`]'s decision. All calls but the look-ups block. Callers: [`crate::origin`] publishes,
 //! [`crate::admin`] and the commands roll back, pin and import, [`crate::serve`] looks kept versions up.
 
-pub mod bundles;
+pub(crate) mod bundles;
 mod changes;
 mod error;
 mod import;
 mod keeping;
-pub mod kept;
+pub(crate) mod kept;
 mod lookup;
 mod notes;
 mod restore;
@@ -35,9 +35,9 @@ use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::VersionMeta;
 use crate::store::{Along, States, Store, StoreError};
 
-pub use error::VersionsError;
-pub use import::{Import, Imported, SIZES};
-pub use notes::{EXPORTS, ExportedDetail, exported_details};
+pub(crate) use error::VersionsError;
+pub(crate) use import::{Import, Imported, SIZES};
+pub(crate) use notes::{EXPORTS, ExportedDetail, exported_details};
 pub use retention::Retention;
 
 use changes::Change;

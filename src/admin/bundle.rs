@@ -35,16 +35,16 @@ const LARGEST: u64 = 64 << 30;
 const PIECE: usize = 256 << 10;
 
 /// The signature of an uploaded bundle: the text of its `.minisig` file, percent-encoded.
-pub const SIGNATURE: &str = "bundle-signature";
+pub(crate) const SIGNATURE: &str = "bundle-signature";
 
 /// Whether it is known which details came with the base of a delta.
-pub const EXACT: &str = "bundle-exact";
+pub(crate) const EXACT: &str = "bundle-exact";
 
 /// Whether all that was to be in a bundle could be read.
-pub const WHOLE: &str = "bundle-whole";
+pub(crate) const WHOLE: &str = "bundle-whole";
 
 /// Writes bundles and takes them in.
-pub struct Bundles {
+pub(crate) struct Bundles {
     /// What is kept; `None` in shield use.
     pub versions: Option<Versions>,
     /// The details, which have to know what an import brought.
@@ -111,7 +111,7 @@ impl Failed {
 }
 
 /// What is sent back.
-pub enum Sent {
+pub(crate) enum Sent {
     /// A whole answer.
     Reply(Reply),
     /// A bundle.
@@ -120,7 +120,7 @@ pub enum Sent {
 
 impl Bundles {
     /// Answers a request whose head was read.
-    pub async fn answer(&self, method: &Method, query: Option<&str>, session: &mut ServerSession) -> Sent {
+    pub(crate) async fn answer(&self, method: &Method, query: Option<&str>, session: &mut ServerSession) -> Sent {
         let done = if *method == Method::POST {
             self.import(query, session).await.map(Sent::Reply)
         } else {
@@ -184,7 +184,7 @@ impl Bundles {
     }
 
     /// Remembers what somebody has by now.
-    pub async fn remember(&self, exported: Exported) {
+    pub(crate) async fn remember(&self, exported: Exported) {
         let Some(versions) = self.versions.clone() else { return };
         let remembered = tokio::task::spawn_blocking(move || versions.remember(exported)).await;
         if let Ok(Err(error)) = remembered {
@@ -214,14 +214,14 @@ impl Bundles {
 }
 
 /// Has the details know what a bundle brought.
-pub fn learn(details: &Details, bundle: &Bundle) {
+pub(crate) fn learn(details: &Details, bundle: &Bundle) {
     if let Err(error) = details.look_again(bundle.detail_hashes().iter().map(|detail| detail.id)) {
         tracing::error!(%error, "what the bundle brought of details shows after a restart only");
     }
 }
 
 /// Lets go of what nothing keeps after an import.
-pub fn tidy(versions: &Versions, details: Option<&Details>) {
+pub(crate) fn tidy(versions: &Versions, details: Option<&Details>) {
     let forgotten = versions.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
     if let Err(error) = forgotten {
         tracing::warn!(%error, "what is no longer needed could not be removed");
@@ -232,7 +232,7 @@ pub fn tidy(versions: &Versions, details: Option<&Details>) {
 ///
 /// # Errors
 /// When the client is gone, or the file cannot be read any more: the connection has to be closed then.
-pub async fn send(session: &mut ServerSession, mut file: File, exported: &Exported) -> pingora::Result<()> {
+pub(crate) async fn send(session: &mut ServerSession, mut file: File, exported: &Exported) -> pingora::Result<()> {
     let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
     let mut head = ResponseHeader::build(StatusCode::OK, Some(8))?;
     head.insert_header(http::header::CONTENT_TYPE, "application/octet-stream")?;

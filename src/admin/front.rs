@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const LINGER: Duration = Duration::from_secs(30);
 
 /// The operator's listener behind a deadline.
-pub struct AdminFront {
+pub(crate) struct AdminFront {
     admin: Admin,
     /// A stop waits for what is in flight here as it does for clients.
     in_flight: InFlight,
@@ -46,7 +46,7 @@ pub struct AdminFront {
 
 impl AdminFront {
     /// A front before `admin`.
-    pub fn new(admin: Admin, in_flight: InFlight, head: HeadBounds) -> Self {
+    pub(crate) fn new(admin: Admin, in_flight: InFlight, head: HeadBounds) -> Self {
         Self { admin, in_flight, head }
     }
 }

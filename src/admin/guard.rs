@@ -10,7 +10,7 @@ use crate::config::AdminConfig;
 
 /// Why a command is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// `Host` names something that is not this listener (DNS rebinding).
     ForeignHost,
     /// `Origin` names another site (cross-site request).
@@ -23,7 +23,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// What to do about it.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::ForeignHost => "the Host header names another host; use an IP address or localhost",
             Self::ForeignOrigin => "commands from other sites are refused",
@@ -37,7 +37,7 @@ impl Refusal {
 ///
 /// # Errors
 /// With the reason when it may not.
-pub fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(), Refusal> {
+pub(crate) fn may_write(config: &AdminConfig, headers: &HeaderMap) -> Result<(), Refusal> {
     let text = |name: &'static str| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("?"));
     if text("host").is_some_and(|host| !is_own(host)) {
         return Err(Refusal::ForeignHost);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::status::Status;
 
 /// The page.
-pub fn render(status: &Status) -> String {
+pub(crate) fn render(status: &Status) -> String {
     let (healthy, value) = status.describe();
     let mut rows = String::new();
     flatten(&mut rows, "", &value);

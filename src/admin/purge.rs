@@ -9,7 +9,7 @@ use crate::proxy::read_through::ReadThrough;
 use crate::semantics::path::BasePath;
 
 /// What forgets.
-pub struct Purger {
+pub(crate) struct Purger {
     /// The cache.
     pub cache: Cache,
     /// What is fetching known endpoints; `None` offline.
@@ -25,7 +25,7 @@ impl Purger {
     ///
     /// # Errors
     /// When the query names nothing.
-    pub fn purge(&self, query: Option<&str>) -> Result<u64, PurgeError> {
+    pub(crate) fn purge(&self, query: Option<&str>) -> Result<u64, PurgeError> {
         let purge = Purge::parse(query, self.base_path.as_ref())?;
         let count = match &purge {
             Purge::All => self.cache.purge_all(),

@@ -14,7 +14,7 @@ use super::{Reply, error, json_reply};
 
 /// What can be done with the versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Serve a kept version until the release.
     Rollback(String),
     /// Serve the newest again.
@@ -29,7 +29,7 @@ pub enum Action {
 
 impl Action {
     /// The action of a path on the operator's listener.
-    pub fn of_path(path: &str) -> Option<Self> {
+    pub(crate) fn of_path(path: &str) -> Option<Self> {
         let mut segments = path.strip_prefix("/snapshots/")?.split('/');
         let (first, second, rest) = (segments.next()?, segments.next(), segments.next());
         match (first, second, rest) {
@@ -43,7 +43,7 @@ impl Action {
     }
 
     /// The path on the operator's listener.
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         match self {
             Self::Release => "/snapshots/release".to_owned(),
             Self::Rollback(id) => format!("/snapshots/{id}/rollback"),
@@ -57,7 +57,7 @@ impl Action {
     ///
     /// # Errors
     /// As the versions say.
-    pub fn perform(&self, versions: &Versions) -> Result<Value, VersionsError> {
+    pub(crate) fn perform(&self, versions: &Versions) -> Result<Value, VersionsError> {
         Ok(match self {
             Self::Rollback(id) => {
                 let RolledBack { served, newest } = versions.rollback(id)?;
@@ -88,7 +88,7 @@ impl Action {
 }
 
 /// Every kept version, the newest first.
-pub fn list(versions: &Versions) -> Value {
+pub(crate) fn list(versions: &Versions) -> Value {
     let kept = versions.kept();
     let id = |which: fn(&KeptVersion) -> bool| kept.iter().find(|kept| which(kept)).map(|kept| &kept.id);
     json!({

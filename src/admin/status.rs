@@ -30,7 +30,7 @@ use crate::versions::Versions;
 use super::health::{self, Facts};
 
 /// The public HTTPS listener.
-pub struct TlsStatus {
+pub(crate) struct TlsStatus {
     /// Its addresses.
     pub listen: Vec<SocketAddr>,
     /// What it serves with.
@@ -38,7 +38,7 @@ pub struct TlsStatus {
 }
 
 /// Everything that can be told.
-pub struct Status {
+pub(crate) struct Status {
     /// How this process is used.
     pub usage: Use,
     /// The public addresses.
@@ -85,7 +85,7 @@ impl Status {
     ///
     /// # Errors
     /// With the reason when they are not.
-    pub fn ready(&self) -> Result<(), String> {
+    pub(crate) fn ready(&self) -> Result<(), String> {
         if self.usage == Use::Shield || self.live.load().is_some() {
             return Ok(());
         }
@@ -98,12 +98,12 @@ impl Status {
     }
 
     /// Whether a snapshot is held back.
-    pub fn holds_back(&self) -> bool {
+    pub(crate) fn holds_back(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
     }
 
     /// Whether all is well, and everything as JSON.
-    pub fn describe(&self) -> (bool, Value) {
+    pub(crate) fn describe(&self) -> (bool, Value) {
         let now = self.clock.now_wall();
         let published = self.live.current();
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();

@@ -9,7 +9,7 @@ use super::listing::ListingId;
 use super::render::{RENDERER, Tag};
 
 /// Everything that shows.
-pub struct ChangesDocument<'a> {
+pub(crate) struct ChangesDocument<'a> {
     /// The id of the earlier snapshot, as the client named it.
     pub since: &'a str,
     /// The id of the later one, which is served.
@@ -34,7 +34,7 @@ impl ChangesDocument<'_> {
     }
 
     /// The JSON text.
-    pub fn body(&self) -> Vec<u8> {
+    pub(crate) fn body(&self) -> Vec<u8> {
         let ids = self.added.len() + self.changed.len() + self.removed.len();
         let carried = [self.license, self.attribution].into_iter().flatten().map(str::len).sum::<usize>();
         let mut out = Vec::with_capacity(256 + carried + 8 * ids);
@@ -70,7 +70,7 @@ impl ChangesDocument<'_> {
     }
 
     /// The entity tag: a hash of everything that shows but the instant.
-    pub fn tag(&self) -> Tag {
+    pub(crate) fn tag(&self) -> Tag {
         let mut hasher = Xxh3Default::new();
         hasher.update(b"changes");
         hasher.update(&RENDERER.to_le_bytes());

@@ -63,7 +63,7 @@ pub enum DetailState {
 
 /// What filters need to know of a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SummaryFields<'a> {
+pub(crate) struct SummaryFields<'a> {
     /// The listing's id.
     pub id: ListingId,
     /// Display name of the city; `None` when absent or no string.
@@ -95,7 +95,7 @@ impl<'a> SummaryFields<'a> {
     ///
     /// # Errors
     /// When the text is no object or has no integer `id`; every other field may be missing.
-    pub fn read(raw: &'a str) -> Result<Self, SummaryError> {
+    pub(crate) fn read(raw: &'a str) -> Result<Self, SummaryError> {
         let [id, city, state, sport, modified] = json::pick(raw, &["id", "city", "state", "sport", "modified"])?;
         // What stands there twice says nothing: readers of JSON differ in which one counts.
         let text = |picked| if let Picked::Once(value) = picked { json::string(value) } else { None };

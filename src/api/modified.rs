@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 /// A text that is neither an ISO 8601 date nor a timestamp.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an ISO 8601 date or timestamp")]
-pub struct NotATime;
+pub(crate) struct NotATime;
 
 /// Reads an ISO 8601 date (00:00:00 UTC of that day) or timestamp (no offset means UTC; a `+` of the offset that
 /// arrived as a space still parses) as nanoseconds since the epoch, saturating at the ends of an `i64`; `i64::MIN` itself
@@ -17,7 +17,7 @@ pub struct NotATime;
 ///
 /// # Errors
 /// When the text is neither.
-pub fn parse(text: &str) -> Result<i64, NotATime> {
+pub(crate) fn parse(text: &str) -> Result<i64, NotATime> {
     const LONGEST: usize = 64;
     if text.len() > LONGEST || !text.is_ascii() || text.len() < 10 {
         return Err(NotATime);

@@ -14,7 +14,7 @@ use super::taxonomy::VolatileKeys;
 
 /// A page as the origin sent it.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub(crate) struct Page {
     /// The fields beside the items.
     pub envelope: Envelope,
     /// How many listings the origin says there are.
@@ -72,7 +72,7 @@ impl Page {
     ///
     /// # Errors
     /// When the body is not a page of this API; the message names the field.
-    pub fn parse(body: &Bytes, volatile: &VolatileKeys) -> Result<Self, PageError> {
+    pub(crate) fn parse(body: &Bytes, volatile: &VolatileKeys) -> Result<Self, PageError> {
         const DECISIVE: [&str; 6] = ["items", "total", "page", "per_page", "filters", "generated_at"];
         let text = str::from_utf8(body)?;
         json::check(text)?;

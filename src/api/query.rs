@@ -13,7 +13,7 @@ use super::taxonomy::TaxonomyKind;
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Longest query value that is looked at, in bytes after decoding.
-pub const MAX_VALUE: usize = 512;
+pub(crate) const MAX_VALUE: usize = 512;
 
 /// A `modified_since` filter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -110,7 +110,7 @@ impl Parameters {
 ///
 /// # Errors
 /// When it is malformed or given twice with different values.
-pub fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
+pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
     let [since] = values(raw, &["since"])?;
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
 }
@@ -216,7 +216,7 @@ impl ListQuery {
 }
 
 /// Appends a value for a query string, percent-encoded.
-pub fn encode(value: &str, out: &mut String) {
+pub(crate) fn encode(value: &str, out: &mut String) {
     if value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) {
         out.push_str(value);
     } else {

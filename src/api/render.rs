@@ -14,7 +14,7 @@ use super::listing::Summary;
 use super::query::ListQuery;
 
 /// Part of every entity tag: raise it when the same data is rendered differently.
-pub const RENDERER: u32 = 1;
+pub(crate) const RENDERER: u32 = 1;
 
 /// The last values of volatile fields, as JSON text by key.
 pub type VolatileValues = BTreeMap<String, String>;

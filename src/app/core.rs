@@ -293,7 +293,7 @@ impl From<VersionsError> for AppError {
 ///
 /// # Errors
 /// When it is held, broken, or there is none.
-pub fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppError> {
+pub(crate) fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppError> {
     if !DataDir::has_store(&config.data_dir) {
         return Err(AppError::NoData(config.data_dir.display().to_string()));
     }
@@ -306,7 +306,7 @@ pub fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppError> {
 ///
 /// # Errors
 /// When it is held or broken.
-pub fn open_versions_anew(config: &Config) -> Result<(DataDir, Versions), AppError> {
+pub(crate) fn open_versions_anew(config: &Config) -> Result<(DataDir, Versions), AppError> {
     let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
     restored(config, data_dir, true)
 }

@@ -20,7 +20,7 @@ use crate::serve::tls::{TlsGate, provider};
 use super::core::AppError;
 
 /// A listener whose certificate is fit to be served.
-pub struct Https {
+pub(crate) struct Https {
     renewal: Renewal,
     provider: Arc<CryptoProvider>,
 }
@@ -30,7 +30,7 @@ impl Https {
     ///
     /// # Errors
     /// With everything that is wrong with it.
-    pub fn new(config: &TlsConfig, clock: &Clock) -> Result<Self, AppError> {
+    pub(crate) fn new(config: &TlsConfig, clock: &Clock) -> Result<Self, AppError> {
         let provider = provider();
         let renewal = Renewal::new(files(config), provider.clone(), clock.clone()).map_err(|errors| {
             let errors = errors.iter().map(|error| format!("{}: {error}", error.key));
@@ -40,7 +40,7 @@ impl Https {
     }
 
     /// What `/status` tells of it.
-    pub fn status(&self, listen: Vec<SocketAddr>) -> TlsStatus {
+    pub(crate) fn status(&self, listen: Vec<SocketAddr>) -> TlsStatus {
         TlsStatus { listen, certificate: self.renewal.current() }
     }
 
@@ -48,7 +48,7 @@ impl Https {
     ///
     /// # Errors
     /// When the TLS library refuses.
-    pub fn start(self, public: &Arc<Public>) -> Result<(Service<TlsGate>, Nudge), AppError> {
+    pub(crate) fn start(self, public: &Arc<Public>) -> Result<(Service<TlsGate>, Nudge), AppError> {
         let gate = TlsGate::new(Gate::new(public), self.provider, self.renewal.current());
         let gate = gate.map_err(|error| AppError::Certificate(error.to_string()))?;
         Ok((Service::new("public-https".to_owned(), gate), self.renewal.start()))
@@ -56,6 +56,6 @@ impl Https {
 }
 
 /// The files that a configuration names.
-pub fn files(config: &TlsConfig) -> Files {
+pub(crate) fn files(config: &TlsConfig) -> Files {
     Files { cert: config.cert.clone(), key: config.key.clone() }
 }

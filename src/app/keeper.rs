@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks after a data directory.
-pub struct Keeper {
+pub(crate) struct Keeper {
     /// The directory.
     pub data_dir: DataDir,
     /// The versions in its store; `None` in shield use.
@@ -33,7 +33,7 @@ pub struct Keeper {
 
 impl Keeper {
     /// Starts looking, for as long as the process lives.
-    pub fn start(self) {
+    pub(crate) fn start(self) {
         let work = move || {
             let mut announced = self.announce(true);
             let mut tried: Option<Instant> = None;
@@ -69,7 +69,7 @@ impl Keeper {
 }
 
 /// Replaces a damaged file by what can still be read of it, and says so.
-pub fn heal(versions: &Versions, status: Option<&OriginStatus>, clock: &Clock) {
+pub(crate) fn heal(versions: &Versions, status: Option<&OriginStatus>, clock: &Clock) {
     let store = versions.store();
     let detail = store.damage().unwrap_or_default();
     let told = match versions.heal() {

@@ -33,7 +33,7 @@ pub struct Origin {
 ///
 /// # Errors
 /// When the CA file or the TLS library is not usable.
-pub fn client(
+pub(crate) fn client(
     config: &Config,
     base: Url,
     data_dir: &DataDir,

@@ -14,7 +14,7 @@ use crate::serve::in_flight::InFlight;
 use crate::serve::tls::renewal::Nudge;
 
 /// SIGTERM and SIGINT drain; SIGHUP has the certificate looked at, where there is one.
-pub struct Signals {
+pub(crate) struct Signals {
     /// Who looks at the certificate; `None` without HTTPS.
     pub certificate: Option<Nudge>,
 }
@@ -46,7 +46,7 @@ impl ShutdownSignalWatch for Signals {
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`.
-pub fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Option<Details>) {
+pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Option<Details>) {
     let mut phases = server.watch_execution_phase();
     let work = move || {
         loop {

@@ -18,13 +18,13 @@ pub(super) const LEVEL: i32 = 12;
 pub(super) struct Packer(Compressor<'static>);
 
 impl Packer {
-    pub fn new(level: i32) -> io::Result<Self> {
+    pub(super) fn new(level: i32) -> io::Result<Self> {
         let mut compressor = Compressor::new(level)?;
         compressor.set_parameter(CParameter::ChecksumFlag(true))?;
         Ok(Self(compressor))
     }
 
-    pub fn pack(&mut self, raw: &[u8]) -> io::Result<Vec<u8>> {
+    pub(super) fn pack(&mut self, raw: &[u8]) -> io::Result<Vec<u8>> {
         self.0.compress(raw)
     }
 }
@@ -32,12 +32,12 @@ impl Packer {
 pub(super) struct Unpacker(Decompressor<'static>);
 
 impl Unpacker {
-    pub fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Self(Decompressor::new()?))
     }
 
     /// Unpacks one frame; `None` when it is not one frame of exactly `len` bytes.
-    pub fn unpack(&mut self, frame: &[u8], len: usize) -> Option<Vec<u8>> {
+    pub(super) fn unpack(&mut self, frame: &[u8], len: usize) -> Option<Vec<u8>> {
         if find_frame_compressed_size(frame) != Ok(frame.len()) {
             return None;
         }

@@ -132,14 +132,14 @@ pub(super) struct Head {
 
 impl Head {
     /// The head of a part that follows another.
-    pub fn following(before: &Digest, kind: Kind, raw: u32, frame: &[u8]) -> Self {
+    pub(super) fn following(before: &Digest, kind: Kind, raw: u32, frame: &[u8]) -> Self {
         let mut head = Self { kind: kind as u8, flags: [0; 3], raw, packed: frame.len() as u32, hash: Digest([0; 32]) };
         head.hash = head.chained(before, frame);
         head
     }
 
     /// The hash that the part must have.
-    pub fn chained(&self, before: &Digest, frame: &[u8]) -> Digest {
+    pub(super) fn chained(&self, before: &Digest, frame: &[u8]) -> Digest {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&before.0);
         hasher.update(&self.to_bytes()[..LENGTHS]);
@@ -147,7 +147,7 @@ impl Head {
         Digest(*hasher.finalize().as_bytes())
     }
 
-    pub fn to_bytes(self) -> [u8; HEAD_LEN] {
+    pub(super) fn to_bytes(self) -> [u8; HEAD_LEN] {
         let mut bytes = [0; HEAD_LEN];
         bytes[0] = self.kind;
         bytes[1..4].copy_from_slice(&self.flags);
@@ -157,7 +157,7 @@ impl Head {
         bytes
     }
 
-    pub fn of_bytes(bytes: &[u8; HEAD_LEN]) -> Self {
+    pub(super) fn of_bytes(bytes: &[u8; HEAD_LEN]) -> Self {
         let [kind, f0, f1, f2, r0, r1, r2, r3, p0, p1, p2, p3, hash @ ..] = *bytes;
         let (raw, packed) = (u32::from_le_bytes([r0, r1, r2, r3]), u32::from_le_bytes([p0, p1, p2, p3]));
         Self { kind, flags: [f0, f1, f2], raw, packed, hash: Digest(hash) }

@@ -19,7 +19,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub fn malformed(&self, what: impl Into<String>) -> BundleError {
+    pub(super) fn malformed(&self, what: impl Into<String>) -> BundleError {
         BundleError::Malformed { at: self.at, what: what.into() }
     }
 }
@@ -41,7 +41,7 @@ pub(super) struct PartReader<R> {
 
 impl<R: Read + Seek> PartReader<R> {
     /// Reads the start of a file.
-    pub fn begin(mut file: R) -> Result<Self, BundleError> {
+    pub(super) fn begin(mut file: R) -> Result<Self, BundleError> {
         let length = file.seek(SeekFrom::End(0))?;
         file.rewind()?;
         let mut start = [0; START_LEN];
@@ -80,7 +80,7 @@ fn check_start(start: &[u8], length: u64) -> Result<(), BundleError> {
 
 impl<R: Read> PartReader<R> {
     /// The next part, which must be of that kind.
-    pub fn one(&mut self, wanted: Kind) -> Result<Part, BundleError> {
+    pub(super) fn one(&mut self, wanted: Kind) -> Result<Part, BundleError> {
         match self.another(wanted)? {
             Some(part) => Ok(part),
             None => Err(match self.ahead.and_then(|head| Kind::of(head.kind)) {
@@ -91,7 +91,7 @@ impl<R: Read> PartReader<R> {
     }
 
     /// The next part if it is of that kind.
-    pub fn another(&mut self, wanted: Kind) -> Result<Option<Part>, BundleError> {
+    pub(super) fn another(&mut self, wanted: Kind) -> Result<Option<Part>, BundleError> {
         let head = match self.ahead {
             Some(head) => head,
             None => self.head(wanted)?,
@@ -109,22 +109,22 @@ impl<R: Read> PartReader<R> {
     }
 
     /// How far it is: bytes done, and in all.
-    pub const fn progress(&self) -> (u64, u64) {
+    pub(super) const fn progress(&self) -> (u64, u64) {
         (self.offset, self.length)
     }
 
     /// The hash of the part that was read last.
-    pub const fn chain(&self) -> Digest {
+    pub(super) const fn chain(&self) -> Digest {
         self.chain
     }
 
     /// How many parts were read, and what they unpacked to.
-    pub const fn totals(&self) -> (u32, u64) {
+    pub(super) const fn totals(&self) -> (u32, u64) {
         (self.parts, self.raw)
     }
 
     /// Checks that the file ends here; the hash of the whole file.
-    pub fn end(mut self) -> Result<blake3::Hash, BundleError> {
+    pub(super) fn end(mut self) -> Result<blake3::Hash, BundleError> {
         let more = self.file.read(&mut [0])? > 0;
         if self.offset == self.length && !more {
             return Ok(self.whole.finalize());
@@ -222,7 +222,7 @@ pub(super) struct Known {
 
 impl Known {
     /// `before`: the hash of the part before it; `end`: where the next one begins.
-    pub fn of(part: &Part, before: Digest, end: u64) -> Self {
+    pub(super) fn of(part: &Part, before: Digest, end: u64) -> Self {
         let packed = end - part.at.offset - HEAD_LEN as u64;
         // Both were read from 32 bits.
         Self { at: part.at, before, hash: part.hash, raw: part.raw.len() as u32, packed: packed as u32 }

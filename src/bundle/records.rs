@@ -18,7 +18,7 @@ pub(super) type Wrong = String;
 pub(super) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub fn take(&mut self, len: usize) -> Result<&'a [u8], Wrong> {
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Wrong> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or("a length reaches beyond the part")?;
         self.0 = rest;
         Ok(taken)
@@ -30,15 +30,15 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    pub fn u8(&mut self) -> Result<u8, Wrong> {
+    pub(super) fn u8(&mut self) -> Result<u8, Wrong> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub fn u32(&mut self) -> Result<u32, Wrong> {
+    pub(super) fn u32(&mut self) -> Result<u32, Wrong> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub fn u64(&mut self) -> Result<u64, Wrong> {
+    pub(super) fn u64(&mut self) -> Result<u64, Wrong> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn end(&self) -> Result<(), Wrong> {
+    pub(super) fn end(&self) -> Result<(), Wrong> {
         if self.0.is_empty() { Ok(()) } else { Err(format!("{} bytes follow the last record", self.0.len())) }
     }
 }
@@ -158,7 +158,7 @@ pub(super) fn put_body(out: &mut Vec<u8>, id: ListingId, state: DetailState, bod
 }
 
 impl<'a> Body<'a> {
-    pub fn read(reader: &mut Reader<'a>) -> Result<Self, Wrong> {
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Wrong> {
         let id = ListingId(reader.u64()?);
         let state = match reader.u8()? {
             0 => DetailState::Present,
@@ -170,7 +170,7 @@ impl<'a> Body<'a> {
     }
 
     /// The text of one that is present, after a check; empty for one that is gone.
-    pub fn check(&self) -> Result<&'a str, Wrong> {
+    pub(super) fn check(&self) -> Result<&'a str, Wrong> {
         match self.state {
             DetailState::Present => {
                 object(self.text).map_err(|wrong| format!("the detail of listing {}: {wrong}", self.id))
@@ -191,14 +191,14 @@ pub(super) struct Validators<'a> {
 }
 
 impl<'a> Validators<'a> {
-    pub fn put(&self, out: &mut Vec<u8>) {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.0.to_le_bytes());
         out.push(u8::from(self.current));
         put_optional_text(out, self.etag);
         put_optional_text(out, self.last_modified);
     }
 
-    pub fn read(reader: &mut Reader<'a>) -> Result<Self, Wrong> {
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, Wrong> {
         let id = ListingId(reader.u64()?);
         let current = match reader.u8()? {
             0 => false,
@@ -210,7 +210,7 @@ impl<'a> Validators<'a> {
     }
 
     /// They are to be sent to an origin one day.
-    pub fn check(&self) -> Result<(), Wrong> {
+    pub(super) fn check(&self) -> Result<(), Wrong> {
         const LONGEST: usize = 64 << 10;
         let fits = |text: &str| text.len() <= LONGEST && http::HeaderValue::from_bytes(text.as_bytes()).is_ok();
         match [self.etag, self.last_modified].into_iter().flatten().find(|text| !fits(text)) {

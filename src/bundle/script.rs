@@ -21,7 +21,7 @@ pub(super) enum Step<'a> {
 
 impl<'a> Step<'a> {
     /// Reads a step whose items have `size` bytes each.
-    pub fn read(reader: &mut Reader<'a>, size: usize) -> Result<Self, Wrong> {
+    pub(super) fn read(reader: &mut Reader<'a>, size: usize) -> Result<Self, Wrong> {
         match (reader.u32()?, reader.u32()?) {
             (_, 0) => Err("a step of a script does nothing".to_owned()),
             (INSERT, count) => Ok(Self::Insert { count, items: reader.take((count as usize).saturating_mul(size))? }),
@@ -29,7 +29,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    pub fn put(&self, out: &mut Vec<u8>) {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
         let (from, count, items): (_, _, &[u8]) = match *self {
             Self::Copy { from, count } => (from, count, &[]),
             Self::Insert { count, items } => (INSERT, count, items),
@@ -40,14 +40,14 @@ impl<'a> Step<'a> {
     }
 
     /// How many items come of it.
-    pub const fn count(&self) -> u32 {
+    pub(super) const fn count(&self) -> u32 {
         match self {
             Self::Copy { count, .. } | Self::Insert { count, .. } => *count,
         }
     }
 
     /// The items of a base of so many that a copy takes.
-    pub fn range(from: u32, count: u32, base: usize) -> Result<std::ops::Range<usize>, Wrong> {
+    pub(super) fn range(from: u32, count: u32, base: usize) -> Result<std::ops::Range<usize>, Wrong> {
         let (start, end) = (from as usize, from as usize + count as usize);
         if end <= base { Ok(start..end) } else { Err("a step of a script reaches beyond the base".to_owned()) }
     }

@@ -13,7 +13,7 @@ use ct_codecs::{Base64, Decoder};
 use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
 
 /// No signature is longer than this, in bytes: comments are what takes room.
-pub const MAX_SIGNATURE: u64 = 16 << 10;
+pub(crate) const MAX_SIGNATURE: u64 = 16 << 10;
 
 /// What the key of an encrypted secret key file begins with, and that of one that is not.
 const ENCRYPTED: &str = "RWRTY0Iy";
@@ -83,21 +83,21 @@ impl KeyId {
 }
 
 /// The file that holds the signature of a bundle: `FILE.minisig`.
-pub fn path_of(bundle: &Path) -> PathBuf {
+pub(crate) fn path_of(bundle: &Path) -> PathBuf {
     let mut path = bundle.as_os_str().to_owned();
     path.push(".minisig");
     path.into()
 }
 
 /// A signature that is well formed, but not verified.
-pub struct Signature(SignatureBox);
+pub(crate) struct Signature(SignatureBox);
 
 impl Signature {
     /// Reads the signature of a bundle; `None`: there is none.
     ///
     /// # Errors
     /// When it cannot be read, or is none.
-    pub fn beside(bundle: &Path) -> Result<Option<Self>, SignatureError> {
+    pub(crate) fn beside(bundle: &Path) -> Result<Option<Self>, SignatureError> {
         let path = path_of(bundle);
         let file = match std::fs::File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -113,7 +113,7 @@ impl Signature {
     ///
     /// # Errors
     /// When it is none, or one in the old form.
-    pub fn parse(text: &[u8]) -> Result<Self, SignatureError> {
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, SignatureError> {
         let wrong = |why: &str| SignatureError::NotASignature(why.to_owned());
         if text.len() as u64 > MAX_SIGNATURE {
             return Err(wrong("it is too long"));
@@ -134,7 +134,7 @@ impl Signature {
     }
 
     /// The key that it says it was made with.
-    pub fn key(&self) -> KeyId {
+    pub(crate) fn key(&self) -> KeyId {
         KeyId::of(self.0.keynum())
     }
 
@@ -142,7 +142,7 @@ impl Signature {
     ///
     /// # Errors
     /// When none did, or the file cannot be read.
-    pub fn verify(&self, file: impl Read + Seek, trusted: &TrustedKeys) -> Result<Signed, SignatureError> {
+    pub(crate) fn verify(&self, file: impl Read + Seek, trusted: &TrustedKeys) -> Result<Signed, SignatureError> {
         let key = self.key();
         let of_that_id: Vec<&PublicKey> = trusted.0.iter().filter(|known| KeyId::of(known.keynum()) == key).collect();
         let mut file = Hashed { file, hasher: blake3::Hasher::new() };
@@ -169,7 +169,7 @@ impl Signature {
 
 /// A signature that was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
+pub(crate) struct Signed {
     /// The key that it was made with.
     pub key: KeyId,
     /// What the signer says of the file; signed as well.
@@ -180,14 +180,14 @@ pub struct Signed {
 
 /// The keys whose signatures are accepted.
 #[derive(Clone, Default)]
-pub struct TrustedKeys(Vec<PublicKey>);
+pub(crate) struct TrustedKeys(Vec<PublicKey>);
 
 impl TrustedKeys {
     /// Reads keys in their written form: 56 characters of base64 that begin with `RW`.
     ///
     /// # Errors
     /// With the first that is none.
-    pub fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, SignatureError> {
+    pub(crate) fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, SignatureError> {
         let key = |line: &'a str| {
             let key = PublicKey::from_base64(line).ok().filter(|key| key.to_bytes().starts_with(b"Ed"));
             key.ok_or_else(|| SignatureError::NotAKey(line.to_owned()))
@@ -196,7 +196,7 @@ impl TrustedKeys {
     }
 
     /// Whether there is none: signatures are not asked for.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -232,7 +232,7 @@ impl<R: Seek> Seek for Hashed<R> {
 }
 
 /// A secret key, ready to sign. It shows itself to nobody.
-pub struct Signer(SecretKey);
+pub(crate) struct Signer(SecretKey);
 
 impl Signer {
     /// Reads a secret key file of the `minisign` tool. `password` is asked only if the key is encrypted; to decrypt it
@@ -240,7 +240,7 @@ impl Signer {
     ///
     /// # Errors
     /// When there is no such key, or the password does not fit.
-    pub fn open(path: &Path, password: impl FnOnce() -> io::Result<String>) -> Result<Self, SignatureError> {
+    pub(crate) fn open(path: &Path, password: impl FnOnce() -> io::Result<String>) -> Result<Self, SignatureError> {
         const LONGEST: u64 = 4096;
         let mut text = String::new();
         let read = std::fs::File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
@@ -264,7 +264,7 @@ impl Signer {
     }
 
     /// The id of the key.
-    pub fn key(&self) -> KeyId {
+    pub(crate) fn key(&self) -> KeyId {
         KeyId::of(self.0.keynum())
     }
 
@@ -272,7 +272,7 @@ impl Signer {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn sign(&self, file: impl Read, comment: &str) -> Result<String, SignatureError> {
+    pub(crate) fn sign(&self, file: impl Read, comment: &str) -> Result<String, SignatureError> {
         if comment.contains(['\r', '\n']) || comment.trim() != comment || comment.len() > 8000 {
             return Err(SignatureError::Failed(format!("{comment:?} is no comment of one line")));
         }
@@ -302,7 +302,7 @@ impl fmt::Debug for Signer {
 ///
 /// # Errors
 /// When there is none to be read.
-pub fn ask_password(prompt: &str) -> io::Result<String> {
+pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
     if io::stdin().is_terminal() {
         return rpassword::prompt_password(prompt);
     }

@@ -12,7 +12,7 @@ use super::{Bundle, BundleError, Progress};
 
 /// Why a bundle file is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum TrustError {
+pub(crate) enum TrustError {
     /// The file cannot be opened.
     #[error("{}: {source}", path.display())]
     Io {
@@ -34,7 +34,7 @@ pub enum TrustError {
 
 /// Who vouches for a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Voucher {
+pub(crate) enum Voucher {
     /// There is no signature, and none is asked for.
     Nobody,
     /// It says that this key signed it; as no key is trusted, that was not verified.
@@ -47,7 +47,7 @@ pub enum Voucher {
 
 /// A bundle that may be used.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     /// The file, for [`Bundle::details`].
     pub file: File,
     /// The bundle.
@@ -60,7 +60,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// When either is not accepted; an unsigned one is refused if any key is trusted.
-pub fn open(path: &Path, trusted: &TrustedKeys, progress: Progress<'_>) -> Result<Opened, TrustError> {
+pub(crate) fn open(path: &Path, trusted: &TrustedKeys, progress: Progress<'_>) -> Result<Opened, TrustError> {
     let file = open_file(path)?;
     let voucher = vouch(path, &file, trusted)?;
     let bundle = Bundle::open(&file, progress)?;
@@ -74,7 +74,7 @@ pub fn open(path: &Path, trusted: &TrustedKeys, progress: Progress<'_>) -> Resul
 ///
 /// # Errors
 /// When that fails.
-pub fn open_file(path: &Path) -> Result<File, TrustError> {
+pub(crate) fn open_file(path: &Path) -> Result<File, TrustError> {
     let wrong = |source| TrustError::Io { path: path.to_owned(), source };
     // Before it is opened: a pipe would be waited for.
     let meta = fs::metadata(path).map_err(wrong)?;
@@ -91,7 +91,7 @@ pub fn open_file(path: &Path) -> Result<File, TrustError> {
 ///
 /// # Errors
 /// As for [`open`].
-pub fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
+pub(crate) fn vouch(path: &Path, file: &File, trusted: &TrustedKeys) -> Result<Voucher, TrustError> {
     Ok(match (Signature::beside(path), trusted.is_empty()) {
         (Ok(None), true) => Voucher::Nobody,
         (Ok(None), false) => return Err(TrustError::Unsigned(path.to_owned())),

@@ -24,7 +24,7 @@ const PART: usize = 1 << 20;
 
 /// What is to be written, but for the details.
 #[derive(Clone, Copy, Debug)]
-pub struct Export<'a> {
+pub(crate) struct Export<'a> {
     /// The snapshot.
     pub content: &'a Content,
     /// Its certificate; `published_ms` is left out.
@@ -54,7 +54,7 @@ pub struct Written {
 ///
 /// # Errors
 /// When something cannot be written, or be read again; see [`WriteError`].
-pub fn write<W: Write, E>(
+pub(crate) fn write<W: Write, E>(
     out: W,
     export: &Export<'_>,
     details: impl IntoIterator<Item = Result<(ListingId, Detail), E>>,

@@ -73,7 +73,7 @@ pub struct Coded {
 
 /// The coded variants of a body.
 #[derive(Debug)]
-pub struct Codings {
+pub(crate) struct Codings {
     body: Bytes,
     each: [OneCoding; 3],
     /// Bytes that variants may still take, so that a body never weighs more than it says.

@@ -26,7 +26,7 @@ type Job = (Weak<Codings>, Coding);
 
 /// The way to the thread; cheap to clone. The thread ends with the last of them.
 #[derive(Clone, Debug)]
-pub struct Recoder(Arc<Inner>);
+pub(crate) struct Recoder(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -37,7 +37,7 @@ struct Inner {
 
 impl Recoder {
     /// Starts the thread. Where the system gives none, everybody is turned away.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (jobs, queue) = sync_channel::<Job>(QUEUE);
         let recoded = Arc::<AtomicU64>::default();
         let count = recoded.clone();
@@ -71,7 +71,7 @@ impl Recoder {
     }
 
     /// How many codings were made again, and how many could not join the queue.
-    pub fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         (self.0.recoded.load(Ordering::Relaxed), self.0.turned_away.load(Ordering::Relaxed))
     }
 }

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Arguments of `grandstand audit`.
 #[derive(Debug, Args)]
-pub struct Audit {
+pub(super) struct Audit {
     #[command(flatten)]
     sources: Sources,
     /// How many requests to compare
@@ -39,7 +39,7 @@ enum AuditError {
 
 impl Audit {
     /// Audits, in this process or in the one that holds the data directory; succeeds when there is parity.
-    pub fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let Loaded { config, .. } = load(&self.sources)?;
         needs_mirror(&config, "audit")?;
         logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;

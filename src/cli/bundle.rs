@@ -24,11 +24,11 @@ use crate::config::{Config, ConfigErrors, Finding};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
 use crate::snapshot::dataset::{Dataset, DatasetError};
 
-pub use import::before_serving;
+pub(crate) use import::before_serving;
 
 /// Arguments of `grandstand bundle`.
 #[derive(Debug, Args)]
-pub struct Bundle {
+pub(super) struct Bundle {
     #[command(subcommand)]
     action: Action,
 }
@@ -71,7 +71,7 @@ struct Unservable(#[from] DatasetError);
 
 impl Bundle {
     /// Carries it out.
-    pub fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         match &self.action {
             Action::Export(export) => export.run(),
             Action::Import(import) => import.run(),

@@ -17,7 +17,7 @@ use super::{Failure, Sources, examine_to_serve, load_to_serve, logging};
 
 /// Arguments of `grandstand demo`.
 #[derive(Debug, Args)]
-pub struct Demo {
+pub(super) struct Demo {
     #[command(flatten)]
     sources: Sources,
     /// How many venues the sample origin makes up
@@ -34,7 +34,7 @@ enum DemoError {
 
 impl Demo {
     /// Runs both until a signal comes.
-    pub fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let (mut child, stdin, url) = start_origin(self.listings)?;
         let result = self.mirror(&child, &url);
         // Only reached when the mirror could not be started: a stop ends the process, and with it the pipe to the child.

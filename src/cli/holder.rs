@@ -14,7 +14,7 @@ use crate::versions::Versions;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who has it.
-pub enum Holder {
+pub(super) enum Holder {
     /// This process, while the first value lives.
     Here(DataDir, Versions),
     /// A server with this admin listener.
@@ -39,7 +39,7 @@ impl Holder {
     ///
     /// # Errors
     /// When it cannot be opened, or its holder does not say who it is.
-    pub fn find(config: &Config, open: fn(&Config) -> Result<(DataDir, Versions), AppError>) -> Result<Self, Failure> {
+    pub(super) fn find(config: &Config, open: fn(&Config) -> Result<(DataDir, Versions), AppError>) -> Result<Self, Failure> {
         let began = Instant::now();
         loop {
             return match open(config) {

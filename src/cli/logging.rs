@@ -11,11 +11,11 @@ use super::terminal::Terminal;
 /// Logging was set up before.
 #[derive(Debug, thiserror::Error)]
 #[error("logging cannot be set up: {0}")]
-pub struct LoggingError(String);
+pub(super) struct LoggingError(String);
 
 /// Starts logging. Per-request lines (target `access`) come at level `debug`; of the libraries only errors are shown,
 /// and nothing of those that report every client that leaves early.
-pub fn start(config: LogConfig) -> Result<(), LoggingError> {
+pub(super) fn start(config: LogConfig) -> Result<(), LoggingError> {
     let level = config.level.as_str();
     let directives = format!("error,pingora_core=error,pingora_core::apps=off,grandstand={level},access={level}");
     let filter = EnvFilter::try_new(directives).map_err(|error| LoggingError(error.to_string()))?;

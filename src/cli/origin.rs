@@ -12,7 +12,7 @@ use super::Failure;
 
 /// Arguments of `grandstand origin`.
 #[derive(Debug, Args)]
-pub struct Origin {
+pub(super) struct Origin {
     /// The address to listen on; port 0: any
     #[arg(long, default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
@@ -33,7 +33,7 @@ pub struct Origin {
 
 impl Origin {
     /// Serves until the process is stopped.
-    pub fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let limit = (self.requests_per_minute > 0).then_some(self.requests_per_minute);
         let switches = Switches { refuse_61st: limit, ..Switches::default() };

@@ -17,7 +17,7 @@ use super::terminal::Terminal;
 
 /// What is watched.
 #[derive(Clone)]
-pub struct Watched {
+pub(super) struct Watched {
     /// The newest version, which is what is mirrored.
     live: Live,
     details: Option<Details>,
@@ -26,7 +26,7 @@ pub struct Watched {
 
 /// One look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(super) enum Stage {
     /// Pages and taxonomies come in.
     Listing {
         /// Requests done.
@@ -65,19 +65,19 @@ impl fmt::Display for Stage {
 
 impl Watched {
     /// Watches a core; `None` when it mirrors nothing.
-    pub fn of(core: &Core) -> Option<Self> {
+    pub(super) fn of(core: &Core) -> Option<Self> {
         let status = core.origin.as_ref()?.client.status().clone();
         let live = core.versions.as_ref()?.head().clone();
         Some(Self { live, details: core.details.clone(), status })
     }
 
     /// The origin's health.
-    pub const fn status(&self) -> &OriginStatus {
+    pub(super) const fn status(&self) -> &OriginStatus {
         &self.status
     }
 
     /// How far it is now.
-    pub fn look(&self) -> Stage {
+    pub(super) fn look(&self) -> Stage {
         let Some(published) = self.live.current() else {
             let pass = self.status.picture().pass.unwrap_or_default();
             return Stage::Listing { done: pass.done, of: pass.of };
@@ -94,7 +94,7 @@ impl Watched {
 }
 
 /// Shows stages as they come.
-pub struct Display {
+pub(super) struct Display {
     bar: Option<ProgressBar>,
     last: Option<(u8, u64)>,
     /// What is counted, since when, and how many were done by then.
@@ -103,7 +103,7 @@ pub struct Display {
 
 impl Display {
     /// A bar where standard error is a terminal, lines elsewhere.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let bar = Terminal::of_stderr().redraws.then(|| {
             let bar = ProgressBar::new(0);
             // The template is a constant; without it the default style is shown.
@@ -116,7 +116,7 @@ impl Display {
     }
 
     /// Shows one stage. Lines come at every tenth, so that a log stays readable.
-    pub fn show(&mut self, stage: &Stage) {
+    pub(super) fn show(&mut self, stage: &Stage) {
         let (rank, word, done, of) = match stage {
             Stage::Listing { done, of } => (0, "pages", *done, *of),
             Stage::Details { done, of, .. } => (1, "details", *done, *of),
@@ -126,7 +126,7 @@ impl Display {
     }
 
     /// Shows how many are done of something. `rank` tells one thing from the next.
-    pub fn count(&mut self, rank: u8, word: &'static str, done: u64, of: u64) {
+    pub(super) fn count(&mut self, rank: u8, word: &'static str, done: u64, of: u64) {
         if self.began.is_none_or(|(began, _, _)| began != rank) && of > 0 {
             self.began = Some((rank, Instant::now(), done));
         }
@@ -149,7 +149,7 @@ impl Display {
     }
 
     /// Takes the bar away.
-    pub fn finish(self) {
+    pub(super) fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
@@ -157,10 +157,10 @@ impl Display {
 }
 
 /// Bytes of a file, on a terminal only.
-pub struct BytesBar(ProgressBar);
+pub(super) struct BytesBar(ProgressBar);
 
 /// A bar for bytes where standard error is a terminal, nothing elsewhere.
-pub fn bytes_bar(word: &'static str) -> BytesBar {
+pub(super) fn bytes_bar(word: &'static str) -> BytesBar {
     let bar = if Terminal::of_stderr().redraws { ProgressBar::new(0) } else { ProgressBar::hidden() };
     // The template is a constant; without it the default style is shown.
     if let Ok(style) = ProgressStyle::with_template("{msg:>10} {wide_bar} {bytes}/{total_bytes} {eta}") {
@@ -172,23 +172,23 @@ pub fn bytes_bar(word: &'static str) -> BytesBar {
 
 impl BytesBar {
     /// Shows how many are done.
-    pub fn show(&self, done: u64, of: u64) {
+    pub(super) fn show(&self, done: u64, of: u64) {
         self.0.set_length(of);
         self.0.set_position(done);
     }
 
     /// Takes the bar away.
-    pub fn finish(self) {
+    pub(super) fn finish(self) {
         self.0.finish_and_clear();
     }
 }
 
 /// Shows that something goes on of which nobody knows how far it is.
-pub struct Spinner(ProgressBar);
+pub(super) struct Spinner(ProgressBar);
 
 impl Spinner {
     /// A spinner where standard error is a terminal, nothing elsewhere.
-    pub fn new(what: &'static str) -> Self {
+    pub(super) fn new(what: &'static str) -> Self {
         let bar = if Terminal::of_stderr().redraws { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.set_message(what);
         bar.enable_steady_tick(Duration::from_millis(120));
@@ -196,7 +196,7 @@ impl Spinner {
     }
 
     /// Takes it away.
-    pub fn finish(self) {
+    pub(super) fn finish(self) {
         self.0.finish_and_clear();
     }
 }
@@ -216,7 +216,7 @@ fn remaining(done: u64, left: u64, elapsed: Duration) -> String {
 }
 
 /// How often to look.
-pub const INTERVAL: Duration = Duration::from_millis(100);
+pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

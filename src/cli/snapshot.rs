@@ -20,7 +20,7 @@ use super::{Failure, Sources, load, logging};
 
 /// Arguments of `grandstand snapshot`.
 #[derive(Debug, Args)]
-pub struct Snapshot {
+pub(super) struct Snapshot {
     #[command(subcommand)]
     command: Command,
 }
@@ -76,7 +76,7 @@ enum SnapshotError {
 
 impl Snapshot {
     /// Carries it out.
-    pub fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         match &self.command {
             Command::Accept(sources) => accept::run(sources),
             Command::List(List { sources, json }) => {

@@ -16,7 +16,7 @@ const UNHEALTHY: u16 = 503;
 
 /// Arguments of `grandstand status`.
 #[derive(Debug, Args)]
-pub struct Status {
+pub(super) struct Status {
     #[command(flatten)]
     sources: Sources,
     /// The operator's listener; found through the data directory when not given
@@ -38,7 +38,7 @@ enum StatusError {
 
 impl Status {
     /// Prints the status; fails when nobody answers, and when the server is unhealthy.
-    pub fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = load(&self.sources)?.config;
         let admin = self.admin.clone().or_else(|| sync::running(&config.data_dir));
         let admin = admin.unwrap_or_else(|| format!("http://{}", config.admin.listen));
@@ -121,7 +121,7 @@ fn screen(value: &Value) -> String {
 }
 
 /// Asks a running server for a full pass and waits until it is done.
-pub fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
+pub(super) fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
     const PATIENCE: Duration = Duration::from_secs(3600);
     const MOST_FAILURES: u64 = 8;
     let look = || -> Result<Value, Failure> {

@@ -51,7 +51,7 @@ pub(super) fn no_origin(command: &str) -> Failure {
 }
 
 /// Mirrors until everything is here, in this process or in the one that holds the data directory.
-pub fn run(sources: &Sources) -> Result<ExitCode, Failure> {
+pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     let Loaded { config, .. } = load(sources)?;
     needs_mirror(&config, "sync")?;
     logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
@@ -115,6 +115,6 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
 }
 
 /// Used by `status` to find the running server.
-pub fn running(data_dir: &std::path::Path) -> Option<String> {
+pub(super) fn running(data_dir: &std::path::Path) -> Option<String> {
     DataDir::holder(data_dir)?.admin.map(|admin| format!("http://{admin}"))
 }

@@ -7,7 +7,7 @@ use std::io::IsTerminal as _;
 
 /// What can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terminal {
+pub(super) struct Terminal {
     /// Colours are seen and wanted.
     pub colours: bool,
     /// A line can be written over, as progress bars do.
@@ -16,7 +16,7 @@ pub struct Terminal {
 
 impl Terminal {
     /// Standard error of this process.
-    pub fn of_stderr() -> Self {
+    pub(super) fn of_stderr() -> Self {
         let var = |name| std::env::var_os(name);
         Self::judge(std::io::stderr().is_terminal(), var("NO_COLOR").as_deref(), var("TERM").as_deref())
     }

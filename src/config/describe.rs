@@ -14,22 +14,22 @@ pub(super) struct Toml(String);
 
 impl Toml {
     /// A `[table]`.
-    pub fn table(&mut self, name: &str) {
+    pub(super) fn table(&mut self, name: &str) {
         self.line(&format!("\n[{name}]"));
     }
 
     /// A `[[table]]` of an array.
-    pub fn element(&mut self, name: &str) {
+    pub(super) fn element(&mut self, name: &str) {
         self.line(&format!("[[{name}]]"));
     }
 
     /// `key = value`.
-    pub fn pair(&mut self, key: &str, value: impl Into<Value>) {
+    pub(super) fn pair(&mut self, key: &str, value: impl Into<Value>) {
         self.line(&format!("{key} = {}", value.into()));
     }
 
     /// `key = ["..", ".."]`.
-    pub fn list<T: ToString>(&mut self, key: &str, items: impl IntoIterator<Item = T>) {
+    pub(super) fn list<T: ToString>(&mut self, key: &str, items: impl IntoIterator<Item = T>) {
         let items = items.into_iter().map(|item| Value::String(item.to_string()));
         self.pair(key, Value::Array(items.collect()));
     }
@@ -40,7 +40,7 @@ impl Toml {
     }
 
     /// A key without a value, and why.
-    pub fn absent(&mut self, key: &str, why: &str) {
+    pub(super) fn absent(&mut self, key: &str, why: &str) {
         self.line(&format!("# {key}: {why}"));
     }
 }

@@ -49,17 +49,17 @@ pub(super) enum Value {
 
 impl Node {
     /// A string at a place.
-    pub fn string(text: &str, place: Place) -> Self {
+    pub(super) fn string(text: &str, place: Place) -> Self {
         Self { value: Value::String, text: text.to_owned(), place }
     }
 
     /// A table at a place.
-    pub fn table(table: Table, place: Place) -> Self {
+    pub(super) fn table(table: Table, place: Place) -> Self {
         Self { value: Value::Table(table), text: String::new(), place }
     }
 
     /// The value as a message shows it: short and on one line.
-    pub fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         match &self.value {
             Value::String => quoted(&self.text),
             Value::Array(_) => "an array".to_owned(),
@@ -70,7 +70,7 @@ impl Node {
 
     /// The text of a string. In the environment and in `--set`, where quotes are a nuisance, numbers and
     /// the like count as their text too: `--set admin.token=123456`.
-    pub fn as_text(&self) -> Option<&str> {
+    pub(super) fn as_text(&self) -> Option<&str> {
         match (&self.value, &self.place) {
             (Value::String, _) => Some(&self.text),
             (Value::Array(_) | Value::Table(_), _) | (_, Place::File { .. } | Place::Default) => None,
@@ -79,7 +79,7 @@ impl Node {
     }
 
     /// Lays `over` on top: tables are merged key by key, anything else is replaced.
-    pub fn overlay(&mut self, over: Self) {
+    pub(super) fn overlay(&mut self, over: Self) {
         match (&mut self.value, over.value) {
             (Value::Table(below), Value::Table(above)) => {
                 for (key, node) in above {

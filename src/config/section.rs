@@ -23,23 +23,23 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Where the value of a key was written; `None` when it is a default.
-    pub fn place(&self, key: &str) -> Option<Place> {
+    pub(super) fn place(&self, key: &str) -> Option<Place> {
         self.asked.get(key).cloned().flatten()
     }
 
     /// Where every key that can be set was written; `None` for those that are defaults.
-    pub fn into_places(self) -> BTreeMap<String, Option<Place>> {
+    pub(super) fn into_places(self) -> BTreeMap<String, Option<Place>> {
         self.asked
     }
 
     /// Reports an error about a key, at its place.
-    pub fn fail(&mut self, key: &str, problem: impl Into<String>) {
+    pub(super) fn fail(&mut self, key: &str, problem: impl Into<String>) {
         let place = self.place(key).unwrap_or(Place::Default);
         self.errors.push(Finding::new(place, key, problem));
     }
 
     /// Reports the unknown keys; to be called when all sections have been read.
-    pub fn report_unknown(&mut self) {
+    pub(super) fn report_unknown(&mut self) {
         for (key, place) in std::mem::take(&mut self.unknown) {
             let problem = match self.suggestion(&key) {
                 Some(known) => format!("is not a known key, did you mean `{known}`?"),
@@ -89,7 +89,7 @@ pub(super) struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// Reads `node` as the table at `path` (empty: the root).
-    pub fn read<T>(reader: &'a mut Reader, path: &str, node: Node, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+    pub(super) fn read<T>(reader: &'a mut Reader, path: &str, node: Node, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let shown = node.shown();
         let rest = if let Value::Table(table) = node.value {
             table
@@ -106,18 +106,18 @@ impl<'a> Section<'a> {
     }
 
     /// The value of a key, or its default.
-    pub fn field<T>(&mut self, key: &str, default: T, parse: impl Fn(&Node) -> Result<T, String>) -> T {
+    pub(super) fn field<T>(&mut self, key: &str, default: T, parse: impl Fn(&Node) -> Result<T, String>) -> T {
         self.optional(key, parse).unwrap_or(default)
     }
 
     /// The value of a key; `None` when it is absent (or wrong, which is reported).
-    pub fn optional<T>(&mut self, key: &str, parse: impl Fn(&Node) -> Result<T, String>) -> Option<T> {
+    pub(super) fn optional<T>(&mut self, key: &str, parse: impl Fn(&Node) -> Result<T, String>) -> Option<T> {
         let (path, node) = self.take(key);
         self.parsed(&path, &node?, parse)
     }
 
     /// The value of a key that must be there; `None` is reported as an error.
-    pub fn required<T>(&mut self, key: &str, parse: impl Fn(&Node) -> Result<T, String>) -> Option<T> {
+    pub(super) fn required<T>(&mut self, key: &str, parse: impl Fn(&Node) -> Result<T, String>) -> Option<T> {
         match self.take(key) {
             (path, Some(node)) => self.parsed(&path, &node, parse),
             (_, None) if self.reader.incomplete => None,
@@ -130,7 +130,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list; `example` is one element as TOML, for the message. An absent key is the default.
-    pub fn list<T>(
+    pub(super) fn list<T>(
         &mut self,
         key: &str,
         example: &str,
@@ -149,7 +149,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list that must be there and not empty; one value stands for a list of one.
-    pub fn required_list<T>(&mut self, key: &str, example: &str, parse: impl Fn(&Node) -> Result<T, String>) -> Vec<T> {
+    pub(super) fn required_list<T>(&mut self, key: &str, example: &str, parse: impl Fn(&Node) -> Result<T, String>) -> Vec<T> {
         match self.rest.get(key).map(|node| &node.value) {
             Some(Value::Array(items)) if items.is_empty() => {
                 let (path, _) = self.take(key);
@@ -162,12 +162,12 @@ impl<'a> Section<'a> {
     }
 
     /// Whether no key is left to read.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// The tables of an array of tables; an absent key is none.
-    pub fn tables<T>(&mut self, key: &str, read: impl Fn(&mut Section<'_>) -> Option<T>) -> Vec<T> {
+    pub(super) fn tables<T>(&mut self, key: &str, read: impl Fn(&mut Section<'_>) -> Option<T>) -> Vec<T> {
         let (path, node) = self.take(key);
         let Some(node) = node else { return Vec::new() };
         let shown = node.shown();
@@ -190,14 +190,14 @@ impl<'a> Section<'a> {
     }
 
     /// A table below this one; an absent one is empty.
-    pub fn section<T>(&mut self, key: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+    pub(super) fn section<T>(&mut self, key: &str, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
         let (path, node) = self.take(key);
         let node = node.unwrap_or_else(|| Node::table(Table::new(), Place::Default));
         Section::read(self.reader, &path, node, read)
     }
 
     /// Reports an error about a key of this section.
-    pub fn fail(&mut self, key: &str, problem: impl Into<String>) {
+    pub(super) fn fail(&mut self, key: &str, problem: impl Into<String>) {
         let path = join(&self.path, key);
         self.reader.fail(&path, problem);
     }

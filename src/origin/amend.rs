@@ -15,7 +15,7 @@ use super::pass::{self, PAGE_SIZE};
 
 /// What the answers say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// Listings that are new, or not as they are known.
     pub changed: Vec<Summary>,
     /// How many listings are gone, at least. Listings that appeared without being seen hide as many.
@@ -24,7 +24,7 @@ pub struct Changes {
 
 /// Why the list cannot be amended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GiveUp {
+pub(crate) enum GiveUp {
     /// More listings than the answers account for: they are from different instants, or something came silently.
     #[error("there are more listings than the answers account for")]
     Unaccounted,
@@ -44,7 +44,7 @@ impl Changes {
     ///
     /// # Errors
     /// When more is there than known and new listings together.
-    pub fn of<'a>(dataset: &Dataset, items: impl Iterator<Item = &'a Summary>, total: u64) -> Result<Self, GiveUp> {
+    pub(crate) fn of<'a>(dataset: &Dataset, items: impl Iterator<Item = &'a Summary>, total: u64) -> Result<Self, GiveUp> {
         let mut changed: BTreeMap<ListingId, &Summary> = BTreeMap::new();
         let mut added = 0;
         for item in items {
@@ -62,7 +62,7 @@ impl Changes {
 
 /// What the hunt wants to know next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// What stands on this page, from 1?
     Ask(u64),
     /// Nothing: this is the list.
@@ -71,7 +71,7 @@ pub enum Next {
 
 /// The hunt for listings that are gone.
 #[derive(Debug)]
-pub struct Hunt {
+pub(crate) struct Hunt {
     sequence: Vec<Summary>,
     gone: usize,
     seen: BTreeMap<u64, Vec<(ListingId, ContentHash)>>,
@@ -84,7 +84,7 @@ impl Hunt {
     ///
     /// # Errors
     /// When a changed listing has no certain place, or it is cheaper to read everything.
-    pub fn begin(known: &[Summary], changes: &Changes, rules: &Rules) -> Result<Self, GiveUp> {
+    pub(crate) fn begin(known: &[Summary], changes: &Changes, rules: &Rules) -> Result<Self, GiveUp> {
         let pages = pass::pages(known.len() as u64);
         let halvings = u64::from(pages.max(2).ilog2()) + 2;
         if changes.gone as u64 * halvings > pages / 2 {
@@ -95,7 +95,7 @@ impl Hunt {
     }
 
     /// Takes in what stands on a page.
-    pub fn see(&mut self, page: u64, items: &[Summary]) {
+    pub(crate) fn see(&mut self, page: u64, items: &[Summary]) {
         self.seen.insert(page, items.iter().map(|item| (item.id, item.hash)).collect());
     }
 
@@ -103,7 +103,7 @@ impl Hunt {
     ///
     /// # Errors
     /// When a page cannot be explained, or the hunt grows too long.
-    pub fn question(&mut self) -> Result<Next, GiveUp> {
+    pub(crate) fn question(&mut self) -> Result<Next, GiveUp> {
         while self.gone > 0 {
             // The last page of the longer sequence cannot be as it is expected, so that there is a first wrong one.
             let mut high = pass::pages(self.sequence.len() as u64);
@@ -131,12 +131,12 @@ impl Hunt {
     }
 
     /// The list that was found.
-    pub fn into_sequence(self) -> Vec<Summary> {
+    pub(crate) fn into_sequence(self) -> Vec<Summary> {
         self.sequence
     }
 
     /// The pages, from 1, on which changed listings stand: the first few of them.
-    pub fn pages_of(&self, changed: &[Summary], most: usize) -> Vec<u64> {
+    pub(crate) fn pages_of(&self, changed: &[Summary], most: usize) -> Vec<u64> {
         let ids: std::collections::HashSet<ListingId> = changed.iter().map(|summary| summary.id).collect();
         let at = self.sequence.iter().enumerate().filter(|(_, summary)| ids.contains(&summary.id));
         let mut pages: Vec<u64> = at.map(|(at, _)| at as u64 / PAGE_SIZE + 1).collect();

@@ -22,7 +22,7 @@ const DAY: i64 = 86_400 * SECOND;
 
 /// A question whose answer tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub(crate) struct Question {
     /// The query.
     pub query: ListQuery,
     /// The total if everything is as assumed.
@@ -32,7 +32,7 @@ pub struct Question {
 }
 
 /// The questions that a data set allows: at most two, each with answers that differ.
-pub fn questions(dataset: &Dataset) -> Vec<Question> {
+pub(crate) fn questions(dataset: &Dataset) -> Vec<Question> {
     let both = [combined_and_strict(dataset), midnight(dataset)];
     both.into_iter()
         .flatten()
@@ -42,7 +42,7 @@ pub fn questions(dataset: &Dataset) -> Vec<Question> {
 
 impl Question {
     /// What a total disproves.
-    pub fn judge(&self, total: u64) -> &[Assumption] {
+    pub(crate) fn judge(&self, total: u64) -> &[Assumption] {
         if total == self.expected {
             return &[];
         }
@@ -54,7 +54,7 @@ impl Question {
 ///
 /// # Errors
 /// When it cannot be asked.
-pub async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assumption>, CopyError> {
+pub(crate) async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assumption>, CopyError> {
     let mut disproved = Vec::new();
     for question in questions(dataset) {
         let path = question.query.path_and_query();

@@ -7,11 +7,11 @@
 //! later instant, and the mirror's is another. What differs is then fetched anew. Callers: [`crate::app`] runs it,
 //! [`job::Audits`] is how others ask for one.
 
-pub mod compare;
+pub(crate) mod compare;
 mod confirm;
-pub mod job;
-pub mod sample;
-pub mod score;
+pub(crate) mod job;
+pub(crate) mod sample;
+pub(crate) mod score;
 mod verdict;
 
 use std::sync::Arc;

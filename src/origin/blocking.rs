@@ -8,7 +8,7 @@ use crate::store::StoreError;
 ///
 /// # Errors
 /// Those of the work, and one of the store when it panicked.
-pub async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+pub(super) async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,

@@ -23,7 +23,7 @@ use state::State;
 use super::ledger::{LONGEST_PAUSE, Ledger};
 use super::window::{Class, Window};
 
-pub use queue::Demand;
+pub(crate) use queue::Demand;
 
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

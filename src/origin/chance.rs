@@ -12,16 +12,16 @@ use rand::{RngExt, SeedableRng};
 
 /// Where jitter comes from; clones draw from the same source.
 #[derive(Clone, Debug, Default)]
-pub struct Chance(Option<Arc<Mutex<SmallRng>>>);
+pub(crate) struct Chance(Option<Arc<Mutex<SmallRng>>>);
 
 impl Chance {
     /// Always the same draws.
-    pub fn of(seed: u64) -> Self {
+    pub(crate) fn of(seed: u64) -> Self {
         Self(Some(Arc::new(Mutex::new(SmallRng::seed_from_u64(seed)))))
     }
 
     /// A random part of `span`, from half of it up to all of it.
-    pub fn jittered(&self, span: Duration) -> Duration {
+    pub(crate) fn jittered(&self, span: Duration) -> Duration {
         let part = match &self.0 {
             Some(seeded) => seeded.lock().random_range(0.5..1.0),
             None => rand::rng().random_range(0.5..1.0),

@@ -30,8 +30,8 @@ use super::told::Told;
 use super::transport::{Arrival, Http, Transport, TransportError};
 use super::window::Class;
 
-pub use super::transport::read_ca_file;
-pub use error::AskError;
+pub(crate) use super::transport::read_ca_file;
+pub(crate) use error::AskError;
 
 /// How old the copies of the origin's CDN can be where nothing else is known.
 const CACHE_TTL: Duration = Duration::from_secs(300);

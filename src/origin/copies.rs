@@ -21,7 +21,7 @@ use super::pass::{self, Span};
 use super::stamps::{self, Before, Place};
 
 /// A `Date` says whole seconds: what it dates may be this much younger, in milliseconds.
-pub const DATE_GRAIN_MS: i64 = 1000;
+pub(crate) const DATE_GRAIN_MS: i64 = 1000;
 
 /// How a copy compares with the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub enum CopyError {
 }
 
 /// Says what a body must be; the message of `Err` says why it is not.
-pub type Check = fn(&Bytes) -> Result<(), String>;
+pub(crate) type Check = fn(&Bytes) -> Result<(), String>;
 
 /// The copies of one origin.
 #[derive(Clone)]

@@ -25,7 +25,7 @@ const AT_ONCE: usize = 6;
 ///
 /// # Errors
 /// When it is not, with the reason.
-pub fn check_page(body: &Bytes) -> Result<(), String> {
+pub(crate) fn check_page(body: &Bytes) -> Result<(), String> {
     Page::parse(body, &VolatileKeys::default()).map(|_| ()).map_err(|error| error.to_string())
 }
 
@@ -33,7 +33,7 @@ pub fn check_page(body: &Bytes) -> Result<(), String> {
 ///
 /// # Errors
 /// When it is not, with the reason.
-pub fn check_taxonomy(body: &Bytes) -> Result<(), String> {
+pub(crate) fn check_taxonomy(body: &Bytes) -> Result<(), String> {
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
     taxonomy::terms(text).map(|_| ()).map_err(|error| error.to_string())
 }
@@ -133,7 +133,7 @@ impl Fetched {
 ///
 /// # Errors
 /// When one is missing, which cannot be when all were fetched.
-pub fn in_order(copies: Vec<Copy>) -> Result<[Copy; 3], CopyError> {
+pub(crate) fn in_order(copies: Vec<Copy>) -> Result<[Copy; 3], CopyError> {
     let mut places: [Option<Copy>; 3] = [None, None, None];
     for copy in copies {
         if let Some(kind) = TaxonomyKind::ALL.into_iter().find(|kind| kind.path() == copy.path) {

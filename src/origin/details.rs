@@ -10,7 +10,7 @@ mod index;
 mod once;
 #[cfg(test)]
 mod tests;
-pub mod worker;
+pub(crate) mod worker;
 mod write;
 
 use std::collections::{HashMap, HashSet};

@@ -42,7 +42,7 @@ impl Pace {
 }
 
 /// Seconds that so many requests take; `None` when nothing is known of the pace. `per_minute`: the budget's limit.
-pub fn seconds(left: u64, per_minute: Option<usize>, per_second: Option<f64>) -> Option<u64> {
+pub(crate) fn seconds(left: u64, per_minute: Option<usize>, per_second: Option<f64>) -> Option<u64> {
     if left == 0 {
         return Some(0);
     }

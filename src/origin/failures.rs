@@ -32,7 +32,7 @@ struct Failing {
 
 /// The failures of late.
 #[derive(Debug, Default)]
-pub struct Failures(Mutex<HashMap<Name, Failing>>);
+pub(crate) struct Failures(Mutex<HashMap<Name, Failing>>);
 
 /// What stands for a key, which may be long: 128 bits of its hash.
 type Name = [u8; 16];
@@ -61,7 +61,7 @@ fn name(key: &Key) -> Name {
 
 impl Failures {
     /// Why a resource is being left alone, if it is.
-    pub fn resting(&self, key: &Key, now: Monotonic) -> Option<AskError> {
+    pub(crate) fn resting(&self, key: &Key, now: Monotonic) -> Option<AskError> {
         let failing = self.0.lock();
         let failing = failing.get(&name(key)).filter(|failing| failing.until > now)?;
         let mut error = failing.error.clone();
@@ -72,7 +72,7 @@ impl Failures {
     }
 
     /// The origin gave no answer. A spent budget is nobody's failure.
-    pub fn failed(&self, key: &Key, error: &AskError, now: Monotonic) {
+    pub(crate) fn failed(&self, key: &Key, error: &AskError, now: Monotonic) {
         if matches!(error, AskError::Spent(_)) {
             return;
         }
@@ -95,7 +95,7 @@ impl Failures {
     }
 
     /// The origin gave an answer.
-    pub fn answered(&self, key: &Key) {
+    pub(crate) fn answered(&self, key: &Key) {
         self.0.lock().remove(&name(key));
     }
 }

@@ -21,7 +21,7 @@ struct Board<K, T> {
 }
 
 /// The fetches that are under way; cheap to clone.
-pub struct Flights<K, T>(Arc<Mutex<Board<K, T>>>);
+pub(crate) struct Flights<K, T>(Arc<Mutex<Board<K, T>>>);
 
 impl<K, T> Clone for Flights<K, T> {
     fn clone(&self) -> Self {
@@ -36,7 +36,7 @@ impl<K, T> Default for Flights<K, T> {
 }
 
 /// A place on a flight.
-pub enum Boarding<K: Eq + Hash, T> {
+pub(crate) enum Boarding<K: Eq + Hash, T> {
     /// Nobody fetches it: fetch, and let the ticket land.
     First(Ticket<K, T>, Passenger<T>),
     /// Somebody does.
@@ -44,7 +44,7 @@ pub enum Boarding<K: Eq + Hash, T> {
 }
 
 /// The duty to fetch; the flight is over when it is dropped.
-pub struct Ticket<K: Eq + Hash, T> {
+pub(crate) struct Ticket<K: Eq + Hash, T> {
     flights: Flights<K, T>,
     key: K,
     number: u64,
@@ -52,11 +52,11 @@ pub struct Ticket<K: Eq + Hash, T> {
 }
 
 /// Somebody who waits for what a flight brings.
-pub struct Passenger<T>(watch::Receiver<Option<T>>);
+pub(crate) struct Passenger<T>(watch::Receiver<Option<T>>);
 
 impl<T: Clone> Passenger<T> {
     /// What the flight brought; `None` when it was lost.
-    pub async fn landed(mut self) -> Option<T> {
+    pub(crate) async fn landed(mut self) -> Option<T> {
         let landed = self.0.wait_for(Option::is_some).await;
         landed.ok().and_then(|landed| landed.clone())
     }
@@ -64,7 +64,7 @@ impl<T: Clone> Passenger<T> {
 
 impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
     /// A place on the flight for `key`, which takes off if there is none.
-    pub fn board(&self, key: &K) -> Boarding<K, T> {
+    pub(crate) fn board(&self, key: &K) -> Boarding<K, T> {
         let mut board = self.0.lock();
         if let Some(flying) = board.flying.get(key) {
             return Boarding::Joined(Passenger(flying.landed.clone()));
@@ -78,24 +78,24 @@ impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
     }
 
     /// Whether somebody fetches `key`.
-    pub fn is_flying(&self, key: &K) -> bool {
+    pub(crate) fn is_flying(&self, key: &K) -> bool {
         self.0.lock().flying.contains_key(key)
     }
 
     /// Lets nobody join the flights that are under way: what they bring may be outdated.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.0.lock().flying.clear();
     }
 
     /// The same for some of them only.
-    pub fn close_where(&self, outdated: impl Fn(&K) -> bool) {
+    pub(crate) fn close_where(&self, outdated: impl Fn(&K) -> bool) {
         self.0.lock().flying.retain(|key, _| !outdated(key));
     }
 }
 
 impl<K: Eq + Hash, T> Ticket<K, T> {
     /// Hands out what was fetched. Others may join until the ticket is dropped.
-    pub fn land(&self, what: T) {
+    pub(crate) fn land(&self, what: T) {
         // Nobody may be waiting any more.
         let _ = self.landing.send_replace(Some(what));
     }

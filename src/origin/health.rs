@@ -13,7 +13,7 @@ use super::client::AskError;
 use super::window::Class;
 
 /// After how many failures in a row the origin as a whole is taken to fail, and not one resource of it.
-pub const FEW: u32 = 3;
+pub(crate) const FEW: u32 = 3;
 
 /// Whose request it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,13 +27,13 @@ const RECORD: usize = 16;
 /// More slots than this are not believed.
 const MOST: usize = 1_000_000;
 /// The longest pause that is kept.
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// A pause at least this long is worth a sync.
 const SYNCED: Duration = Duration::from_secs(20);
 
 /// The open file, and what it should hold.
 #[derive(Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     path: PathBuf,
     /// `None` while it cannot be written.
     file: Option<File>,
@@ -59,7 +59,7 @@ impl Ledger {
     /// Opens or creates the ledger, reads back into `window` what still counts, and says for how long nothing may be
     /// sent. Requests that were on the wire when the process ended count from now; a stamp beyond what any slot can have
     /// (a clock that was set back) counts for a whole span.
-    pub fn open(path: &Path, mut window: Option<&mut Window>, now: Monotonic, wall: WallTime) -> (Self, Duration) {
+    pub(crate) fn open(path: &Path, mut window: Option<&mut Window>, now: Monotonic, wall: WallTime) -> (Self, Duration) {
         let limit = window.as_ref().map_or(0, |window| window.limit());
         let recorded = match fs::read(path) {
             Ok(bytes) => read(&bytes),
@@ -98,19 +98,19 @@ impl Ledger {
     }
 
     /// Records that a request is about to be sent.
-    pub fn sent(&mut self, index: usize) {
+    pub(crate) fn sent(&mut self, index: usize) {
         self.set(index, IN_FLIGHT);
     }
 
     /// Records until when a request counts.
-    pub fn answered(&mut self, index: usize, until: WallTime) {
+    pub(crate) fn answered(&mut self, index: usize, until: WallTime) {
         self.set(index, until.as_millis());
     }
 
     /// Records that nothing is sent for `span` from now. Returns the file if that is worth a sync, because a power loss
     /// must not forget an hour: the caller does it, once it holds nothing that others wait for. Where it cannot be
     /// synced, a kill -9 still forgets nothing.
-    pub fn paused(&mut self, span: Duration, wall: WallTime) -> Option<File> {
+    pub(crate) fn paused(&mut self, span: Duration, wall: WallTime) -> Option<File> {
         let length = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         self.pause = Pause { until: wall.plus(span).as_millis(), length };
         let head = head(self.pause);

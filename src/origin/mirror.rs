@@ -40,7 +40,7 @@ use super::refresh::Shape;
 use super::status::OriginStatus;
 
 use confirm::Candidate;
-pub use error::MirrorError;
+pub(crate) use error::MirrorError;
 use reading::Reading;
 
 /// How often something that does not settle is tried.

@@ -15,10 +15,10 @@ use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 
 /// Listings on a page of the crawl.
-pub const PAGE_SIZE: u64 = 100;
+pub(crate) const PAGE_SIZE: u64 = 100;
 
 /// The path of one page of the crawl.
-pub fn page_path(page: u64) -> String {
+pub(crate) fn page_path(page: u64) -> String {
     if page == 1 {
         "/api/listings.json?per_page=100".to_owned()
     } else {
@@ -27,7 +27,7 @@ pub fn page_path(page: u64) -> String {
 }
 
 /// The number of a page of the crawl, from its path; `None` for any other path.
-pub fn page_of(path: &str) -> Option<u64> {
+pub(crate) fn page_of(path: &str) -> Option<u64> {
     if path == page_path(1) {
         return Some(1);
     }
@@ -35,7 +35,7 @@ pub fn page_of(path: &str) -> Option<u64> {
 }
 
 /// How many pages hold `total` listings; the first page always exists.
-pub fn pages(total: u64) -> u64 {
+pub(crate) fn pages(total: u64) -> u64 {
     total.div_ceil(PAGE_SIZE).max(1)
 }
 
@@ -50,16 +50,16 @@ pub struct Span {
 
 /// What a pass has fetched, by path: all pages in order, then the taxonomies. The bodies stay in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pass(Vec<(String, Span)>);
+pub(crate) struct Pass(Vec<(String, Span)>);
 
 /// The paths of a pass over so many pages.
-pub fn paths(pages: u64) -> impl Iterator<Item = String> {
+pub(crate) fn paths(pages: u64) -> impl Iterator<Item = String> {
     (1..=pages).map(page_path).chain(TaxonomyKind::ALL.into_iter().map(|kind| kind.path().to_owned()))
 }
 
 /// Why the pages are no state of the origin.
 #[derive(Debug, thiserror::Error)]
-pub enum Inconsistent {
+pub(crate) enum Inconsistent {
     /// A page cannot be read.
     #[error("page {page}: {source}")]
     Page {
@@ -99,7 +99,7 @@ pub enum Inconsistent {
 
 /// What a consistent pass adds up to.
 #[derive(Debug)]
-pub struct Assembled {
+pub(crate) struct Assembled {
     /// The content to publish.
     pub content: Content,
     /// Envelope fields that differ between the pages.
@@ -110,28 +110,28 @@ pub struct Assembled {
 
 impl Pass {
     /// A pass over these copies.
-    pub fn new(copies: Vec<(String, Span)>) -> Self {
+    pub(crate) fn new(copies: Vec<(String, Span)>) -> Self {
         Self(copies)
     }
 
     /// The latest instant at which anything came to be as it is.
-    pub fn since_ms(&self) -> i64 {
+    pub(crate) fn since_ms(&self) -> i64 {
         self.0.iter().map(|(_, span)| span.since_ms).max().unwrap_or(0)
     }
 
     /// The latest instant for which everything is confirmed.
-    pub fn until_ms(&self) -> i64 {
+    pub(crate) fn until_ms(&self) -> i64 {
         self.0.iter().map(|(_, span)| span.until_ms).min().unwrap_or(0)
     }
 
     /// Whether there is one instant at which the origin was just so: everything came to be before it and was still so
     /// after it.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.since_ms() <= self.until_ms()
     }
 
     /// What still has to be confirmed, as paths.
-    pub fn unproven(&self) -> Vec<String> {
+    pub(crate) fn unproven(&self) -> Vec<String> {
         let since = self.since_ms();
         self.0.iter().filter(|(_, span)| span.until_ms < since).map(|(path, _)| path.clone()).collect()
     }
@@ -142,7 +142,7 @@ impl Pass {
 ///
 /// # Errors
 /// When they are no state of the origin; see [`Inconsistent`].
-pub fn assemble(
+pub(crate) fn assemble(
     pages: impl Iterator<Item = Bytes>,
     taxonomies: &[Bytes; 3],
     volatile: &VolatileKeys,
@@ -198,7 +198,7 @@ fn shared(items: Vec<Summary>, known: impl Fn(&Summary) -> Option<Summary>) -> V
 }
 
 /// The taxonomies' texts without what is volatile, which goes to `values`.
-pub fn blanked(taxonomies: &[Bytes; 3], volatile: &VolatileKeys, values: &mut VolatileValues) -> [Arc<str>; 3] {
+pub(crate) fn blanked(taxonomies: &[Bytes; 3], volatile: &VolatileKeys, values: &mut VolatileValues) -> [Arc<str>; 3] {
     TaxonomyKind::ALL.map(|kind| {
         let text = String::from_utf8_lossy(&taxonomies[kind.index()]);
         let (blanked, taken) = volatile.blank(&text);
@@ -208,7 +208,7 @@ pub fn blanked(taxonomies: &[Bytes; 3], volatile: &VolatileKeys, values: &mut Vo
 }
 
 /// The carried and computed keys of an envelope, for comparing what two pages show.
-pub fn carried(fields: &[EnvelopeField]) -> Vec<&EnvelopeField> {
+pub(crate) fn carried(fields: &[EnvelopeField]) -> Vec<&EnvelopeField> {
     fields.iter().filter(|field| matches!(field, EnvelopeField::Carried { .. })).collect()
 }
 

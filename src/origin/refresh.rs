@@ -28,7 +28,7 @@ const MOST_BACK: i64 = 1000;
 
 /// A question about what was modified lately, whose answer is known if nothing was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub(crate) struct Probe {
     /// The query, canonical: the same until something is published, so that its validators stay useful.
     pub query: ListQuery,
     /// Its path.
@@ -38,7 +38,7 @@ pub struct Probe {
 /// What the probe asks with: a timestamp, a date where the origin understands no other, or nothing where neither is
 /// answered as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// `2026-01-31T12:00:00Z`
     #[default]
     Timestamp,
@@ -50,7 +50,7 @@ pub enum Shape {
 
 impl Shape {
     /// The word for the log.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Timestamp => "timestamp",
             Self::Date => "date",
@@ -60,7 +60,7 @@ impl Shape {
 
     /// What to fall back to.
     #[must_use]
-    pub const fn next(self) -> Self {
+    pub(crate) const fn next(self) -> Self {
         match self {
             Self::Timestamp => Self::Date,
             Self::Date | Self::None => Self::None,
@@ -71,7 +71,7 @@ impl Shape {
 impl Probe {
     /// The probe for a data set, on the origin's clock: `modified` in the future of `confirmed_ms` is not trusted.
     /// `None` when no listing has a usable `modified`.
-    pub fn of(dataset: &Dataset, confirmed_ms: i64, shape: Shape) -> Option<Self> {
+    pub(crate) fn of(dataset: &Dataset, confirmed_ms: i64, shape: Shape) -> Option<Self> {
         let now = confirmed_ms.saturating_mul(1_000_000);
         let past = || dataset.modified().filter(|at| *at <= now);
         let newest = newest(past());
@@ -119,7 +119,7 @@ fn newest(all: impl Iterator<Item = i64>) -> Vec<i64> {
 
 /// What differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub(crate) enum What {
     /// A taxonomy.
     Taxonomy,
     /// The first page.
@@ -136,7 +136,7 @@ pub enum What {
 
 impl What {
     /// The word for the log.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Taxonomy => "a taxonomy",
             Self::FirstPage => "the first page",
@@ -150,7 +150,7 @@ impl What {
 
 /// What the answers say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Everything that was asked is as published.
     Unchanged,
     /// The probe's answer differs, but it is older than what is published: it says nothing.
@@ -161,7 +161,7 @@ pub enum Verdict {
 
 /// The answers to a refresh.
 #[derive(Debug)]
-pub struct Answers {
+pub(crate) struct Answers {
     /// The probe's, where there was one.
     pub probe: Option<(Probe, Copy)>,
     /// The first page.
@@ -172,7 +172,7 @@ pub struct Answers {
 
 impl Answers {
     /// The latest instant for which all of them are confirmed.
-    pub fn until_ms(&self) -> i64 {
+    pub(crate) fn until_ms(&self) -> i64 {
         let probe = self.probe.iter().map(|(_, copy)| copy.until_ms);
         let rest = self.taxonomies.iter().map(|copy| copy.until_ms);
         probe.chain(rest).fold(self.first.until_ms, i64::min)
@@ -180,13 +180,13 @@ impl Answers {
 
     /// Whether the first page and the taxonomies were as they are from before until after one instant for which the
     /// probe was answered, too.
-    pub fn held_still(&self) -> bool {
+    pub(crate) fn held_still(&self) -> bool {
         let since = self.taxonomies.iter().map(|copy| copy.since_ms).fold(self.first.since_ms, i64::max);
         since <= self.until_ms()
     }
 
     /// Whether the probe selects fewer listings than the data set holds: some may be gone.
-    pub fn lacks(&self, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+    pub(crate) fn lacks(&self, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
         let Some((probe, copy)) = &self.probe else { return false };
         let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(&probe.query)) else {
             return false;
@@ -195,7 +195,7 @@ impl Answers {
     }
 
     /// Compares the answers with a data set that is known to be as it is at `confirmed_ms`.
-    pub fn judge(&self, dataset: &Dataset, confirmed_ms: i64, volatile: &VolatileKeys) -> Verdict {
+    pub(crate) fn judge(&self, dataset: &Dataset, confirmed_ms: i64, volatile: &VolatileKeys) -> Verdict {
         let content = &dataset.content;
         for kind in TaxonomyKind::ALL {
             let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
@@ -225,7 +225,7 @@ impl Answers {
 }
 
 /// Whether a page holds what the data set would answer.
-pub fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+pub(crate) fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
     let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
         return false;
     };
@@ -243,7 +243,7 @@ fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &Volatil
 }
 
 /// Whether the same listings, as they stand there, are on both sides.
-pub fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[&'a Summary]) -> bool {
+pub(crate) fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[&'a Summary]) -> bool {
     let key = |summary: &Summary| (summary.id, summary.hash.to_bytes());
     let mut one: Vec<_> = one.into_iter().map(key).collect();
     let mut other: Vec<_> = other.iter().map(|summary| key(summary)).collect();
@@ -260,7 +260,7 @@ fn only_known(copy: &Copy, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
 
 /// Whether the carried fields of the published envelope still stand on the page. Fields that differ between pages
 /// were left out when it was published and are not looked at.
-pub fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
+pub(crate) fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
     let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
     let published = super::pass::carried(&content.envelope.fields);
     published.into_iter().all(|field| match field {
@@ -270,7 +270,7 @@ pub fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) 
 }
 
 /// Whether a snapshot lost more listings than may vanish at once.
-pub fn shrank_too_much(serving: usize, next: usize, max_shrink: f64) -> bool {
+pub(crate) fn shrank_too_much(serving: usize, next: usize, max_shrink: f64) -> bool {
     let lost = serving.saturating_sub(next);
     lost > 0 && (lost as f64) > serving as f64 * max_shrink
 }

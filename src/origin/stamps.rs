@@ -86,7 +86,7 @@ impl Place {
 
 /// What was seen of the stamps of one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Pulse {
+pub(crate) enum Pulse {
     /// Nothing that proves anything.
     #[default]
     Unproven,
@@ -98,7 +98,7 @@ pub enum Pulse {
 
 /// What is made of the latest stamp of a place; the words of `/status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub(crate) enum Reading {
     /// It dates the answer.
     Used,
     /// It stands still while the content changes.
@@ -111,7 +111,7 @@ pub enum Reading {
 
 impl Reading {
     /// The word for `/status`.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Used => "used",
             Self::StandsStill => "stands-still",
@@ -265,7 +265,7 @@ impl StampWatch {
 }
 
 /// `generated_at` at the top level of a body, if it is an instant.
-pub fn stamp(text: &str) -> Option<WallTime> {
+pub(crate) fn stamp(text: &str) -> Option<WallTime> {
     let fields = json::fields(text).ok()?;
     let field = fields.iter().find(|field| field.key == "generated_at")?;
     let nanos = crate::api::modified::parse(&json::string(field.value)?).ok()?;

@@ -15,7 +15,7 @@ use super::window::Class;
 
 /// What the origin says of a term.
 #[derive(Debug)]
-pub enum Listed {
+pub(crate) enum Listed {
     /// Its listings.
     Known(ListedTerm),
     /// Its pages do not fit together, or name listings that the data set does not hold: the data has moved on, and the
@@ -29,7 +29,7 @@ pub enum Listed {
 ///
 /// # Errors
 /// When a page cannot be fetched.
-pub async fn list(
+pub(crate) async fn list(
     copies: &Copies,
     dataset: &Dataset,
     published_ms: i64,

@@ -33,7 +33,7 @@ impl Lines {
 
 /// What was told of late.
 #[derive(Debug, Default)]
-pub struct Told(Mutex<Memory>);
+pub(crate) struct Told(Mutex<Memory>);
 
 #[derive(Debug, Default)]
 struct Memory {
@@ -44,7 +44,7 @@ struct Memory {
 
 impl Told {
     /// The origin is left alone because of a failure: how many there were since that was last told, if it is to be told.
-    pub fn left_alone(&self, now: Monotonic) -> Option<u64> {
+    pub(crate) fn left_alone(&self, now: Monotonic) -> Option<u64> {
         let mut memory = self.0.lock();
         if !std::mem::replace(&mut memory.left_alone, true) {
             memory.outage.last = None;
@@ -53,7 +53,7 @@ impl Told {
     }
 
     /// A client's read failed while the origin as a whole is not known to: as above.
-    pub fn failed(&self, now: Monotonic) -> Option<u64> {
+    pub(crate) fn failed(&self, now: Monotonic) -> Option<u64> {
         let mut memory = self.0.lock();
         if memory.left_alone {
             memory.outage.untold += 1;
@@ -63,7 +63,7 @@ impl Told {
     }
 
     /// The origin answered; `true` when it had been left alone until now.
-    pub fn answered(&self) -> bool {
+    pub(crate) fn answered(&self) -> bool {
         let mut memory = self.0.lock();
         memory.outage.untold = 0;
         std::mem::take(&mut memory.left_alone)

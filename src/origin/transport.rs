@@ -19,7 +19,7 @@ use url::Url;
 use super::client::ClientError;
 
 /// What comes in pieces after the head of an answer, decoded.
-pub type Body = BoxStream<'static, Result<Bytes, TransportError>>;
+pub(crate) type Body = BoxStream<'static, Result<Bytes, TransportError>>;
 
 /// The head of an answer, and its body as it arrives.
 pub struct Arrival {
@@ -59,14 +59,14 @@ pub trait Transport: Send + Sync {
 }
 
 /// HTTP over sockets.
-pub struct Http(reqwest::Client);
+pub(crate) struct Http(reqwest::Client);
 
 impl Http {
     /// A pool of connections; `timeout` is for connecting, and for the whole of one answer.
     ///
     /// # Errors
     /// When the CA file or the TLS library is not usable.
-    pub fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+    pub(crate) fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>) -> Result<Self, ClientError> {
         let mut builder = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -98,7 +98,7 @@ impl Transport for Http {
 ///
 /// # Errors
 /// When it cannot be read, or holds none.
-pub fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+pub(crate) fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let bad = |error: &dyn std::fmt::Display| ClientError::CaFile(format!("{}: {error}", path.display()));
     let certificates = CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))?;
     let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(|error| bad(&error))?;

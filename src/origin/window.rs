@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::clock::Monotonic;
 
 /// How long an answered request still counts. A little above the origin's 60 s, against rounding on its side.
-pub const SPAN: Duration = Duration::from_millis(60_050);
+pub(crate) const SPAN: Duration = Duration::from_millis(60_050);
 
 /// Added for a request that ended without an answer: it may still be on its way.
-pub const UNANSWERED: Duration = Duration::from_secs(1);
+pub(crate) const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// What a slot is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,7 +59,7 @@ enum Slot {
 
 /// The window: one slot per request that the origin admits in 60 s. No operation looks at all slots.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub(crate) struct Window {
     slots: Vec<Slot>,
     /// The free slots.
     free: Vec<usize>,
@@ -72,7 +72,7 @@ pub struct Window {
 
 impl Window {
     /// A window of `limit` free slots.
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         let free = (0..limit).rev().collect();
         Self {
             slots: vec![Slot::Free; limit],
@@ -84,12 +84,12 @@ impl Window {
     }
 
     /// How many slots there are.
-    pub fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.slots.len()
     }
 
     /// Marks the next free slot as counting until then, when a ledger is read back, and returns its number.
-    pub fn restore(&mut self, until: Monotonic, class: Class) -> Option<usize> {
+    pub(crate) fn restore(&mut self, until: Monotonic, class: Class) -> Option<usize> {
         let index = self.free.pop()?;
         self.slots[index] = Slot::Until(until, class);
         self.ends.insert((until, index));
@@ -98,7 +98,7 @@ impl Window {
     }
 
     /// Takes a free slot for a request that is about to be sent; `None` when there is none.
-    pub fn take(&mut self, class: Class, now: Monotonic) -> Option<usize> {
+    pub(crate) fn take(&mut self, class: Class, now: Monotonic) -> Option<usize> {
         self.expire(now);
         let index = self.free.pop()?;
         self.slots[index] = Slot::InFlight(class);
@@ -108,7 +108,7 @@ impl Window {
     }
 
     /// A request ended at `now`; returns until when it counts.
-    pub fn answered(&mut self, index: usize, now: Monotonic, answered: bool) -> Monotonic {
+    pub(crate) fn answered(&mut self, index: usize, now: Monotonic, answered: bool) -> Monotonic {
         let until = now.plus(if answered { SPAN } else { SPAN + UNANSWERED });
         if let Some(slot @ Slot::InFlight(_)) = self.slots.get_mut(index) {
             let Slot::InFlight(class) = *slot else { return until };
@@ -120,7 +120,7 @@ impl Window {
     }
 
     /// Gives back a slot whose request was never sent.
-    pub fn unused(&mut self, index: usize) {
+    pub(crate) fn unused(&mut self, index: usize) {
         if let Some(slot @ Slot::InFlight(_)) = self.slots.get_mut(index) {
             let Slot::InFlight(class) = std::mem::replace(slot, Slot::Free) else { return };
             self.free.push(index);
@@ -130,32 +130,32 @@ impl Window {
     }
 
     /// How many slots are free.
-    pub fn free(&mut self, now: Monotonic) -> usize {
+    pub(crate) fn free(&mut self, now: Monotonic) -> usize {
         self.expire(now);
         self.free.len()
     }
 
     /// How many slots a class holds.
-    pub fn used_by(&mut self, class: Class, now: Monotonic) -> usize {
+    pub(crate) fn used_by(&mut self, class: Class, now: Monotonic) -> usize {
         self.expire(now);
         self.used[class as usize]
     }
 
     /// When the next slot becomes free, if that is already known.
-    pub fn next_free(&mut self, now: Monotonic) -> Option<Monotonic> {
+    pub(crate) fn next_free(&mut self, now: Monotonic) -> Option<Monotonic> {
         self.expire(now);
         self.ends.first().map(|(until, _)| *until)
     }
 
     /// When slots can be taken, in order and without an end, as of the last [`expire`](Self::expire): one that is on the
     /// wire as if it were answered now, and each again a window later.
-    pub fn frees(&self, now: Monotonic) -> impl Iterator<Item = Monotonic> {
+    pub(crate) fn frees(&self, now: Monotonic) -> impl Iterator<Item = Monotonic> {
         let ends = self.ends.iter().map(|(until, _)| *until);
         in_turns(now, self.free.len(), ends, self.on_wire.iter().sum(), 0)
     }
 
     /// The same for a class that may hold `share` slots at a time.
-    pub fn frees_of(&self, class: Class, share: usize, now: Monotonic) -> impl Iterator<Item = Monotonic> {
+    pub(crate) fn frees_of(&self, class: Class, share: usize, now: Monotonic) -> impl Iterator<Item = Monotonic> {
         let used = self.used[class as usize];
         let slots = &self.slots;
         let ends =
@@ -165,7 +165,7 @@ impl Window {
     }
 
     /// Frees the slots that no longer count.
-    pub fn expire(&mut self, now: Monotonic) {
+    pub(crate) fn expire(&mut self, now: Monotonic) {
         while let Some((until, index)) = self.ends.first().copied().filter(|(until, _)| *until <= now) {
             self.ends.remove(&(until, index));
             if let Slot::Until(_, class) = std::mem::replace(&mut self.slots[index], Slot::Free) {

@@ -25,7 +25,7 @@ use crate::semantics::path::{self, BasePath};
 use crate::semantics::problem::Problem;
 
 /// The methods of known endpoints, for `Allow`.
-pub const ALLOW: &str = "GET, HEAD, OPTIONS";
+pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// The head of a request.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
 
 /// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks for
 /// others.
-pub fn admit_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
+pub(crate) fn admit_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
     let peer = peer.to_canonical();
     if rules.client_ip.trusts(peer) { Decision::Unlimited } else { rules.limiter.admit(peer, now) }
 }
@@ -200,7 +200,7 @@ fn judge(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> (&'static str, Re
 }
 
 /// The most fields that a request may have.
-pub const MOST_FIELDS: usize = 255;
+pub(crate) const MOST_FIELDS: usize = 255;
 
 /// What a header says, found in one pass: nearly every request has none of it.
 #[derive(Default)]
@@ -320,7 +320,7 @@ fn passes(routed: &Routed<'_>, rules: &Rules) -> bool {
 }
 
 /// A list of methods as `Allow` has it, none of them twice: `first`, the configured ones, `last`.
-pub fn names(first: &[&str], configured: &[Method], last: &[&str]) -> String {
+pub(crate) fn names(first: &[&str], configured: &[Method], last: &[&str]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in first.iter().copied().chain(configured.iter().map(Method::as_str)).chain(last.iter().copied()) {
         if !names.contains(&name) {
@@ -370,7 +370,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
 }
 
 /// Largest body of a method that passes, in bytes.
-pub const MAX_REQUEST_BODY: u64 = 1 << 20;
+pub(crate) const MAX_REQUEST_BODY: u64 = 1 << 20;
 
 /// GET and HEAD have none; of other methods its length must be said and bounded, so that nothing that follows it can be
 /// taken for another request (RFC 9112 §11.2).

@@ -30,10 +30,10 @@ use super::head::{self as fields, Head};
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// A body is what `Content-Type` says (the Fetch standard).
-pub const NOSNIFF: &str = "nosniff";
+pub(crate) const NOSNIFF: &str = "nosniff";
 
 /// The fields that scripts of other sites may read (the Fetch standard), in every answer.
-pub const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, \
+pub(crate) const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, \
                            Mirror-Confirmed";
 
 /// What is the same in every answer.

@@ -7,7 +7,7 @@ use crate::api::query::ListQuery;
 use crate::snapshot::version::Assumption;
 
 /// Whether the snapshot would answer a query by something that the origin disproved. `None`: it was not asked yet.
-pub fn relies_on_disproved(disproved: Option<&[Assumption]>, query: &ListQuery) -> bool {
+pub(crate) fn relies_on_disproved(disproved: Option<&[Assumption]>, query: &ListQuery) -> bool {
     disproved.unwrap_or_default().iter().any(|assumption| match assumption {
         Assumption::And => query.filters().count() > 1,
         Assumption::Strict | Assumption::Midnight => query.modified_since.is_some(),

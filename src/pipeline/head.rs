@@ -17,7 +17,7 @@ pub struct Field {
 
 macro_rules! fields {
     ($($(#[$doc:meta])* $constant:ident = $name:expr, $line:literal;)*) => {
-        $($(#[$doc])* pub static $constant: Field = Field { name: $name, line: $line };)*
+        $($(#[$doc])* pub(crate) static $constant: Field = Field { name: $name, line: $line };)*
 
         #[cfg(test)]
         static ALL: &[&Field] = &[$(&$constant),*];

@@ -11,7 +11,7 @@ use crate::semantics::path::{self, BasePath};
 
 /// What is to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Purge {
+pub(crate) enum Purge {
     /// Everything.
     All,
     /// Every answer at these paths, whatever their query.
@@ -22,7 +22,7 @@ pub enum Purge {
 
 /// Why nothing is purged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PurgeError {
+pub(crate) enum PurgeError {
     /// The query has another shape.
     #[error("say DELETE /cache for everything, or DELETE /cache?path=/api/listings.json for what is kept under a path")]
     Usage,
@@ -40,7 +40,7 @@ impl Purge {
     ///
     /// # Errors
     /// When it names nothing.
-    pub fn parse(query: Option<&str>, base: Option<&BasePath>) -> Result<Self, PurgeError> {
+    pub(crate) fn parse(query: Option<&str>, base: Option<&BasePath>) -> Result<Self, PurgeError> {
         let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(Self::All) };
         let raw = query.strip_prefix("path=").filter(|path| !path.is_empty()).ok_or(PurgeError::Usage)?;
         let decoded: Cow<'_, [u8]> = percent_encoding::percent_decode_str(raw).into();

@@ -13,7 +13,7 @@ use crate::origin::budget::Demand;
 
 /// The demand for each resource that is being fetched in the background; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Demands(Arc<Inner>);
+pub(crate) struct Demands(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -23,7 +23,7 @@ struct Inner {
 
 /// A fetch in the background, until it is dropped.
 #[derive(Debug)]
-pub struct Fetching {
+pub(crate) struct Fetching {
     demands: Demands,
     key: Key,
     number: u64,
@@ -33,7 +33,7 @@ pub struct Fetching {
 
 impl Demands {
     /// Somebody asked for it; nothing is remembered of what is not being fetched.
-    pub fn asked(&self, key: &Key) {
+    pub(crate) fn asked(&self, key: &Key) {
         if let Some((_, demand)) = self.0.fetched.lock().get(key) {
             demand.more();
         }
@@ -41,7 +41,7 @@ impl Demands {
 
     /// It is being fetched from now on, until what is returned is dropped. What was asked for an earlier fetch that has
     /// not ended yet counts for this one.
-    pub fn fetching(&self, key: &Key) -> Fetching {
+    pub(crate) fn fetching(&self, key: &Key) -> Fetching {
         let number = self.0.number.fetch_add(1, Ordering::Relaxed);
         let mut fetched = self.0.fetched.lock();
         let (last, demand) = fetched.entry(key.clone()).or_default();

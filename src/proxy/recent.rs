@@ -16,7 +16,7 @@ const MOST: usize = 4096;
 
 /// The memory.
 #[derive(Debug)]
-pub struct Recent {
+pub(crate) struct Recent {
     span: Duration,
     /// By a hash of 128 bits that nobody can foresee: keys are as long as clients make them.
     marked: Mutex<HashMap<u128, Monotonic>>,
@@ -25,7 +25,7 @@ pub struct Recent {
 
 impl Recent {
     /// One that forgets after `span`.
-    pub fn new(span: Duration) -> Self {
+    pub(crate) fn new(span: Duration) -> Self {
         Self { span, marked: Mutex::default(), halves: [RandomState::new(), RandomState::new()] }
     }
 
@@ -35,12 +35,12 @@ impl Recent {
     }
 
     /// Whether it happened lately.
-    pub fn holds(&self, key: &Key, now: Monotonic) -> bool {
+    pub(crate) fn holds(&self, key: &Key, now: Monotonic) -> bool {
         self.marked.lock().get(&self.hash(key)).is_some_and(|at| now.since(*at) < self.span)
     }
 
     /// It happens now; `false` when it happened lately, and then nothing is changed.
-    pub fn mark(&self, key: &Key, now: Monotonic) -> bool {
+    pub(crate) fn mark(&self, key: &Key, now: Monotonic) -> bool {
         let hash = self.hash(key);
         let mut marked = self.marked.lock();
         if marked.get(&hash).is_some_and(|at| now.since(*at) < self.span) {
@@ -57,7 +57,7 @@ impl Recent {
     }
 
     /// It is no longer so.
-    pub fn forget(&self, key: &Key) {
+    pub(crate) fn forget(&self, key: &Key) {
         self.marked.lock().remove(&self.hash(key));
     }
 }

@@ -20,7 +20,7 @@ pub struct Broken;
 
 /// Nobody reads any more, and it is not kept either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Abandoned;
+pub(crate) struct Abandoned;
 
 #[derive(Debug, Default)]
 struct State {
@@ -63,11 +63,11 @@ struct Shared {
 
 /// The writing end; one that is dropped before [`finish`](Self::finish) leaves a broken body.
 #[derive(Debug)]
-pub struct Spool(Arc<Shared>);
+pub(crate) struct Spool(Arc<Shared>);
 
 /// What new readers are made from; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Tap(Arc<Shared>);
+pub(crate) struct Tap(Arc<Shared>);
 
 /// One reader.
 #[derive(Debug)]
@@ -78,14 +78,14 @@ pub struct Reader {
 
 impl Spool {
     /// An empty body that is held whole if it `keeps`.
-    pub fn new(keeps: bool) -> Self {
+    pub(crate) fn new(keeps: bool) -> Self {
         let shared = Shared::default();
         shared.state.lock().keeps = keeps;
         Self(Arc::new(shared))
     }
 
     /// What readers are made from.
-    pub fn tap(&self) -> Tap {
+    pub(crate) fn tap(&self) -> Tap {
         Tap(self.0.clone())
     }
 
@@ -93,7 +93,7 @@ impl Spool {
     ///
     /// # Errors
     /// When nobody wants the rest.
-    pub async fn push(&self, piece: Bytes) -> Result<(), Abandoned> {
+    pub(crate) async fn push(&self, piece: Bytes) -> Result<(), Abandoned> {
         if piece.is_empty() {
             return Ok(());
         }
@@ -120,20 +120,20 @@ impl Spool {
     }
 
     /// From here on the body is only passed on.
-    pub fn stop_keeping(&self) {
+    pub(crate) fn stop_keeping(&self) {
         let mut state = self.0.state.lock();
         state.keeps = false;
         state.trim();
     }
 
     /// How many bytes are held.
-    pub fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.0.state.lock().held
     }
 
     /// Ends the body with its `last` piece, which may be empty. A body that was held is given to `keep` before a reader
     /// sees that end: a client that has read all of an answer finds it kept.
-    pub fn finish(self, last: Bytes, keep: impl FnOnce(Bytes)) {
+    pub(crate) fn finish(self, last: Bytes, keep: impl FnOnce(Bytes)) {
         let mut state = self.0.state.lock();
         let whole = state.keeps.then(|| match (state.pieces.len(), state.pieces.front()) {
             (0, _) => last.clone(),
@@ -173,7 +173,7 @@ impl Drop for Spool {
 
 impl Tap {
     /// A reader from the first byte; `None` when that has been let go of.
-    pub fn reader(&self) -> Option<Reader> {
+    pub(crate) fn reader(&self) -> Option<Reader> {
         let mut state = self.0.state.lock();
         if state.gone > 0 {
             return None;

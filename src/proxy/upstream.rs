@@ -36,7 +36,7 @@ const MOST_RETRIES: u32 = 2;
 const MOST_CONNECTIONS: usize = 1024;
 
 /// An interim answer (RFC 9110 §15.2).
-pub type Interim = (StatusCode, HeaderMap);
+pub(crate) type Interim = (StatusCode, HeaderMap);
 
 /// What is sent.
 #[derive(Clone, Debug)]

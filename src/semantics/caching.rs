@@ -7,29 +7,29 @@
 //! letter. What it is not: a store, a clock or a connection; `now` is an argument. Who calls it: the cache and the
 //! pipeline.
 
-pub mod conditional;
-pub mod dates;
-pub mod directives;
-pub mod fields;
-pub mod freshen;
-pub mod invalidation;
+pub(crate) mod conditional;
+pub(crate) mod dates;
+pub(crate) mod directives;
+pub(crate) mod fields;
+pub(crate) mod freshen;
+pub(crate) mod invalidation;
 mod list;
-pub mod ranges;
-pub mod reuse;
-pub mod selecting;
-pub mod storing;
+pub(crate) mod ranges;
+pub(crate) mod reuse;
+pub(crate) mod selecting;
+pub(crate) mod storing;
 mod targeted;
-pub mod terms;
+pub(crate) mod terms;
 #[cfg(test)]
 mod testing;
 
-pub use conditional::evaluate;
-pub use directives::{RequestDirectives, ResponseDirectives};
-pub use fields::{Allowed, Purpose, end_to_end, is_bare, is_for_others, is_never_onward, is_plain, onward, reflects};
-pub use freshen::{freshen, head_agrees};
-pub use invalidation::{invalidated, stores_for_get};
-pub use ranges::{Ranged, select};
-pub use reuse::{Policy, Reuse, Why, may_stand_in, reuse};
-pub use selecting::{Selecting, Vary};
-pub use storing::{NotStored, blames_the_request, may_store};
-pub use terms::{Exchange, Terms};
+pub(crate) use conditional::evaluate;
+pub(crate) use directives::{RequestDirectives, ResponseDirectives};
+pub(crate) use fields::{Allowed, Purpose, end_to_end, is_bare, is_for_others, is_never_onward, is_plain, onward, reflects};
+pub(crate) use freshen::{freshen, head_agrees};
+pub(crate) use invalidation::{invalidated, stores_for_get};
+pub(crate) use ranges::{Ranged, select};
+pub(crate) use reuse::{Policy, Reuse, Why, may_stand_in, reuse};
+pub(crate) use selecting::{Selecting, Vary};
+pub(crate) use storing::{NotStored, blames_the_request, may_store};
+pub(crate) use terms::{Exchange, Terms};

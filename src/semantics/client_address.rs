@@ -79,7 +79,7 @@ impl ClientIpHeader {
 
 /// A client's address, never an IPv4-mapped one, and how it was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClientAddress {
+pub(crate) struct ClientAddress {
     /// The address.
     pub ip: IpAddr,
     /// Where it was found.
@@ -88,7 +88,7 @@ pub struct ClientAddress {
 
 /// Where a client's address was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AddressSource {
+pub(crate) enum AddressSource {
     /// It is the TCP peer.
     Peer,
     /// A trusted proxy named it.
@@ -97,7 +97,7 @@ pub enum AddressSource {
 
 impl AddressSource {
     /// The label for logs.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Peer => "peer",
             Self::Header => "header",
@@ -110,7 +110,7 @@ impl AddressSource {
 /// Several header lines are one list (RFC 9110 §5.3), read from the right, empty entries passed over. An entry that is
 /// no address ends the walk at the last trusted hop, as do the left end of the list and the bounds of 64 entries and
 /// 4 KiB: all that lies further left was written by somebody whom nobody vouches for.
-pub fn resolve(config: &ClientIpConfig, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
+pub(crate) fn resolve(config: &ClientIpConfig, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
     let mut hop = ClientAddress { ip: peer.to_canonical(), source: AddressSource::Peer };
     if !config.trusts(hop.ip) {
         return hop;

@@ -10,20 +10,20 @@ use std::time::Duration;
 use crate::clock::WallTime;
 
 /// How far ahead of our clock a stamp may be and still count as "now": clocks differ, and headers say whole seconds.
-pub const FUTURE_TOLERANCE: Duration = Duration::from_secs(5);
+pub(crate) const FUTURE_TOLERANCE: Duration = Duration::from_secs(5);
 /// The largest number of seconds that `Age` means (RFC 9111 §1.2.2); what is beyond counts as this.
-pub const MAX_AGE_SECONDS: u32 = 1 << 31;
+pub(crate) const MAX_AGE_SECONDS: u32 = 1 << 31;
 /// The longest `Retry-After` that is believed, in seconds: a day. Beyond it a mistake is likelier than an order.
-pub const MAX_RETRY_AFTER_SECONDS: u32 = 86_400;
+pub(crate) const MAX_RETRY_AFTER_SECONDS: u32 = 86_400;
 
 /// Whether a stamp lies further ahead of `now` than clocks may differ. Such a stamp confirms nothing.
-pub fn is_from_the_future(stamp: WallTime, now: WallTime) -> bool {
+pub(crate) fn is_from_the_future(stamp: WallTime, now: WallTime) -> bool {
     stamp > now.plus(FUTURE_TOLERANCE)
 }
 
 /// Whole seconds since the instant for which the data is confirmed, rounded down; 0 when that lies ahead. Never
 /// negative (RFC 9111 §5.1), and never more than [`MAX_AGE_SECONDS`].
-pub fn age_seconds(now: WallTime, confirmed: WallTime) -> u32 {
+pub(crate) fn age_seconds(now: WallTime, confirmed: WallTime) -> u32 {
     let seconds = now.seconds_since(confirmed).clamp(0, i64::from(MAX_AGE_SECONDS));
     u32::try_from(seconds).unwrap_or(MAX_AGE_SECONDS)
 }
@@ -39,20 +39,20 @@ pub struct Stamps {
 
 /// The instant that an answer of the origin speaks for, on the origin's clock. Ordered by the instant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct OriginTime {
+pub(crate) struct OriginTime {
     at: WallTime,
     confirmed: bool,
 }
 
 impl OriginTime {
     /// The instant; never later than the arrival of the answer.
-    pub const fn at(self) -> WallTime {
+    pub(crate) const fn at(self) -> WallTime {
         self.at
     }
 
     /// Whether the instant can be relied on. `false` when the origin's `Date` came from the future: the instant is then
     /// the latest that it can be, good for ordering, but it must not be shown as confirmed.
-    pub const fn is_confirmed(self) -> bool {
+    pub(crate) const fn is_confirmed(self) -> bool {
         self.confirmed
     }
 }
@@ -64,7 +64,7 @@ impl OriginTime {
 ///
 /// DEVIATION: RFC 9111 §4.2.3 takes the larger of `Age` and the time since `Date`; CDNs differ in whether they keep
 /// the origin's `Date` or set their own, and the difference of both is the instant that is never too late.
-pub fn origin_time(stamps: Stamps, received: WallTime) -> OriginTime {
+pub(crate) fn origin_time(stamps: Stamps, received: WallTime) -> OriginTime {
     let date = stamps.date.unwrap_or(received);
     let at = date.min(received).plus_seconds(-i64::from(stamps.age.unwrap_or(0)));
     OriginTime { at, confirmed: !is_from_the_future(date, received) }
@@ -72,14 +72,14 @@ pub fn origin_time(stamps: Stamps, received: WallTime) -> OriginTime {
 
 /// Reads `Age` in seconds: the first member should there be a list, and [`MAX_AGE_SECONDS`] for anything larger
 /// (RFC 9111 §5.1, §1.2.2). `None` for what is no number.
-pub fn parse_age(value: &[u8]) -> Option<u32> {
+pub(crate) fn parse_age(value: &[u8]) -> Option<u32> {
     let first = value.split(|&byte| byte == b',').next()?;
     parse_seconds(first, MAX_AGE_SECONDS)
 }
 
 /// Reads `Retry-After` (RFC 9110 §10.2.3), seconds or an HTTP-date, as seconds from `now`: 0 for a date that has
 /// passed, [`MAX_RETRY_AFTER_SECONDS`] for anything longer, `None` for what is neither. A date is rounded up.
-pub fn parse_retry_after(value: &[u8], now: WallTime) -> Option<u32> {
+pub(crate) fn parse_retry_after(value: &[u8], now: WallTime) -> Option<u32> {
     if let Some(seconds) = parse_seconds(value, MAX_RETRY_AFTER_SECONDS) {
         return Some(seconds);
     }

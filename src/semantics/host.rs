@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 
 /// Whether a value is `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2) with a host that is not empty, which http
 /// and https ask for (RFC 9110 §4.2). Bytes outside of ASCII are not part of a host. A port may be empty.
-pub fn is_host(value: &[u8]) -> bool {
+pub(crate) fn is_host(value: &[u8]) -> bool {
     if let Some(rest) = value.strip_prefix(b"[") {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
         return is_ip_literal(&rest[..end]) && is_port(&rest[end + 1..]);

@@ -10,7 +10,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 /// The network with IPv4-mapped IPv6 (`::ffff:10.0.0.0/104`) as IPv4 (`10.0.0.0/8`) and host bits cleared. A network
 /// wider than `::ffff:0:0/96` stays IPv6 and holds no IPv4 address.
-pub fn canonical(network: IpNet) -> IpNet {
+pub(crate) fn canonical(network: IpNet) -> IpNet {
     let network = network.trunc();
     let IpNet::V6(six) = network else {
         return network;
@@ -23,13 +23,13 @@ pub fn canonical(network: IpNet) -> IpNet {
 }
 
 /// Whether the address lies in the network, both taken as [`canonical`].
-pub fn covers(network: IpNet, address: IpAddr) -> bool {
+pub(crate) fn covers(network: IpNet, address: IpAddr) -> bool {
     canonical(network).contains(&address.to_canonical())
 }
 
 /// The address that stands for all addresses of a household: an IPv4 address itself, an IPv6 address cut to its first
 /// `ipv6_prefix` bits (at most 128).
-pub fn household(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+pub(crate) fn household(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {
             let others = u128::MAX.checked_shr(ipv6_prefix.into()).unwrap_or(0);

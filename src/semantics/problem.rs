@@ -9,7 +9,7 @@ use http::StatusCode;
 use super::path::PathError;
 
 /// The media type of a problem document (RFC 9457 §6.1).
-pub const CONTENT_TYPE: &str = "application/problem+json";
+pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
 /// How many characters of a value that the client sent are repeated to it.
 const MAX_VALUE: usize = 200;
 

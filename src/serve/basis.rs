@@ -10,10 +10,10 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::live::Published;
 
 /// What nothing is made of.
-pub const NOTHING: u128 = 0;
+pub(super) const NOTHING: u128 = 0;
 
 /// What a taxonomy is made of.
-pub fn taxonomy(published: &Published, kind: TaxonomyKind) -> u128 {
+pub(super) fn taxonomy(published: &Published, kind: TaxonomyKind) -> u128 {
     let mut hasher = common(published);
     part(&mut hasher, published.dataset.content.taxonomy(kind));
     part(&mut hasher, published.meta.origin.as_deref().unwrap_or_default());
@@ -25,7 +25,7 @@ pub fn taxonomy(published: &Published, kind: TaxonomyKind) -> u128 {
 }
 
 /// What a detail is made of beside its record.
-pub fn detail(published: &Published) -> u128 {
+pub(super) fn detail(published: &Published) -> u128 {
     common(published).digest128().max(1)
 }
 

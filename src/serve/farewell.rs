@@ -21,7 +21,7 @@ const PIECE: usize = 16 << 10;
 
 /// Ends a connection on which an answer was just written, and waits until the client has ended it, too, or for so long as
 /// is reasonable.
-pub async fn take_leave(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+pub(crate) async fn take_leave(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     // Whatever comes of it, the connection is dropped then.
     let _ended = timeout(LINGER, async {
         AsyncWriteExt::shutdown(&mut stream).await?;

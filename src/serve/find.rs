@@ -29,7 +29,7 @@ use crate::versions::kept::{Kept, Missing};
 use super::{basis, render};
 
 /// What was found.
-pub enum Found {
+pub(crate) enum Found {
     /// An answer from the snapshot.
     Snapshot {
         /// The answer.
@@ -64,7 +64,7 @@ impl From<Problem> for Found {
 }
 
 /// Everything that answers come from.
-pub struct Finder {
+pub(crate) struct Finder {
     /// The served snapshot.
     pub live: Live,
     /// Hot replies.
@@ -96,7 +96,7 @@ struct Version {
 
 impl Finder {
     /// Finds the answer to a request of a client that likes `coding` best.
-    pub async fn find(&self, target: Target, coding: Coding, client: IpAddr) -> Found {
+    pub(crate) async fn find(&self, target: Target, coding: Coding, client: IpAddr) -> Found {
         let found = self.look_up(target, client).await;
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
         match &found {

@@ -66,7 +66,7 @@ impl HttpServerApp for Http2 {
 /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection, within a deadline: pingora's own
 /// look waits for 24 bytes, which a short request never sends and an idle client never will. Under TLS the two sides
 /// have agreed already ([`super::tls`]).
-pub struct Gate {
+pub(crate) struct Gate {
     http2: Arc<Http2>,
     /// Tells idle connections of HTTP/1 that no request of theirs would be answered any more.
     closing: Notify,
@@ -74,7 +74,7 @@ pub struct Gate {
 
 impl Gate {
     /// A gate before the public listener's state.
-    pub fn new(public: &Arc<Public>) -> Self {
+    pub(crate) fn new(public: &Arc<Public>) -> Self {
         let mut options = HttpServerOptions::default();
         options.h2c = true;
         options.h2_idle_timeout = Some(KEEPALIVE);

@@ -8,35 +8,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Requests that are being answered; cheap to clone.
 #[derive(Clone, Default)]
-pub struct InFlight {
+pub(crate) struct InFlight {
     requests: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
 }
 
 impl InFlight {
     /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.requests.load(Ordering::Acquire)
     }
 
     /// How many HTTP/2 connections there are: each writes its answers by itself, after those who gave them are done.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
     }
 
     /// One more, until the value is dropped.
-    pub fn enter(&self) -> Busy<'_> {
+    pub(crate) fn enter(&self) -> Busy<'_> {
         Busy::new(&self.requests)
     }
 
     /// One more HTTP/2 connection, until the value is dropped.
-    pub fn connect(&self) -> Busy<'_> {
+    pub(crate) fn connect(&self) -> Busy<'_> {
         Busy::new(&self.connections)
     }
 }
 
 /// One request being answered, or one connection.
-pub struct Busy<'a>(&'a AtomicUsize);
+pub(crate) struct Busy<'a>(&'a AtomicUsize);
 
 impl<'a> Busy<'a> {
     fn new(count: &'a AtomicUsize) -> Self {

@@ -23,7 +23,7 @@ pub struct BindError {
 
 /// A bound socket that nobody accepts from yet.
 #[derive(Debug)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// The address with its real port.
     pub address: SocketAddr,
     listener: TcpListener,
@@ -33,7 +33,7 @@ pub struct Bound {
 ///
 /// # Errors
 /// When it is taken, not ours, or not allowed.
-pub fn bind(address: SocketAddr) -> Result<Bound, BindError> {
+pub(crate) fn bind(address: SocketAddr) -> Result<Bound, BindError> {
     let failed = |source| BindError { address, source };
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -42,14 +42,14 @@ pub fn bind(address: SocketAddr) -> Result<Bound, BindError> {
 }
 
 /// A service of pingora's that listens on sockets bound here.
-pub struct Prebound<S> {
+pub(crate) struct Prebound<S> {
     service: S,
     fds: ListenFds,
 }
 
 impl<S> Prebound<S> {
     /// `service` has one endpoint per socket, under the socket's address.
-    pub fn new(service: S, sockets: Vec<Bound>) -> Self {
+    pub(crate) fn new(service: S, sockets: Vec<Bound>) -> Self {
         let mut fds = Fds::new();
         for socket in sockets {
             fds.add(socket.address.to_string(), socket.listener.into_raw_fd());

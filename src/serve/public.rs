@@ -28,7 +28,7 @@ use super::find::{Finder, Found};
 use super::in_flight::InFlight;
 
 /// The public listener's state.
-pub struct Public {
+pub(crate) struct Public {
     /// What decides.
     pub rules: Rules,
     /// What finds.
@@ -47,7 +47,7 @@ pub struct Public {
 
 /// The connection cannot be used any more: the client is gone, or got only a part of its answer.
 #[derive(Debug)]
-pub struct Broken;
+pub(crate) struct Broken;
 
 impl From<Box<pingora::Error>> for Broken {
     fn from(error: Box<pingora::Error>) -> Self {

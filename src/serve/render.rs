@@ -16,7 +16,7 @@ use crate::snapshot::journal::Changes;
 use crate::snapshot::live::Published;
 
 /// A page of the list.
-pub fn list(published: &Published, query: &ListQuery, found: Found<'_>, public_url: &str, pin: Option<&str>) -> Reply {
+pub(crate) fn list(published: &Published, query: &ListQuery, found: Found<'_>, public_url: &str, pin: Option<&str>) -> Reply {
     let dataset = &published.dataset;
     let total = found.total;
     let page =
@@ -29,7 +29,7 @@ pub fn list(published: &Published, query: &ListQuery, found: Found<'_>, public_u
 ///
 /// # Errors
 /// When the stored text is not JSON, which publication has excluded.
-pub fn taxonomy(published: &Published, kind: TaxonomyKind, rewrite: &Rewrite) -> Result<Reply, JsonError> {
+pub(crate) fn taxonomy(published: &Published, kind: TaxonomyKind, rewrite: &Rewrite) -> Result<Reply, JsonError> {
     let blanked = rewrite.apply(published.dataset.content.taxonomy(kind), kind.path())?;
     let volatile = &published.meta.volatile;
     let values = published.meta.volatile_of(kind.path());
@@ -39,13 +39,13 @@ pub fn taxonomy(published: &Published, kind: TaxonomyKind, rewrite: &Rewrite) ->
 }
 
 /// A detail, as the origin sent it.
-pub fn detail(published: &Published, body: bytes::Bytes) -> Reply {
+pub(crate) fn detail(published: &Published, body: bytes::Bytes) -> Reply {
     let content = published.meta.volatile.hash(&String::from_utf8_lossy(&body));
     Reply::new(body, tag(Tag::of("detail", content, "")), links::license(published.license.as_deref()), published.epoch)
 }
 
 /// What changed since another snapshot.
-pub fn changes(published: &Published, since: &str, changes: &Changes) -> Reply {
+pub(crate) fn changes(published: &Published, since: &str, changes: &Changes) -> Reply {
     let envelope = &published.dataset.content.envelope;
     let document = ChangesDocument {
         since,

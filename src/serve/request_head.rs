@@ -19,7 +19,7 @@ const FIRST: usize = 4096;
 
 /// How long a head may be.
 #[derive(Clone, Copy, Debug)]
-pub struct HeadBounds {
+pub(crate) struct HeadBounds {
     /// All of it, in bytes.
     head: usize,
     /// Its first line.
@@ -28,14 +28,14 @@ pub struct HeadBounds {
 
 impl HeadBounds {
     /// `limits.head`, in bytes.
-    pub fn new(head: usize) -> Self {
+    pub(crate) fn new(head: usize) -> Self {
         Self { head, line: head.min(LONGEST_LINE) }
     }
 }
 
 /// Why a request is refused before its head has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The request line is longer than so many bytes.
     LongLine(usize),
     /// The head is longer than so many bytes.
@@ -50,7 +50,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// What the client is told.
-    pub fn problem(self) -> Problem {
+    pub(crate) fn problem(self) -> Problem {
         match self {
             Self::LongLine(limit) => Problem::uri_too_long(limit as u64),
             Self::LongHead(limit) => Problem::headers_too_large(limit as u64),
@@ -63,7 +63,7 @@ impl Refusal {
 
 /// Why there is no head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unread {
+pub(crate) enum Unread {
     /// The connection ended, or broke.
     Gone,
     /// The client is to be told.
@@ -81,7 +81,7 @@ impl From<Refusal> for Unread {
 ///
 /// # Errors
 /// When the connection ends, or the head is not to be read any further.
-pub async fn read(
+pub(crate) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     begun: Option<BytesMut>,
     bounds: HeadBounds,

@@ -3,8 +3,8 @@
 //! Pingora's own listener for TLS would do with a minute for each handshake and no bound on their number, report every
 //! client that fails as an error, and take the process's default for its cryptography. Callers: [`crate::app`].
 
-pub mod certificate;
-pub mod renewal;
+pub(crate) mod certificate;
+pub(crate) mod renewal;
 mod rewound;
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/p
     {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"this is a port for HTTPS, and the request is plain HTTP\"}";
 
 /// The cryptography that is used, the same wherever this process speaks TLS.
-pub fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(default_provider())
 }
 
@@ -62,7 +62,7 @@ enum Refused {
 }
 
 /// Makes TLS connections and hands them to a [`Gate`].
-pub struct TlsGate {
+pub(crate) struct TlsGate {
     acceptor: Acceptor,
     room: Semaphore,
     gate: Arc<Gate>,
@@ -73,7 +73,7 @@ impl TlsGate {
     ///
     /// # Errors
     /// When the TLS library refuses.
-    pub fn new(
+    pub(crate) fn new(
         gate: Gate,
         provider: Arc<CryptoProvider>,
         resolver: Arc<dyn ResolvesServerCert>,

@@ -5,7 +5,7 @@
 use std::thread;
 
 /// Runs `one` on a thread of its own while `other` runs here.
-pub fn beside<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
+pub(super) fn beside<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
     thread::scope(|scope| {
         let one = scope.spawn(one);
         let other = other();

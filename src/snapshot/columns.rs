@@ -102,7 +102,7 @@ impl Names {
 }
 
 /// What was read.
-pub struct Columns {
+pub(crate) struct Columns {
     /// The names that traits speak of.
     pub names: Arc<Names>,
     /// By position.
@@ -111,7 +111,7 @@ pub struct Columns {
 
 /// Why a summary cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub(crate) enum Unreadable {
     /// It is no UTF-8.
     #[error(transparent)]
     NotUtf8(#[from] std::str::Utf8Error),
@@ -125,7 +125,7 @@ impl Columns {
     ///
     /// # Errors
     /// For the first summary that cannot be read.
-    pub fn read(names: Arc<Names>, mut traits: Vec<Traits>, summaries: &[Summary]) -> Result<Self, Unreadable> {
+    pub(crate) fn read(names: Arc<Names>, mut traits: Vec<Traits>, summaries: &[Summary]) -> Result<Self, Unreadable> {
         if traits.len() != summaries.len() {
             traits = vec![Traits::UNREAD; summaries.len()];
         }
@@ -145,7 +145,7 @@ impl Columns {
     }
 
     /// What they take, in bytes: nearly all of it.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.traits) + self.names.bytes()
     }
 }

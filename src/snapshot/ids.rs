@@ -10,7 +10,7 @@ const SPARSEST: u64 = 4;
 const NONE: u32 = u32::MAX;
 
 /// Positions by id.
-pub enum Ids {
+pub(super) enum Ids {
     /// The positions of the ids from `first` on, `NONE` between them.
     Dense {
         /// The smallest id.
@@ -27,7 +27,7 @@ impl Ids {
     ///
     /// # Errors
     /// An id that stands there twice.
-    pub fn of(summaries: &[Summary]) -> Result<Self, ListingId> {
+    pub(super) fn of(summaries: &[Summary]) -> Result<Self, ListingId> {
         let ids = || summaries.iter().map(|summary| summary.id.0);
         let (first, last) = (ids().min().unwrap_or(0), ids().max().unwrap_or(0));
         if last - first >= SPARSEST.saturating_mul(summaries.len() as u64) {
@@ -54,7 +54,7 @@ impl Ids {
     }
 
     /// The position of a listing; `None` when there is none of that id.
-    pub fn position(&self, id: ListingId) -> Option<u32> {
+    pub(super) fn position(&self, id: ListingId) -> Option<u32> {
         match self {
             Self::Dense { first, positions } => {
                 let place = usize::try_from(id.0.checked_sub(*first)?).ok()?;
@@ -68,7 +68,7 @@ impl Ids {
     }
 
     /// What it takes, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Dense { positions, .. } => size_of_val(&**positions),
             Self::Sorted(sorted) => size_of_val(&**sorted),

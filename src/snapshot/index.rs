@@ -15,7 +15,7 @@ use super::dataset::Doubt;
 use super::membership::Membership;
 
 /// What the slug filters of a query leave.
-pub enum Matches<'a> {
+pub(super) enum Matches<'a> {
     /// Everything: there is no such filter.
     All,
     /// A term's whole list.
@@ -32,7 +32,7 @@ pub enum Matches<'a> {
 }
 
 /// The index.
-pub struct Index {
+pub(super) struct Index {
     /// The number of each slug's list; `None` for those in doubt.
     slugs: [HashMap<Box<str>, Option<u32>, RandomState>; 3],
     lists: [Lists; 3],
@@ -169,7 +169,7 @@ impl Pairs {
 
 impl Index {
     /// Lists what every term stands for.
-    pub fn of<H>(membership: &[HashMap<Box<str>, Membership, H>; 3]) -> Self {
+    pub(super) fn of<H>(membership: &[HashMap<Box<str>, Membership, H>; 3]) -> Self {
         let mut slugs: [HashMap<Box<str>, Option<u32>, RandomState>; 3] = Default::default();
         let mut lists: [Lists; 3] = Default::default();
         for kind in 0..3 {
@@ -209,7 +209,7 @@ impl Index {
     ///
     /// # Errors
     /// When a slug is in doubt, unless another one leaves none anyway.
-    pub fn matches(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Matches<'_>, Doubt> {
+    pub(super) fn matches(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Matches<'_>, Doubt> {
         let (mut numbers, mut doubt) = ([None; 3], false);
         for kind in TaxonomyKind::ALL.map(TaxonomyKind::index) {
             let Some(slug) = &slugs[kind] else { continue };
@@ -253,12 +253,12 @@ impl Index {
     }
 
     /// The lists of all terms of a kind, one after the other.
-    pub fn run(&self, kind: usize) -> &[u32] {
+    pub(super) fn run(&self, kind: usize) -> &[u32] {
         &self.lists[kind].positions
     }
 
     /// What it takes, in bytes, slugs apart.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let pairs = [&self.by_sport_and_state, &self.by_city_and_sport].map(Pairs::bytes);
         self.lists.iter().map(Lists::bytes).chain(pairs).sum::<usize>() + size_of_val(&*self.state_of)
     }

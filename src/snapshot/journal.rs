@@ -19,10 +19,10 @@ use crate::api::listing::ListingId;
 use super::content::SnapshotId;
 use super::dataset::Dataset;
 
-pub use coding::BadEntry;
+pub(crate) use coding::BadEntry;
 
 /// A journal holds at most this much: ids, and `OVERHEAD` for each entry. 16 MiB, give or take.
-pub const MAX_WEIGHT: usize = 2 << 20;
+pub(crate) const MAX_WEIGHT: usize = 2 << 20;
 /// From here on looking something up takes more than an instant.
 const LARGE: usize = 1 << 14;
 /// What an entry takes beside its ids, in ids.

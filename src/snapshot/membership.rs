@@ -18,7 +18,7 @@ use super::beside::beside;
 use super::columns::{Names, Traits};
 
 /// Positions of listings in the origin's order.
-pub type Positions = RoaringBitmap;
+pub(crate) type Positions = RoaringBitmap;
 
 /// What is known of one slug.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,14 +69,14 @@ type Grouped = HashMap<Box<str>, Positions, RandomState>;
 
 /// Listings grouped by what they say of themselves.
 #[derive(Debug, Default)]
-pub struct Groups {
+pub(crate) struct Groups {
     by_value: [Grouped; 3],
     by_city_and_state: HashMap<Box<str>, Grouped, RandomState>,
 }
 
 impl Groups {
     /// Groups all listings by their traits.
-    pub fn by(traits: &[Traits], names: &Names) -> Self {
+    pub(crate) fn by(traits: &[Traits], names: &Names) -> Self {
         let names = names.texts();
         let by_value = |kind: TaxonomyKind| -> Grouped {
             let numbers = traits.iter().map(|traits| traits.values[kind.index()]);
@@ -106,7 +106,7 @@ impl Groups {
     }
 
     /// How many names listings have.
-    pub fn names(&self) -> usize {
+    pub(crate) fn names(&self) -> usize {
         self.by_value.iter().map(HashMap::len).sum()
     }
 
@@ -115,13 +115,13 @@ impl Groups {
     }
 
     /// The slugs of sports that listings name.
-    pub fn sports(&self) -> impl Iterator<Item = (&str, &Positions)> {
+    pub(crate) fn sports(&self) -> impl Iterator<Item = (&str, &Positions)> {
         self.by_value[0].iter().map(|(slug, positions)| (&**slug, positions))
     }
 
     /// A hash of all that could change what a term stands for: its own fields, and the ids of every listing with its
     /// display names, in whatever order they are listed.
-    pub fn fingerprint(&self, kind: TaxonomyKind, term: &Term, id_at: &dyn Fn(u32) -> ListingId) -> [u8; 16] {
+    pub(crate) fn fingerprint(&self, kind: TaxonomyKind, term: &Term, id_at: &dyn Fn(u32) -> ListingId) -> [u8; 16] {
         let mut text = format!("{}\0{:?}\0{:?}\0", term.slug, term.strings, term.numbers).into_bytes();
         let names = term.strings.iter().map(|(_, value)| value.as_str());
         for name in names.chain([term.slug.as_str()]) {
@@ -177,7 +177,7 @@ fn by_number(numbers: impl Iterator<Item = u32> + Clone, count: usize) -> impl I
 
 /// The data set that slugs are resolved for.
 #[derive(Clone, Copy)]
-pub struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     /// Its listings by what they say of themselves.
     pub groups: &'a Groups,
     /// Its id.
@@ -254,7 +254,7 @@ impl Meaning {
 }
 
 /// What every slug of one taxonomy stands for.
-pub fn resolve(
+pub(crate) fn resolve(
     kind: TaxonomyKind,
     terms: &[Term],
     evidence: &Evidence,
@@ -289,7 +289,7 @@ pub fn resolve(
 }
 
 /// The key under which most terms give the name that listings show; `None` when none does.
-pub fn name_key(kind: TaxonomyKind, terms: &[Term], groups: &Groups) -> Option<String> {
+pub(crate) fn name_key(kind: TaxonomyKind, terms: &[Term], groups: &Groups) -> Option<String> {
     Meaning::learn(kind, terms, groups).name
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 const SIZES: [usize; 3] = [1 << 16, 1 << 11, 1 << 7];
 
 /// The instants of all listings, ready to be counted.
-pub struct Since {
+pub(super) struct Since {
     /// Every instant that there is, in order.
     instants: Box<[i64]>,
     /// By position, the place of its instant among them.
@@ -20,7 +20,7 @@ pub struct Since {
 }
 
 /// Part of what [`Since::of`] was given.
-pub struct Part<'a> {
+pub(super) struct Part<'a> {
     /// Which of the runs.
     pub run: usize,
     /// Where in the run it starts.
@@ -31,7 +31,7 @@ pub struct Part<'a> {
 
 impl Since {
     /// Prepares `modified`, by position, for parts of these runs of positions.
-    pub fn of(modified: &[i64], runs: &[&[u32]]) -> Self {
+    pub(super) fn of(modified: &[i64], runs: &[&[u32]]) -> Self {
         let mut instants = modified.to_vec();
         instants.sort_unstable();
         instants.dedup();
@@ -48,7 +48,7 @@ impl Since {
     }
 
     /// How many listings of a part are modified after `at`, and of these `size` from `offset` on.
-    pub fn find(&self, part: &Part<'_>, at: i64, offset: usize, size: usize) -> (usize, Vec<u32>) {
+    pub(super) fn find(&self, part: &Part<'_>, at: i64, offset: usize, size: usize) -> (usize, Vec<u32>) {
         let least = self.instants.partition_point(|instant| *instant <= at) as u32;
         let (mut total, mut page) = (0, Vec::with_capacity(size));
         let (mut here, end) = (part.start, part.start + part.positions.len());
@@ -77,7 +77,7 @@ impl Since {
     }
 
     /// The same for positions that are part of no run, one by one.
-    pub fn scan(&self, positions: &[u32], at: i64, offset: usize, size: usize) -> (usize, Vec<u32>) {
+    pub(super) fn scan(&self, positions: &[u32], at: i64, offset: usize, size: usize) -> (usize, Vec<u32>) {
         let least = self.instants.partition_point(|instant| *instant <= at) as u32;
         let mut page = Vec::with_capacity(size);
         let total = self.look(positions, least, |found, position| {
@@ -101,7 +101,7 @@ impl Since {
     }
 
     /// What it takes, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let runs = self.runs.iter().flatten().map(|sorted| size_of_val(&**sorted)).sum::<usize>();
         size_of_val(&*self.instants) + size_of_val(&*self.ranks) + runs
     }

@@ -19,7 +19,7 @@ use crate::api::envelope::Envelope;
 use crate::api::listing::{ListingId, Summary};
 
 /// No block is larger than this, uncompressed: the bytes of a full one plus one summary of the largest size.
-pub const MAX_BLOCK: usize = 48 << 20;
+pub(super) const MAX_BLOCK: usize = 48 << 20;
 
 const ENVELOPE: u8 = b'E';
 const TAXONOMY: u8 = b'T';
@@ -31,17 +31,17 @@ const SUMMARY_HEAD: usize = 8 + 4 + 16;
 
 /// # Errors
 /// When the envelope cannot be written as JSON, which no envelope causes.
-pub fn envelope(envelope: &Envelope) -> Result<Vec<u8>, StoreError> {
+pub(super) fn envelope(envelope: &Envelope) -> Result<Vec<u8>, StoreError> {
     let mut out = vec![ENVELOPE];
     serde_json::to_writer(&mut out, envelope).map_err(|_| damaged("envelope", "JSON"))?;
     Ok(out)
 }
 
-pub fn taxonomy(text: &str) -> Vec<u8> {
+pub(super) fn taxonomy(text: &str) -> Vec<u8> {
     [&[TAXONOMY], text.as_bytes()].concat()
 }
 
-pub fn order(ids: &[Summary]) -> Vec<u8> {
+pub(super) fn order(ids: &[Summary]) -> Vec<u8> {
     let mut out = Vec::with_capacity(5 + 8 * ids.len());
     out.push(ORDER);
     out.extend_from_slice(&(ids.len() as u32).to_le_bytes());
@@ -51,7 +51,7 @@ pub fn order(ids: &[Summary]) -> Vec<u8> {
     out
 }
 
-pub fn summaries<'a>(block: impl ExactSizeIterator<Item = &'a Summary> + Clone) -> Vec<u8> {
+pub(super) fn summaries<'a>(block: impl ExactSizeIterator<Item = &'a Summary> + Clone) -> Vec<u8> {
     let texts: usize = block.clone().map(|summary| summary.raw.len()).sum();
     let mut out = Vec::with_capacity(5 + SUMMARY_HEAD * block.len() + texts);
     out.push(SUMMARIES);
@@ -69,14 +69,14 @@ pub fn summaries<'a>(block: impl ExactSizeIterator<Item = &'a Summary> + Clone) 
 ///
 /// # Errors
 /// When it is not.
-pub fn open(key: &BlockKey, packed: &[u8], unpacker: &mut Unpacker) -> Result<Bytes, StoreError> {
+pub(super) fn open(key: &BlockKey, packed: &[u8], unpacker: &mut Unpacker) -> Result<Bytes, StoreError> {
     let raw = unpacker.unpack(packed, MAX_BLOCK)?;
     if BlockKey::of(&raw) == *key { Ok(raw.into()) } else { Err(damaged("block", "hash")) }
 }
 
 /// # Errors
 /// When the block holds no envelope.
-pub fn read_envelope(block: &[u8]) -> Result<Envelope, StoreError> {
+pub(super) fn read_envelope(block: &[u8]) -> Result<Envelope, StoreError> {
     let mut reader = Reader::new("envelope", block);
     reader.version(ENVELOPE)?;
     serde_json::from_slice(reader.rest()).map_err(|_| damaged("envelope", "JSON"))
@@ -84,7 +84,7 @@ pub fn read_envelope(block: &[u8]) -> Result<Envelope, StoreError> {
 
 /// # Errors
 /// When the block holds no taxonomy.
-pub fn read_taxonomy(block: &[u8]) -> Result<&str, StoreError> {
+pub(super) fn read_taxonomy(block: &[u8]) -> Result<&str, StoreError> {
     let mut reader = Reader::new("taxonomy", block);
     reader.version(TAXONOMY)?;
     std::str::from_utf8(reader.rest()).map_err(|_| damaged("taxonomy", "text"))
@@ -92,7 +92,7 @@ pub fn read_taxonomy(block: &[u8]) -> Result<&str, StoreError> {
 
 /// # Errors
 /// When the block holds no ids.
-pub fn read_order(block: &[u8]) -> Result<Vec<ListingId>, StoreError> {
+pub(super) fn read_order(block: &[u8]) -> Result<Vec<ListingId>, StoreError> {
     let mut reader = Reader::new("order", block);
     reader.version(ORDER)?;
     let count = reader.count(8)?;
@@ -104,7 +104,7 @@ pub fn read_order(block: &[u8]) -> Result<Vec<ListingId>, StoreError> {
 ///
 /// # Errors
 /// When the block holds no summaries.
-pub fn read_summaries(block: &Bytes) -> Result<Vec<Summary>, StoreError> {
+pub(super) fn read_summaries(block: &Bytes) -> Result<Vec<Summary>, StoreError> {
     let mut reader = Reader::new("summaries", block);
     reader.version(SUMMARIES)?;
     let count = reader.count(SUMMARY_HEAD)?;

@@ -22,7 +22,7 @@ const SLOT: u64 = SUM + PAGE;
 
 /// A file whose pages are verified as they are read.
 #[derive(Debug)]
-pub struct Checked<B>(pub B);
+pub(super) struct Checked<B>(pub B);
 
 /// Where a page's checksum lies in the file; for page 0, the page.
 const fn place(page: u64) -> u64 {

@@ -11,7 +11,7 @@ use crate::api::listing::ListingId;
 
 /// When a block ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub(super) struct Rule {
     /// After an id whose hash is divisible by this: the mean number of listings per block.
     pub mean: u64,
     /// After this many listings at the latest.
@@ -21,13 +21,13 @@ pub struct Rule {
 }
 
 /// Summaries by id. A block is about 80 kB: small enough to rewrite for one changed listing.
-pub const SUMMARIES: Rule = Rule { mean: 256, most: 1024, most_bytes: 4 << 20 };
+pub(super) const SUMMARIES: Rule = Rule { mean: 256, most: 1024, most_bytes: 4 << 20 };
 
 /// Ids in the origin's order.
-pub const ORDER: Rule = Rule { mean: 512, most: 4096, most_bytes: usize::MAX };
+pub(super) const ORDER: Rule = Rule { mean: 512, most: 4096, most_bytes: usize::MAX };
 
 /// The blocks of a sequence, given each listing's id and size in bytes.
-pub fn cut(sequence: impl Iterator<Item = (ListingId, usize)>, rule: Rule) -> Vec<Range<usize>> {
+pub(super) fn cut(sequence: impl Iterator<Item = (ListingId, usize)>, rule: Rule) -> Vec<Range<usize>> {
     let mut blocks = Vec::new();
     let (mut start, mut end, mut bytes) = (0, 0, 0_usize);
     for (id, size) in sequence {

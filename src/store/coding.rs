@@ -10,7 +10,7 @@ use crate::api::hash::ContentHash;
 const SUM_LEN: usize = 8;
 
 /// Appends a checksum over table, key and payload: neither a flipped bit nor a value under another key goes unnoticed.
-pub fn seal(table: &str, key: &[u8], mut payload: Vec<u8>) -> Vec<u8> {
+pub(super) fn seal(table: &str, key: &[u8], mut payload: Vec<u8>) -> Vec<u8> {
     let sum = checksum(table, key, &payload);
     payload.extend_from_slice(&sum.to_le_bytes());
     payload
@@ -20,7 +20,7 @@ pub fn seal(table: &str, key: &[u8], mut payload: Vec<u8>) -> Vec<u8> {
 ///
 /// # Errors
 /// When the checksum does not fit.
-pub fn unseal<'a>(table: &str, key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
+pub(super) fn unseal<'a>(table: &str, key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], StoreError> {
     let split = sealed.split_last_chunk::<SUM_LEN>();
     match split {
         Some((payload, sum)) if checksum(table, key, payload) == u64::from_le_bytes(*sum) => Ok(payload),
@@ -33,7 +33,7 @@ fn checksum(table: &str, key: &[u8], payload: &[u8]) -> u64 {
 }
 
 /// A number of the table `meta`.
-pub fn seal_number(name: &str, number: u64) -> Vec<u8> {
+pub(super) fn seal_number(name: &str, number: u64) -> Vec<u8> {
     seal("meta", name.as_bytes(), number.to_le_bytes().to_vec())
 }
 
@@ -41,75 +41,75 @@ pub fn seal_number(name: &str, number: u64) -> Vec<u8> {
 ///
 /// # Errors
 /// When it is damaged.
-pub fn unseal_number(name: &str, sealed: &[u8]) -> Result<u64, StoreError> {
+pub(super) fn unseal_number(name: &str, sealed: &[u8]) -> Result<u64, StoreError> {
     let payload = unseal("meta", name.as_bytes(), sealed)?;
     payload.try_into().map(u64::from_le_bytes).map_err(|_| damaged("meta", "length"))
 }
 
 /// The error for a value of `table`, or a block of that kind, whose `what` does not fit.
-pub fn damaged(table: &str, what: &str) -> StoreError {
+pub(super) fn damaged(table: &str, what: &str) -> StoreError {
     StoreError::Damaged(format!("{table}: wrong {what}"))
 }
 
 /// Reads fields off the front of a payload.
-pub struct Reader<'a> {
+pub(super) struct Reader<'a> {
     rest: &'a [u8],
     table: &'static str,
 }
 
 impl<'a> Reader<'a> {
-    pub const fn new(table: &'static str, payload: &'a [u8]) -> Self {
+    pub(super) const fn new(table: &'static str, payload: &'a [u8]) -> Self {
         Self { rest: payload, table }
     }
 
-    pub fn take(&mut self, len: usize) -> Result<&'a [u8], StoreError> {
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], StoreError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(|| damaged(self.table, "length"))?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or_else(|| damaged(self.table, "length"))?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    pub fn u8(&mut self) -> Result<u8, StoreError> {
+    pub(super) fn u8(&mut self) -> Result<u8, StoreError> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub fn u16(&mut self) -> Result<u16, StoreError> {
+    pub(super) fn u16(&mut self) -> Result<u16, StoreError> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub fn u32(&mut self) -> Result<u32, StoreError> {
+    pub(super) fn u32(&mut self) -> Result<u32, StoreError> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub fn u64(&mut self) -> Result<u64, StoreError> {
+    pub(super) fn u64(&mut self) -> Result<u64, StoreError> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub fn i64(&mut self) -> Result<i64, StoreError> {
+    pub(super) fn i64(&mut self) -> Result<i64, StoreError> {
         self.array().map(i64::from_le_bytes)
     }
 
-    pub fn hash(&mut self) -> Result<ContentHash, StoreError> {
+    pub(super) fn hash(&mut self) -> Result<ContentHash, StoreError> {
         self.array().map(ContentHash::from_bytes)
     }
 
     /// A count of items that take at least `least` bytes each: memory is only reserved for what can be there.
-    pub fn count(&mut self, least: usize) -> Result<usize, StoreError> {
+    pub(super) fn count(&mut self, least: usize) -> Result<usize, StoreError> {
         let count = self.u32()? as usize;
         if count > self.rest.len() / least { Err(damaged(self.table, "count")) } else { Ok(count) }
     }
 
-    pub fn text(&mut self) -> Result<&'a str, StoreError> {
+    pub(super) fn text(&mut self) -> Result<&'a str, StoreError> {
         let len = self.u32()? as usize;
         std::str::from_utf8(self.take(len)?).map_err(|_| damaged(self.table, "text"))
     }
 
-    pub fn optional_text(&mut self) -> Result<Option<String>, StoreError> {
+    pub(super) fn optional_text(&mut self) -> Result<Option<String>, StoreError> {
         match self.u8()? {
             0 => Ok(None),
             1 => self.text().map(|text| Some(text.to_owned())),
@@ -118,29 +118,29 @@ impl<'a> Reader<'a> {
     }
 
     /// The version byte with which an encoding begins.
-    pub fn version(&mut self, known: u8) -> Result<(), StoreError> {
+    pub(super) fn version(&mut self, known: u8) -> Result<(), StoreError> {
         if self.u8()? == known { Ok(()) } else { Err(damaged(self.table, "version")) }
     }
 
     /// Checks that nothing is left.
-    pub fn end(&self) -> Result<(), StoreError> {
+    pub(super) fn end(&self) -> Result<(), StoreError> {
         if self.rest.is_empty() { Ok(()) } else { Err(damaged(self.table, "length")) }
     }
 
     /// What is left.
-    pub const fn rest(&self) -> &'a [u8] {
+    pub(super) const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 }
 
 /// Writes what [`Reader::text`] reads.
-pub fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
     out.extend_from_slice(text.as_bytes());
 }
 
 /// Writes what [`Reader::optional_text`] reads.
-pub fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
+pub(super) fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
     out.push(u8::from(text.is_some()));
     if let Some(text) = text {
         put_text(out, text);

@@ -35,7 +35,7 @@ pub struct DataDir {
 
 /// What keeps other processes out for as long as it lives, and what was done meanwhile.
 #[derive(Debug)]
-pub struct Lock {
+pub(crate) struct Lock {
     /// The directory and the file, as far as they could be locked; one of them at least.
     _locked: Vec<File>,
     set_aside: AtomicBool,

@@ -17,10 +17,10 @@ use super::opening;
 use super::trouble::Trouble;
 
 /// Opens the database; exchanged by tests to make the disk fail.
-pub type Opener = Box<dyn Fn(&Path) -> Result<Database, DatabaseError> + Send + Sync>;
+pub(super) type Opener = Box<dyn Fn(&Path) -> Result<Database, DatabaseError> + Send + Sync>;
 
 /// The database file and, most of the time, an open database.
-pub struct Handle {
+pub(super) struct Handle {
     path: PathBuf,
     opener: Opener,
     slot: RwLock<Slot>,
@@ -46,7 +46,7 @@ struct Slot {
 
 /// Why an operation inside a transaction ended.
 #[derive(Debug)]
-pub enum Fault {
+pub(super) enum Fault {
     /// redb says so.
     Redb(Box<redb::Error>),
     /// We say so; the database is fine.
@@ -132,12 +132,12 @@ thread_local! {
 }
 
 /// Whether a panic of this thread, now, becomes an error: then it is told as damage, and no hook has to print it.
-pub fn catches_panics() -> bool {
+pub(crate) fn catches_panics() -> bool {
     GUARDED.get()
 }
 
 /// Runs an operation on redb and turns a panic, as damage causes it in redb, into a fault.
-pub fn guarded<T>(operation: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+pub(super) fn guarded<T>(operation: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     // The database is dropped after a panic, so that no broken invariant is ever seen.
     let before = GUARDED.replace(true);
     let caught = catch_unwind(AssertUnwindSafe(operation));
@@ -153,7 +153,7 @@ pub fn guarded<T>(operation: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fau
 }
 
 impl Handle {
-    pub fn open(path: PathBuf, opener: Opener) -> Result<Self, OpenError> {
+    pub(super) fn open(path: PathBuf, opener: Opener) -> Result<Self, OpenError> {
         let slot = RwLock::new(Slot::default());
         let handle = Self {
             path,
@@ -169,22 +169,22 @@ impl Handle {
     }
 
     /// What is wrong with the file, as far as it was noticed.
-    pub const fn trouble(&self) -> &Trouble {
+    pub(super) const fn trouble(&self) -> &Trouble {
         &self.trouble
     }
 
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Runs `operation` on a consistent view of the database. It may be run twice.
-    pub fn read<T>(&self, operation: impl Fn(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
+    pub(super) fn read<T>(&self, operation: impl Fn(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
         self.with(0, false, |database| operation(&database.begin_read()?))
     }
 
     /// Runs `operation` in one transaction that is durable when this returns. It may be run twice. `needed` is how many
     /// bytes it writes at most, for the error message.
-    pub fn write<T>(
+    pub(super) fn write<T>(
         &self,
         needed: u64,
         operation: impl Fn(&WriteTransaction) -> Result<T, Fault>,
@@ -202,7 +202,7 @@ impl Handle {
 
     /// Runs `operation` in one transaction that readers see when this returns, and that is durable with the next write
     /// or [`Handle::sync`]: a sync per page would be most of the time of a crawl. It may be run twice.
-    pub fn write_soon<T>(
+    pub(super) fn write_soon<T>(
         &self,
         needed: u64,
         operation: impl Fn(&WriteTransaction) -> Result<T, Fault>,
@@ -219,13 +219,13 @@ impl Handle {
     }
 
     /// Makes durable what [`Handle::write_soon`] wrote.
-    pub fn sync(&self) -> Result<(), StoreError> {
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
         let written = self.written.load(Ordering::Acquire);
         if self.synced.load(Ordering::Acquire) < written { self.write(0, |_| Ok(())) } else { Ok(()) }
     }
 
     /// Runs `operation` while no other transaction is open.
-    pub fn exclusively<T>(&self, operation: impl FnOnce(&mut Database) -> Result<T, Fault>) -> Result<T, StoreError> {
+    pub(super) fn exclusively<T>(&self, operation: impl FnOnce(&mut Database) -> Result<T, Fault>) -> Result<T, StoreError> {
         let _writer = self.writers.read();
         let mut slot = loop {
             self.ensure_open(0, true)?;
@@ -251,7 +251,7 @@ impl Handle {
 
     /// Has another file made by `make` while readers go on, writers wait and not a byte of this one changes; then puts
     /// it in place with `swap`, while the database is closed.
-    pub fn replacing<M, T>(
+    pub(super) fn replacing<M, T>(
         &self,
         make: impl FnOnce() -> Result<M, StoreError>,
         swap: impl FnOnce(M) -> Result<T, StoreError>,
@@ -273,7 +273,7 @@ impl Handle {
     }
 
     /// Whether what is open takes no writes.
-    pub fn is_read_only(&self) -> bool {
+    pub(super) fn is_read_only(&self) -> bool {
         let slot = self.slot.read();
         slot.database.is_some() && slot.read_only
     }
@@ -369,7 +369,7 @@ impl Slot {
 }
 
 /// A transaction that is synced on commit, and after which the file opens without being walked.
-pub fn begin_write(database: &Database) -> Result<WriteTransaction, Fault> {
+pub(super) fn begin_write(database: &Database) -> Result<WriteTransaction, Fault> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
     transaction.set_quick_repair(true);

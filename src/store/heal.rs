@@ -55,7 +55,7 @@ impl Healed {
 }
 
 /// Under which name a damaged file is kept.
-pub fn aside_of(path: &Path) -> PathBuf {
+pub(super) fn aside_of(path: &Path) -> PathBuf {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
     PathBuf::from(aside)
@@ -94,7 +94,7 @@ fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf
 ///
 /// # Errors
 /// When the new file cannot be written. Everything is as it was then.
-pub fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
+pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     let (path, lock) = (dir.store_file(), dir.lock());
     let fresh = path.with_extension("new");
     let healed = copy(&path, &fresh, &lock, None)
@@ -105,7 +105,7 @@ pub fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
 /// Where the store is missing because a replacement ended between two renames (an earlier program did that in two steps):
 /// makes it anew from the file that was set aside. What was to take its place is there still, but nobody can tell
 /// whether it is whole.
-pub fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
+pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
     let path = dir.store_file();
     let (aside, fresh) = (aside_of(&path), path.with_extension("new"));
     if fs::symlink_metadata(&path).is_ok() || !aside.is_file() {

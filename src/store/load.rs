@@ -56,11 +56,11 @@ pub(super) struct BlockReader {
 }
 
 impl BlockReader {
-    pub fn new(transaction: &ReadTransaction) -> Result<Self, Fault> {
+    pub(super) fn new(transaction: &ReadTransaction) -> Result<Self, Fault> {
         Ok(Self { table: transaction.open_table(tables::BLOCKS)?, unpacker: Unpacker::new()? })
     }
 
-    pub fn read(&mut self, key: &BlockKey) -> Result<Bytes, Fault> {
+    pub(super) fn read(&mut self, key: &BlockKey) -> Result<Bytes, Fault> {
         let packed = self.table.get(key.as_bytes())?.ok_or_else(|| damaged("block", "key"))?;
         Ok(block::open(key, packed.value(), &mut self.unpacker)?)
     }

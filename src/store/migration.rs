@@ -10,7 +10,7 @@ use super::handle::{Fault, Handle};
 use super::{coding, tables};
 
 /// What turns one format into the next.
-pub struct Step {
+pub(super) struct Step {
     /// The format that it starts from; it ends with the next.
     pub from: u64,
     /// Rewrites what has changed between the two.
@@ -18,13 +18,13 @@ pub struct Step {
 }
 
 /// Every step that this program knows.
-pub const STEPS: &[Step] = &[];
+pub(super) const STEPS: &[Step] = &[];
 
 /// The steps from format `found` to `supported`, in order; none when they are the same.
 ///
 /// # Errors
 /// When there is no such way. Nothing was touched.
-pub fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&Step>, OpenError> {
+pub(super) fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&Step>, OpenError> {
     if found > supported {
         return Err(OpenError::NewerFormat { found, supported });
     }
@@ -37,7 +37,7 @@ pub fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&Step>, Op
 ///
 /// # Errors
 /// When a step fails.
-pub fn migrate(handle: &Handle, steps: &[&Step]) -> Result<(), StoreError> {
+pub(super) fn migrate(handle: &Handle, steps: &[&Step]) -> Result<(), StoreError> {
     let Some(last) = steps.last() else { return Ok(()) };
     tracing::info!(from = steps[0].from, to = last.from + 1, "migrating the store to this program's format");
     handle.write(1 << 20, |transaction| {

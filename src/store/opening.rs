@@ -21,12 +21,12 @@ use super::tables::{self, FORMAT};
 const CACHE_BYTES: usize = 32 << 20;
 
 /// Opens an existing file.
-pub fn database(path: &Path) -> Result<Database, DatabaseError> {
+pub(super) fn database(path: &Path) -> Result<Database, DatabaseError> {
     on(FileBackend::new(File::options().read(true).write(true).open(path)?)?)
 }
 
 /// The database in a file that was created before, every page of which is verified as it is read.
-pub fn on(file: impl StorageBackend) -> Result<Database, DatabaseError> {
+pub(super) fn on(file: impl StorageBackend) -> Result<Database, DatabaseError> {
     let file = Checked(file);
     if file.len()? == 0 {
         // redb would make a new database of it.
@@ -42,7 +42,7 @@ fn builder() -> Builder {
 }
 
 /// A view of an existing file in which nothing that is written reaches the file.
-pub fn untouched(path: &Path) -> Result<Database, DatabaseError> {
+pub(super) fn untouched(path: &Path) -> Result<Database, DatabaseError> {
     on(Overlay::new(File::open(path)?)?)
 }
 
@@ -51,7 +51,7 @@ pub fn untouched(path: &Path) -> Result<Database, DatabaseError> {
 ///
 /// # Errors
 /// When the format is a newer one, or an older one that no migration starts from.
-pub fn refuse_unknown(path: &Path) -> Result<(), OpenError> {
+pub(super) fn refuse_unknown(path: &Path) -> Result<(), OpenError> {
     if !path.is_file() {
         return Ok(());
     }
@@ -67,7 +67,7 @@ pub fn refuse_unknown(path: &Path) -> Result<(), OpenError> {
 ///
 /// # Errors
 /// When it cannot be created.
-pub fn prepare(path: &Path) -> Result<(), OpenError> {
+pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -87,7 +87,7 @@ fn create(path: &Path) -> Result<(), Fault> {
 }
 
 /// Renames a whole file to the name under which it is opened.
-pub fn put_in_place(unfinished: &Path, path: &Path) -> std::io::Result<()> {
+pub(super) fn put_in_place(unfinished: &Path, path: &Path) -> std::io::Result<()> {
     fs::rename(unfinished, path)?;
     // The rename is durable once the directory is; not every system can sync one, and then there is nothing to do.
     if let Some(directory) = path.parent().and_then(|parent| File::open(parent).ok()) {
@@ -97,7 +97,7 @@ pub fn put_in_place(unfinished: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 /// Creates an empty store under this very name, in place of what is there.
-pub fn create_as(unfinished: &Path) -> Result<(), Fault> {
+pub(super) fn create_as(unfinished: &Path) -> Result<(), Fault> {
     let io = |error| Fault::Store(StoreError::of_io(error, unfinished, 1 << 20));
     match fs::remove_file(unfinished) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
@@ -132,7 +132,7 @@ fn fill(unfinished: &Path) -> Result<(), Fault> {
 ///
 /// # Errors
 /// When there is none or it is damaged.
-pub fn format_of(transaction: &ReadTransaction) -> Result<u64, Fault> {
+pub(super) fn format_of(transaction: &ReadTransaction) -> Result<u64, Fault> {
     let meta = transaction.open_table(tables::META)?;
     let sealed = meta.get(tables::META_FORMAT)?;
     let sealed = sealed.ok_or_else(|| StoreError::Damaged("there is no format number".to_owned()))?;

@@ -14,7 +14,7 @@ const PAGE: u64 = 4096;
 
 /// A file, and what was written over it.
 #[derive(Debug)]
-pub struct Overlay(Mutex<Inner>);
+pub(super) struct Overlay(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -25,7 +25,7 @@ struct Inner {
 }
 
 impl Overlay {
-    pub fn new(file: File) -> io::Result<Self> {
+    pub(super) fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
         Ok(Self(Mutex::new(Inner { file, file_len: len, len, pages: HashMap::new() })))
     }

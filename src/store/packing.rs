@@ -11,15 +11,15 @@ const LEVEL: i32 = 3;
 const LEN: usize = 4;
 
 /// A compressor, worth keeping for a run of texts.
-pub struct Packer(Compressor<'static>);
+pub(super) struct Packer(Compressor<'static>);
 
 /// A decompressor, worth keeping for a run of texts.
-pub struct Unpacker(Decompressor<'static>);
+pub(super) struct Unpacker(Decompressor<'static>);
 
 impl Packer {
     /// # Errors
     /// When zstd cannot be set up.
-    pub fn new() -> Result<Self, StoreError> {
+    pub(super) fn new() -> Result<Self, StoreError> {
         Compressor::new(LEVEL).map(Self).map_err(failed)
     }
 
@@ -27,7 +27,7 @@ impl Packer {
     ///
     /// # Errors
     /// When zstd fails.
-    pub fn pack(&mut self, raw: &[u8]) -> Result<Vec<u8>, StoreError> {
+    pub(super) fn pack(&mut self, raw: &[u8]) -> Result<Vec<u8>, StoreError> {
         let mut out = vec![0; LEN + zstd::zstd_safe::compress_bound(raw.len())];
         out[..LEN].copy_from_slice(&(raw.len() as u32).to_le_bytes());
         let len = self.0.compress_to_buffer(raw, &mut out[LEN..]).map_err(failed)?;
@@ -40,7 +40,7 @@ impl Packer {
 impl Unpacker {
     /// # Errors
     /// When zstd cannot be set up.
-    pub fn new() -> Result<Self, StoreError> {
+    pub(super) fn new() -> Result<Self, StoreError> {
         Decompressor::new().map(Self).map_err(failed)
     }
 
@@ -48,7 +48,7 @@ impl Unpacker {
     ///
     /// # Errors
     /// When the recorded length is above `most` or not what comes out.
-    pub fn unpack(&mut self, packed: &[u8], most: usize) -> Result<Vec<u8>, StoreError> {
+    pub(super) fn unpack(&mut self, packed: &[u8], most: usize) -> Result<Vec<u8>, StoreError> {
         let wrong = || damaged("compressed bytes", "length");
         let (len, frame) = packed.split_first_chunk::<LEN>().ok_or_else(wrong)?;
         let len = u32::from_le_bytes(*len) as usize;

@@ -11,7 +11,7 @@ use super::handle::{self, Fault};
 ///
 /// # Errors
 /// The first error of a job or of making a worker; the other threads stop then.
-pub fn run<W, T: Send>(
+pub(super) fn run<W, T: Send>(
     count: usize,
     worker: impl Fn() -> Result<W, Fault> + Sync,
     job: impl Fn(&mut W, usize) -> Result<T, Fault> + Sync,

@@ -43,7 +43,7 @@ fn signature(summaries: &[&Summary]) -> ContentHash {
 }
 
 /// Details one after the other, from wherever they come.
-pub type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, DetailRecord), StoreError>> + 'a>;
+pub(crate) type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, DetailRecord), StoreError>> + 'a>;
 
 /// Details that are written along with a version.
 pub struct Arriving<'a> {

@@ -5,37 +5,37 @@
 use redb::TableDefinition;
 
 /// The number of the format that this program reads and writes.
-pub const FORMAT: u64 = 1;
+pub(crate) const FORMAT: u64 = 1;
 
 /// Bytes, checksummed by [`super::coding::seal`] unless they are a block.
-pub type Sealed = &'static [u8];
+pub(super) type Sealed = &'static [u8];
 
 /// Single numbers by name: [`META_FORMAT`], [`META_CURRENT`], [`META_NEXT`]. This table and the encoding of
 /// [`META_FORMAT`] (sealed 8 bytes, little endian) are the same in every format.
-pub const META: TableDefinition<'static, &str, Sealed> = TableDefinition::new("meta");
+pub(super) const META: TableDefinition<'static, &str, Sealed> = TableDefinition::new("meta");
 /// The format number.
-pub const META_FORMAT: &str = "format";
+pub(super) const META_FORMAT: &str = "format";
 /// Sequence number of the current version; 0 when nothing was published yet.
-pub const META_CURRENT: &str = "current";
+pub(super) const META_CURRENT: &str = "current";
 /// The sequence number that the next version gets, from 1.
-pub const META_NEXT: &str = "next";
+pub(super) const META_NEXT: &str = "next";
 
 /// Compressed blocks by the hash of what they hold.
-pub const BLOCKS: TableDefinition<'static, &[u8; 16], Sealed> = TableDefinition::new("blocks");
+pub(super) const BLOCKS: TableDefinition<'static, &[u8; 16], Sealed> = TableDefinition::new("blocks");
 /// [`super::VersionRecord`]s by sequence number.
-pub const VERSIONS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("versions");
+pub(super) const VERSIONS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("versions");
 /// [`crate::snapshot::version::VersionMeta`] as JSON by sequence number.
-pub const VERSION_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("version_meta");
+pub(super) const VERSION_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("version_meta");
 
 /// [`super::CopyMeta`] by canonical path and query.
-pub const COPY_META: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_meta");
+pub(super) const COPY_META: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_meta");
 /// Bodies of copies, compressed, by canonical path and query.
-pub const COPY_BODY: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_body");
+pub(super) const COPY_BODY: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_body");
 
 /// [`super::DetailMeta`] by listing id; apart from the bodies so that all of them are read quickly.
-pub const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("detail_meta");
+pub(super) const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("detail_meta");
 /// Bodies of details by listing id.
-pub const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("details");
+pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("details");
 
 /// Small JSON blobs by name.
-pub const STATE: TableDefinition<'static, &str, Sealed> = TableDefinition::new("state");
+pub(super) const STATE: TableDefinition<'static, &str, Sealed> = TableDefinition::new("state");

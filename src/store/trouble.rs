@@ -15,7 +15,7 @@ const FORGOTTEN: Duration = Duration::from_secs(120);
 
 /// What is wrong.
 #[derive(Debug, Default)]
-pub struct Trouble(Mutex<Inner>);
+pub(super) struct Trouble(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -33,7 +33,7 @@ struct Disk {
 
 impl Trouble {
     /// Something failed.
-    pub fn failed(&self, error: &StoreError) {
+    pub(super) fn failed(&self, error: &StoreError) {
         let (needed, read_only) = match error {
             StoreError::Damaged(detail) => {
                 self.0.lock().damage.get_or_insert_with(|| detail.clone());
@@ -53,7 +53,7 @@ impl Trouble {
     }
 
     /// So many bytes could be written.
-    pub fn wrote(&self, bytes: u64) {
+    pub(super) fn wrote(&self, bytes: u64) {
         let mut inner = self.0.lock();
         // Both are estimates: the same write, tried again, packs another time of day and may be some bytes shorter.
         let is_as_much = |needed: u64| bytes >= needed - needed / 8;
@@ -63,22 +63,22 @@ impl Trouble {
     }
 
     /// The file was replaced by a whole one.
-    pub fn repaired(&self) {
+    pub(super) fn repaired(&self) {
         self.0.lock().damage = None;
     }
 
     /// What does not fit in the file.
-    pub fn damage(&self) -> Option<String> {
+    pub(super) fn damage(&self) -> Option<String> {
         self.0.lock().damage.clone()
     }
 
     /// Why nothing can be written.
-    pub fn disk(&self) -> Option<String> {
+    pub(super) fn disk(&self) -> Option<String> {
         self.0.lock().disk.as_ref().map(|disk| disk.text.clone())
     }
 
     /// Whether the file may not be written at all.
-    pub fn is_read_only(&self) -> bool {
+    pub(super) fn is_read_only(&self) -> bool {
         self.0.lock().disk.as_ref().is_some_and(|disk| disk.read_only)
     }
 }

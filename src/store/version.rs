@@ -56,7 +56,7 @@ pub struct VersionRecord {
 
 /// The blocks of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocks {
+pub(crate) struct Blocks {
     /// The envelope.
     pub envelope: BlockKey,
     /// The taxonomies by [`crate::api::taxonomy::TaxonomyKind::index`].

@@ -15,7 +15,7 @@ use crate::snapshot::version::VersionMeta;
 use crate::store::{Along, Arriving, States};
 
 /// Where the sizes of the last day are kept in the store, by which a list that lost much is noticed.
-pub const SIZES: &str = "sizes";
+pub(crate) const SIZES: &str = "sizes";
 
 /// Where the latest instant of all that was ever imported is kept in the store, in milliseconds since 1970: a signed bundle
 /// stays signed, so that whoever can hand over an old one could otherwise take the data back.

@@ -11,7 +11,7 @@ use crate::api::listing::ListingId;
 use crate::store::{States, Store, StoreError};
 
 /// How many exports can be the base of a delta.
-pub const EXPORTS: usize = 3;
+pub(crate) const EXPORTS: usize = 3;
 
 const PINS: &str = "versions/pins";
 const ROLLBACK: &str = "versions/rollback";
@@ -20,7 +20,7 @@ const EXPORT_DETAILS: &str = "versions/export/";
 
 /// Pins, the rollback and the exports.
 #[derive(Clone, Debug, Default)]
-pub struct Notes {
+pub(super) struct Notes {
     /// Ids of versions that stay until they are unpinned.
     pub pins: BTreeSet<String>,
     /// The place in the sequence of the version that is served for as long as nobody releases the newest.
@@ -31,7 +31,7 @@ pub struct Notes {
 
 /// What is kept of the details that an export held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ExportedDetail {
+pub(crate) struct ExportedDetail {
     /// The listing.
     pub id: ListingId,
     /// The hash of its detail, without volatile values; that of nothing where the origin has none.
@@ -46,7 +46,7 @@ impl Notes {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn read(store: &Store) -> Result<Self, StoreError> {
+    pub(super) fn read(store: &Store) -> Result<Self, StoreError> {
         Ok(Self { pins: list(store, PINS)?, rolled_back: list(store, ROLLBACK)?, exports: list(store, EXPORTED)? })
     }
 
@@ -54,7 +54,7 @@ impl Notes {
     ///
     /// # Errors
     /// When they are too many.
-    pub fn write_pins(&self, states: &mut States) -> Result<(), StoreError> {
+    pub(super) fn write_pins(&self, states: &mut States) -> Result<(), StoreError> {
         states.put(PINS, json(&self.pins)?)
     }
 
@@ -62,7 +62,7 @@ impl Notes {
     ///
     /// # Errors
     /// Never in practice: it is a few bytes.
-    pub fn write_rollback(&self, states: &mut States) -> Result<(), StoreError> {
+    pub(super) fn write_rollback(&self, states: &mut States) -> Result<(), StoreError> {
         if let Some(seq) = self.rolled_back {
             return states.put(ROLLBACK, json(&seq)?);
         }
@@ -74,7 +74,7 @@ impl Notes {
     ///
     /// # Errors
     /// When it is too large.
-    pub fn write_all(&self, states: &mut States) -> Result<(), StoreError> {
+    pub(super) fn write_all(&self, states: &mut States) -> Result<(), StoreError> {
         self.write_pins(states)?;
         self.write_rollback(states)?;
         states.put(EXPORTED, json(&self.exports)?)
@@ -85,7 +85,7 @@ impl Notes {
     ///
     /// # Errors
     /// When the details are too many.
-    pub fn exported(
+    pub(super) fn exported(
         &mut self,
         id: &str,
         base: Option<&str>,
@@ -114,7 +114,7 @@ impl Notes {
 ///
 /// # Errors
 /// When the store cannot be read.
-pub fn exported_details(store: &Store, id: &str) -> Result<Option<Vec<ExportedDetail>>, StoreError> {
+pub(crate) fn exported_details(store: &Store, id: &str) -> Result<Option<Vec<ExportedDetail>>, StoreError> {
     let Some(bytes) = store.state(&format!("{EXPORT_DETAILS}{id}"))? else { return Ok(None) };
     let (entries, rest) = bytes.as_chunks::<DETAIL_BYTES>();
     let read = |entry: &[u8; DETAIL_BYTES]| {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use grandstand::sample::{Origin, Switches, World};
-use grandstand::store::DataDir;
+use grandstand::parts::store::DataDir;
 use http::Method;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -9,36 +9,36 @@ pub(super) struct Families(String);
 
 impl Families {
     /// Families that follow those of a text.
-    pub fn after(text: String) -> Self {
+    pub(super) fn after(text: String) -> Self {
         Self(text)
     }
 
     /// All of them, without the mark of the end.
-    pub fn into_text(self) -> String {
+    pub(super) fn into_text(self) -> String {
         self.0
     }
 
     /// A value that goes up and down.
-    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.head(name, help, "gauge");
         // Writing to a String cannot fail.
         let _ = writeln!(self.0, "{name} {value}");
     }
 
     /// A fact: a gauge that is always 1, with a label.
-    pub fn fact(&mut self, name: &str, help: &str, label: &str, value: &str) {
+    pub(super) fn fact(&mut self, name: &str, help: &str, label: &str, value: &str) {
         self.head(name, help, "gauge");
         let _ = writeln!(self.0, "{name}{{{label}=\"{value}\"}} 1");
     }
 
     /// A value that only rises; its sample has `_total` after the name.
-    pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.head(name, help, "counter");
         let _ = writeln!(self.0, "{name}_total {value}");
     }
 
     /// Counters that one label tells apart. Values of labels are words of ours, which need no escapes.
-    pub fn counters<'a, V: Display>(
+    pub(super) fn counters<'a, V: Display>(
         &mut self,
         name: &str,
         help: &str,

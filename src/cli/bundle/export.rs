@@ -26,7 +26,7 @@ use crate::versions::bundles::Exported;
 
 /// Arguments of `grandstand bundle export`.
 #[derive(Debug, Args)]
-pub struct Export {
+pub(super) struct Export {
     #[command(flatten)]
     sources: Sources,
     /// The file that is written; one of that name is replaced

@@ -26,7 +26,7 @@ const OLD: u32 = 30 * 86_400;
 
 /// Arguments of `grandstand bundle import`.
 #[derive(Debug, Args)]
-pub struct Import {
+pub(super) struct Import {
     #[command(flatten)]
     sources: Sources,
     /// Imports data that is older than what was imported before; later imports are then compared with it
@@ -145,7 +145,7 @@ impl Told {
 }
 
 /// Takes a bundle in before a server starts, unless what is there is as new.
-pub fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), Failure> {
+pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), Failure> {
     let Some(versions) = core.versions.as_ref().filter(|_| config.usage() != Use::Shield) else {
         return Err(ImportFailure::Shield.into());
     };

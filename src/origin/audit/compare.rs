@@ -79,7 +79,7 @@ impl fmt::Display for Difference {
 ///
 /// # Errors
 /// When one of them is no page; such an answer is compared with nothing.
-pub fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result<Vec<Difference>, JsonError> {
+pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result<Vec<Difference>, JsonError> {
     let (ours, theirs) = (json::fields(ours)?, json::fields(theirs)?);
     let mut found = fields(
         &ours,
@@ -103,7 +103,7 @@ pub fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result<Vec<Di
 }
 
 /// Compares two details or taxonomies: their texts, but for volatile values. Empty: they are equal.
-pub fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Vec<Difference> {
+pub(crate) fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Vec<Difference> {
     let [blank_ours, blank_theirs] = [ours, theirs].map(|text| volatile.blank(text).0);
     if blank_ours == blank_theirs {
         return Vec::new();

@@ -19,7 +19,7 @@ use crate::snapshot::dataset::Dataset;
 
 /// What a sample looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Any page at any page size.
     Page,
     /// The list without any parameter.
@@ -80,7 +80,7 @@ impl Kind {
 
 /// A request that can be asked of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub(crate) enum Request {
     /// A list.
     List(ListQuery),
     /// A taxonomy.
@@ -91,7 +91,7 @@ pub enum Request {
 
 impl Request {
     /// Path and canonical query.
-    pub fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         match self {
             Self::List(query) => query.path_and_query(),
             Self::Taxonomy(kind) => kind.path().to_owned(),
@@ -108,7 +108,7 @@ impl fmt::Display for Request {
 
 /// One sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// What it looks at.
     pub kind: Kind,
     /// The request.
@@ -117,7 +117,7 @@ pub struct Sample {
 
 /// Draws samples.
 #[derive(Debug)]
-pub struct Sampler {
+pub(crate) struct Sampler {
     dice: StdRng,
     /// What is left of the round.
     round: Vec<Kind>,
@@ -125,12 +125,12 @@ pub struct Sampler {
 
 impl Sampler {
     /// A sampler that draws what `seed` says.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { dice: StdRng::seed_from_u64(seed), round: Vec::new() }
     }
 
     /// The next sample. Kinds for which the data set has nothing are passed over.
-    pub fn next(&mut self, dataset: &Dataset) -> Sample {
+    pub(crate) fn next(&mut self, dataset: &Dataset) -> Sample {
         for _ in 0..2 * Kind::ROUND.len() {
             let kind = self.next_kind();
             if let Some(request) = self.draw(kind, dataset) {

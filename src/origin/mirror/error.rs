@@ -13,7 +13,7 @@ use super::TRIES;
 
 /// Why a step came to nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum MirrorError {
+pub(crate) enum MirrorError {
     /// Something could not be fetched or kept.
     #[error(transparent)]
     Copy(#[from] CopyError),

@@ -14,7 +14,7 @@ use crate::semantics::trim;
 
 /// Evaluates the conditions in the order of RFC 9110 §13.2.2: `If-Match`, else `If-Unmodified-Since`; `If-None-Match`,
 /// else `If-Modified-Since`. A date that is malformed is as if absent.
-pub fn evaluate(method: &Method, request: &HeaderMap, stored: &HeaderMap) -> Precondition {
+pub(crate) fn evaluate(method: &Method, request: &HeaderMap, stored: &HeaderMap) -> Precondition {
     let current = stored.get(ETAG).and_then(|tag| EntityTag::parse(trim(tag.as_bytes())).ok());
     let by_tag = precondition::evaluate(method, request, current.as_ref());
     if by_tag == Precondition::Failed {

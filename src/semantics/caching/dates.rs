@@ -13,19 +13,19 @@ pub(super) const PRESENT: WallTime = WallTime::from_seconds(1_798_761_600);
 
 /// The only value of a field that holds one HTTP-date; `None` when it is absent, repeated or malformed. `now` is the
 /// instant that decides the century of a two-digit year.
-pub fn single<K: AsHeaderName>(headers: &HeaderMap, name: K, now: WallTime) -> Option<WallTime> {
+pub(crate) fn single<K: AsHeaderName>(headers: &HeaderMap, name: K, now: WallTime) -> Option<WallTime> {
     let mut lines = headers.get_all(name).into_iter();
     let only = lines.next().filter(|_| lines.next().is_none())?;
     parse(only.as_bytes(), now)
 }
 
 /// The instant in `Date`, where there is one.
-pub fn date_of(headers: &HeaderMap, now: WallTime) -> Option<WallTime> {
+pub(crate) fn date_of(headers: &HeaderMap, now: WallTime) -> Option<WallTime> {
     single(headers, DATE, now)
 }
 
 /// Gives an answer that came without a (valid) `Date` the instant at which it was received (RFC 9110 §6.6.1).
-pub fn ensure_date(headers: &mut HeaderMap, received: WallTime) {
+pub(crate) fn ensure_date(headers: &mut HeaderMap, received: WallTime) {
     if date_of(headers, received).is_none()
         && let Ok(value) = HeaderValue::from_str(&received.http_date())
     {
@@ -35,7 +35,7 @@ pub fn ensure_date(headers: &mut HeaderMap, received: WallTime) {
 
 /// Reads one HTTP-date: IMF-fixdate, or the obsolete forms of RFC 850 and `asctime`. The name of the day is checked for
 /// being one, not for being the right one: it says nothing that the date does not.
-pub fn parse(text: &[u8], now: WallTime) -> Option<WallTime> {
+pub(crate) fn parse(text: &[u8], now: WallTime) -> Option<WallTime> {
     let text = crate::semantics::trim(text);
     imf_fixdate(text).or_else(|| rfc_850(text, now)).or_else(|| asctime(text))
 }

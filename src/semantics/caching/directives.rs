@@ -91,7 +91,7 @@ impl ResponseDirectives {
 
 /// What a request says about cached answers. `Default` is a request that says nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RequestDirectives {
+pub(crate) struct RequestDirectives {
     /// `no-cache`, or `Pragma: no-cache` in a request without `Cache-Control`.
     pub no_cache: bool,
     /// `no-store`.
@@ -108,7 +108,7 @@ pub struct RequestDirectives {
 
 impl RequestDirectives {
     /// Reads them.
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut these = Self::default();
         for directive in list::members(headers, CACHE_CONTROL).map(Directive::of) {
             if directive.is("no-cache") {

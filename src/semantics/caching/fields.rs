@@ -88,7 +88,7 @@ const UNTOLD: [HeaderName; 6] =
 
 /// What a request is sent on for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// For an answer that may be stored for others.
     Store,
     /// For this client alone: nothing of the answer is stored.
@@ -115,7 +115,7 @@ impl Allowed {
 }
 
 /// Whether a field never reaches the origin: it is of this hop, or a client must not choose it.
-pub fn is_never_onward(name: &HeaderName) -> bool {
+pub(crate) fn is_never_onward(name: &HeaderName) -> bool {
     let text = name.as_str();
     HOP_BY_HOP.contains(&text) || NEVER_ONWARD.contains(&text) || text.starts_with("x-forwarded")
 }
@@ -139,7 +139,7 @@ impl HopByHop {
 
 /// What of an origin's answer is kept and passed on; of known endpoints without `Set-Cookie`, and without the words of
 /// another mirror about its own snapshot.
-pub fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
+pub(crate) fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
     filtered(headers, |name| {
         let text = name.as_str();
         let ours = OF_THE_ORIGIN.contains(&text)
@@ -154,7 +154,7 @@ pub fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
 /// What of a client's request goes to the origin on an unknown path. `keyed` says which fields the stored `Vary` names:
 /// where all fields are `allowed`, these go, whatever they are, but for those of this hop and those that are the cache's
 /// own: `Accept-Encoding`, `Range` and conditions.
-pub fn onward(
+pub(crate) fn onward(
     client: &HeaderMap,
     purpose: Purpose,
     allowed: &Allowed,
@@ -186,7 +186,7 @@ fn is_unkeyed(name: &str) -> bool {
 /// Whether an answer to a request that was passed with all of its client's fields may be kept for others: none of them
 /// can have changed it without being named, a GET could have said all of them, and it has no coding that only this client
 /// asked for.
-pub fn is_for_others(sent: &HeaderMap, response: &HeaderMap, allowed: &Allowed) -> bool {
+pub(crate) fn is_for_others(sent: &HeaderMap, response: &HeaderMap, allowed: &Allowed) -> bool {
     let everyday = |name: &str| matches!(name, "user-agent" | "referer" | "origin") || name.starts_with("sec-");
     let of_the_body = |name: &HeaderName| [CONTENT_TYPE, CONTENT_LENGTH].contains(name);
     let harmless = |name: &HeaderName| {
@@ -201,7 +201,7 @@ pub fn is_for_others(sent: &HeaderMap, response: &HeaderMap, allowed: &Allowed) 
 
 /// Whether a request says nothing but what everybody says, and what `Vary` names: what the origin answers is due to the
 /// resource, and to no field that one client chose. Conditions are the cache's own.
-pub fn is_bare(sent: &HeaderMap, vary: &Vary) -> bool {
+pub(crate) fn is_bare(sent: &HeaderMap, vary: &Vary) -> bool {
     sent.iter().all(|(name, value)| {
         OF_THE_CACHE.contains(&name.as_str())
             || vary.names(name)
@@ -231,7 +231,7 @@ fn could_show(name: &HeaderName, value: &HeaderValue, vary: &Vary) -> bool {
 
 /// Whether a request has nothing but ordinary values, conditions and what `Vary` names: then its answer cannot show
 /// anything of it that other requests have not.
-pub fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
+pub(crate) fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
     request.iter().all(|(name, value)| !could_show(name, value, vary))
 }
 
@@ -240,7 +240,7 @@ pub fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
 ///
 /// Values shorter than 3 bytes are overlooked: they are everywhere. So are values that the origin shows in another
 /// form, escaped for example: this is a second line of defence, behind [`onward`].
-pub fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
+pub(crate) fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
     let told: Vec<&[u8]> =
         response.iter().filter(|(name, _)| !UNTOLD.contains(name)).map(|(_, line)| line.as_bytes()).collect();
     let unkeyed = request.iter().filter(|(name, value)| could_show(name, value, vary));

@@ -20,7 +20,7 @@ const OF_THE_MESSAGE: [HeaderName; 2] = [AGE, DATE];
 /// (give the newer one a `Date` with [`super::dates::ensure_date`] first).
 ///
 /// `Vary` stays as it was stored: the values of the fields that it named are what was kept.
-pub fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
+pub(crate) fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
     for name in OF_THE_MESSAGE {
         stored.remove(name);
     }
@@ -38,7 +38,7 @@ pub fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
 
 /// Whether an answer to HEAD may speak of the stored answer to GET (RFC 9111 §4.3.5): what it says of validators and
 /// length is what is stored. Where it does not, the stored answer is stale.
-pub fn head_agrees(stored: &HeaderMap, head: &HeaderMap) -> bool {
+pub(crate) fn head_agrees(stored: &HeaderMap, head: &HeaderMap) -> bool {
     let validators =
         [ETAG, LAST_MODIFIED].iter().all(|name| head.get(name).is_none_or(|_| head.get(name) == stored.get(name)));
     // The stored one may have come in chunks.

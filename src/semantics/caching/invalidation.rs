@@ -15,7 +15,7 @@ use super::directives::ResponseDirectives;
 ///
 /// `bases` are the addresses under which clients and the origin name the resources; the first is the one that
 /// relative references resolve against. What lies beyond them stays: one origin must not void another's answers.
-pub fn invalidated(
+pub(crate) fn invalidated(
     method: &Method,
     status: StatusCode,
     target: &str,
@@ -39,7 +39,7 @@ pub fn invalidated(
 /// Whether an answer to POST may be stored as one to GET for the same target: it succeeded, states how long it is
 /// fresh, and says by `Content-Location` that it is what a GET would get (RFC 9110 §9.3.3). [`super::may_store`] then
 /// has the last word, asked as for GET.
-pub fn stores_for_get(method: &Method, target: &str, status: StatusCode, response: &HeaderMap, bases: &[Url]) -> bool {
+pub(crate) fn stores_for_get(method: &Method, target: &str, status: StatusCode, response: &HeaderMap, bases: &[Url]) -> bool {
     *method == Method::POST
         && status == StatusCode::OK
         && is_explicit(response)

@@ -12,7 +12,7 @@ use crate::semantics::trim;
 
 /// What of the stored body is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ranged {
+pub(crate) enum Ranged {
     /// All of it, with the stored status.
     Whole,
     /// A part, with 206.
@@ -35,7 +35,7 @@ pub enum Ranged {
 ///
 /// One byte range is served; several, other units and malformed fields get the whole answer, which RFC 9110 §14.2
 /// allows.
-pub fn select(request: &HeaderMap, stored_status: StatusCode, stored: &HeaderMap, length: u64) -> Ranged {
+pub(crate) fn select(request: &HeaderMap, stored_status: StatusCode, stored: &HeaderMap, length: u64) -> Ranged {
     let mut lines = request.get_all(RANGE).iter();
     let only = lines.next().filter(|_| lines.next().is_none());
     let Some(range) = only.filter(|_| stored_status == StatusCode::OK).and_then(|line| Spec::parse(line.as_bytes()))

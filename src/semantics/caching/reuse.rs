@@ -11,7 +11,7 @@ use super::terms::Terms;
 
 /// What the operator's configuration says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// Whether it is an endpoint of the mirrored API: the operator's windows hold where the origin gives none, and the
     /// directives of requests are ignored.
     pub known: bool,
@@ -23,7 +23,7 @@ pub struct Policy {
 
 /// How a stored answer serves a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reuse {
+pub(crate) enum Reuse {
     /// It is fresh.
     Fresh {
         /// For how much longer.
@@ -45,7 +45,7 @@ pub enum Reuse {
 
 /// Why the origin must be asked before a stored answer is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Why {
+pub(crate) enum Why {
     /// It is stale.
     Stale,
     /// The origin said `no-cache`.
@@ -56,7 +56,7 @@ pub enum Why {
 
 impl Why {
     /// The label for logs and metrics.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Stale => "stale",
             Self::NoCache => "no-cache",
@@ -67,7 +67,7 @@ impl Why {
 
 impl Reuse {
     /// The label for logs and metrics.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Fresh { .. } => "fresh",
             Self::WhileRevalidating { .. } => "stale-while-revalidate",
@@ -77,7 +77,7 @@ impl Reuse {
     }
 
     /// Whether the stored answer is used without asking first.
-    pub const fn is_usable(self) -> bool {
+    pub(crate) const fn is_usable(self) -> bool {
         !matches!(self, Self::Validate(_))
     }
 }
@@ -85,7 +85,7 @@ impl Reuse {
 /// How an answer of this age serves the request.
 ///
 /// A request's `no-store` does not matter here: it forbids storing, not using (RFC 9111 §5.2.1.5).
-pub fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, policy: &Policy) -> Reuse {
+pub(crate) fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, policy: &Policy) -> Reuse {
     let request = if policy.known { RequestDirectives::default() } else { *request };
     if terms.always_validate {
         return Reuse::Validate(Why::NoCache);
@@ -119,7 +119,7 @@ pub fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, policy: 
 ///
 /// DEVIATION: on known endpoints `s-maxage` does not forbid it, although RFC 9111 §5.2.2.10 gives it the meaning of
 /// `proxy-revalidate`: origins use it to tell CDNs a lifetime, and an API that is down helps nobody.
-pub fn may_stand_in(terms: &Terms, age: Duration, policy: &Policy) -> bool {
+pub(crate) fn may_stand_in(terms: &Terms, age: Duration, policy: &Policy) -> bool {
     if terms.always_validate {
         return false;
     }

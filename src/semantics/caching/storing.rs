@@ -14,7 +14,7 @@ use super::terms::may_guess;
 
 /// Why an answer is not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum NotStored {
+pub(crate) enum NotStored {
     /// Only answers to GET are stored.
     Method,
     /// The status is interim, or one that `must-understand` speaks of and we don't know.
@@ -39,7 +39,7 @@ pub enum NotStored {
 
 impl NotStored {
     /// The label for logs and metrics.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Method => "method",
             Self::Status => "status",
@@ -64,7 +64,7 @@ impl NotStored {
 ///
 /// # Errors
 /// The first reason that forbids it.
-pub fn may_store(
+pub(crate) fn may_store(
     method: &Method,
     request: &HeaderMap,
     status: StatusCode,
@@ -103,7 +103,7 @@ pub fn may_store(
 /// The statuses that a field of the request may have brought about: any error, since firewalls and frameworks in front of
 /// an origin answer whatever they like to a field that they do not like. An answer to a request with fields that others
 /// do not send tells these others nothing.
-pub fn blames_the_request(status: StatusCode) -> bool {
+pub(crate) fn blames_the_request(status: StatusCode) -> bool {
     status.as_u16() >= 400
 }
 

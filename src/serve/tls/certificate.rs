@@ -21,7 +21,7 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// Where certificate chain and key are.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub(crate) struct Files {
     /// The chain, the server's own certificate first.
     pub cert: PathBuf,
     /// The key of the first certificate.
@@ -31,7 +31,7 @@ pub struct Files {
 /// What is wrong with one file: always one line, without anything of its content.
 #[derive(Debug, thiserror::Error)]
 #[error("\"{}\" {problem}", path.display())]
-pub struct Unusable {
+pub(crate) struct Unusable {
     /// The configuration's key for the file.
     pub key: &'static str,
     path: PathBuf,
@@ -58,7 +58,7 @@ enum Problem {
 
 /// A chain and its key, fit to be served.
 #[derive(Debug)]
-pub struct Certificate {
+pub(crate) struct Certificate {
     /// What a handshake needs.
     pub key: Arc<CertifiedKey>,
     /// From when the first certificate is valid.
@@ -69,7 +69,7 @@ pub struct Certificate {
 
 impl Certificate {
     /// Why clients will not accept it at `now`; `None` when they may.
-    pub fn concern(&self, now: WallTime) -> Option<String> {
+    pub(crate) fn concern(&self, now: WallTime) -> Option<String> {
         if now > self.until {
             return Some(format!("the certificate expired at {}: clients refuse it", self.until));
         }
@@ -78,14 +78,14 @@ impl Certificate {
 }
 
 /// What is in the two files at one instant, or why that cannot be read.
-pub struct Contents {
+pub(crate) struct Contents {
     cert: Result<Vec<u8>, String>,
     key: Result<Vec<u8>, String>,
 }
 
 impl Contents {
     /// A hash that differs when anything differs.
-    pub fn fingerprint(&self) -> blake3::Hash {
+    pub(crate) fn fingerprint(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
         for part in [&self.cert, &self.key] {
             let (word, bytes) = match part {
@@ -103,12 +103,12 @@ impl Files {
     ///
     /// # Errors
     /// Everything that is wrong with them.
-    pub fn certificate(&self, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
+    pub(crate) fn certificate(&self, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
         self.judge(&self.read(), provider)
     }
 
     /// Reads both files.
-    pub fn read(&self) -> Contents {
+    pub(crate) fn read(&self) -> Contents {
         Contents { cert: bytes(&self.cert), key: bytes(&self.key) }
     }
 
@@ -116,7 +116,7 @@ impl Files {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn judge(&self, contents: &Contents, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
+    pub(crate) fn judge(&self, contents: &Contents, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
         let cert = |problem| Unusable { key: "tls.cert", path: self.cert.clone(), problem };
         let key = |problem| Unusable { key: "tls.key", path: self.key.clone(), problem };
         let read_chain = contents.cert.as_ref().map_err(|why| Problem::Unreadable(why.clone()));

@@ -23,19 +23,19 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The certificate that is served.
 #[derive(Debug)]
-pub struct Current {
+pub(crate) struct Current {
     certificate: ArcSwap<Certificate>,
     problem: Mutex<Option<String>>,
 }
 
 impl Current {
     /// Until when it is valid.
-    pub fn until(&self) -> WallTime {
+    pub(crate) fn until(&self) -> WallTime {
         self.certificate.load().until
     }
 
     /// What is wrong at `now`: with the files, or with what is served; `None` when all is well.
-    pub fn problem(&self, now: WallTime) -> Option<String> {
+    pub(crate) fn problem(&self, now: WallTime) -> Option<String> {
         self.problem.lock().clone().or_else(|| self.certificate.load().concern(now))
     }
 }
@@ -48,18 +48,18 @@ impl ResolvesServerCert for Current {
 
 /// Asks for a look at the files now.
 #[derive(Debug, Clone)]
-pub struct Nudge(SyncSender<()>);
+pub(crate) struct Nudge(SyncSender<()>);
 
 impl Nudge {
     /// Has the files looked at now.
-    pub fn look(&self) {
+    pub(crate) fn look(&self) {
         // Full: a look is coming anyway.
         let _ = self.0.try_send(());
     }
 }
 
 /// Keeps a served certificate as the files have it.
-pub struct Renewal {
+pub(crate) struct Renewal {
     files: Files,
     provider: Arc<CryptoProvider>,
     current: Arc<Current>,
@@ -86,7 +86,7 @@ impl Renewal {
     ///
     /// # Errors
     /// Everything that is wrong with them.
-    pub fn new(files: Files, provider: Arc<CryptoProvider>, clock: Clock) -> Result<Self, Vec<Unusable>> {
+    pub(crate) fn new(files: Files, provider: Arc<CryptoProvider>, clock: Clock) -> Result<Self, Vec<Unusable>> {
         let contents = files.read();
         let certificate = files.judge(&contents, &provider)?;
         let current = Current { certificate: ArcSwap::from_pointee(certificate), problem: Mutex::default() };
@@ -97,12 +97,12 @@ impl Renewal {
     }
 
     /// What is served.
-    pub fn current(&self) -> Arc<Current> {
+    pub(crate) fn current(&self) -> Arc<Current> {
         self.current.clone()
     }
 
     /// Starts looking, for as long as the process lives. A thread of its own, because reading files blocks.
-    pub fn start(mut self) -> Nudge {
+    pub(crate) fn start(mut self) -> Nudge {
         let (nudge, nudged) = sync_channel(1);
         let work = move || self.run(&nudged);
         if let Err(error) = std::thread::Builder::new().name("renewal".into()).spawn(work) {

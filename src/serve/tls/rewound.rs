@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection that begins with bytes that were read before.
 #[derive(Debug)]
-pub struct Rewound {
+pub(super) struct Rewound {
     /// What is read first.
     pub start: Bytes,
     /// The rest.

@@ -5,16 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use grandstand::api::listing::{ListingId, Summary};
-use grandstand::api::query::{ListQuery, ModifiedSince};
-use grandstand::api::taxonomy::TaxonomyKind;
-use grandstand::clock::Clock;
-use grandstand::origin::details::Details;
-use grandstand::snapshot::content::Content;
-use grandstand::snapshot::dataset::{Dataset, Doubt};
-use grandstand::snapshot::live::Published;
-use grandstand::snapshot::version::Certificate;
-use grandstand::store::DetailState;
+use grandstand::parts::api::listing::{ListingId, Summary};
+use grandstand::parts::api::query::{ListQuery, ModifiedSince};
+use grandstand::parts::api::taxonomy::TaxonomyKind;
+use grandstand::parts::clock::Clock;
+use grandstand::parts::origin::details::Details;
+use grandstand::parts::snapshot::content::Content;
+use grandstand::parts::snapshot::dataset::{Dataset, Doubt};
+use grandstand::parts::snapshot::live::Published;
+use grandstand::parts::snapshot::version::Certificate;
+use grandstand::parts::store::DetailState;
 use parking_lot::Mutex;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grandstand::clock::Clock;
+use grandstand::parts::clock::Clock;
 use grandstand::sample::{Fault, FaultRule, Origin, Switches, World};
-use grandstand::snapshot::version::Certificate;
+use grandstand::parts::snapshot::version::Certificate;
 use tokio::time::sleep;
 
 use super::rig::{Ground, Rig};

@@ -3,7 +3,7 @@
 use std::fs;
 
 use grandstand::sample::World;
-use grandstand::store::DataDir;
+use grandstand::parts::store::DataDir;
 use serde_json::Value;
 
 use super::{LIST, command, done, edit, grow, ids_of, kept, mirrored};

@@ -1,0 +1,145 @@
+//! What tests and benches use of the house, room by room. Not an interface: it changes without notice.
+//!
+//! Everything else is visible inside the crate only, so that the compiler tells what nobody uses. What a new test or bench
+//! needs is added here. Callers: `tests/`, `benches/`.
+
+#![expect(missing_docs, reason = "each item has its own where it is made")]
+
+pub mod api {
+    pub use crate::api::{json, links};
+    pub mod envelope {
+        pub use crate::api::envelope::{Envelope, EnvelopeField};
+    }
+    pub mod hash {
+        pub use crate::api::hash::ContentHash;
+    }
+    pub mod listing {
+        pub use crate::api::listing::{ListingId, Summary};
+    }
+    pub mod query {
+        pub use crate::api::query::{ListQuery, ModifiedSince, Parameters};
+    }
+    pub mod render {
+        pub use crate::api::render::{Frame, ListPage, VolatileValues};
+    }
+    pub mod route {
+        pub use crate::api::route::Route;
+    }
+    pub mod taxonomy {
+        pub use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+    }
+}
+pub mod app {
+    pub use crate::app::{Sockets, serve};
+    pub mod core {
+        pub use crate::app::core::Core;
+    }
+}
+pub mod cache {
+    pub use crate::cache::{Cache, Key};
+    pub mod coded {
+        pub use crate::cache::coded::{Effort, encode};
+    }
+    pub mod doorkeeper {
+        pub use crate::cache::doorkeeper::Doorkeeper;
+    }
+    pub mod reply {
+        pub use crate::cache::reply::Reply;
+    }
+}
+pub mod clock {
+    pub use crate::clock::{Clock, Monotonic, RuntimeHand, WallTime};
+}
+pub mod config {
+    pub use crate::config::Config;
+}
+pub mod limit {
+    pub use crate::limit::{LimitConfig, Limiter};
+}
+pub mod origin {
+    pub mod budget {
+        pub use crate::origin::budget::Budget;
+    }
+    pub mod client {
+        pub use crate::origin::client::{ClientConfig, OriginClient};
+    }
+    pub mod commands {
+        pub use crate::origin::commands::Commands;
+    }
+    pub mod copies {
+        pub use crate::origin::copies::Copies;
+    }
+    pub mod crawl {
+        pub use crate::origin::crawl::Crawler;
+    }
+    pub mod details {
+        pub use crate::origin::details::Details;
+        pub mod worker {
+            pub use crate::origin::details::worker::DetailWorker;
+        }
+    }
+    pub mod mirror {
+        pub use crate::origin::mirror::{Mirror, Rhythm};
+    }
+    pub mod status {
+        pub use crate::origin::status::OriginStatus;
+    }
+    pub mod sweep {
+        pub use crate::origin::sweep::Sweeper;
+    }
+    pub mod transport {
+        pub use crate::origin::transport::{Arrival, Transport, TransportError};
+    }
+}
+pub mod pipeline {
+    pub mod admit {
+        pub use crate::pipeline::admit::{Rules, View, admit};
+    }
+    pub mod answer {
+        pub use crate::pipeline::answer::{Asked, FromSnapshot, Standing};
+    }
+    pub mod head {
+        pub use crate::pipeline::head::Lines;
+    }
+}
+pub mod semantics {
+    pub use crate::semantics::{path, precondition};
+    pub mod cache_status {
+        pub use crate::semantics::cache_status::CacheOutcome;
+    }
+    pub mod client_address {
+        pub use crate::semantics::client_address::ClientIpConfig;
+    }
+    pub mod coding {
+        pub use crate::semantics::coding::{Coding, negotiate};
+    }
+    pub mod etag {
+        pub use crate::semantics::etag::EntityTag;
+    }
+    pub mod freshness {
+        pub use crate::semantics::freshness::CacheControl;
+    }
+}
+pub mod snapshot {
+    pub mod content {
+        pub use crate::snapshot::content::Content;
+    }
+    pub mod dataset {
+        pub use crate::snapshot::dataset::{Dataset, Doubt};
+    }
+    pub mod live {
+        pub use crate::snapshot::live::{Live, Published};
+    }
+    pub mod membership {
+        pub use crate::snapshot::membership::Evidence;
+    }
+    pub mod version {
+        pub use crate::snapshot::version::{Certificate, VersionMeta};
+    }
+}
+pub mod store {
+    pub use crate::store::{BlockKey, DataDir, DetailMeta, DetailRecord, DetailState, Store};
+}
+pub mod versions {
+    pub use crate::versions::{Policy, Retention, Versions};
+}
