@@ -216,19 +216,38 @@ pub async fn together(to: SocketAddr, clients: impl IntoIterator<Item = Asks<'_>
     replies.into_iter().map(|reply| reply.expect("an answer")).collect()
 }
 
+/// An end of a TCP connection on this machine, as the kernel sees it.
+struct Socket {
+    ports: [u16; 2],
+    established: bool,
+    /// Bytes that were written and not acknowledged, and that were received and not read.
+    sending: u64,
+    unread: u64,
+}
+
+/// All ends of connections over IPv4.
+fn sockets() -> Vec<Socket> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let port = |address: &str| hex(address.split_once(':').unwrap().1) as u16;
+    let socket = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (sending, unread) = words[4].split_once(':').unwrap();
+        let (ports, established) = ([port(words[1]), port(words[2])], words[3] == "01");
+        Socket { ports, established, sending: hex(sending), unread: hex(unread) }
+    };
+    table.lines().skip(1).map(socket).collect()
+}
+
 /// Whether the kernel holds something that was sent to this address and has not been read there yet.
 fn has_unread(address: SocketAddr) -> bool {
-    let port = format!(":{:04X}", address.port());
-    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    sockets.lines().any(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        let is_its = words.next().is_some_and(|local| local.ends_with(&port));
-        // Another end, the state (1: established), and the bytes that wait to be sent and to be read.
-        let established = words.nth(1) == Some("01");
-        let unread =
-            words.next().and_then(|waiting| waiting.split_once(':')).is_some_and(|(_, read)| read != "00000000");
-        is_its && established && unread
-    })
+    sockets().iter().any(|socket| socket.established && socket.ports[0] == address.port() && socket.unread > 0)
+}
+
+/// How many bytes the kernel holds of connections to this address, in both directions.
+pub fn on_the_wire(address: SocketAddr) -> u64 {
+    let all = sockets().into_iter().filter(|socket| socket.established && socket.ports.contains(&address.port()));
+    all.map(|socket| socket.sending + socket.unread).sum()
 }
 
 /// `GET` of a request target as it is.

@@ -165,6 +165,8 @@ pub struct Upstream {
     seen: Arc<Mutex<Vec<Seen>>>,
     answer: Arc<Mutex<Arc<Answer>>>,
     accepting: Mutex<tokio::task::JoinHandle<()>>,
+    /// The address while it is down: bound, so that nobody else gets it, and not listened on.
+    reserved: Mutex<Option<TcpSocket>>,
     open: Arc<Mutex<Vec<tokio::task::AbortHandle>>>,
     counters: Arc<Counters>,
 }
@@ -185,7 +187,7 @@ impl Upstream {
         let open = Arc::<Mutex<Vec<tokio::task::AbortHandle>>>::default();
         let counters = Arc::<Counters>::default();
         let accepting = Mutex::new(accept(listener, seen.clone(), answer.clone(), open.clone(), counters.clone()));
-        Self { address, seen, answer, accepting, open, counters }
+        Self { address, seen, answer, accepting, reserved: Mutex::default(), open, counters }
     }
 
     /// Answers otherwise from now on.
@@ -244,14 +246,20 @@ impl Upstream {
         while TcpStream::connect(self.address).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        *self.reserved.lock() = Some(self.bound());
+    }
+
+    fn bound(&self) -> TcpSocket {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(self.address).unwrap();
+        socket
     }
 
     /// Is back under the same address.
     pub fn come_back(&self) {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_reuseaddr(true).unwrap();
-        socket.bind(self.address).unwrap();
-        let listener = socket.listen(1024).unwrap();
+        let reserved = self.reserved.lock().take();
+        let listener = reserved.unwrap_or_else(|| self.bound()).listen(1024).unwrap();
         *self.accepting.lock() = {
             let (seen, answer, open) = (self.seen.clone(), self.answer.clone(), self.open.clone());
             accept(listener, seen, answer, open, self.counters.clone())

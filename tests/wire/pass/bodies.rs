@@ -7,7 +7,7 @@ use http::Method;
 use tokio::sync::Semaphore;
 
 use super::{PATH, Wire, asked, kept, shield};
-use crate::client::{http2_client, raw};
+use crate::client::{http2_client, on_the_wire, raw};
 use crate::harness::{PATIENCE, Script, Server, Setup, Upstream, wait_until};
 
 #[tokio::test]
@@ -184,7 +184,9 @@ async fn a_body_beyond_the_bounds_passes_without_being_kept_or_held() {
                 }
             })
             .await;
-            let ahead = origin.repeated() - passed;
+            // How much the kernel holds is its own business: dozens of MiB, if it likes.
+            let on_the_wire = on_the_wire(server.public) + on_the_wire(origin.address());
+            let ahead = (origin.repeated() - passed).saturating_sub(on_the_wire);
             assert!(ahead < 40 * MEBIBYTE as u64, "{key} {target}: {ahead} bytes left the origin for nobody");
             let grown = resident(&server).saturating_sub(before);
             assert!(grown < 24 * MEBIBYTE as u64, "{key} {target}: {grown} bytes more");

@@ -81,7 +81,10 @@ async fn every_step_has_an_end() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = (silent.local_addr().unwrap(), silent);
     let headless = Upstream::start(|_| kept("late").after(PATIENCE)).await;
-    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Taken, so that nobody else listens there, and not listened on.
+    let deaf = tokio::net::TcpSocket::new_v4().unwrap();
+    deaf.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let refused = deaf.local_addr().unwrap();
     for (step, url) in [
         ("connect", format!("http://{unreachable}")),
         ("handshake", format!("https://{}", silent.0)),
