@@ -2,11 +2,12 @@
 //!
 //! Layer 4. What to answer is decided in [`crate::pipeline`]; [`find`] looks it up, [`public`] moves the
 //! bytes, [`tls`] makes connections secure, [`gate`] tells protocols apart, `connection` holds clients to deadlines,
-//! [`request_head`] to sizes, [`listener`] holds the sockets. Callers: [`crate::app`].
+//! [`request_head`] to sizes and [`connections`] to numbers, [`listener`] holds the sockets. Callers: [`crate::app`].
 
 mod basis;
 mod changes;
 mod connection;
+pub mod connections;
 pub mod farewell;
 pub mod find;
 pub mod gate;

@@ -1,10 +1,10 @@
 //! Networks and the addresses in them, with IPv4-mapped IPv6 as IPv4 everywhere.
 //!
 //! What it is: the one place that knows that `::ffff:10.0.0.1` and `10.0.0.1` are one address, and so their networks.
-//! What it is not: a set of networks; its callers have few and look at each. Who calls it: `client_address` and
-//! `limit`.
+//! What it is not: a set of networks; its callers have few and look at each. Who calls it: `client_address`,
+//! `limit` and `serve`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -25,6 +25,18 @@ pub fn canonical(network: IpNet) -> IpNet {
 /// Whether the address lies in the network, both taken as [`canonical`].
 pub fn covers(network: IpNet, address: IpAddr) -> bool {
     canonical(network).contains(&address.to_canonical())
+}
+
+/// The first address of the network that counts as one client with this address: an IPv4 address is one of its own, of an
+/// IPv6 address the first `ipv6_prefix` bits make it.
+pub fn household(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(six) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(ipv6_prefix.min(128))).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & mask))
+        }
+        four @ IpAddr::V4(_) => four,
+    }
 }
 
 #[cfg(test)]
@@ -59,6 +71,21 @@ mod tests {
             ("0.0.0.0/0", "2001:db8::1", false),
         ] {
             assert_eq!(covers(network.parse().unwrap(), address.parse().unwrap()), inside, "{network} {address}");
+        }
+    }
+
+    #[test]
+    fn a_household_is_an_ipv4_address_or_an_ipv6_network() {
+        for (address, prefix, expected) in [
+            ("10.1.2.3", 64, "10.1.2.3"),
+            ("::ffff:10.1.2.3", 64, "10.1.2.3"),
+            ("2001:db8:1:2:3:4:5:6", 64, "2001:db8:1:2::"),
+            ("2001:db8:1:2:3:4:5:6", 128, "2001:db8:1:2:3:4:5:6"),
+            ("2001:db8:1:2:3:4:5:6", 48, "2001:db8:1::"),
+            ("2001:db8::1", 0, "::"),
+            ("2001:db8::1", 255, "2001:db8::1"),
+        ] {
+            assert_eq!(household(address.parse().unwrap(), prefix), expected.parse::<IpAddr>().unwrap(), "{address}");
         }
     }
 

@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A client that sends no `Accept-Encoding` of its own, follows nothing and decodes nothing.
 pub fn plain_client() -> reqwest::Client {
@@ -154,6 +154,13 @@ pub async fn raw(to: SocketAddr, request: &[u8]) -> Option<Reply> {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(request).await.unwrap();
     read_reply(stream).await
+}
+
+/// A connection from one of the addresses of loopback.
+pub async fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((address, 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
 }
 
 /// [`raw`] of what may not even look like a request: nothing more will come, and the server is told so.
