@@ -2,11 +2,12 @@
 //!
 //! Layer 5, and the only place that knows every other. Callers: [`crate::cli`].
 
-pub(crate) mod core;
-pub(crate) mod https;
-pub(crate) mod keeper;
-pub(crate) mod origin;
-pub(crate) mod shutdown;
+pub mod core;
+pub mod descriptors;
+pub mod https;
+pub mod keeper;
+pub mod origin;
+pub mod shutdown;
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ use crate::pipeline::answer::Standing;
 use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::freshness::CacheControl;
 use crate::semantics::path::BasePath;
+use crate::serve::connections::{Connections, Room};
 use crate::serve::find::Finder;
 use crate::serve::gate::Gate;
 use crate::serve::in_flight::InFlight;
@@ -41,6 +43,7 @@ use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
 use crate::serve::request_head::HeadBounds;
 use crate::telemetry::Telemetry;
+use crate::telemetry::connections::ConnectionCounters;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
 
@@ -111,6 +114,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let mut registry = Registry::default();
     let routes = routes();
     let telemetry = Telemetry::new(&mut registry, &routes);
+    let counters = ConnectionCounters::new(&mut registry);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut server = Server::new_with_opt_and_conf(
         None,
@@ -161,6 +165,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let (versions, registry, config_of_admin) = (core.versions.clone(), Mutex::new(registry), config.admin.clone());
     let admin = Admin { status, commands, versions, bundles, purger, registry, config: config_of_admin };
     let public = Arc::new(public(config, &core, limiter, telemetry, in_flight.clone()));
+    let (connections, of_operators) = connections(config, counters);
 
     for address in sockets.public() {
         tracing::info!(%address, r#use = config.usage().as_str(), "serving");
@@ -175,11 +180,11 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         );
     }
 
-    let mut service = Service::new("public".to_owned(), Gate::new(&public));
+    let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections));
     sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
     let mut operator = Service::new(
         "admin".to_owned(),
-        AdminFront::new(admin, in_flight.clone(), HeadBounds::new(head_bytes(config))),
+        AdminFront::new(admin, in_flight.clone(), of_operators, HeadBounds::new(head_bytes(config))),
     );
     operator.threads = Some(1);
     operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
@@ -187,7 +192,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     server.add_service(Prebound::new(operator, vec![sockets.admin]));
     let mut certificate = None;
     if let Some(https) = https {
-        let (mut service, nudge) = https.start(&public)?;
+        let (mut service, nudge) = https.start(&public, &connections)?;
         certificate = Some(nudge);
         sockets.tls.iter().map(|bound| buffered(bound.address)).for_each(|listener| service.add_listener(listener));
         server.add_service(Prebound::new(service, sockets.tls));
@@ -246,6 +251,22 @@ fn routes() -> Vec<&'static str> {
     routes.push(Route::Changes.as_str());
     routes.extend(TaxonomyKind::ALL.map(|kind| Route::Taxonomy(kind).as_str()));
     routes
+}
+
+/// Room for the connections of clients and for those of operators, as far as the system allows.
+fn connections(config: &Config, counters: ConnectionCounters) -> (Connections, Connections) {
+    let wanted = config.limits.connections;
+    let shares = descriptors::share(descriptors::raise(), wanted);
+    let most = shares.clients;
+    if most < wanted as usize {
+        let why = "the system allows too few open files for limits.connections (ulimit -n, LimitNOFILE)";
+        tracing::info!(wanted, most, "{why}");
+    }
+    let ipv6_prefix = config.rate_limit.ipv6_prefix;
+    let each = config.limits.connections_per_client as usize;
+    let clients = Room { name: "public", all: most, each, ipv6_prefix };
+    let operators = Room { name: "admin", all: shares.operators, each: usize::MAX, ipv6_prefix };
+    (Connections::new(clients, counters), Connections::new(operators, ConnectionCounters::default()))
 }
 
 /// `limits.head`.

@@ -25,7 +25,8 @@
 //!
 //! # The life of a request
 //!
-//! [`serve::tls`] makes the connection secure where it is to be, and [`serve::gate`] tells protocols apart.
+//! [`serve::gate`] lets a connection in if there is room for it ([`serve::connections`]) and tells protocols apart;
+//! [`serve::tls`] makes it secure where it is to be.
 //! [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and `limits.head`;
 //! pingora's session parses it once, when it is whole. [`serve::public`] takes it to [`pipeline::admit`]:
 //! client address, preflight, limit, host, size, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which

@@ -2,16 +2,17 @@
 //!
 //! Layer 4. What to answer is decided in [`crate::pipeline`]; [`find`] looks it up, [`public`] moves the
 //! bytes, [`tls`] makes connections secure, [`gate`] tells protocols apart, `connection` holds clients to deadlines,
-//! [`request_head`] to sizes, [`listener`] holds the sockets. Callers: [`crate::app`].
+//! [`request_head`] to sizes and [`connections`] to numbers, [`listener`] holds the sockets. Callers: [`crate::app`].
 
 mod basis;
 mod changes;
 mod connection;
-pub(crate) mod farewell;
-pub(crate) mod find;
-pub(crate) mod gate;
-pub(crate) mod in_flight;
-pub(crate) mod listener;
+pub mod connections;
+pub mod farewell;
+pub mod find;
+pub mod gate;
+pub mod in_flight;
+pub mod listener;
 mod pass;
 pub(crate) mod public;
 pub(crate) mod render;

@@ -93,7 +93,8 @@ def cold_key(bench, site):
     proxy = start(command, bench.load_core, directory / "proxy.log")
     wait_for("the slow proxy", 30, log.exists)
     shield = Grandstand(
-        bench.options.grandstand, bench.server_core, site.directory / "shield", port, "mirror.enabled=false"
+        bench.options.grandstand, bench.server_core, site.directory / "shield", port, "mirror.enabled=false",
+        f"limits.connections_per_client={2 * CLIENTS}",
     )
     shield.start()
     wait_for("the shield", 60, lambda: get(shield.port, LIST)[0] == 200)

@@ -3,6 +3,7 @@
 //! Bundles, which may be large, have a deadline per read and write and none for the whole. Callers: [`crate::app`] hands
 //! it to pingora, in front of [`super::Admin`].
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,10 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use pingora_timeout::timeout;
 use tokio::io::AsyncWriteExt as _;
+use tokio::time::Instant;
 
 use crate::pipeline::head::{Head as _, Lines, Persistence};
+use crate::serve::connections::Connections;
 use crate::serve::farewell;
 use crate::serve::in_flight::InFlight;
 use crate::serve::request_head::{self, HeadBounds, Refusal, Unread};
@@ -41,35 +44,53 @@ pub(crate) struct AdminFront {
     admin: Admin,
     /// A stop waits for what is in flight here as it does for clients.
     in_flight: InFlight,
+    connections: Connections,
     head: HeadBounds,
 }
 
 impl AdminFront {
     /// A front before `admin`.
-    pub(crate) fn new(admin: Admin, in_flight: InFlight, head: HeadBounds) -> Self {
-        Self { admin, in_flight, head }
+    pub fn new(admin: Admin, in_flight: InFlight, connections: Connections, head: HeadBounds) -> Self {
+        Self { admin, in_flight, connections, head }
     }
 }
 
 #[async_trait]
 impl ServerApp for AdminFront {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let Ok(guest) = self.connections.admit(None) else { return None };
+        let mut leave = pin!(guest.told_to_leave());
         let mut next = Some(stream);
         while let Some(mut stream) = next {
-            match timeout(DEADLINE, request_head::read(&mut stream, None, self.head)).await {
+            guest.rest(Instant::now());
+            let head = tokio::select! {
+                biased;
+                head = timeout(DEADLINE, request_head::read(&mut stream, None, self.head)) => head,
+                () = leave.as_mut() => return None,
+            };
+            guest.work();
+            match head {
                 Ok(Ok(head)) => {
                     let mut session = ServerSession::new_http1(stream);
                     session.set_pipelined_prefix(head);
                     next = self.exchange(session, shutdown).await;
                 }
                 Ok(Err(Unread::Refused(refusal))) => {
-                    self.refuse(stream, refusal).await;
+                    guest.rest(Instant::now());
+                    tokio::select! {
+                        () = self.refuse(stream, refusal) => {}
+                        () = leave.as_mut() => {}
+                    }
                     return None;
                 }
                 Ok(Err(Unread::Gone)) | Err(_) => return None,
             }
         }
         None
+    }
+
+    async fn cleanup(&self) {
+        self.connections.close();
     }
 }
 

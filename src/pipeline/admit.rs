@@ -172,6 +172,12 @@ pub(crate) fn admit_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decis
     if rules.client_ip.trusts(peer) { Decision::Unlimited } else { rules.limiter.admit(peer, now) }
 }
 
+/// The same without counting it.
+pub fn peek_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
+    let peer = peer.to_canonical();
+    if rules.client_ip.trusts(peer) { Decision::Unlimited } else { rules.limiter.peek(peer, now) }
+}
+
 /// What becomes of a request that the limit lets through, and the word for its endpoint.
 fn judge(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> (&'static str, Result<Admission, Problem>) {
     let asks_for_methods = *view.method == Method::OPTIONS;

@@ -1,8 +1,8 @@
 //! Networks and the addresses in them, with IPv4-mapped IPv6 as IPv4 everywhere.
 //!
 //! What it is: the one place that knows that `::ffff:10.0.0.1` and `10.0.0.1` are one address, and so their networks.
-//! What it is not: a set of networks; its callers have few and look at each. Who calls it: `client_address` and
-//! `limit`.
+//! What it is not: a set of networks; its callers have few and look at each. Who calls it: `client_address`,
+//! `limit` and `serve`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -27,13 +27,13 @@ pub(crate) fn covers(network: IpNet, address: IpAddr) -> bool {
     canonical(network).contains(&address.to_canonical())
 }
 
-/// The address that stands for all addresses of a household: an IPv4 address itself, an IPv6 address cut to its first
-/// `ipv6_prefix` bits (at most 128).
-pub(crate) fn household(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+/// The first address of the network that counts as one client with this address: an IPv4 address is one of its own, of an
+/// IPv6 address the first `ipv6_prefix` bits make it.
+pub fn household(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {
-            let others = u128::MAX.checked_shr(ipv6_prefix.into()).unwrap_or(0);
-            Ipv6Addr::from_bits(six.to_bits() & !others).into()
+            let mask = u128::MAX.checked_shl(128 - u32::from(ipv6_prefix.min(128))).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & mask))
         }
         four @ IpAddr::V4(_) => four,
     }
@@ -75,15 +75,18 @@ mod tests {
     }
 
     #[test]
-    fn a_household_is_a_network_of_ipv6_or_an_address_of_ipv4() {
-        let of = |text: &str, prefix| household(text.parse().unwrap(), prefix);
-        assert_eq!(of("2001:db8:1:2:3:4:5:6", 64), of("2001:db8:1:2:ffff::1", 64));
-        assert_ne!(of("2001:db8:1:2::1", 64), of("2001:db8:1:3::1", 64));
-        assert_eq!(of("2001:db8:1:2::1", 48), of("2001:db8:1:3::1", 48));
-        assert_ne!(of("2001:db8::1", 128), of("2001:db8::2", 128));
-        assert_eq!(of("2001:db8::1", 0), of("fe80::2", 0));
-        assert_eq!(of("::ffff:192.0.2.1", 64), of("192.0.2.1", 64));
-        assert_ne!(of("::ffff:192.0.2.1", 64), of("::ffff:192.0.2.2", 64));
+    fn a_household_is_an_ipv4_address_or_an_ipv6_network() {
+        for (address, prefix, expected) in [
+            ("10.1.2.3", 64, "10.1.2.3"),
+            ("::ffff:10.1.2.3", 64, "10.1.2.3"),
+            ("2001:db8:1:2:3:4:5:6", 64, "2001:db8:1:2::"),
+            ("2001:db8:1:2:3:4:5:6", 128, "2001:db8:1:2:3:4:5:6"),
+            ("2001:db8:1:2:3:4:5:6", 48, "2001:db8:1::"),
+            ("2001:db8::1", 0, "::"),
+            ("2001:db8::1", 255, "2001:db8::1"),
+        ] {
+            assert_eq!(household(address.parse().unwrap(), prefix), expected.parse::<IpAddr>().unwrap(), "{address}");
+        }
     }
 
     proptest! {

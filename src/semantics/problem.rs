@@ -46,6 +46,8 @@ pub enum ProblemKind {
     BadOriginAnswer,
     /// 503: the origin can't be asked, or does not answer, and nothing stale may be served.
     Unavailable,
+    /// 503: no room for another connection.
+    TooManyConnections,
     /// 503: a kept snapshot that is not at hand now, or that cannot answer.
     SnapshotUnavailable,
     /// 504: the client wants what is kept or nothing, and that is nothing.
@@ -71,6 +73,7 @@ impl ProblemKind {
             Self::Internal => "internal",
             Self::BadOriginAnswer => "bad-origin-answer",
             Self::Unavailable => "unavailable",
+            Self::TooManyConnections => "too-many-connections",
             Self::SnapshotUnavailable => "snapshot-unavailable",
             Self::OnlyIfCached => "only-if-cached",
         }
@@ -90,7 +93,7 @@ impl ProblemKind {
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::BadOriginAnswer => StatusCode::BAD_GATEWAY,
-            Self::Unavailable | Self::SnapshotUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable | Self::TooManyConnections | Self::SnapshotUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -113,6 +116,7 @@ impl ProblemKind {
             Self::Internal => "Internal error",
             Self::BadOriginAnswer => "Unusable answer from the origin",
             Self::Unavailable => "Origin unavailable",
+            Self::TooManyConnections => "Too many connections",
             Self::SnapshotUnavailable => "Snapshot unavailable",
             Self::OnlyIfCached => "Not in the cache",
         }
@@ -253,6 +257,15 @@ impl Problem {
         Self::new(ProblemKind::Unavailable, format!("{}.", bounded(why)))
     }
 
+    /// 503: the client has `limit` connections open; `None`: all connections of the server are in use.
+    pub fn too_many_connections(limit: Option<usize>) -> Self {
+        let detail = match limit {
+            Some(limit) => format!("This address has {limit} connections open, the most that it may have."),
+            None => "All connections of the server are in use.".to_owned(),
+        };
+        Self::new(ProblemKind::TooManyConnections, detail)
+    }
+
     /// 503: the snapshot that the client named cannot answer now; `why` is a sentence without its full stop.
     pub fn snapshot_unavailable(id: impl AsRef<[u8]>, why: &str) -> Self {
         let detail = format!("The snapshot {} cannot answer: {}.", quoted(id), bounded(why));
@@ -369,6 +382,8 @@ mod tests {
             (Problem::internal(), 500),
             (Problem::bad_origin_answer("is no JSON"), 502),
             (Problem::unavailable("The origin's budget is spent"), 503),
+            (Problem::too_many_connections(Some(512)), 503),
+            (Problem::too_many_connections(None), 503),
             (Problem::detail_not_mirrored(7, "offline"), 503),
             (Problem::snapshot_unavailable("old", "others are being read"), 503),
         ] {

@@ -6,7 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
 use crate::clock::WallTime;
 use crate::pipeline::head::{Lines, Persistence};
 
+use super::connections::Guest;
 use super::farewell;
 use super::public::{Broken, Decided, Public};
 use super::request_head::{self, HeadBounds, Refusal, Unread};
@@ -45,7 +45,9 @@ struct Connection<'a, 'n> {
     peer: IpAddr,
     /// The one timer, which is set anew for each thing that is waited for.
     timer: Pin<&'a mut Sleep>,
-    closing: Pin<&'a mut Notified<'n>>,
+    guest: &'a Guest,
+    /// See [`Guest::told_to_leave`].
+    leave: Pin<&'a mut Notified<'n>>,
     /// For heads.
     buffer: Vec<u8>,
     date: Date,
@@ -57,15 +59,18 @@ type Head = Result<BytesMut, Unread>;
 /// A connection between two requests, and what came of the next one already.
 type Between = (Stream, Option<BytesMut>);
 
-/// Serves a connection to its end. `closing` tells of the server's: then idle connections are given up.
-pub(super) async fn serve(public: &Public, stream: Stream, closing: &Notify, shutdown: &ShutdownWatch) {
-    let peer =
-        stream.get_socket_digest().and_then(|digest| digest.peer_addr()?.as_inet().map(std::net::SocketAddr::ip));
+/// Serves a connection to its end. `leave` ends when it has to go, which it does when it is idle.
+pub(super) async fn serve(
+    public: &Public,
+    stream: Stream,
+    guest: &Guest,
+    leave: Pin<&mut Notified<'_>>,
+    shutdown: &ShutdownWatch,
+) {
+    let peer = peer_of(&stream);
     let timer = pin!(tokio::time::sleep(HEAD_DEADLINE));
-    let closing = pin!(closing.notified());
-    let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let mut connection =
-        Connection { public, shutdown, peer, timer, closing, buffer: Vec::new(), date: Date::default() };
+        Connection { public, shutdown, peer, timer, guest, leave, buffer: Vec::new(), date: Date::default() };
     let mut between = Some((stream, None));
     let mut patience = HEAD_DEADLINE;
     while let Some((stream, begun)) = between {
@@ -120,7 +125,7 @@ impl Connection<'_, '_> {
         }
     }
 
-    /// The next head; `None` when it did not come in time, or the server is about to end.
+    /// The next head; `None` when it did not come in time, or the connection has to go.
     async fn wait_for_head(
         &mut self,
         stream: &mut Stream,
@@ -128,13 +133,15 @@ impl Connection<'_, '_> {
         patience: Duration,
     ) -> Option<Head> {
         let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.rules.head)));
-        let closing = &mut self.closing;
+        let (guest, leave) = (self.guest, &mut self.leave);
         let read = poll_fn(|cx| match read.as_mut().poll(cx) {
-            // A request that is there is answered, even when the server is about to end.
+            // A request that is there is answered, even when the connection has to go.
             Poll::Ready(read) => Poll::Ready(Some(read)),
-            Poll::Pending => closing.as_mut().poll(cx).map(|()| None),
+            Poll::Pending => leave.as_mut().poll(cx).map(|()| None),
         });
-        within(self.timer.as_mut(), patience, read).await.flatten()
+        let read = within_from(self.timer.as_mut(), patience, read, |now| guest.rest(now)).await;
+        guest.work();
+        read.flatten()
     }
 
     /// Has pingora parse a head that is there; `false` when the connection is to be given up.
@@ -165,7 +172,11 @@ impl Connection<'_, '_> {
         let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
         drop(busy);
         if sent.is_ok() {
-            farewell::take_leave(stream).await;
+            self.guest.rest(Instant::now());
+            tokio::select! {
+                () = farewell::take_leave(stream) => {}
+                () = self.leave.as_mut() => {}
+            }
         }
     }
 
@@ -217,19 +228,37 @@ impl Connection<'_, '_> {
 }
 
 /// What `work` comes to, unless that takes longer than `limit`. The timer is touched only when something is waited for.
-async fn within<T>(mut timer: Pin<&mut Sleep>, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+async fn within<T>(timer: Pin<&mut Sleep>, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    within_from(timer, limit, work, |_now| {}).await
+}
+
+/// [`within`]; `waits` hears from when on something is waited for.
+async fn within_from<T>(
+    mut timer: Pin<&mut Sleep>,
+    limit: Duration,
+    work: impl Future<Output = T>,
+    waits: impl Fn(Instant),
+) -> Option<T> {
     let (mut work, mut set) = (pin!(work), false);
     poll_fn(|cx| {
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
             return Poll::Ready(Some(done));
         }
         if !set {
-            timer.as_mut().reset(Instant::now() + limit);
+            let now = Instant::now();
+            waits(now);
+            timer.as_mut().reset(now + limit);
             set = true;
         }
         timer.as_mut().poll(cx).map(|()| None)
     })
     .await
+}
+
+/// The address at the other end of a connection.
+pub(super) fn peer_of(stream: &Stream) -> IpAddr {
+    let peer = stream.get_socket_digest().and_then(|digest| digest.peer_addr()?.as_inet().map(SocketAddr::ip));
+    peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
 }
 
 /// `Date`, written out once a second.

@@ -1,10 +1,12 @@
-//! The way in: tells protocols apart.
+//! The way in: lets connections in, as many as there may be, and tells protocols apart.
 //!
-//! It answers nothing: `super::connection` serves HTTP/1, pingora takes HTTP/2 apart into streams, and
-//! [`super::public`] knows the answers. Callers: [`crate::app`] hands it to pingora.
+//! It answers nothing but those for whom there is no room: `super::connection` serves HTTP/1, pingora takes HTTP/2 apart
+//! into streams, and [`super::public`] knows the answers. Callers: [`crate::app`] hands it to pingora.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
@@ -12,18 +14,32 @@ use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::protocols::{ALPN, Stream};
 use pingora::server::ShutdownWatch;
-use tokio::sync::Notify;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::futures::Notified;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
-use super::connection::{self, HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, WRITE_TIMEOUT};
+use crate::pipeline::head::{Lines, Persistence};
+
+use super::connection::{self, HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, WRITE_TIMEOUT, peer_of};
+use super::connections::{Connections, Full, Guest};
+use super::farewell;
 use super::public::Public;
 
 /// What HTTP/2 begins with (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// How long a connection of HTTP/2 that has to go may take to end what it has begun.
+const LAST_STREAMS: Duration = Duration::from_secs(5);
+/// How many at once are told that there is no room for them; others are closed.
+const TOLD_AT_ONCE: usize = 64;
+/// How long somebody for whom there is no room may take to ask for something.
+const ASKS_WITHIN: Duration = Duration::from_secs(1);
 
-/// One HTTP/2 stream after the other: [`Public`] answers each through pingora's session.
+/// One HTTP/2 stream after the other, of one connection: [`Public`] answers each through pingora's session.
 struct Http2 {
     public: Arc<Public>,
     options: HttpServerOptions,
+    guest: Arc<Guest>,
 }
 
 #[async_trait]
@@ -36,6 +52,7 @@ impl HttpServerApp for Http2 {
         session.set_read_timeout(Some(READ_TIMEOUT));
         session.set_write_timeout(Some(WRITE_TIMEOUT));
         session.set_total_drain_timeout(Some(READ_TIMEOUT));
+        let _works = self.guest.stream();
         if !session.read_request().await.ok()? {
             return None;
         }
@@ -66,50 +83,124 @@ impl HttpServerApp for Http2 {
 /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection, within a deadline: pingora's own
 /// look waits for 24 bytes, which a short request never sends and an idle client never will. Under TLS the two sides
 /// have agreed already ([`super::tls`]).
-pub(crate) struct Gate {
-    http2: Arc<Http2>,
-    /// Tells idle connections of HTTP/1 that no request of theirs would be answered any more.
-    closing: Notify,
+pub struct Gate {
+    public: Arc<Public>,
+    /// Of all public listeners.
+    connections: Connections,
+    telling: Semaphore,
 }
 
 impl Gate {
     /// A gate before the public listener's state.
-    pub(crate) fn new(public: &Arc<Public>) -> Self {
+    pub fn new(public: &Arc<Public>, connections: &Connections) -> Self {
+        let telling = Semaphore::new(TOLD_AT_ONCE);
+        Self { public: public.clone(), connections: connections.clone(), telling }
+    }
+
+    /// Whose household a connection from this address counts for; `None` for a proxy that is trusted.
+    pub(super) fn counts_for(&self, peer: IpAddr) -> Option<IpAddr> {
+        let trusted = self.public.rules.client_ip.trusts(peer.to_canonical());
+        self.connections.household(Some(peer).filter(|_| !trusted))
+    }
+
+    /// Lets a connection in.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub(super) fn admit(&self, peer: IpAddr) -> Result<Guest, Full> {
+        let admitted = self.connections.admit(self.counts_for(peer));
+        if let Err(full) = &admitted {
+            tracing::debug!(%peer, limit = full.as_str(), "there is no room for a connection");
+        }
+        admitted
+    }
+
+    /// Serves a connection that was let in.
+    pub(super) async fn serve(&self, mut stream: Stream, guest: Guest, shutdown: &ShutdownWatch) {
+        let guest = Arc::new(guest);
+        let mut leave = pin!(guest.told_to_leave());
+        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            return self.http2(stream, &guest, leave, shutdown).await;
+        }
+        let is_http2 = tokio::select! {
+            biased;
+            is_http2 = timeout(HEAD_DEADLINE, begins_http2(&mut stream)) => is_http2,
+            () = leave.as_mut() => return,
+        };
+        match is_http2 {
+            Ok(Ok(true)) => self.http2(stream, &guest, leave, shutdown).await,
+            Ok(Ok(false)) => connection::serve(&self.public, stream, &guest, leave, shutdown).await,
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+
+    async fn http2(&self, stream: Stream, guest: &Arc<Guest>, leave: Pin<&mut Notified<'_>>, shutdown: &ShutdownWatch) {
+        let _open = self.public.in_flight.connect();
         let mut options = HttpServerOptions::default();
         options.h2c = true;
         options.h2_idle_timeout = Some(KEEPALIVE);
-        Self { http2: Arc::new(Http2 { public: public.clone(), options }), closing: Notify::new() }
+        let app = Arc::new(Http2 { public: self.public.clone(), options, guest: guest.clone() });
+        let mut shutdown = shutdown.clone();
+        let (stop, stopping) = watch::channel(*shutdown.borrow());
+        let mut serving = pin!(app.process_new(stream, &stopping));
+        tokio::select! {
+            _ended = serving.as_mut() => return,
+            () = leave => {}
+            _changed = shutdown.changed() => {}
+        }
+        // Its streams are answered, and it gets to know that there will be no more. Nobody may be there any longer.
+        let _told = stop.send(true);
+        if guest.is_closing() || *shutdown.borrow() {
+            serving.await;
+        } else {
+            let _ended = timeout(LAST_STREAMS, serving).await;
+        }
     }
 
-    async fn http2(&self, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let _open = self.http2.public.in_flight.connect();
-        self.http2.process_new(stream, shutdown).await
+    /// Tells somebody for whom there is no room so, if that is HTTP/1 and not too much to ask.
+    async fn turn_away(&self, mut stream: Stream, peer: IpAddr, full: Full) {
+        let Ok(_telling) = self.telling.try_acquire() else { return };
+        if !matches!(timeout(ASKS_WITHIN, begins_http2(&mut stream)).await, Ok(Ok(false))) {
+            return;
+        }
+        let (answer, now) = self.public.turn_away(peer, full, Lines::default());
+        let mut head = answer.head;
+        head.end(now.http_date().as_bytes(), Persistence::Close);
+        let sent = timeout(ASKS_WITHIN, async {
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(&answer.body.unwrap_or_default()).await?;
+            stream.flush().await
+        });
+        if matches!(sent.await, Ok(Ok(()))) {
+            farewell::take_leave(stream).await;
+        }
     }
+}
+
+/// Whether a connection begins like HTTP/2; what was looked at is read again.
+async fn begins_http2(stream: &mut Stream) -> std::io::Result<bool> {
+    let mut start = [0; 3];
+    if !stream.try_peek(&mut start).await? || start != PREFACE[..3] {
+        return Ok(false);
+    }
+    // What only begins like it pingora would serve as HTTP/1, without our bounds.
+    let mut preface = [0; PREFACE.len()];
+    stream.try_peek(&mut preface).await?;
+    Ok(preface == *PREFACE)
 }
 
 #[async_trait]
 impl ServerApp for Gate {
-    async fn process_new(self: &Arc<Self>, mut stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return self.http2(stream, shutdown).await;
+    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let peer = peer_of(&stream);
+        match self.admit(peer) {
+            Ok(guest) => self.serve(stream, guest, shutdown).await,
+            Err(full) => self.turn_away(stream, peer, full).await,
         }
-        let mut start = [0; 3];
-        let peeked = pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut start)).await.ok()?.ok()?;
-        if !peeked || start != *b"PRI" {
-            connection::serve(&self.http2.public, stream, &self.closing, shutdown).await;
-            return None;
-        }
-        let mut preface = [0; PREFACE.len()];
-        pingora_timeout::timeout(HEAD_DEADLINE, stream.try_peek(&mut preface)).await.ok()?.ok()?;
-        if preface != *PREFACE {
-            // Pingora would serve it as HTTP/1, without our bounds.
-            connection::serve(&self.http2.public, stream, &self.closing, shutdown).await;
-            return None;
-        }
-        self.http2(stream, shutdown).await
+        None
     }
 
     async fn cleanup(&self) {
-        self.closing.notify_waiters();
+        self.connections.close();
     }
 }

@@ -24,8 +24,12 @@ use crate::semantics::problem::Problem;
 use crate::telemetry::{ForwardLabels, Telemetry};
 
 use super::connection::WRITE_TIMEOUT;
+use super::connections::Full;
 use super::find::{Finder, Found};
 use super::in_flight::InFlight;
+
+/// After how many seconds somebody for whom there was no room may try again.
+const NO_ROOM_FOR: u64 = 5;
 
 /// The public listener's state.
 pub(crate) struct Public {
@@ -232,6 +236,26 @@ impl Public {
             Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
             _ => problem,
         };
+        self.unasked(limit, &problem, None, head)
+    }
+
+    /// The answer, in `head`, to somebody for whom there is no room, and when it was made; it is recorded.
+    pub(super) fn turn_away<H: Head>(&self, peer: IpAddr, full: Full, head: H) -> (Answer<H>, WallTime) {
+        let limit = admit::peek_unread(peer, &self.rules, self.clock.now_mono());
+        let most = match full {
+            Full::Household(most) => Some(most),
+            Full::All => None,
+        };
+        self.unasked(limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR), head)
+    }
+
+    fn unasked<H: Head>(
+        &self,
+        limit: Decision,
+        problem: &Problem,
+        retry_after: Option<u64>,
+        head: H,
+    ) -> (Answer<H>, WallTime) {
         let (method, headers) = (Method::GET, HeaderMap::new());
         let asked = Asked {
             method: &method,
@@ -241,7 +265,7 @@ impl Public {
             conditional: false,
             passes: false,
         };
-        let answer = self.standing.problem(asked, &problem, None, head);
+        let answer = self.standing.problem(asked, problem, retry_after, head);
         let bytes = answer.body.as_ref().map_or(0, Bytes::len);
         self.telemetry.answered(Route::Unknown.as_str(), answer.outcome, answer.status.as_u16(), bytes);
         (answer, self.clock.now_wall())

@@ -3,10 +3,13 @@
 //! Pingora's own listener for TLS would do with a minute for each handshake and no bound on their number, report every
 //! client that fails as an error, and take the process's default for its cryptography. Callers: [`crate::app`].
 
-pub(crate) mod certificate;
-pub(crate) mod renewal;
+pub mod certificate;
+mod handshakes;
+pub mod renewal;
 mod rewound;
 
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,16 +25,21 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::server::ResolvesServerCert;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::Semaphore;
 
+use super::connection::peer_of;
 use super::farewell;
 use super::gate::{Gate, PREFACE};
+use handshakes::Handshakes;
 use rewound::Rewound;
 
 /// How long a connection may take until the first byte of HTTP can be told apart, all in all.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Handshakes at once; who is one too many waits, within the deadline. Clients that have not said hello take no place.
 const AT_ONCE: usize = 2048;
+/// The share of one household in it.
+const SHARE: usize = 64;
+/// How long a client that has said hello may take for all that it says after that, up to the end of the handshake.
+const SECOND_FLIGHT: Duration = Duration::from_secs(3);
 /// What TLS begins with: a record of the kind "handshake" (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
 /// The longest record that is not encrypted (RFC 8446 §5.1), in bytes.
@@ -55,6 +63,8 @@ enum Refused {
     Broken(#[from] std::io::Error),
     #[error("{0}")]
     Handshake(#[from] Box<pingora::Error>),
+    #[error("it said hello and did not go on")]
+    Silent,
     #[error("it does not speak TLS")]
     NotTls,
     #[error("it agreed on HTTP/2 and speaks something else")]
@@ -64,7 +74,7 @@ enum Refused {
 /// Makes TLS connections and hands them to a [`Gate`].
 pub(crate) struct TlsGate {
     acceptor: Acceptor,
-    room: Semaphore,
+    room: Handshakes,
     gate: Arc<Gate>,
 }
 
@@ -84,10 +94,11 @@ impl TlsGate {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.ticketer = Ticketer::new()?;
         let acceptor = Acceptor::from_server_config(Arc::new(config));
-        Ok(Self { acceptor, room: Semaphore::new(AT_ONCE), gate: Arc::new(gate) })
+        Ok(Self { acceptor, room: Handshakes::new(AT_ONCE, SHARE), gate: Arc::new(gate) })
     }
 
-    async fn establish(&self, mut tcp: Tcp) -> Result<Stream, Refused> {
+    /// `household`: whose share of the room it takes.
+    async fn establish(&self, mut tcp: Tcp, household: Option<IpAddr>) -> Result<Stream, Refused> {
         let mut first = [0];
         tcp.try_peek(&mut first).await?;
         if first[0] != HANDSHAKE {
@@ -97,9 +108,10 @@ impl TlsGate {
             return Err(Refused::NotTls);
         }
         hello(&mut tcp).await?;
-        let room = self.room.acquire().await.map_err(std::io::Error::other)?;
-        let mut stream = self.acceptor.tls_handshake(tcp).await?;
-        drop(room);
+        let place = self.room.enter(household).await.map_err(std::io::Error::other)?;
+        let handshake = pingora_timeout::timeout(SECOND_FLIGHT, self.acceptor.tls_handshake(tcp)).await;
+        let mut stream = handshake.map_err(|_elapsed| Refused::Silent)??;
+        drop(place);
         if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             return Ok(Box::new(stream));
         }
@@ -116,11 +128,21 @@ impl TlsGate {
 #[async_trait]
 impl ServerApp for TlsGate {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let peer = peer_of(&stream);
         let Ok(tcp) = stream.into_any().downcast::<Tcp>() else {
             tracing::error!("a connection to the HTTPS listener is not TCP");
             return None;
         };
-        let stream = match pingora_timeout::timeout(DEADLINE, self.establish(*tcp)).await {
+        let Ok(guest) = self.gate.admit(peer) else { return None };
+        let established = {
+            let leave = pin!(guest.told_to_leave());
+            let handshake = pingora_timeout::timeout(DEADLINE, self.establish(*tcp, self.gate.counts_for(peer)));
+            tokio::select! {
+                established = handshake => established,
+                () = leave => return None,
+            }
+        };
+        let stream = match established {
             Ok(Ok(stream)) => stream,
             Ok(Err(why)) => {
                 tracing::debug!(%why, "a connection never got to TLS");
@@ -131,11 +153,7 @@ impl ServerApp for TlsGate {
                 return None;
             }
         };
-        // What is left of a connection that was served is plain HTTP by now, and not ours.
-        let mut next = self.gate.process_new(stream, shutdown).await;
-        while let Some(stream) = next {
-            next = self.gate.process_new(stream, shutdown).await;
-        }
+        self.gate.serve(stream, guest, shutdown).await;
         None
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::harness::wait_until;
 
@@ -157,6 +157,13 @@ pub async fn raw(to: SocketAddr, request: &[u8]) -> Option<Reply> {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(request).await.unwrap();
     read_reply(stream).await
+}
+
+/// A connection from one of the addresses of loopback.
+pub async fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((address, 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
 }
 
 /// [`raw`] of what may not even look like a request: nothing more will come, and the server is told so.

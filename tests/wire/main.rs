@@ -27,6 +27,7 @@ mod connections;
 mod cost;
 mod crash;
 mod crawl;
+mod crowds;
 mod damage;
 mod dialects;
 mod dialects_exact;

@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::client::{Reply, drip};
+use crate::client::{Reply, connect_from, drip};
 use crate::harness::openssl::certificate;
 use crate::harness::{Server, Setup, origin, quickest, run, until, wait_until};
 
@@ -56,15 +56,20 @@ fn client(dir: &Path) -> reqwest::ClientBuilder {
 
 /// A bare TLS connection that offers these protocols.
 async fn connect(address: SocketAddr, dir: &Path, protocols: &[&str]) -> TlsStream<TcpStream> {
+    let tcp = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::from(address.ip());
+    tokio_rustls::TlsConnector::from(Arc::new(config(dir, protocols))).connect(name, tcp).await.unwrap()
+}
+
+/// What a client that trusts the authority of `dir` only offers.
+fn config(dir: &Path, protocols: &[&str]) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(dir.join("ca.pem")).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let mut config = config.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-    let tcp = TcpStream::connect(address).await.unwrap();
-    let name = ServerName::from(address.ip());
-    tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
+    config
 }
 
 /// Everything that a client is told but for the instant.
@@ -139,7 +144,8 @@ async fn a_client_has_one_limit_over_all_listeners() {
 #[tokio::test]
 async fn a_client_that_never_gets_to_http_is_dropped_and_holds_up_nobody() {
     let dir = certified();
-    let server = with_tls(Setup::offline(), dir.path()).start().await;
+    let setup = Setup::offline().set("limits.connections_per_client", "2000");
+    let server = with_tls(setup, dir.path()).start().await;
     let address = address(&server).await;
     let start = Instant::now();
     let silent = TcpStream::connect(address).await.unwrap();
@@ -263,6 +269,64 @@ async fn heads_have_the_same_bounds_over_tls_and_whoever_sends_too_much_gets_to_
     drip(stream, std::iter::repeat_n("yy", 4000)).await.assert_problem(400, &["pieces"]);
     let plain = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(1 << 20));
     crate::client::raw(address, plain.as_bytes()).await.expect("an answer").assert_problem(400, &["HTTPS"]);
+}
+
+/// The first record of a client, which says nothing after it.
+fn hello(dir: &Path, address: SocketAddr) -> Vec<u8> {
+    let name = ServerName::from(address.ip());
+    let mut client = rustls::ClientConnection::new(Arc::new(config(dir, &[])), name).unwrap();
+    let mut record = Vec::new();
+    client.write_tls(&mut record).unwrap();
+    record
+}
+
+#[tokio::test]
+async fn silent_handshakes_of_one_household_are_in_nobody_elses_way() {
+    let dir = certified();
+    let setup = Setup::offline().set("limits.connections_per_client", "5000");
+    let server = with_tls(setup, dir.path()).start().await;
+    let address = address(&server).await;
+    let hello = hello(dir.path(), address);
+    let start = Instant::now();
+    let mut silent = Vec::new();
+    // More than there is room for.
+    for _ in 0..2100 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&hello).await.unwrap();
+        silent.push(stream);
+    }
+    let other = connect_from(std::net::Ipv4Addr::new(127, 0, 0, 2), address).await;
+    let name = ServerName::from(address.ip());
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config(dir.path(), &["http/1.1"])));
+    let connected = tokio::time::timeout(BOUND, connector.connect(name, other)).await;
+    connected.expect("a handshake").unwrap();
+    let others_waited = start.elapsed();
+    // The last of them waits for its turn until the deadline for all of a handshake; the first is given up before.
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(BOUND, silent[0].read_to_end(&mut answer)).await.expect("an end");
+    let first_waited = start.elapsed();
+    let mut byte = [0];
+    let last = silent[2099].try_read(&mut byte);
+    assert!(last.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "{first_waited:?}");
+    assert!(others_waited <= first_waited, "they did not wait for each other");
+}
+
+#[tokio::test]
+async fn a_household_with_too_many_connections_is_not_shaken_hands_with() {
+    let dir = certified();
+    let setup = Setup::offline().set("limits.connections_per_client", "1");
+    let server = with_tls(setup, dir.path()).start().await;
+    let address = address(&server).await;
+    let first = connect(address, dir.path(), &["http/1.1"]).await;
+    let mut second = TcpStream::connect(address).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(BOUND, second.read_to_end(&mut answer)).await.expect("an end");
+    assert_eq!(answer, b"");
+    let url = format!("http://{}/nothing", server.public);
+    let plain = reqwest::Client::builder().no_proxy().build().unwrap();
+    assert_eq!(plain.get(&url).send().await.unwrap().status(), 503, "one bound for all listeners");
+    drop(first);
+    wait_until("there is room again", || async { plain.get(&url).send().await.unwrap().status() == 404 }).await;
 }
 
 #[tokio::test]

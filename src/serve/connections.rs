@@ -1,0 +1,297 @@
+//! Who is connected: so many in all, so many of one household. When there is no room left, the connection that has been
+//! idle for the longest goes.
+//!
+//! Idle is whoever is waited for: between two requests, before the first, in a handshake. It decides only; its callers end
+//! connections. Callers: [`super::gate`], [`super::tls`], `super::connection`, [`crate::admin::front`].
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::Instant;
+
+use crate::semantics::network::household;
+use crate::telemetry::connections::ConnectionCounters;
+
+/// How many of those that have been idle for the longest are remembered from one look at all of them.
+const REMEMBERED: usize = 64;
+
+/// How often people are told that there is no room left, in nanoseconds.
+const TOLD_EVERY: u64 = 60_000_000_000;
+
+/// How many may be connected.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Whose room it is, for people.
+    pub name: &'static str,
+    /// In all.
+    pub all: usize,
+    /// Of one household.
+    pub each: usize,
+    /// How many leading bits of an IPv6 address make a household.
+    pub ipv6_prefix: u8,
+}
+
+/// Why there is no room for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Its household has as many as it may have: so many.
+    Household(usize),
+    /// All connections are busy.
+    All,
+}
+
+impl Full {
+    /// The word for logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Household(_) => "client",
+            Self::All => "all",
+        }
+    }
+}
+
+/// The connections; cheap to clone.
+#[derive(Clone)]
+pub struct Connections(Arc<Inner>);
+
+struct Inner {
+    room: Room,
+    /// What idleness is counted from.
+    start: Instant,
+    /// Whether the server is about to end.
+    closing: AtomicBool,
+    counters: ConnectionCounters,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    seats: Vec<Option<Arc<Seat>>>,
+    free: Vec<usize>,
+    households: HashMap<IpAddr, usize>,
+    /// Those that had been idle for the longest when all were looked at, the longest last. They still are while they are
+    /// idle since then: whoever becomes idle later has been so for less.
+    oldest: Vec<(u64, usize)>,
+    /// When people were last told that there is no room left.
+    told: Option<u64>,
+}
+
+/// What is known of one connection.
+struct Seat {
+    /// Since when it has been idle, in nanoseconds; counts while it is not busy.
+    since: AtomicU64,
+    /// Requests of it that are being answered.
+    busy: AtomicUsize,
+    /// It has to go.
+    leave: Notify,
+}
+
+impl Seat {
+    /// Since when it has been idle; `None` when it is busy.
+    fn idle_since(&self) -> Option<u64> {
+        (self.busy.load(Ordering::Acquire) == 0).then(|| self.since.load(Ordering::Acquire))
+    }
+}
+
+impl Connections {
+    /// None yet.
+    pub fn new(room: Room, counters: ConnectionCounters) -> Self {
+        Self(Arc::new(Inner {
+            room,
+            start: Instant::now(),
+            closing: AtomicBool::new(false),
+            counters,
+            table: Mutex::default(),
+        }))
+    }
+
+    /// Lets a connection in, for which another one may have to go. `peer`: whose household it counts for; `None` for
+    /// whoever speaks for many.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub fn admit(&self, peer: Option<IpAddr>) -> Result<Guest, Full> {
+        let counters = &self.0.counters;
+        let admitted = self.seat(self.household(peer));
+        match &admitted {
+            Ok(_) => counters.opened(),
+            Err(full) => counters.refused(full.as_str()),
+        }
+        admitted
+    }
+
+    /// The household of a peer.
+    pub fn household(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
+        peer.map(|peer| household(peer, self.0.room.ipv6_prefix))
+    }
+
+    fn seat(&self, household: Option<IpAddr>) -> Result<Guest, Full> {
+        let inner = &*self.0;
+        let now = inner.nanoseconds(Instant::now());
+        let mut table = inner.table.lock();
+        let mine = household.and_then(|household| table.households.get(&household));
+        if mine.is_some_and(|count| *count >= inner.room.each) {
+            return Err(Full::Household(inner.room.each));
+        }
+        if table.open() >= inner.room.all {
+            if table.told.is_none_or(|told| now.saturating_sub(told) >= TOLD_EVERY) {
+                table.told = Some(now);
+                let (listeners, most) = (inner.room.name, inner.room.all);
+                tracing::warn!(
+                    listeners,
+                    most,
+                    "no room for more connections: for each new one the oldest idle one goes"
+                );
+            }
+            table.evict().ok_or(Full::All)?.leave.notify_one();
+            inner.counters.evicted();
+        }
+        let seat = Arc::new(Seat { since: now.into(), busy: AtomicUsize::new(0), leave: Notify::new() });
+        if let Some(household) = household {
+            *table.households.entry(household).or_default() += 1;
+        }
+        let place = table.seat(&seat);
+        drop(table);
+        Ok(Guest { connections: self.clone(), seat, place, household })
+    }
+
+    /// The server is about to end: idle connections go, and busy ones with their last answer.
+    pub fn close(&self) {
+        self.0.closing.store(true, Ordering::Release);
+        for seat in self.0.table.lock().seats.iter().flatten() {
+            seat.leave.notify_one();
+        }
+    }
+
+    /// How many there are, without those who were told to leave.
+    pub fn open(&self) -> usize {
+        self.0.table.lock().open()
+    }
+}
+
+impl Inner {
+    fn nanoseconds(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Table {
+    fn open(&self) -> usize {
+        self.seats.len() - self.free.len()
+    }
+
+    fn seat(&mut self, seat: &Arc<Seat>) -> usize {
+        let seat = Some(seat.clone());
+        if let Some(place) = self.free.pop() {
+            self.seats[place] = seat;
+            place
+        } else {
+            self.seats.push(seat);
+            self.seats.len() - 1
+        }
+    }
+
+    /// Takes away the one that has been idle for the longest; `None` when none is idle.
+    fn evict(&mut self) -> Option<Arc<Seat>> {
+        if let Some(seat) = self.evict_remembered() {
+            return Some(seat);
+        }
+        let idle = self.seats.iter().enumerate();
+        let mut idle: Vec<_> = idle.filter_map(|(place, seat)| Some((seat.as_ref()?.idle_since()?, place))).collect();
+        if idle.len() > REMEMBERED {
+            idle.select_nth_unstable(REMEMBERED - 1);
+            idle.truncate(REMEMBERED);
+        }
+        idle.sort_unstable_by(|one, other| other.cmp(one));
+        self.oldest = idle;
+        self.evict_remembered()
+    }
+
+    fn evict_remembered(&mut self) -> Option<Arc<Seat>> {
+        while let Some((since, place)) = self.oldest.pop() {
+            // Two that became idle in the same nanosecond may take each other's place, which is as right.
+            if self.seats[place].as_ref().is_some_and(|seat| seat.idle_since() == Some(since)) {
+                self.free.push(place);
+                return self.seats[place].take();
+            }
+        }
+        None
+    }
+}
+
+/// A connection that was let in, until it is dropped.
+pub struct Guest {
+    connections: Connections,
+    seat: Arc<Seat>,
+    place: usize,
+    household: Option<IpAddr>,
+}
+
+impl Guest {
+    /// It waits for its client, from now on.
+    pub fn rest(&self, now: Instant) {
+        self.seat.since.store(self.connections.0.nanoseconds(now), Ordering::Release);
+        self.seat.busy.store(0, Ordering::Release);
+    }
+
+    /// It has something to do: it does not go for others.
+    pub fn work(&self) {
+        self.seat.busy.store(1, Ordering::Release);
+    }
+
+    /// One of its streams has something to do, until the value is dropped. Not for connections that [`work`](Self::work).
+    pub fn stream(self: &Arc<Self>) -> Stream {
+        self.seat.busy.fetch_add(1, Ordering::AcqRel);
+        Stream(self.clone())
+    }
+
+    /// Ends when the connection has to go: for another one, or because the server is about to end.
+    pub fn told_to_leave(&self) -> Notified<'_> {
+        self.seat.leave.notified()
+    }
+
+    /// Whether it is the server that is about to end.
+    pub fn is_closing(&self) -> bool {
+        self.connections.0.closing.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.connections.0.counters.closed();
+        let mut table = self.connections.0.table.lock();
+        // Another one may have its place.
+        if table.seats[self.place].as_ref().is_some_and(|seat| Arc::ptr_eq(seat, &self.seat)) {
+            table.seats[self.place] = None;
+            table.free.push(self.place);
+        }
+        if let Some(household) = self.household
+            && let Some(count) = table.households.get_mut(&household)
+        {
+            *count -= 1;
+            if *count == 0 {
+                table.households.remove(&household);
+            }
+        }
+    }
+}
+
+/// A stream of a connection that has something to do.
+pub struct Stream(Arc<Guest>);
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let seat = &self.0.seat;
+        // In front of the count: with the last stream the connection is idle from then on.
+        seat.since.store(self.0.connections.0.nanoseconds(Instant::now()), Ordering::Release);
+        seat.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests;

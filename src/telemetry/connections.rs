@@ -1,0 +1,55 @@
+//! Counters of connections: how many are open, had to go for others, or were refused.
+//!
+//! Callers: [`crate::serve::connections`].
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RefusedLabels {
+    limit: &'static str,
+}
+
+/// The counters; cheap to clone. The default counts for nobody.
+#[derive(Clone, Default)]
+pub struct ConnectionCounters {
+    open: Gauge,
+    evicted: Counter,
+    refused: Family<RefusedLabels, Counter>,
+}
+
+impl ConnectionCounters {
+    /// Counters registered in `registry`.
+    pub fn new(registry: &mut Registry) -> Self {
+        let this = Self::default();
+        registry.register("grandstand_connections", "Open connections of clients", this.open.clone());
+        let help = "Idle connections of clients that were closed to make room for others";
+        registry.register("grandstand_connections_evicted", help, this.evicted.clone());
+        let help = "Connections of clients for which there was no room, by the limit";
+        registry.register("grandstand_connections_refused", help, this.refused.clone());
+        this
+    }
+
+    /// One was let in.
+    pub fn opened(&self) {
+        self.open.inc();
+    }
+
+    /// One has ended.
+    pub fn closed(&self) {
+        self.open.dec();
+    }
+
+    /// One has to go for another.
+    pub fn evicted(&self) {
+        self.evicted.inc();
+    }
+
+    /// One was not let in.
+    pub fn refused(&self, limit: &'static str) {
+        self.refused.get_or_create(&RefusedLabels { limit }).inc();
+    }
+}
