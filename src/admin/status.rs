@@ -1,6 +1,6 @@
 //! What `/status` and `/readyz` say.
 //!
-//! Callers: [`super::Admin`], [`super::page`], [`super::metrics`].
+//! Callers: [`super::Admin`], [`super::page`], `metrics`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
