@@ -2,12 +2,12 @@
 //!
 //! Layer 5, and the only place that knows every other. Callers: [`crate::cli`].
 
-pub mod core;
-pub mod descriptors;
-pub mod https;
-pub mod keeper;
-pub mod origin;
-pub mod shutdown;
+pub(crate) mod core;
+pub(crate) mod descriptors;
+pub(crate) mod https;
+pub(crate) mod keeper;
+pub(crate) mod origin;
+pub(crate) mod shutdown;
 
 use std::sync::Arc;
 

@@ -29,11 +29,10 @@ mod tests;
 pub(crate) mod trust;
 mod write;
 
-pub(crate) use details::{Detail, DetailReader};
+pub(crate) use details::Detail;
 pub(crate) use error::{BundleError, WriteError};
-pub(crate) use manifest::{Base, Counts, Manifest};
+pub(crate) use manifest::{Counts, Manifest};
 pub(crate) use open::{Bundle, DetailHash};
-pub(crate) use part::{At, Digest, Kind};
 pub(crate) use write::{Export, Written, write};
 
 /// The format that is written, and the newest that is read.

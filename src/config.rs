@@ -52,8 +52,8 @@ pub(crate) use log::{LogConfig, LogFormat, LogLevel};
 pub(crate) use mirror::{Details, MirrorConfig};
 pub(crate) use origin::OriginConfig;
 pub(crate) use passthrough::PassthroughConfig;
-pub(crate) use rate_limit::{RateLimitConfig, RateLimitOverride};
-pub(crate) use secret::{Secret, StoreUrl};
+pub(crate) use rate_limit::RateLimitConfig;
+pub(crate) use secret::Secret;
 pub(crate) use tls::TlsConfig;
 
 /// The whole configuration, checked and with every default filled in.

@@ -170,6 +170,8 @@
 //! * A detail that is answered 404 once, after it was here, is kept until a second 404 confirms that it is gone.
 //! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
 
+#![warn(unreachable_pub)]
+
 mod admin;
 mod api;
 mod app;

@@ -7,12 +7,12 @@
 mod basis;
 mod changes;
 mod connection;
-pub mod connections;
-pub mod farewell;
-pub mod find;
-pub mod gate;
-pub mod in_flight;
-pub mod listener;
+pub(crate) mod connections;
+pub(crate) mod farewell;
+pub(crate) mod find;
+pub(crate) mod gate;
+pub(crate) mod in_flight;
+pub(crate) mod listener;
 mod pass;
 pub(crate) mod public;
 pub(crate) mod render;

@@ -58,10 +58,12 @@ mod trouble;
 mod vanished;
 
 pub(crate) use copies::CopyMeta;
-pub use data_dir::{DataDir, Holder};
+pub use data_dir::DataDir;
+pub(crate) use data_dir::Holder;
 pub use details::{DetailMeta, DetailRecord, DetailState};
 pub(crate) use error::{OpenError, StoreError};
-pub(crate) use garbage::Collected;
+#[cfg(test)]
+use garbage::Collected;
 pub(crate) use handle::catches_panics;
 pub(crate) use heal::{Healed, salvage};
 pub(crate) use publish::{Along, Arriving, DetailStream};

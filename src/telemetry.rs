@@ -3,7 +3,7 @@
 //! Layer 0: it knows words, not the things they stand for. On the hot path each thread counts for itself.
 //! Callers: [`crate::serve`] records, [`crate::admin`] prints.
 
-pub mod connections;
+pub(crate) mod connections;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -37,7 +37,6 @@ use crate::store::{Along, States, Store, StoreError};
 
 pub(crate) use error::VersionsError;
 pub(crate) use import::{Import, Imported, SIZES};
-pub(crate) use notes::{EXPORTS, ExportedDetail, exported_details};
 pub use retention::Retention;
 
 use changes::Change;

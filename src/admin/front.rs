@@ -50,7 +50,7 @@ pub(crate) struct AdminFront {
 
 impl AdminFront {
     /// A front before `admin`.
-    pub fn new(admin: Admin, in_flight: InFlight, connections: Connections, head: HeadBounds) -> Self {
+    pub(crate) fn new(admin: Admin, in_flight: InFlight, connections: Connections, head: HeadBounds) -> Self {
         Self { admin, in_flight, connections, head }
     }
 }

@@ -23,8 +23,6 @@ pub(crate) struct Page {
     pub per_page: Option<u64>,
     /// The page's listings in order, as slices of the body.
     pub items: Vec<Summary>,
-    /// `generated_at`, decoded, if there is one.
-    pub generated_at: Option<String>,
     /// The volatile fields with their JSON texts.
     pub volatile: Vec<(String, String)>,
 }
@@ -110,7 +108,6 @@ impl Page {
             total,
             per_page: value("per_page").and_then(|size| size.parse().ok()),
             items,
-            generated_at: value("generated_at").and_then(json::string).map(Into::into),
             volatile: fields
                 .iter()
                 .filter(|field| volatile.contains(&field.key))

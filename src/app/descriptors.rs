@@ -12,7 +12,7 @@ const RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
+pub(crate) struct Shares {
     /// Of clients.
     pub clients: usize,
     /// Of operators.
@@ -20,7 +20,7 @@ pub struct Shares {
 }
 
 /// Raises the soft limit to the hard one; how many files may be open then. `None`: as many as one likes.
-pub fn raise() -> Option<u64> {
+pub(crate) fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
         return current;
@@ -35,7 +35,7 @@ pub fn raise() -> Option<u64> {
 }
 
 /// What each side gets of `files`, when clients are to have `wanted` connections.
-pub fn share(files: Option<u64>, wanted: u32) -> Shares {
+pub(crate) fn share(files: Option<u64>, wanted: u32) -> Shares {
     let Some(files) = files else { return Shares { clients: wanted as usize, operators: 256 } };
     let reserve = (files / 2).clamp(*RESERVE.start(), *RESERVE.end());
     let clients = files.saturating_sub(reserve).max(1).min(u64::from(wanted));

@@ -12,7 +12,8 @@ use std::io::Cursor;
 
 use bytes::Bytes;
 
-use super::{Base, Bundle, BundleError, Counts, Detail, Export, WriteError, Written, write};
+use super::manifest::Base;
+use super::{Bundle, BundleError, Counts, Detail, Export, WriteError, Written, write};
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};

@@ -173,7 +173,7 @@ pub(crate) fn admit_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decis
 }
 
 /// The same without counting it.
-pub fn peek_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
+pub(crate) fn peek_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
     let peer = peer.to_canonical();
     if rules.client_ip.trusts(peer) { Decision::Unlimited } else { rules.limiter.peek(peer, now) }
 }

@@ -126,11 +126,6 @@ impl Spool {
         state.trim();
     }
 
-    /// How many bytes are held.
-    pub(crate) fn held(&self) -> u64 {
-        self.0.state.lock().held
-    }
-
     /// Ends the body with its `last` piece, which may be empty. A body that was held is given to `keep` before a reader
     /// sees that end: a client that has read all of an answer finds it kept.
     pub(crate) fn finish(self, last: Bytes, keep: impl FnOnce(Bytes)) {
@@ -286,7 +281,7 @@ mod tests {
         assert!(spool.tap().reader().is_none(), "the start is gone");
         drop(reader);
         assert_eq!(spool.push(piece).await, Err(Abandoned));
-        assert_eq!(spool.held(), 0);
+        assert_eq!(spool.0.state.lock().held, 0);
     }
 
     #[tokio::test]

@@ -95,16 +95,6 @@ pub(crate) enum AddressSource {
     Header,
 }
 
-impl AddressSource {
-    /// The label for logs.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Peer => "peer",
-            Self::Header => "header",
-        }
-    }
-}
-
 /// Finds the client's address: the peer unless it is trusted, else the right-most entry of the header that is not.
 ///
 /// Several header lines are one list (RFC 9110 §5.3), read from the right, empty entries passed over. An entry that is

@@ -50,11 +50,6 @@ impl OriginTime {
         self.at
     }
 
-    /// Whether the instant can be relied on. `false` when the origin's `Date` came from the future: the instant is then
-    /// the latest that it can be, good for ordering, but it must not be shown as confirmed.
-    pub(crate) const fn is_confirmed(self) -> bool {
-        self.confirmed
-    }
 }
 
 /// The instant that an answer speaks for by its header: `Date - Age`.
@@ -151,7 +146,7 @@ mod tests {
         ] {
             let stamps = Stamps { date: date.map(at), age };
             let time = origin_time(stamps, at(100));
-            assert_eq!((time.at(), time.is_confirmed()), (at(expected), confirmed), "{stamps:?}");
+            assert_eq!((time.at(), time.confirmed), (at(expected), confirmed), "{stamps:?}");
         }
     }
 

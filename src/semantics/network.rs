@@ -29,7 +29,7 @@ pub(crate) fn covers(network: IpNet, address: IpAddr) -> bool {
 
 /// The first address of the network that counts as one client with this address: an IPv4 address is one of its own, of an
 /// IPv6 address the first `ipv6_prefix` bits make it.
-pub fn household(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+pub(crate) fn household(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {
             let mask = u128::MAX.checked_shl(128 - u32::from(ipv6_prefix.min(128))).unwrap_or(0);

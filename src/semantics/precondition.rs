@@ -25,17 +25,6 @@ pub enum Precondition {
     Failed,
 }
 
-impl Precondition {
-    /// The label for logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Proceed => "proceed",
-            Self::NotModified => "not-modified",
-            Self::Failed => "failed",
-        }
-    }
-}
-
 /// Evaluates the conditions in the order of RFC 9110 §13.2.2. `current` is the tag of the representation that would be
 /// sent; `None` when it has no tag, and then only `*` names it.
 ///

@@ -25,7 +25,7 @@ const TOLD_EVERY: u64 = 60_000_000_000;
 
 /// How many may be connected.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub(crate) struct Room {
     /// Whose room it is, for people.
     pub name: &'static str,
     /// In all.
@@ -38,7 +38,7 @@ pub struct Room {
 
 /// Why there is no room for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub(crate) enum Full {
     /// Its household has as many as it may have: so many.
     Household(usize),
     /// All connections are busy.
@@ -47,7 +47,7 @@ pub enum Full {
 
 impl Full {
     /// The word for logs and metrics.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Household(_) => "client",
             Self::All => "all",
@@ -57,7 +57,7 @@ impl Full {
 
 /// The connections; cheap to clone.
 #[derive(Clone)]
-pub struct Connections(Arc<Inner>);
+pub(crate) struct Connections(Arc<Inner>);
 
 struct Inner {
     room: Room,
@@ -100,7 +100,7 @@ impl Seat {
 
 impl Connections {
     /// None yet.
-    pub fn new(room: Room, counters: ConnectionCounters) -> Self {
+    pub(crate) fn new(room: Room, counters: ConnectionCounters) -> Self {
         Self(Arc::new(Inner {
             room,
             start: Instant::now(),
@@ -115,7 +115,7 @@ impl Connections {
     ///
     /// # Errors
     /// When there is no room.
-    pub fn admit(&self, peer: Option<IpAddr>) -> Result<Guest, Full> {
+    pub(crate) fn admit(&self, peer: Option<IpAddr>) -> Result<Guest, Full> {
         let counters = &self.0.counters;
         let admitted = self.seat(self.household(peer));
         match &admitted {
@@ -126,7 +126,7 @@ impl Connections {
     }
 
     /// The household of a peer.
-    pub fn household(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
+    pub(crate) fn household(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
         peer.map(|peer| household(peer, self.0.room.ipv6_prefix))
     }
 
@@ -161,7 +161,7 @@ impl Connections {
     }
 
     /// The server is about to end: idle connections go, and busy ones with their last answer.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.0.closing.store(true, Ordering::Release);
         for seat in self.0.table.lock().seats.iter().flatten() {
             seat.leave.notify_one();
@@ -169,7 +169,7 @@ impl Connections {
     }
 
     /// How many there are, without those who were told to leave.
-    pub fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.0.table.lock().open()
     }
 }
@@ -225,7 +225,7 @@ impl Table {
 }
 
 /// A connection that was let in, until it is dropped.
-pub struct Guest {
+pub(crate) struct Guest {
     connections: Connections,
     seat: Arc<Seat>,
     place: usize,
@@ -234,29 +234,29 @@ pub struct Guest {
 
 impl Guest {
     /// It waits for its client, from now on.
-    pub fn rest(&self, now: Instant) {
+    pub(crate) fn rest(&self, now: Instant) {
         self.seat.since.store(self.connections.0.nanoseconds(now), Ordering::Release);
         self.seat.busy.store(0, Ordering::Release);
     }
 
     /// It has something to do: it does not go for others.
-    pub fn work(&self) {
+    pub(crate) fn work(&self) {
         self.seat.busy.store(1, Ordering::Release);
     }
 
     /// One of its streams has something to do, until the value is dropped. Not for connections that [`work`](Self::work).
-    pub fn stream(self: &Arc<Self>) -> Stream {
+    pub(crate) fn stream(self: &Arc<Self>) -> Stream {
         self.seat.busy.fetch_add(1, Ordering::AcqRel);
         Stream(self.clone())
     }
 
     /// Ends when the connection has to go: for another one, or because the server is about to end.
-    pub fn told_to_leave(&self) -> Notified<'_> {
+    pub(crate) fn told_to_leave(&self) -> Notified<'_> {
         self.seat.leave.notified()
     }
 
     /// Whether it is the server that is about to end.
-    pub fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.connections.0.closing.load(Ordering::Acquire)
     }
 }
@@ -282,7 +282,7 @@ impl Drop for Guest {
 }
 
 /// A stream of a connection that has something to do.
-pub struct Stream(Arc<Guest>);
+pub(crate) struct Stream(Arc<Guest>);
 
 impl Drop for Stream {
     fn drop(&mut self) {

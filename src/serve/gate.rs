@@ -83,7 +83,7 @@ impl HttpServerApp for Http2 {
 /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection, within a deadline: pingora's own
 /// look waits for 24 bytes, which a short request never sends and an idle client never will. Under TLS the two sides
 /// have agreed already ([`super::tls`]).
-pub struct Gate {
+pub(crate) struct Gate {
     public: Arc<Public>,
     /// Of all public listeners.
     connections: Connections,
@@ -92,7 +92,7 @@ pub struct Gate {
 
 impl Gate {
     /// A gate before the public listener's state.
-    pub fn new(public: &Arc<Public>, connections: &Connections) -> Self {
+    pub(crate) fn new(public: &Arc<Public>, connections: &Connections) -> Self {
         let telling = Semaphore::new(TOLD_AT_ONCE);
         Self { public: public.clone(), connections: connections.clone(), telling }
     }

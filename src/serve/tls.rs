@@ -3,9 +3,9 @@
 //! Pingora's own listener for TLS would do with a minute for each handshake and no bound on their number, report every
 //! client that fails as an error, and take the process's default for its cryptography. Callers: [`crate::app`].
 
-pub mod certificate;
+pub(crate) mod certificate;
 mod handshakes;
-pub mod renewal;
+pub(crate) mod renewal;
 mod rewound;
 
 use std::net::IpAddr;

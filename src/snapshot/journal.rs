@@ -19,7 +19,8 @@ use crate::api::listing::ListingId;
 use super::content::SnapshotId;
 use super::dataset::Dataset;
 
-pub(crate) use coding::BadEntry;
+#[cfg(test)]
+use coding::BadEntry;
 
 /// A journal holds at most this much: ids, and `OVERHEAD` for each entry. 16 MiB, give or take.
 pub(crate) const MAX_WEIGHT: usize = 2 << 20;

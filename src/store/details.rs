@@ -46,19 +46,6 @@ pub struct DetailRecord {
     pub body: Bytes,
 }
 
-/// What a 304 changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DetailRenewal {
-    /// The listing.
-    pub id: ListingId,
-    /// As [`DetailMeta::origin_time_ms`].
-    pub origin_time_ms: i64,
-    /// As [`DetailMeta::fetched_ms`].
-    pub fetched_ms: i64,
-    /// As [`DetailMeta::summary_hash`].
-    pub summary_hash: ContentHash,
-}
-
 /// Memory is reserved for no more details than this before they are read.
 const MOST_RESERVED: usize = 1 << 22;
 
@@ -169,29 +156,6 @@ impl Store {
             for (id, meta, body) in &encoded {
                 metas.insert(id, meta.as_slice())?;
                 bodies.insert(id, body.as_slice())?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Notes that the origin vouched for details again, all of them or none. Details that are not there are skipped.
-    ///
-    /// # Errors
-    /// When the write fails or a detail is damaged.
-    pub fn renew_details(&self, renewals: &[DetailRenewal]) -> Result<(), StoreError> {
-        if renewals.is_empty() {
-            return Ok(());
-        }
-        self.handle.write(8192 * renewals.len() as u64, |transaction| {
-            let mut metas = transaction.open_table(tables::DETAIL_META)?;
-            for renewal in renewals {
-                let id = renewal.id;
-                let Some(known) = metas.get(id.0)?.map(|sealed| DetailMeta::decode(id, sealed.value())) else {
-                    continue;
-                };
-                let DetailRenewal { origin_time_ms, fetched_ms, summary_hash, .. } = *renewal;
-                let renewed = DetailMeta { origin_time_ms, fetched_ms, summary_hash, ..known? };
-                metas.insert(id.0, renewed.encode(id).as_slice())?;
             }
             Ok(())
         })

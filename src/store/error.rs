@@ -175,20 +175,6 @@ impl StoreError {
             other => Self::Io { path: PathBuf::new(), source: io::Error::other(other) },
         }
     }
-
-    /// The word for `/status`, logs and metrics.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::NoSpace { .. } => "no-space",
-            Self::ReadOnly { .. } => "read-only",
-            Self::Damaged(_) => "damaged",
-            Self::Source(_) => "source",
-            Self::Io { .. } => "io",
-            Self::NoSuchVersion(_) => "no-such-version",
-            Self::DuplicateId(_) => "duplicate-id",
-            Self::TooLarge { .. } => "too-large",
-        }
-    }
 }
 
 /// Nothing, where what was to be read is damaged: it is fetched or made again.

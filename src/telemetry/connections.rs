@@ -15,7 +15,7 @@ struct RefusedLabels {
 
 /// The counters; cheap to clone. The default counts for nobody.
 #[derive(Clone, Default)]
-pub struct ConnectionCounters {
+pub(crate) struct ConnectionCounters {
     open: Gauge,
     evicted: Counter,
     refused: Family<RefusedLabels, Counter>,
@@ -23,7 +23,7 @@ pub struct ConnectionCounters {
 
 impl ConnectionCounters {
     /// Counters registered in `registry`.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
         let this = Self::default();
         registry.register("grandstand_connections", "Open connections of clients", this.open.clone());
         let help = "Idle connections of clients that were closed to make room for others";
@@ -34,22 +34,22 @@ impl ConnectionCounters {
     }
 
     /// One was let in.
-    pub fn opened(&self) {
+    pub(crate) fn opened(&self) {
         self.open.inc();
     }
 
     /// One has ended.
-    pub fn closed(&self) {
+    pub(crate) fn closed(&self) {
         self.open.dec();
     }
 
     /// One has to go for another.
-    pub fn evicted(&self) {
+    pub(crate) fn evicted(&self) {
         self.evicted.inc();
     }
 
     /// One was not let in.
-    pub fn refused(&self, limit: &'static str) {
+    pub(crate) fn refused(&self, limit: &'static str) {
         self.refused.get_or_create(&RefusedLabels { limit }).inc();
     }
 }

@@ -4,7 +4,7 @@
 //! instants. It differs from [`WallTime::parse_http_date`] in letter case, which senders get wrong and which changes no
 //! meaning, and in the century of a two-digit year, which depends on the present. Who calls it: the files beside it.
 
-use http::header::{AsHeaderName, DATE, HeaderMap, HeaderValue};
+use http::header::{AsHeaderName, DATE, HeaderMap};
 
 use crate::clock::WallTime;
 
@@ -22,15 +22,6 @@ pub(crate) fn single<K: AsHeaderName>(headers: &HeaderMap, name: K, now: WallTim
 /// The instant in `Date`, where there is one.
 pub(crate) fn date_of(headers: &HeaderMap, now: WallTime) -> Option<WallTime> {
     single(headers, DATE, now)
-}
-
-/// Gives an answer that came without a (valid) `Date` the instant at which it was received (RFC 9110 §6.6.1).
-pub(crate) fn ensure_date(headers: &mut HeaderMap, received: WallTime) {
-    if date_of(headers, received).is_none()
-        && let Ok(value) = HeaderValue::from_str(&received.http_date())
-    {
-        headers.insert(DATE, value);
-    }
 }
 
 /// Reads one HTTP-date: IMF-fixdate, or the obsolete forms of RFC 850 and `asctime`. The name of the day is checked for
@@ -180,16 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_date_gets_that_of_its_arrival_and_keeps_a_valid_one() {
-        for (sent, expected) in [
-            (None, "Fri, 20 Nov 2026 12:00:00 GMT"),
-            (Some("foo"), "Fri, 20 Nov 2026 12:00:00 GMT"),
-            (Some("Sun, 06 Nov 1994 08:49:37 GMT"), "Sun, 06 Nov 1994 08:49:37 GMT"),
-        ] {
-            let mut answer = sent.map_or_else(HeaderMap::new, |sent| headers(&[("date", sent)]));
-            ensure_date(&mut answer, NOW);
-            assert_eq!(answer.get_all(DATE).iter().collect::<Vec<_>>(), [expected]);
-        }
+    fn two_dates_are_none() {
         let twice = headers(&[("date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("date", "Sun, 06 Nov 1994 08:49:38 GMT")]);
         assert_eq!(date_of(&twice, NOW), None);
     }

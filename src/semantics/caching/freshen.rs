@@ -17,7 +17,7 @@ const OF_THE_MESSAGE: [HeaderName; 2] = [AGE, DATE];
 
 /// Updates a stored header by that of a 304, or of an answer to HEAD that [`head_agrees`] with it. Each field that the
 /// newer one has replaces all lines of the stored one; others stay, but for `Age` and `Date`, which tell of the message
-/// (give the newer one a `Date` with [`super::dates::ensure_date`] first).
+/// (the newer one has a `Date`).
 ///
 /// `Vary` stays as it was stored: the values of the fields that it named are what was kept.
 pub(crate) fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {

@@ -54,28 +54,7 @@ pub(crate) enum Why {
     Request,
 }
 
-impl Why {
-    /// The label for logs and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stale => "stale",
-            Self::NoCache => "no-cache",
-            Self::Request => "request",
-        }
-    }
-}
-
 impl Reuse {
-    /// The label for logs and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Fresh { .. } => "fresh",
-            Self::WhileRevalidating { .. } => "stale-while-revalidate",
-            Self::Stale { .. } => "max-stale",
-            Self::Validate(why) => why.as_str(),
-        }
-    }
-
     /// Whether the stored answer is used without asking first.
     pub(crate) const fn is_usable(self) -> bool {
         !matches!(self, Self::Validate(_))

@@ -37,24 +37,6 @@ pub(crate) enum NotStored {
     VaryStar,
 }
 
-impl NotStored {
-    /// The label for logs and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Method => "method",
-            Self::Status => "status",
-            Self::NoStore => "no-store",
-            Self::Private => "private",
-            Self::Authorization => "authorization",
-            Self::Cookie => "cookie",
-            Self::SetCookie => "set-cookie",
-            Self::NoFreshness => "no-freshness",
-            Self::Partial => "partial",
-            Self::VaryStar => "vary-star",
-        }
-    }
-}
-
 /// Whether the answer may be stored for others. `request` is what was sent to the origin (for known endpoints that is
 /// none of the client's fields); `default_lifetime` is the operator's, for a known endpoint.
 ///

@@ -14,7 +14,8 @@ fn find(header: &str, trusted: &[&str], peer: &str, lines: &[&[u8]]) -> String {
         map.append(HeaderName::from_str(header).unwrap(), HeaderValue::from_bytes(line).unwrap());
     }
     let found = resolve(&config, peer.parse().unwrap(), &map);
-    format!("{} {}", found.source.as_str(), found.ip)
+    let source = if found.source == AddressSource::Peer { "peer" } else { "header" };
+    format!("{source} {}", found.ip)
 }
 
 const PROXIES: &[&str] = &["10.0.0.0/8", "fd00::/8"];

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
 /// The room.
-pub struct Handshakes {
+pub(super) struct Handshakes {
     all: Semaphore,
     /// Of one household.
     share: usize,
@@ -20,7 +20,7 @@ pub struct Handshakes {
 
 impl Handshakes {
     /// Room for `all`, and for `share` of each household.
-    pub fn new(all: usize, share: usize) -> Self {
+    pub(super) fn new(all: usize, share: usize) -> Self {
         Self { all: Semaphore::new(all), share, households: Mutex::default() }
     }
 
@@ -28,7 +28,7 @@ impl Handshakes {
     ///
     /// # Errors
     /// Never: the room is not closed.
-    pub async fn enter(&self, household: Option<IpAddr>) -> Result<Handshake<'_>, AcquireError> {
+    pub(super) async fn enter(&self, household: Option<IpAddr>) -> Result<Handshake<'_>, AcquireError> {
         let visit = household.map(|household| self.visit(household));
         let share = match &visit {
             Some(visit) => Some(visit.share.clone().acquire_owned().await?),
@@ -46,7 +46,7 @@ impl Handshakes {
 }
 
 /// A place in the room, until it is dropped. The fields are dropped in this order.
-pub struct Handshake<'a> {
+pub(super) struct Handshake<'a> {
     _place: SemaphorePermit<'a>,
     _share: Option<tokio::sync::OwnedSemaphorePermit>,
     _visit: Option<Visit<'a>>,
