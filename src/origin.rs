@@ -26,6 +26,7 @@ pub mod order;
 pub mod pass;
 pub mod plan;
 pub mod refresh;
+pub mod room;
 pub mod stamps;
 pub mod status;
 pub mod sweep;

@@ -225,7 +225,8 @@ fn has_unread(address: SocketAddr) -> bool {
         let is_its = words.next().is_some_and(|local| local.ends_with(&port));
         // Another end, the state (1: established), and the bytes that wait to be sent and to be read.
         let established = words.nth(1) == Some("01");
-        let unread = words.next().and_then(|waiting| waiting.split_once(':')).is_some_and(|(_, read)| read != "00000000");
+        let unread =
+            words.next().and_then(|waiting| waiting.split_once(':')).is_some_and(|(_, read)| read != "00000000");
         is_its && established && unread
     })
 }

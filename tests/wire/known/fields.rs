@@ -187,7 +187,10 @@ async fn age_is_that_of_the_origins_copy_and_the_time_since() {
         for (case, (fields, age, _)) in CASES.iter().enumerate() {
             let asked = Instant::now();
             let reply = server.get(&target(case)).await;
-            assert!((*age..=age + 1 + asked.elapsed().as_secs()).contains(&reply.age().unwrap()), "{uses:?} {fields:?}: {reply:?}");
+            assert!(
+                (*age..=age + 1 + asked.elapsed().as_secs()).contains(&reply.age().unwrap()),
+                "{uses:?} {fields:?}: {reply:?}"
+            );
         }
         pass(Duration::from_millis(2_100)).await;
         for (case, (fields, age, lifetime)) in CASES.iter().enumerate() {

@@ -97,7 +97,10 @@ async fn a_304_renews_freshness_for_its_whole_length() {
         }
         let (count, span) = (upstream.count_of(&target), start.elapsed());
         let most = 1 + span.as_secs() as usize / 2;
-        assert!((3..=most).contains(&count), "{uses:?}: {count} requests in {span:?} of a lifetime of 2 s, for {round}");
+        assert!(
+            (3..=most).contains(&count),
+            "{uses:?}: {count} requests in {span:?} of a lifetime of 2 s, for {round}"
+        );
     })
     .await;
 }
