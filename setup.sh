@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building grandstand needs and this machine lacks: a C compiler, make, cmake, pkg-config,
-# curl for trying it out; for the tests also faketime, openssl, minisign, strace and prometheus (for promtool), without which all else
-# works. Does nothing when all of it is there. Rust itself is not installed.
+# curl for trying it out; for the tests also faketime, openssl, minisign, strace, prometheus (for promtool) and nginx,
+# without which all else works. Does nothing when all of it is there. Rust itself is not installed.
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -22,13 +22,14 @@ have cmake || missing="$missing cmake"
 have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
-# signs bundles, one shows system calls, one reads metrics as Prometheus does.
+# signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program.
 for_tests=""
 have faketime || for_tests="$for_tests faketime"
 have openssl || for_tests="$for_tests openssl"
 have minisign || for_tests="$for_tests minisign"
 have strace || for_tests="$for_tests strace"
 have promtool || for_tests="$for_tests prometheus"
+have nginx || [ -x /usr/sbin/nginx ] || for_tests="$for_tests nginx-light"
 
 if [ -z "$missing$for_tests" ]; then
     exit 0
@@ -60,6 +61,24 @@ install() {
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
 }
 
+# Debian starts each server that it installs, now and after every boot. The tests start their own.
+install_stopped() {
+    policy=/usr/sbin/policy-rc.d
+    if [ -e "$policy" ]; then
+        install "$1"
+        return
+    fi
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+    $as_root chmod +x "$policy"
+    status=0
+    install "$1" || status=$?
+    $as_root rm -f "$policy"
+    if have systemctl; then
+        $as_root systemctl disable --quiet --now "${1%-light}" 2>/dev/null || true
+    fi
+    return "$status"
+}
+
 echo "setup: installing$missing$for_tests"
 $as_root apt-get update -q || echo "setup: the package lists could not be refreshed, trying with the old ones" >&2
 if [ -n "$missing" ]; then
@@ -67,9 +86,9 @@ if [ -n "$missing" ]; then
     install $missing
 fi
 for package in $for_tests; do
-    install "$package" || echo "setup: $package could not be installed; some tests fail without it" >&2
+    case $package in
+        nginx-light | prometheus) install=install_stopped ;;
+        *) install=install ;;
+    esac
+    $install "$package" || echo "setup: $package could not be installed; some tests fail without it" >&2
 done
-# Only its tool is wanted: the server would take port 9090, which is that of our admin listener.
-case "$for_tests" in
-*prometheus*) if have systemctl; then $as_root systemctl disable --now prometheus >/dev/null 2>&1 || true; fi ;;
-esac

@@ -63,6 +63,7 @@ fn reply(status: StatusCode, content_type: &str, body: impl Into<Vec<u8>>) -> Re
     let headers = response.headers_mut();
     headers.insert(http::header::CONTENT_LENGTH, length);
     headers.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+    headers.insert(http::header::X_CONTENT_TYPE_OPTIONS, http::HeaderValue::from_static("nosniff"));
     if let Ok(value) = http::HeaderValue::from_str(content_type) {
         headers.insert(http::header::CONTENT_TYPE, value);
     }
@@ -83,23 +84,39 @@ fn error(status: StatusCode, detail: &str) -> Reply {
     response
 }
 
-fn not_allowed(detail: &str, allow: &'static str) -> Reply {
-    let mut refusal = error(StatusCode::METHOD_NOT_ALLOWED, detail);
+fn not_allowed(allow: &'static str) -> Reply {
+    let mut refusal = error(StatusCode::METHOD_NOT_ALLOWED, &format!("the methods here: {allow}"));
     refusal.headers_mut().insert(http::header::ALLOW, http::HeaderValue::from_static(allow));
     refusal
 }
 
+/// The methods of a path, for `Allow`; `None`: there is nothing.
+fn methods(path: &str) -> Option<&'static str> {
+    match path {
+        "/" | "/livez" | "/readyz" | "/status" | "/metrics" | "/snapshots" => Some("GET, HEAD"),
+        "/audit" => Some("GET, HEAD, POST"),
+        // A bundle is made for whoever takes it: its length is not known before.
+        "/bundle" => Some("GET, POST"),
+        "/cache" => Some("DELETE"),
+        "/refresh" | "/sync" | "/snapshots/accept" => Some("POST"),
+        _ => Action::of_path(path).map(|_| "POST"),
+    }
+}
+
 impl Admin {
     async fn answer(&self, method: &Method, path: &str, query: Option<&str>, headers: &http::HeaderMap) -> Reply {
-        let action = Action::of_path(path).filter(|_| *method == Method::POST);
+        match methods(path) {
+            None => return error(StatusCode::NOT_FOUND, PATHS),
+            Some(allow) if !allow.split(", ").any(|name| name == method.as_str()) => return not_allowed(allow),
+            Some(_) => {}
+        }
+        let action = Action::of_path(path);
         match (method, path) {
             _ if action.is_some() => match (guard::may_write(&self.config, headers), action) {
                 (Ok(()), Some(action)) => snapshots::perform(self.versions.as_ref(), action).await,
                 (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
                 (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
-            // A bundle is made for whoever takes it: its length is not known before.
-            (&Method::HEAD, "/bundle") => not_allowed("use GET or POST", "GET, POST"),
             (&Method::GET | &Method::HEAD, _) => self.read(path, headers),
             (&Method::POST, "/audit") => match guard::may_write(&self.config, headers) {
                 Ok(()) => audit::ask(self.status.audits.as_ref(), query),
@@ -112,11 +129,10 @@ impl Admin {
                 },
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
-            (&Method::POST | &Method::DELETE, _) => match guard::may_write(&self.config, headers) {
-                Ok(()) => self.write(method, path),
+            _ => match guard::may_write(&self.config, headers) {
+                Ok(()) => self.write(path),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
-            _ => not_allowed("use GET, HEAD, POST or DELETE", "GET, HEAD, POST, DELETE"),
         }
     }
 
@@ -144,10 +160,7 @@ impl Admin {
         }
     }
 
-    fn write(&self, method: &Method, path: &str) -> Reply {
-        if *method != Method::POST || !["/refresh", "/sync", "/snapshots/accept"].contains(&path) {
-            return error(StatusCode::NOT_FOUND, PATHS);
-        }
+    fn write(&self, path: &str) -> Reply {
         let Some(commands) = &self.commands else {
             return error(
                 StatusCode::CONFLICT,
@@ -155,19 +168,17 @@ impl Admin {
             );
         };
         let accepted = |what: &str| json_reply(StatusCode::ACCEPTED, &json!({ "accepted": what }));
-        match (method, path) {
-            (&Method::POST, "/refresh") => {
+        match path {
+            "/refresh" => {
                 commands.refresh();
                 accepted("refresh")
             }
-            (&Method::POST, "/sync") => {
+            "/sync" => {
                 commands.pass();
                 accepted("sync")
             }
-            (&Method::POST, "/snapshots/accept") if !self.status.holds_back() => {
-                error(StatusCode::CONFLICT, "nothing is held back")
-            }
-            (&Method::POST, "/snapshots/accept") => {
+            "/snapshots/accept" if !self.status.holds_back() => error(StatusCode::CONFLICT, "nothing is held back"),
+            "/snapshots/accept" => {
                 commands.accept();
                 accepted("accept")
             }

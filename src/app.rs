@@ -139,6 +139,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         cache: core.cache.clone(),
         telemetry: telemetry.clone(),
         ttl: config.ttl,
+        max_age: config.bundle.max_age,
         clock: core.clock.clone(),
     };
     let keeper = Keeper {

@@ -12,6 +12,7 @@ mod progress;
 mod snapshot;
 mod status;
 mod sync;
+mod terminal;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use crate::app::core::{AppError, Core};
 use crate::app::https::files;
 use crate::app::{Sockets, serve};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigErrors, Finding, Loaded};
+use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded};
 use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
 
@@ -153,31 +154,37 @@ fn plain(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// Reads the configuration from file, environment and command line.
-fn load(sources: &Sources) -> Result<Loaded, Failure> {
+/// Reads the configuration from file, environment and command line, and finds every mistake in it.
+fn examine(sources: &Sources) -> Examined {
     let env =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let loaded = Config::load(sources.config.as_deref(), env, &sources.sets).map_err(Failure::Config)?;
-    loaded.config.check_supported().map_err(Failure::Config)?;
-    loaded.config.check_files().map_err(Failure::Config)?;
-    Ok(loaded)
+    let mut examined = Config::examine(sources.config.as_deref(), env, &sources.sets);
+    examined.check_supported();
+    examined.check_files();
+    examined
 }
 
 /// The same for those who listen: the certificate has to be usable as well.
-fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
-    let mut loaded = load(sources)?;
-    let Some(tls) = &loaded.config.tls else { return Ok(loaded) };
+fn examine_to_serve(sources: &Sources) -> Examined {
+    let mut examined = examine(sources);
+    let Some(tls) = &examined.config.tls else { return examined };
     match files(tls).certificate(&provider()) {
         Ok(certificate) => {
             let concern = certificate.concern(Clock::system().now_wall());
-            loaded.warnings.extend(concern.map(|concern| Finding::about("tls.cert", &concern)));
-            Ok(loaded)
+            examined.warnings.extend(concern.map(|concern| Finding::about("tls.cert", &concern)));
         }
-        Err(unusable) => {
-            let findings = unusable.iter().map(|unusable| Finding::about(unusable.key, unusable));
-            ConfigErrors::none_or(findings.collect()).map_err(Failure::Config).map(|()| loaded)
-        }
+        Err(unusable) => unusable.iter().for_each(|unusable| examined.fail(unusable.key, unusable)),
     }
+    examined
+}
+
+/// A configuration without mistakes.
+fn load(sources: &Sources) -> Result<Loaded, Failure> {
+    examine(sources).finish().map_err(Failure::Config)
+}
+
+fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
+    examine_to_serve(sources).finish().map_err(Failure::Config)
 }
 
 fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
@@ -187,7 +194,7 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
         tracing::warn!("{warning}");
     }
     let sockets = bind(&config)?;
-    let config = config.listening_on(&sockets.public());
+    let config = config.listening_on(sockets.public(), sockets.admin());
     let core = Core::open(&config)?;
     if let Some(path) = &arguments.bundle {
         bundle::before_serving(&config, &core, path)?;

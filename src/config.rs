@@ -36,6 +36,7 @@ mod units;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,6 +107,61 @@ pub struct Loaded {
     pub warnings: Vec<Finding>,
 }
 
+/// A configuration, right or wrong, with everything that was found in it.
+#[derive(Debug)]
+pub struct Examined {
+    /// The configuration; keys with a mistake have their defaults.
+    pub config: Config,
+    /// Things to tell the operator.
+    pub warnings: Vec<Finding>,
+    errors: Vec<Finding>,
+    /// Every key that there is, with the place of its value.
+    places: BTreeMap<String, Option<Place>>,
+}
+
+impl Examined {
+    /// Whether anybody set this key.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.places.get(key).is_some_and(Option::is_some)
+    }
+
+    /// Adds a mistake in the value of a key, for those who put it to use.
+    pub fn fail(&mut self, key: &str, problem: &impl ToString) {
+        let place = self.places.get(key).cloned().flatten().unwrap_or(Place::Default);
+        self.errors.push(Finding::new(place, key, problem.to_string()));
+    }
+
+    /// Checks that nothing is asked for that this version cannot do: a listener that would silently be missing, or a
+    /// limit that would silently be another, is worse than none.
+    pub fn check_supported(&mut self) {
+        if self.config.rate_limit.store.is_some() {
+            self.fail("rate_limit.store", &"a shared limit is not there yet");
+        }
+        if self.config.client_ip.proxy_protocol {
+            self.fail("client_ip.proxy_protocol", &"the PROXY protocol is not understood yet");
+        }
+    }
+
+    /// Checks that the file which the configuration names can be opened: `origin.ca_file`. Not `tls.cert` and `tls.key`:
+    /// those are judged by whoever serves with them, so that `status` runs for users who may not read the private key.
+    pub fn check_files(&mut self) {
+        let Some(path) = &self.config.origin.ca_file else { return };
+        if let Err(error) = std::fs::File::open(path) {
+            let problem = format!("\"{}\" cannot be opened: {error}", path.display());
+            self.fail("origin.ca_file", &problem);
+        }
+    }
+
+    /// The configuration, if it has no mistakes.
+    ///
+    /// # Errors
+    /// With every mistake.
+    pub fn finish(self) -> Result<Loaded, ConfigErrors> {
+        let Self { config, warnings, errors, .. } = self;
+        ConfigErrors::none_or(errors).map(|()| Loaded { config, warnings })
+    }
+}
+
 /// The three uses of grandstand, told apart by configuration alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Use {
@@ -129,11 +185,16 @@ impl Use {
 }
 
 impl Config {
-    /// Loads the configuration: `sets` over `env` over `file` over the defaults.
+    /// Reads the configuration: `sets` over `env` over `file` over the defaults.
     ///
     /// `file`: the path after `--config`; `None` means that no file is read, not even one in the working
     /// directory. `env`: the whole environment, of which `GRANDSTAND__SECTION__KEY` is taken.
     /// `sets`: the arguments of `--set`, each `dotted.key=value`, the last of equals wins.
+    pub fn examine(file: Option<&Path>, env: impl Iterator<Item = (String, String)>, sets: &[String]) -> Examined {
+        resolve::resolve(layers::merge(file.map(|path| (path, layers::read_file(path))), env, sets))
+    }
+
+    /// The same, of which only one without mistakes is of use.
     ///
     /// # Errors
     ///
@@ -144,8 +205,7 @@ impl Config {
         env: impl Iterator<Item = (String, String)>,
         sets: &[String],
     ) -> Result<Loaded, ConfigErrors> {
-        let text = file.map(layers::read_file).transpose()?;
-        resolve::resolve(layers::merge(file.zip(text.as_deref()), env, sets)?)
+        Self::examine(file, env, sets).finish()
     }
 
     /// Loads the configuration from TOML text alone: no file, no environment.
@@ -154,18 +214,18 @@ impl Config {
     ///
     /// As [`Config::load`].
     pub fn from_text(text: &str) -> Result<Loaded, ConfigErrors> {
-        let file = Some((Path::new("configuration"), text));
-        resolve::resolve(layers::merge(file, std::iter::empty(), &[])?)
+        let file = Some((Path::new("configuration"), Ok(text.to_owned())));
+        resolve::resolve(layers::merge(file, std::iter::empty(), &[])).finish()
     }
 
-    /// The configuration of a process that listens on these public sockets, the first of `listen` first: a `public_url`
-    /// that nobody named becomes the address of that one, with its real port.
+    /// The configuration of a process that has bound these addresses, `public` in the order of `listen`: with real ports,
+    /// also in a `public_url` that nobody named.
     #[must_use]
-    pub fn listening_on(mut self, public: &[SocketAddr]) -> Self {
+    pub fn listening_on(mut self, public: Vec<SocketAddr>, admin: SocketAddr) -> Self {
         if let Some(first) = public.first().filter(|_| !self.public_url_is_set) {
             self.public_url = BaseUrl::of_listener(*first);
         }
-        self
+        Self { listen: public, admin: AdminConfig { listen: admin, ..self.admin }, ..self }
     }
 
     /// Which of the three uses this configuration asks for.
@@ -175,41 +235,6 @@ impl Config {
             (Some(_), true) => Use::Mirror,
             (Some(_), false) => Use::Shield,
         }
-    }
-
-    /// Checks that nothing is asked for that this version cannot do: a listener that would silently be missing, or a
-    /// limit that would silently be another, is worse than none.
-    ///
-    /// # Errors
-    ///
-    /// One finding for each such key.
-    pub fn check_supported(&self) -> Result<(), ConfigErrors> {
-        let asked = [
-            ("rate_limit.store", self.rate_limit.store.is_some(), "a shared limit is not there yet"),
-            ("client_ip.proxy_protocol", self.client_ip.proxy_protocol, "the PROXY protocol is not understood yet"),
-        ];
-        let findings = asked.into_iter().filter(|(_, asked, _)| *asked);
-        ConfigErrors::none_or(findings.map(|(key, _, problem)| Finding::new(Place::Default, key, problem)).collect())
-    }
-
-    /// Checks that the file which the configuration names can be opened: `origin.ca_file`. Not `tls.cert` and `tls.key`:
-    /// those are judged by whoever serves with them, so that `status` runs for users who may not read the private key.
-    ///
-    /// # Errors
-    ///
-    /// One finding for each file that cannot be opened.
-    pub fn check_files(&self) -> Result<(), ConfigErrors> {
-        let named = [("origin.ca_file", self.origin.ca_file.as_deref())];
-        let findings: Vec<Finding> = named
-            .into_iter()
-            .filter_map(|(key, path)| {
-                let path = path?;
-                let error = std::fs::File::open(path).err()?;
-                let problem = format!("{:?} cannot be opened: {error}", path.display().to_string());
-                Some(Finding::new(Place::Default, key, problem))
-            })
-            .collect();
-        ConfigErrors::none_or(findings)
     }
 }
 

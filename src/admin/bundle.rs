@@ -122,7 +122,7 @@ impl Bundles {
     /// Answers a request whose head was read.
     pub async fn answer(&self, method: &Method, query: Option<&str>, session: &mut ServerSession) -> Sent {
         let done = if *method == Method::POST {
-            self.import(session).await.map(Sent::Reply)
+            self.import(query, session).await.map(Sent::Reply)
         } else {
             self.export(query).await
         };
@@ -147,8 +147,9 @@ impl Bundles {
         .await
     }
 
-    async fn import(&self, session: &mut ServerSession) -> Result<Reply, Failed> {
+    async fn import(&self, query: Option<&str>, session: &mut ServerSession) -> Result<Reply, Failed> {
         let versions = self.versions.clone().ok_or(Failed::Shield)?;
+        let allow_older = allow_older(query)?;
         // Where nobody asks for a signature, none is read.
         let signature = if self.trusted.is_empty() {
             None
@@ -166,7 +167,7 @@ impl Bundles {
                 return Err(BundleError::Changed.into());
             }
             let learn = || details.iter().for_each(|details| learn(details, &bundle));
-            let imported = versions.import_bundle(&bundle, &file, now_ms, &learn)?;
+            let imported = versions.import_bundle(&bundle, &file, now_ms, allow_older, &learn)?;
             tidy(&versions, details.as_ref());
             let value = json!({
                 "imported": imported.snapshot,
@@ -233,10 +234,11 @@ pub fn tidy(versions: &Versions, details: Option<&Details>) {
 /// When the client is gone, or the file cannot be read any more: the connection has to be closed then.
 pub async fn send(session: &mut ServerSession, mut file: File, exported: &Exported) -> pingora::Result<()> {
     let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
-    let mut head = ResponseHeader::build(StatusCode::OK, Some(7))?;
+    let mut head = ResponseHeader::build(StatusCode::OK, Some(8))?;
     head.insert_header(http::header::CONTENT_TYPE, "application/octet-stream")?;
     head.insert_header(http::header::CONTENT_LENGTH, length)?;
     head.insert_header(http::header::CACHE_CONTROL, "no-store")?;
+    head.insert_header(http::header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
     head.insert_header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{snapshot}.gsb\""))?;
     head.insert_header("mirror-snapshot", snapshot)?;
     head.insert_header(EXACT, exported.is_exact.to_string())?;
@@ -287,6 +289,15 @@ fn since(query: Option<&str>) -> Result<Option<String>, Failed> {
     Ok(since)
 }
 
+/// Whether an import may bring older data than one before.
+fn allow_older(query: Option<&str>) -> Result<bool, Failed> {
+    match query.unwrap_or_default() {
+        "" | "allow_older=false" => Ok(false),
+        "allow_older=true" => Ok(true),
+        other => Err(Failed::Query(format!("{other:?} is not understood: there is `allow_older=true`, once"))),
+    }
+}
+
 fn signature(headers: &HeaderMap) -> Result<Option<Signature>, Failed> {
     let Some(value) = headers.get(SIGNATURE) else { return Ok(None) };
     let text: Vec<u8> = percent_decode_str(value.to_str().unwrap_or_default()).collect();
@@ -304,6 +315,18 @@ mod tests {
         assert_eq!(since(Some("since=a%62")).unwrap().as_deref(), Some("ab"));
         for wrong in ["since=", "since", "sinc=ab", "since=a&since=b", "since=a&x=1"] {
             assert!(since(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn older_data_is_allowed_in_so_many_words() {
+        for (query, allowed) in
+            [(None, false), (Some(""), false), (Some("allow_older=false"), false), (Some("allow_older=true"), true)]
+        {
+            assert_eq!(allow_older(query).unwrap(), allowed, "{query:?}");
+        }
+        for wrong in ["allow_older", "allow_older=1", "allow-older=true", "since=ab", "allow_older=true&x=1"] {
+            assert!(allow_older(Some(wrong)).is_err(), "{wrong}");
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Facts<'a> {
     pub unconfirmed: bool,
     /// The time by which a refresh must have happened.
     pub ttl: Duration,
+    /// How old data may be that nobody is asked about: `bundle.max_age`.
+    pub max_age: Option<Duration>,
     /// Why a snapshot is held back.
     pub held: Option<&'a str>,
     /// What is wrong with the disk.
@@ -28,17 +30,18 @@ pub(super) struct Facts<'a> {
 pub(super) fn reasons(facts: &Facts<'_>) -> Vec<String> {
     let mut reasons: Vec<String> = facts.disk.iter().map(ToString::to_string).collect();
     reasons.extend(facts.not_ready.clone());
-    if facts.usage == Use::Mirror {
-        let limit = 3 * facts.ttl.as_secs().max(1);
-        match facts.age {
-            _ if facts.unconfirmed => {
-                reasons.push("not confirmed: the data is dated in the future, so a clock is wrong".to_owned());
-            }
-            Some(age) if u64::from(age) > limit => reasons.push(format!("not confirmed for {age} s (limit {limit} s)")),
-            _ => {}
+    let refreshed_within = (facts.usage == Use::Mirror).then(|| 3 * facts.ttl.as_secs().max(1));
+    let limit = [refreshed_within, facts.max_age.map(|age| age.as_secs())].into_iter().flatten().min();
+    match (limit, facts.age) {
+        (Some(_), Some(_)) if facts.unconfirmed => {
+            reasons.push("not confirmed: the data is dated in the future, so a clock is wrong".to_owned());
         }
-        reasons.extend(facts.held.map(|why| format!("a snapshot is held back: {why}")));
+        (Some(limit), Some(age)) if u64::from(age) > limit => {
+            reasons.push(format!("not confirmed for {age} s (limit {limit} s)"));
+        }
+        _ => {}
     }
+    reasons.extend(facts.held.map(|why| format!("a snapshot is held back: {why}")));
     reasons
 }
 
@@ -54,10 +57,11 @@ mod tests {
             age: Some(3),
             unconfirmed: false,
             ttl: Duration::from_secs(1),
+            max_age: None,
             held: None,
             disk: None,
         };
-        let none: &[&str] = &[];
+        let (none, minute): (&[&str], _) = (&[], Some(Duration::from_secs(60)));
         for (facts, want) in [
             (mirror(), none),
             (Facts { age: Some(29), ..mirror() }, &["not confirmed for 29 s (limit 3 s)"]),
@@ -83,6 +87,16 @@ mod tests {
             ),
             (Facts { usage: Use::Shield, age: None, ..mirror() }, none),
             (Facts { usage: Use::Offline, age: Some(1 << 30), ..mirror() }, none),
+            (Facts { usage: Use::Offline, age: Some(60), max_age: minute, ..mirror() }, none),
+            (
+                Facts { usage: Use::Offline, age: Some(61), max_age: minute, ..mirror() },
+                &["not confirmed for 61 s (limit 60 s)"],
+            ),
+            (
+                Facts { usage: Use::Offline, age: Some(0), max_age: minute, unconfirmed: true, ..mirror() },
+                &["not confirmed: the data is dated in the future, so a clock is wrong"],
+            ),
+            (Facts { age: Some(29), max_age: minute, ..mirror() }, &["not confirmed for 29 s (limit 3 s)"]),
         ] {
             assert_eq!(reasons(&facts), want);
         }

@@ -139,6 +139,7 @@ pub(super) const fn status_of(error: &VersionsError) -> StatusCode {
         | VersionsError::NotRolledBack
         | VersionsError::Moved
         | VersionsError::Backwards { .. }
+        | VersionsError::Older { .. }
         | VersionsError::Foreign { .. } => StatusCode::CONFLICT,
         VersionsError::Store(StoreError::NoSpace { .. }) => StatusCode::INSUFFICIENT_STORAGE,
         VersionsError::Store(_) | VersionsError::Dataset(_) => StatusCode::INTERNAL_SERVER_ERROR,

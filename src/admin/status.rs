@@ -67,6 +67,8 @@ pub struct Status {
     pub limiter: Arc<Limiter>,
     /// The time by which a refresh must have happened.
     pub ttl: Duration,
+    /// How old data may be that nobody is asked about; `None`: as old as it is.
+    pub max_age: Option<Duration>,
     /// The clock.
     pub clock: Clock,
 }
@@ -117,6 +119,7 @@ impl Status {
             age,
             unconfirmed,
             ttl: self.ttl,
+            max_age: self.max_age,
             held: picture.held.as_ref().map(|held| held.reason.as_str()),
             disk: disk.as_deref(),
         });

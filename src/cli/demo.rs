@@ -1,17 +1,19 @@
 //! `grandstand demo`: a sample origin in a process of its own, a mirror of it, and something to paste.
 
-use std::io::{BufRead, BufReader};
+use std::fmt;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use clap::Args;
 
-use crate::app::core::Core;
+use crate::app::core::{AppError, Core};
 use crate::app::{Sockets, serve};
-use crate::config::Loaded;
+use crate::config::{BaseUrl, Config};
 
 use super::progress::{Display, INTERVAL, Stage, Watched};
-use super::{Failure, Sources, load, load_to_serve, logging};
+use super::{Failure, Sources, examine_to_serve, load_to_serve, logging};
 
 /// Arguments of `grandstand demo`.
 #[derive(Debug, Args)]
@@ -42,11 +44,9 @@ impl Demo {
     }
 
     fn mirror(&self, child: &Child, url: &str) -> Result<ExitCode, Failure> {
-        // One directory for each port: the next demonstration on it begins anew, and nothing piles up.
-        let port = match load(&self.sources)?.config.listen.first().map(std::net::SocketAddr::port) {
-            None | Some(0) => std::process::id(),
-            Some(port) => u32::from(port),
-        };
+        let sockets = self.listen()?;
+        // One directory for each port: the next demonstration on it begins anew.
+        let port = sockets.public().first().map_or(0, SocketAddr::port);
         let data_dir = std::env::temp_dir().join(format!("grandstand-demo-{port}"));
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let mut sets = vec![
@@ -59,11 +59,9 @@ impl Demo {
         ];
         sets.extend(self.sources.sets.iter().cloned());
         let sources = Sources { config: self.sources.config.clone(), sets };
-        let Loaded { config, .. } = load_to_serve(&sources)?;
-        logging::start(config.log)?;
         let began = Instant::now();
-        let sockets = Sockets::bind(&config)?;
-        let config = config.listening_on(&sockets.public());
+        let config = load_to_serve(&sources)?.config.listening_on(sockets.public(), sockets.admin());
+        logging::start(config.log)?;
         println!("sample origin  {url} ({} synthetic venues, pid {})", self.listings, child.id());
         println!("data           {}", config.data_dir.display());
         if config.data_dir == data_dir && data_dir.exists() {
@@ -71,16 +69,58 @@ impl Demo {
             std::fs::remove_dir_all(&data_dir)?;
         }
         let core = Core::open(&config)?;
-        let data = config.data_dir.display().to_string();
-        let address = sockets.public().first().map_or_else(|| config.public_url.to_string(), ToString::to_string);
-        let admin = sockets.admin().to_string();
         if let Some(watched) = Watched::of(&core) {
-            let pid = child.id();
-            std::thread::Builder::new()
-                .name("progress".into())
-                .spawn(move || follow(&watched, began, &lines_to_paste(&address, &admin, pid, &data), &address))?;
+            let lines = Pasted {
+                program: std::env::args().next().unwrap_or_else(|| "grandstand".to_owned()),
+                public: sockets.public(),
+                admin: sockets.admin(),
+                origin: child.id(),
+                data_dir: config.data_dir.display().to_string(),
+            };
+            std::thread::Builder::new().name("progress".into()).spawn(move || follow(&watched, began, &lines))?;
         }
         match serve(&config, sockets, core)? {}
+    }
+}
+
+impl Demo {
+    /// Binds the addresses of the configuration. Where a port is taken and nobody named it, another one is chosen.
+    fn listen(&self) -> Result<Sockets, Failure> {
+        let examined = examine_to_serve(&self.sources);
+        let (names_public, names_admin) = (examined.is_set("listen"), examined.is_set("admin.listen"));
+        let mut config = examined.finish().map_err(Failure::Config)?.config;
+        let (mut public_taken, mut admin_taken) = (None, None);
+        let sockets = loop {
+            let error = match Sockets::bind(&config) {
+                Ok(sockets) => break sockets,
+                Err(error) => error,
+            };
+            let taken = match &error {
+                AppError::Bind(bind) if bind.source.kind() == ErrorKind::AddrInUse => bind.address,
+                _ => return Err(error.into()),
+            };
+            match config.listen.first_mut() {
+                _ if taken.port() == 0 => return Err(error.into()),
+                Some(address) if !names_public && *address == taken => {
+                    address.set_port(0);
+                    public_taken = Some(taken.port());
+                }
+                _ if !names_admin && config.admin.listen == taken => {
+                    config.admin.listen.set_port(0);
+                    admin_taken = Some(taken.port());
+                }
+                _ => return Err(error.into()),
+            }
+        };
+        let public = sockets.public().first().map_or(0, SocketAddr::port);
+        for (what, taken, port) in
+            [("the mirror", public_taken, public), ("the admin listener", admin_taken, sockets.admin().port())]
+        {
+            if let Some(taken) = taken {
+                println!("port {taken} is taken; {what} listens on port {port} instead");
+            }
+        }
+        Ok(sockets)
     }
 }
 
@@ -104,7 +144,7 @@ fn start_origin(listings: u32) -> Result<(Child, ChildStdin, String), Failure> {
 }
 
 /// Shows the progress, then what to paste, then when everything is here.
-fn follow(watched: &Watched, began: Instant, lines: &str, address: &str) {
+fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
     let mut display = Display::new();
     loop {
         let stage = watched.look();
@@ -116,7 +156,8 @@ fn follow(watched: &Watched, began: Instant, lines: &str, address: &str) {
     }
     display.finish();
     println!(
-        "ready          http://{address} after {:.1} s; details are still coming in",
+        "ready          {} after {:.1} s; details are still coming in",
+        lines.url(),
         began.elapsed().as_secs_f32()
     );
     println!("{lines}");
@@ -136,20 +177,98 @@ fn follow(watched: &Watched, began: Instant, lines: &str, address: &str) {
     }
 }
 
-fn lines_to_paste(address: &str, admin: &str, origin: u32, data: &str) -> String {
-    let program = std::env::args().next().unwrap_or_else(|| "grandstand".to_owned());
-    format!(
-        "
-Try it:
-  curl 'http://{address}/api/listings.json?state=texas&per_page=2'
-  curl -i http://{address}/api/sports.json
-  curl -i -H 'If-None-Match: *' http://{address}/api/listings.json      # 304
-  curl --compressed 'http://{address}/api/listings.json?sport=baseball&page=2'
-  curl http://{admin}/status
-  kill {origin}                                                         # the origin goes, the mirror stays
+/// Commands for people to paste into a shell. No comments stand behind them: an interactive zsh would take those for
+/// arguments.
+struct Pasted {
+    program: String,
+    public: Vec<SocketAddr>,
+    admin: SocketAddr,
+    /// The process of the sample origin.
+    origin: u32,
+    data_dir: String,
+}
 
-Afterwards, without any origin, from what was mirrored:
-  {program} serve --set data_dir={data}
-"
-    )
+impl Pasted {
+    /// The mirror, for programs on this machine.
+    fn url(&self) -> BaseUrl {
+        BaseUrl::of_listener(self.public.first().copied().unwrap_or(self.admin))
+    }
+
+    /// A server of what was mirrored, on the same addresses.
+    fn serve(&self) -> String {
+        let mut command =
+            format!("{} serve --set {}", shell(&self.program), shell(&format!("data_dir={}", self.data_dir)));
+        let default = Config::default();
+        let mut set = |key: &str, value: String| {
+            command.push_str(" --set ");
+            command.push_str(&shell(&format!("{key}={value}")));
+        };
+        if self.public != default.listen {
+            let listed: Vec<String> = self.public.iter().map(|address| format!("\"{address}\"")).collect();
+            set("listen", format!("[{}]", listed.join(", ")));
+        }
+        if self.admin != default.admin.listen {
+            set("admin.listen", self.admin.to_string());
+        }
+        command
+    }
+}
+
+impl fmt::Display for Pasted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (url, admin) = (self.url(), BaseUrl::of_listener(self.admin));
+        write!(
+            f,
+            "
+Try it:
+  curl '{url}/api/listings.json?state=texas&per_page=2'
+  curl -i '{url}/api/sports.json'
+  curl --compressed '{url}/api/listings.json?sport=baseball&page=2'
+  curl '{admin}/status'
+
+What a client has already is not sent again (304):
+  curl -i -H 'If-None-Match: *' '{url}/api/listings.json'
+
+The origin goes, the mirror stays:
+  kill {}
+
+After Ctrl-C, without any origin, from what was mirrored:
+  {}
+",
+            self.origin,
+            self.serve()
+        )
+    }
+}
+
+/// A word as a shell reads it.
+fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | '+' | ',' | '@');
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pasted_names_what_is_not_a_default() {
+        let mut lines = Pasted {
+            program: "grandstand".to_owned(),
+            public: Config::default().listen,
+            admin: Config::default().admin.listen,
+            origin: 7,
+            data_dir: "/tmp/grandstand-demo-8080".to_owned(),
+        };
+        assert_eq!(lines.serve(), "grandstand serve --set data_dir=/tmp/grandstand-demo-8080");
+        lines.public = vec!["[::1]:7001".parse().unwrap()];
+        lines.admin = "127.0.0.1:7002".parse().unwrap();
+        lines.data_dir = "/tmp/it's here".to_owned();
+        let command = r#"grandstand serve --set 'data_dir=/tmp/it'\''s here' --set 'listen=["[::1]:7001"]' --set admin.listen=127.0.0.1:7002"#;
+        assert_eq!(lines.serve(), command);
+        assert!(lines.to_string().contains("  curl 'http://[::1]:7001/api/listings.json?state=texas&per_page=2'\n"));
+    }
 }

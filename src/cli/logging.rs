@@ -6,6 +6,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{LogConfig, LogFormat};
 
+use super::terminal::Terminal;
+
 /// Logging was set up before.
 #[derive(Debug, thiserror::Error)]
 #[error("logging cannot be set up: {0}")]
@@ -21,10 +23,7 @@ pub fn start(config: LogConfig) -> Result<(), LoggingError> {
     quiet_caught_panics();
     let started = match config.format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text => {
-            use std::io::IsTerminal;
-            builder.with_ansi(std::io::stderr().is_terminal()).try_init()
-        }
+        LogFormat::Text => builder.with_ansi(Terminal::of_stderr().colours).try_init(),
     };
     started.map_err(|error| LoggingError(error.to_string()))
 }

@@ -3,7 +3,6 @@
 //! Callers: `audit`, `bundle`, `demo`, `sync`.
 
 use std::fmt;
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,6 +12,8 @@ use crate::origin::details::Details;
 use crate::origin::status::OriginStatus;
 use crate::snapshot::live::Live;
 use crate::snapshot::version::Certificate;
+
+use super::terminal::Terminal;
 
 /// What is watched.
 #[derive(Clone)]
@@ -103,7 +104,7 @@ pub struct Display {
 impl Display {
     /// A bar where standard error is a terminal, lines elsewhere.
     pub fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        let bar = Terminal::of_stderr().redraws.then(|| {
             let bar = ProgressBar::new(0);
             // The template is a constant; without it the default style is shown.
             if let Ok(style) = ProgressStyle::with_template("{msg:>10} {wide_bar} {pos}/{len} {eta}") {
@@ -160,7 +161,7 @@ pub struct BytesBar(ProgressBar);
 
 /// A bar for bytes where standard error is a terminal, nothing elsewhere.
 pub fn bytes_bar(word: &'static str) -> BytesBar {
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    let bar = if Terminal::of_stderr().redraws { ProgressBar::new(0) } else { ProgressBar::hidden() };
     // The template is a constant; without it the default style is shown.
     if let Ok(style) = ProgressStyle::with_template("{msg:>10} {wide_bar} {bytes}/{total_bytes} {eta}") {
         bar.set_style(style);
@@ -188,7 +189,7 @@ pub struct Spinner(ProgressBar);
 impl Spinner {
     /// A spinner where standard error is a terminal, nothing elsewhere.
     pub fn new(what: &'static str) -> Self {
-        let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = if Terminal::of_stderr().redraws { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.set_message(what);
         bar.enable_steady_tick(Duration::from_millis(120));
         Self(bar)

@@ -1,19 +1,23 @@
-//! `[bundle]`: which bundles are believed.
+//! `[bundle]`: which bundles are believed, and for how long.
 //!
 //! Not the verification of signatures. Read by `resolve`, acted upon by `bundle`.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::describe::Toml;
 use super::parse::expected;
 use super::raw::Node;
 use super::section::Section;
+use super::units::{DAY, duration, duration_text};
 
 /// `[bundle]`, resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleConfig {
     /// Only bundles signed by one of these are imported; empty: signatures are not asked for.
     pub trusted_keys: Vec<TrustedKey>,
+    /// How old served data may be before `/status` says that something is wrong; 1 s to 3650 d. `None`: as old as it is.
+    pub max_age: Option<Duration>,
 }
 
 /// A minisign public key in its written form: 56 characters of base64 that begin with `RW`.
@@ -49,11 +53,18 @@ fn trusted_key(node: &Node) -> Result<TrustedKey, String> {
 
 impl BundleConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
-        Self { trusted_keys: section.list("trusted_keys", "\"RW...\"", Vec::new(), trusted_key) }
+        Self {
+            trusted_keys: section.list("trusted_keys", "\"RW...\"", Vec::new(), trusted_key),
+            max_age: section.optional("max_age", duration(Duration::from_secs(1)..=3650 * DAY)),
+        }
     }
 
     pub(super) fn write(&self, out: &mut Toml) {
         out.table("bundle");
         out.list("trusted_keys", &self.trusted_keys);
+        match self.max_age {
+            Some(age) => out.pair("max_age", duration_text(age)),
+            None => out.absent("max_age", "absent, data may be of any age"),
+        }
     }
 }

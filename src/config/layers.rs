@@ -1,13 +1,13 @@
 //! The sources of a configuration, laid over each other: `--set` over environment over file.
 //!
 //! Decides nothing about keys: an unknown one travels on and is reported when the tree is read. Called by
-//! [`super::Config::load`].
+//! [`super::Config::examine`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::errors::{ConfigErrors, Finding, Place, quoted};
+use super::errors::{Finding, Place, quoted};
 use super::raw::{Node, Table, parse_document, parse_value};
 
 /// What the names of our environment variables begin with, in capitals or not.
@@ -17,33 +17,48 @@ const PREFIX: &str = "GRANDSTAND__";
 const MAX_LEVELS: usize = 8;
 
 /// The text of the file.
-pub(super) fn read_file(path: &Path) -> Result<String, ConfigErrors> {
+pub(super) fn read_file(path: &Path) -> Result<String, Finding> {
     std::fs::read_to_string(path).map_err(|error| {
         let place = Place::File { path: Arc::from(path), line: 0 };
-        ConfigErrors::from(Finding::new(place, "", format!("cannot be read: {error}")))
+        Finding::new(place, "", format!("cannot be read: {error}"))
     })
 }
 
-/// One tree from all sources.
+/// All sources, laid over each other.
+#[derive(Debug)]
+pub(super) struct Merged {
+    /// One tree of what could be read.
+    pub root: Node,
+    /// What could not be read.
+    pub errors: Vec<Finding>,
+    /// Whether the file could not be read as a whole: what seems to be absent may stand in it.
+    pub incomplete: bool,
+}
+
+/// One tree from all sources. `file`: its path, and its text or why it cannot be read.
 pub(super) fn merge(
-    file: Option<(&Path, &str)>,
+    file: Option<(&Path, Result<String, Finding>)>,
     env: impl Iterator<Item = (String, String)>,
     sets: &[String],
-) -> Result<Node, ConfigErrors> {
-    let mut errors = Vec::new();
-    let mut root = Node::table(Table::new(), Place::Default);
-    match file.map(|(path, text)| parse_document(path, text)) {
-        Some(Ok(document)) => root.overlay(document),
-        Some(Err(findings)) => errors.extend(findings),
+) -> Merged {
+    let mut merged = Merged { root: Node::table(Table::new(), Place::Default), errors: Vec::new(), incomplete: false };
+    match file {
+        Some((path, Ok(text))) => {
+            let (document, errors) = parse_document(path, &text);
+            merged.root.overlay(document);
+            merged.errors.extend(errors);
+        }
+        Some((_, Err(finding))) => merged.errors.push(finding),
         None => {}
     }
+    merged.incomplete = !merged.errors.is_empty();
     for layer in environment(env).into_iter().chain(sets.iter().map(|set| parse_set(set))) {
         match layer {
-            Ok(layer) => root.overlay(layer),
-            Err(finding) => errors.push(finding),
+            Ok(layer) => merged.root.overlay(layer),
+            Err(finding) => merged.errors.push(finding),
         }
     }
-    ConfigErrors::none_or(errors).map(|()| root)
+    merged
 }
 
 /// The variables that are ours, by key, so that their order in the environment does not matter.

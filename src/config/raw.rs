@@ -94,8 +94,8 @@ impl Node {
     }
 }
 
-/// Reads a whole document.
-pub(super) fn parse_document(path: &Path, text: &str) -> Result<Node, Vec<Finding>> {
+/// Reads a whole document: what could be read of it, and what is no TOML.
+pub(super) fn parse_document(path: &Path, text: &str) -> (Node, Vec<Finding>) {
     let path: Arc<Path> = Arc::from(path);
     let lines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let place = |offset: usize| Place::File {
@@ -103,16 +103,14 @@ pub(super) fn parse_document(path: &Path, text: &str) -> Result<Node, Vec<Findin
         line: lines.partition_point(|newline| *newline < offset) + 1,
     };
     let (table, errors) = DeTable::parse_recoverable(text);
-    if errors.is_empty() {
-        return Ok(Node::table(convert_table(table.get_ref(), &place, 0), Place::Default));
-    }
+    let document = Node::table(convert_table(table.get_ref(), &place, 0), Place::Default);
     // Only the message: the excerpt that the library shows could be the line with the token.
     let finding = |error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start);
         let message: Vec<&str> = error.message().split_whitespace().collect();
         Finding::new(place(offset), "", format!("not TOML: {}", message.join(" ")))
     };
-    Err(errors.into_iter().map(finding).collect())
+    (document, errors.into_iter().map(finding).collect())
 }
 
 /// Reads one value that stands alone; what is not TOML is a string.

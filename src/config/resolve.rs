@@ -1,18 +1,18 @@
 //! The second stage: from the raw tree to a [`Config`], with the rules that join several keys.
 //!
-//! Not the rules of single keys: those are with their sections. Called by [`super::Config::load`].
+//! Not the rules of single keys: those are with their sections. Called by [`super::Config::examine`].
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::address::{BaseUrl, base_url, collide, socket};
-use super::errors::{ConfigErrors, Finding, Place};
+use super::errors::{Finding, Place};
+use super::layers::Merged;
 use super::parse::path;
-use super::raw::Node;
 use super::section::{Reader, Section};
 use super::units::{DAY, duration};
 use super::{
-    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, LimitsConfig, Loaded, LogConfig, MirrorConfig,
+    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Examined, LimitsConfig, LogConfig, MirrorConfig,
     OriginConfig, PassthroughConfig, RateLimitConfig, TlsConfig,
 };
 
@@ -20,13 +20,23 @@ use super::{
 const SHORT_TOKEN: usize = 16;
 
 /// Reads the whole tree.
-pub(super) fn resolve(root: Node) -> Result<Loaded, ConfigErrors> {
+pub(super) fn resolve(merged: Merged) -> Examined {
+    let Merged { root, errors: unread, incomplete } = merged;
     let mut reader = Reader::default();
+    reader.incomplete = incomplete;
     let config = Section::read(&mut reader, "", root, read);
     check_listeners(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
-    ConfigErrors::none_or(reader.errors).map(|()| Loaded { config, warnings })
+    // A line that is no TOML has been reported; what seems to stand on it is a guess.
+    let guessed = |error: &Finding| unread.iter().any(|unread| unread.place() == error.place() && !is_source(unread));
+    let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
+    Examined { config, warnings, errors: unread.into_iter().chain(errors).collect(), places: reader.into_places() }
+}
+
+/// Whether a finding is about a source as a whole, and not about a line.
+fn is_source(finding: &Finding) -> bool {
+    !matches!(finding.place(), Place::File { line: 1.., .. })
 }
 
 fn read(root: &mut Section<'_>) -> Config {
@@ -68,6 +78,9 @@ fn check_listeners(config: &Config, reader: &mut Reader) {
     let listeners =
         listeners.chain(tls.map(|address| ("tls.listen", *address))).chain([("admin.listen", config.admin.listen)]);
     for (key, address) in listeners {
+        if reader.incomplete && reader.place(key).is_none() {
+            continue;
+        }
         match taken.iter().find(|(_, other)| collide(address, *other)) {
             Some((other_key, other)) => reader.fail(
                 key,
@@ -113,6 +126,11 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     }
     if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {
         warn("client_ip.header", "is never read, because client_ip.trusted_proxies is empty");
+    }
+    if !config.mirror.enabled && config.origin.url.is_none() {
+        let problem = "is false and origin.url is not set: this is an offline replica, which asks nobody; set origin.url \
+                       for a shield";
+        warn("mirror.enabled", problem);
     }
     if config.origin.url.as_ref() == Some(&config.public_url) {
         warn(

@@ -13,6 +13,8 @@ use super::raw::{Node, Table, Value};
 pub(super) struct Reader {
     /// Errors, in reading order.
     pub errors: Vec<Finding>,
+    /// Whether what seems to be absent may only be unread.
+    pub incomplete: bool,
     /// Every key that was asked for, with the place of its value.
     asked: BTreeMap<String, Option<Place>>,
     /// Every key that nobody asked for.
@@ -23,6 +25,11 @@ impl Reader {
     /// Where the value of a key was written; `None` when it is a default.
     pub fn place(&self, key: &str) -> Option<Place> {
         self.asked.get(key).cloned().flatten()
+    }
+
+    /// Where every key that can be set was written; `None` for those that are defaults.
+    pub fn into_places(self) -> BTreeMap<String, Option<Place>> {
+        self.asked
     }
 
     /// Reports an error about a key, at its place.
@@ -113,6 +120,7 @@ impl<'a> Section<'a> {
     pub fn required<T>(&mut self, key: &str, parse: impl Fn(&Node) -> Result<T, String>) -> Option<T> {
         match self.take(key) {
             (path, Some(node)) => self.parsed(&path, &node, parse),
+            (_, None) if self.reader.incomplete => None,
             (path, None) => {
                 let place = self.reader.place(&self.path).unwrap_or(Place::Default);
                 self.reader.errors.push(Finding::new(place, path, "is missing"));

@@ -29,6 +29,9 @@ use super::head::{self as fields, Head};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
+/// A body is what `Content-Type` says (the Fetch standard).
+pub const NOSNIFF: &str = "nosniff";
+
 /// The fields that scripts of other sites may read (the Fetch standard), in every answer.
 pub const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, \
                            Mirror-Confirmed";
@@ -140,6 +143,7 @@ impl Standing {
         head.begin(status);
         if let Some((coding, variant)) = &body {
             head.put_static(&fields::CONTENT_TYPE, "application/json");
+            head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
             head.put(&fields::CONTENT_LENGTH, &variant.length);
             if *coding != Coding::Identity {
                 head.put_static(&fields::CONTENT_ENCODING, coding.as_str());
@@ -148,6 +152,7 @@ impl Standing {
         head.put(&fields::CACHE_CONTROL, &self.cache_control);
         if ages {
             head.put_number(&fields::AGE, age);
+            head.put_number(&fields::X_ACCEL_EXPIRES, self.left(i64::from(age)));
         }
         if let Some(etag) = &reply.etag {
             head.put(&fields::ETAG, etag);
@@ -172,6 +177,12 @@ impl Standing {
         if freshness::is_from_the_future(confirmed, now) { least } else { freshness::age_seconds(now, confirmed) }
     }
 
+    /// How long nginx may keep what is so old, in seconds: it counts `max-age` from when it asked, whatever `Age` says. What
+    /// is stale it keeps for a second: with 0 it would have nothing to stand in for us, which `stale-if-error` allows.
+    fn left(&self, age: i64) -> i64 {
+        self.ttl.saturating_sub(age).max(1)
+    }
+
     /// An answer of a known endpoint, read through from the origin.
     pub fn through(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
         let mut head = stored.fields.clone();
@@ -185,6 +196,8 @@ impl Standing {
         // Ours where the origin sends neither.
         if !head.contains_key(CACHE_CONTROL) && !head.contains_key(EXPIRES) {
             head.insert(CACHE_CONTROL, self.cache_control.clone());
+            let age = i64::try_from(stored.age(now).as_secs()).unwrap_or(i64::MAX);
+            head.put_number(&fields::X_ACCEL_EXPIRES, self.left(age));
         }
         if let Some(link) = &stored.link {
             head.append(LINK, link.clone());
@@ -223,6 +236,7 @@ impl Standing {
                 (status, (!none).then(Bytes::new))
             }
         };
+        typed(&mut head, status);
         head.append(CACHE_STATUS, outcome.to_header_value());
         common(&mut head, asked.limit);
         Answer { status, head, body, outcome: outcome.as_str(), cache: Some(outcome) }
@@ -239,6 +253,7 @@ impl Standing {
         let body = problem.to_json();
         head.begin(problem.status());
         head.put_static(&fields::CONTENT_TYPE, problem::CONTENT_TYPE);
+        head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         head.put_number(&fields::CONTENT_LENGTH, body.len());
         head.put_static(&fields::CACHE_CONTROL, problem.cache_control());
         let retry_after = match asked.limit {
@@ -300,6 +315,7 @@ fn of_the_origin(
     outcome: CacheOutcome,
 ) -> Answer {
     head.insert(AGE, HeaderValue::from(age.as_secs()));
+    typed(&mut head, status);
     head.append(CACHE_STATUS, outcome.to_header_value());
     common(&mut head, asked.limit);
     Answer { status, head, body, outcome: outcome.as_str(), cache: Some(outcome) }
@@ -363,6 +379,13 @@ fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode,
             head.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
             (StatusCode::RANGE_NOT_SATISFIABLE, Some(Bytes::new()))
         }
+    }
+}
+
+/// Keeps browsers from guessing what a body of the origin is, where there may be one.
+fn typed(head: &mut HeaderMap, status: StatusCode) {
+    if !matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
+        head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     }
 }
 

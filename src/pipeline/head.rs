@@ -65,6 +65,10 @@ fields! {
     RATE_LIMIT_POLICY = Name::from_static("ratelimit-policy"), "RateLimit-Policy: ";
     /// RFC 9110 §10.2.3.
     RETRY_AFTER = header::RETRY_AFTER, "Retry-After: ";
+    /// How long nginx may keep an answer, in seconds; it is not sent on.
+    X_ACCEL_EXPIRES = Name::from_static("x-accel-expires"), "X-Accel-Expires: ";
+    /// The Fetch standard.
+    X_CONTENT_TYPE_OPTIONS = header::X_CONTENT_TYPE_OPTIONS, "X-Content-Type-Options: ";
     /// RFC 9110 §12.5.5.
     VARY = header::VARY, "Vary: ";
 }

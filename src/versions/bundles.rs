@@ -198,23 +198,25 @@ impl Versions {
     /// verified. A damaged store is put right for it.
     ///
     /// # Errors
-    /// When its base is not kept, it would take an origin's data backwards, or something cannot be read or written. What was
+    /// When its base is not kept, it would take an origin's data backwards, it is older than what was imported before and
+    /// `allow_older` is not set, or something cannot be read or written. What was
     /// served before is then served on.
     pub fn import_bundle(
         &self,
         bundle: &Bundle,
         file: &File,
         now_ms: i64,
+        allow_older: bool,
         committed: &dyn Fn(),
     ) -> Result<Imported, ImportError> {
         if let Some(damage) = self.store().damage() {
             self.mend(&damage)?;
         }
-        let imported = match self.try_import(bundle, file, now_ms, committed) {
+        let imported = match self.try_import(bundle, file, now_ms, allow_older, committed) {
             // Nobody had read that until now.
             Err(ImportError::Versions(VersionsError::Store(StoreError::Damaged(damage)))) => {
                 self.mend(&damage)?;
-                self.try_import(bundle, file, now_ms, committed)
+                self.try_import(bundle, file, now_ms, allow_older, committed)
             }
             imported => imported,
         };
@@ -243,6 +245,7 @@ impl Versions {
         bundle: &Bundle,
         file: &File,
         now_ms: i64,
+        allow_older: bool,
         committed: &dyn Fn(),
     ) -> Result<Imported, ImportError> {
         let base = bundle.manifest().base.as_ref().map(|base| {
@@ -288,7 +291,7 @@ impl Versions {
         let details = Arriving { stream: &details, stays: &stays };
         let details_bytes = file.metadata()?.len().saturating_mul(2);
         let evidence = bundle.evidence().clone();
-        Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes, committed })?)
+        Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed })?)
     }
 
     /// Whether a bundle brings nothing: the newest version is confirmed for a later instant, or it is the same one, for the

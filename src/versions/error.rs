@@ -38,6 +38,19 @@ pub enum VersionsError {
         /// For when.
         newest_confirmed: String,
     },
+    /// What is imported is confirmed for an earlier instant than something that was imported before.
+    #[error(
+        "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, and data confirmed at {highest} was imported \
+         before: older data is refused unless you want it (`grandstand bundle import --allow-older`)"
+    )]
+    Older {
+        /// The bundle's snapshot.
+        bundle: String,
+        /// For when.
+        bundle_confirmed: String,
+        /// The latest instant of all that was imported.
+        highest: String,
+    },
     /// What is imported is another origin's.
     #[error(
         "the bundle's data came from {theirs}, and the mirror's from {ours}: if both are the same origin, add the first to \

@@ -17,6 +17,10 @@ use crate::store::{Along, Arriving, States};
 /// Where the sizes of the last day are kept in the store, by which a list that lost much is noticed.
 pub const SIZES: &str = "sizes";
 
+/// Where the latest instant of all that was ever imported is kept in the store, in milliseconds since 1970: a signed bundle
+/// stays signed, so that whoever can hand over an old one could otherwise take the data back.
+const HIGHEST: &str = "import/highest";
+
 /// What is imported; all of it was verified.
 pub struct Import<'a> {
     /// The snapshot.
@@ -29,6 +33,8 @@ pub struct Import<'a> {
     pub details: &'a Arriving<'a>,
     /// How much they are, about, in bytes.
     pub details_bytes: u64,
+    /// Whether it may be older than what was imported before.
+    pub allow_older: bool,
     /// Called when all of it is durable and nobody sees it yet: whoever knows details by heart learns of these.
     pub committed: &'a dyn Fn(),
 }
@@ -53,9 +59,10 @@ impl Versions {
     /// The version before stays kept.
     ///
     /// # Errors
-    /// When it would take the data of an origin backwards, or the write fails.
+    /// When it would take the data of an origin backwards, it is older than what was imported before and that is not
+    /// allowed, or the write fails.
     pub fn import(&self, import: Import<'_>) -> Result<Imported, VersionsError> {
-        let Import { content, mut meta, evidence, details, details_bytes, committed } = import;
+        let Import { content, mut meta, evidence, details, details_bytes, allow_older, committed } = import;
         let mut notes = self.0.notes.lock();
         let mut all_evidence = self.0.store.evidence()?;
         all_evidence.extend(evidence);
@@ -74,8 +81,10 @@ impl Versions {
         if let Some(head) = head.as_ref().filter(|_| self.0.policy.has_origin) {
             self.unless_foreign(&meta, &head.meta)?;
         }
+        let highest = self.highest_after(&dataset.id, meta.confirmed_ms, allow_older)?;
         let mut states = States::default();
         states.put_evidence(&all_evidence)?;
+        states.put(HIGHEST, highest.to_string().into_bytes())?;
         // How large the list was until now says nothing of how large it may be.
         states.remove(SIZES);
         if self.0.policy.has_origin {
@@ -93,6 +102,26 @@ impl Versions {
         };
         tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, served = imported.is_served, "imported");
         Ok(imported)
+    }
+
+    /// The latest instant of all that was imported, once this is. A stamp from the future counts as now. What is allowed to
+    /// be older is what later imports are compared with.
+    fn highest_after(&self, id: &SnapshotId, confirmed_ms: i64, allow_older: bool) -> Result<i64, VersionsError> {
+        let now = self.0.clock.now_wall().as_millis();
+        let counted = confirmed_ms.min(now);
+        let kept = self.0.store.state(HIGHEST)?;
+        let kept = kept.and_then(|text| String::from_utf8(text).ok()?.parse::<i64>().ok());
+        // Older versions of this program kept no record; without an origin all that there is was imported.
+        let imported = || self.0.kept.load().iter().map(|kept| kept.meta.confirmed_ms).max();
+        let highest = kept.or_else(|| imported().filter(|_| !self.0.policy.has_origin)).map(|highest| highest.min(now));
+        match highest {
+            Some(highest) if counted < highest && !allow_older => Err(VersionsError::Older {
+                bundle: id.to_string(),
+                bundle_confirmed: WallTime::from_millis(confirmed_ms).rfc3339(),
+                highest: WallTime::from_millis(highest).rfc3339(),
+            }),
+            _ => Ok(counted),
+        }
     }
 
     /// Refuses data of another origin than that of which there is some.

@@ -124,6 +124,21 @@ fn import_as(
         evidence: Evidence::new(),
         details: &Arriving { stream: &stream, stays: &|_, _, _| false },
         details_bytes: 100,
+        allow_older: false,
+        committed: &|| {},
+    })
+}
+
+/// An import without details that was told to take older data.
+fn import_older(versions: &Versions, ids: &[u64], at_ms: i64) -> Result<Imported, VersionsError> {
+    let stream = || -> Result<crate::store::DetailStream<'_>, StoreError> { Ok(Box::new(std::iter::empty())) };
+    versions.import(Import {
+        content: content(ids),
+        meta: meta(at_ms),
+        evidence: Evidence::new(),
+        details: &Arriving { stream: &stream, stays: &|_, _, _| false },
+        details_bytes: 0,
+        allow_older: true,
         committed: &|| {},
     })
 }
@@ -224,12 +239,44 @@ fn an_import_is_the_newest_with_its_details_and_never_takes_an_origins_data_back
 
     // Without an origin it is the operator who says what is served.
     let rig = rig.reopen(9, !HAS_ORIGIN);
-    let older = import(&rig.versions, &[7], 50, &[]).unwrap();
+    let error = import(&rig.versions, &[7], 50, &[]).unwrap_err();
+    assert!(matches!(error, VersionsError::Older { .. }), "{error}");
+    let older = import_older(&rig.versions, &[7], 50).unwrap();
     assert!(older.is_older && older.is_served);
     assert_eq!(rig.served(), older.snapshot.as_str());
     rig.versions.rollback(&mirrored).unwrap();
     assert!(!import(&rig.versions, &[8], 400, &[]).unwrap().is_served);
     assert_eq!(rig.served(), mirrored);
+}
+
+#[test]
+fn what_is_imported_is_compared_with_the_latest_that_ever_was() {
+    let now = Clock::system().now_wall().as_millis();
+    let rig = Rig::new(1).reopen(1, !HAS_ORIGIN);
+    let refused = |rig: &Rig, at_ms| {
+        let served = rig.served();
+        let error = import(&rig.versions, &[7], at_ms, &[]).unwrap_err();
+        assert!(matches!(error, VersionsError::Older { .. }) && error.to_string().contains("--allow-older"), "{error}");
+        assert_eq!(rig.served(), served);
+    };
+    import(&rig.versions, &[1], 100, &[]).unwrap();
+    import(&rig.versions, &[2], 100, &[]).unwrap();
+    refused(&rig, 99);
+    // The record outlives the version, and restarts.
+    import(&rig.versions, &[3], 200, &[]).unwrap();
+    let rig = rig.reopen(1, !HAS_ORIGIN);
+    refused(&rig, 199);
+    assert!(import_older(&rig.versions, &[4], 150).unwrap().is_older);
+    refused(&rig, 149);
+    import(&rig.versions, &[5], 160, &[]).unwrap();
+    // What claims to be of tomorrow counts as now: what is of now is refused no longer than until then.
+    import(&rig.versions, &[6], now + 86_400_000, &[]).unwrap();
+    refused(&rig, now - 1);
+    import(&rig.versions, &[8], Clock::system().now_wall().as_millis(), &[]).unwrap();
+    import(&rig.versions, &[9], now + 86_400_000, &[]).unwrap();
+    // Versions of a program that kept no record count as imported where there is no origin.
+    rig.versions.store().remove_state("import/highest").unwrap();
+    refused(&rig, 300);
 }
 
 #[test]
@@ -354,6 +401,7 @@ fn an_import_that_breaks_off_changes_nothing() {
         evidence: Evidence::new(),
         details: &Arriving { stream: &broken, stays: &|_, _, _| false },
         details_bytes: 10,
+        allow_older: false,
         committed: &|| {},
     };
     assert!(rig.versions.import(import).is_err());

@@ -4,6 +4,7 @@
 //! and how answers are judged is in `client` and `compare`. Called by all tests.
 
 mod aim;
+pub mod nginx;
 pub mod openssl;
 mod process;
 mod upstream;
@@ -31,8 +32,8 @@ use crate::client::{Asks, Reply, header_map, plain_client, raw_get, together};
 
 /// The `public_url` of a server whose test does not want another.
 pub const PUBLIC: &str = "http://mirror.test";
-/// How long a condition may take to come true.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+/// How long a condition may take to come true. Less than a minute: the windows of budget and limit must not help it.
+pub const PATIENCE: Duration = Duration::from_secs(55);
 /// How long nothing may arrive at an origin for it to count as left alone.
 const QUIET: Duration = Duration::from_millis(600);
 
@@ -55,6 +56,13 @@ pub async fn wait_until<F: Future<Output = bool>>(what: &str, mut holds: impl Fn
         async { holds.await.then_some(()) }
     })
     .await;
+}
+
+/// Waits until something `holds` that is promised within seconds: on an idle machine, so that this allows for a busy one.
+pub async fn soon<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) {
+    let start = Instant::now();
+    wait_until(what, holds).await;
+    assert!(start.elapsed() < Duration::from_secs(20), "{what}, but only after {:?}", start.elapsed());
 }
 
 /// The shortest time that something takes, of a few tries: a busy machine holds up some of them, a wait that is built in

@@ -165,6 +165,122 @@ async fn freshness_follows_the_configuration() {
 }
 
 #[tokio::test]
+async fn nginx_is_told_what_is_left_of_the_freshness() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).set("ttl", "5m").start().await;
+    server.settled(&origin).await;
+    let id = origin.world(World::ids)[0];
+    for target in ["/api/listings.json?sport=golf", "/api/cities.json", &format!("/api/listings/{id}.json")] {
+        let reply = server.ok(target).await;
+        let tag = reply.etag();
+        let unchanged = server.get_with(target, &[("if-none-match", &tag)]).await;
+        assert_eq!(unchanged.status, 304);
+        for reply in [&reply, &server.head(target).await, &unchanged] {
+            let left: u64 = reply.the("x-accel-expires").parse().unwrap();
+            assert_eq!(left + reply.age().unwrap(), 300, "{target}: {reply:?}");
+        }
+    }
+    let snapshot = server.snapshot().await;
+    let pinned = server.ok(&format!("/api/sports.json?snapshot={snapshot}")).await;
+    assert_eq!(pinned.header("x-accel-expires"), None, "it does not age");
+    for target in ["/api/listings.json?page=0", "/api/listings/1.json", "/nothing"] {
+        assert_eq!(server.get(target).await.header("x-accel-expires"), None, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn nginx_is_told_so_in_a_shield_where_the_freshness_is_ours() {
+    let origin = crate::harness::Upstream::start(|seen| {
+        let answer = crate::harness::Script::new(200, "[]").with("Age", 100);
+        if seen.target.contains("cities") { answer.with("Cache-Control", "private, max-age=300") } else { answer }
+    })
+    .await;
+    let server = Setup::shield_of_url(&origin.url()).set("ttl", "5m").start().await;
+    let ours = server.ok("/api/sports.json").await;
+    let left: u64 = ours.the("x-accel-expires").parse().unwrap();
+    assert!(ours.the("cache-control").contains("max-age=300") && ours.age().unwrap() >= 100, "{ours:?}");
+    assert_eq!(left + ours.age().unwrap(), 300, "{ours:?}");
+    let theirs = server.ok("/api/cities.json").await;
+    assert_eq!(theirs.header("x-accel-expires"), None, "it would overrule them: {theirs:?}");
+    assert_eq!(server.ok("/api/regions.json").await.header("x-accel-expires"), None);
+}
+
+#[tokio::test]
+async fn no_browser_guesses_what_a_body_is() {
+    let origin = origin(60).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let id = origin.world(World::ids)[0];
+    for target in [
+        "/api/listings.json".to_owned(),
+        format!("/api/listings/{id}.json"),
+        "/api/listings.json?page=0".into(),
+        "/api/regions.json".into(),
+        "/changes.json".into(),
+        "/nothing".into(),
+        "/api//".into(),
+    ] {
+        for reply in [server.get(&target).await, server.head(&target).await] {
+            assert_eq!(reply.the("x-content-type-options"), "nosniff", "{target}");
+        }
+    }
+    let tag = server.ok("/api/sports.json").await.etag();
+    let unchanged = server.get_with("/api/sports.json", &[("if-none-match", &tag)]).await;
+    assert_eq!((unchanged.status, unchanged.header("x-content-type-options")), (304, None));
+    for target in ["/", "/livez", "/status", "/metrics", "/snapshots", "/bundle", "/nothing"] {
+        let reply = server.admin(Method::GET, target).await;
+        assert_eq!(reply.the("x-content-type-options"), "nosniff", "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_bundle_is_for_saving() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let snapshot = server.snapshot().await;
+    let bundle = server.admin(Method::GET, "/bundle").await;
+    assert_eq!(bundle.the("content-disposition"), format!("attachment; filename=\"{snapshot}.gsb\""));
+}
+
+#[tokio::test]
+async fn the_admin_listener_names_the_methods_of_a_path() {
+    let server = Setup::offline().start().await;
+    for (target, allowed) in [
+        ("/", "GET, HEAD"),
+        ("/livez", "GET, HEAD"),
+        ("/readyz", "GET, HEAD"),
+        ("/status", "GET, HEAD"),
+        ("/metrics", "GET, HEAD"),
+        ("/snapshots", "GET, HEAD"),
+        ("/audit", "GET, HEAD, POST"),
+        ("/bundle", "GET, POST"),
+        ("/cache", "DELETE"),
+        ("/refresh", "POST"),
+        ("/sync", "POST"),
+        ("/snapshots/accept", "POST"),
+        ("/snapshots/release", "POST"),
+        ("/snapshots/some/rollback", "POST"),
+        ("/snapshots/some/pin", "POST"),
+        ("/snapshots/some/unpin", "POST"),
+        ("/snapshots/some/verify", "POST"),
+    ] {
+        for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
+            let reply = server.admin(method.clone(), target).await;
+            if allowed.split(", ").any(|name| name == method.as_str()) {
+                assert_ne!(reply.status, 405, "{method} {target}: {reply:?}");
+            } else {
+                let told = (reply.status, reply.header("allow"));
+                assert_eq!(told, (405, Some(allowed.to_owned())), "{method} {target}");
+            }
+        }
+    }
+    for method in [Method::GET, Method::POST, Method::DELETE, Method::PUT] {
+        assert_eq!(server.admin(method.clone(), "/nothing").await.status, 404, "{method}");
+    }
+}
+
+#[tokio::test]
 async fn the_admin_pages_are_on_the_admin_listener() {
     let origin = origin(60).await;
     let server = Setup::mirror_of(&origin).start().await;

@@ -49,6 +49,10 @@ fn digest(texts: &[String]) -> u64 {
 
 /// Reads every page of what is served, all of one snapshot; `None` while nothing is published.
 async fn read_all(server: &Server) -> Option<(String, Vec<u64>, u64)> {
+    // A client's question would be the origin's then, and the crawl may ask the same at the same time.
+    if server.snapshot().await.is_empty() {
+        return None;
+    }
     'again: loop {
         let first = server.get("/api/listings.json?per_page=100").await;
         let id = first.header("mirror-snapshot")?;

@@ -14,6 +14,7 @@ mod answers;
 mod assumptions;
 mod attacks;
 mod audit;
+mod behind_nginx;
 mod budget;
 mod bundle;
 mod certificates;

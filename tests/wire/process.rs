@@ -35,12 +35,22 @@ async fn an_address_that_is_taken_ends_it_at_once_and_is_named() {
 #[tokio::test]
 async fn a_wrong_configuration_ends_it_with_64_and_all_errors() {
     let dir = tempfile::tempdir().unwrap();
-    let wrong = [("ttl", "soon"), ("rate_limit.requests_per_minute", "-1"), ("origin.urll", "x"), ("listen", "[]")];
+    let wrong = [
+        ("ttl", "soon"),
+        ("rate_limit.requests_per_minute", "-1"),
+        ("origin.urll", "x"),
+        ("listen", "[]"),
+        ("client_ip.proxy_protocol", "true"),
+        ("origin.ca_file", "/nowhere/ca.pem"),
+        ("a..b", "1"),
+    ];
     let setup = wrong.iter().fold(Setup::offline(), |setup, (key, value)| setup.set(key, value));
     for command in ["serve", "check"] {
-        let (code, said) = run(&setup.arguments(&[command], &dir.path().join("data"))).await;
+        let mut arguments = setup.arguments(&[command], &dir.path().join("data"));
+        arguments.extend(words(&["--set", "novalue"]));
+        let (code, said) = run(&arguments).await;
         assert_eq!(code, 64, "{said}");
-        for (key, _) in wrong {
+        for (key, _) in wrong.into_iter().chain([("novalue", "")]) {
             assert!(said.contains(key), "{command} does not name {key}: {said}");
         }
     }
@@ -342,37 +352,107 @@ async fn sync_beside_a_server_that_fetches_details_on_demand_waits_for_none() {
     assert!(said.contains("complete: 60 listings; details are fetched on demand, 0 of 60 are here"), "{said}");
 }
 
-/// The demonstration needs no configuration; only its ports are changed so that tests can run beside each other.
+/// What a command says on a terminal of its own, with these variables in its environment.
+fn on_a_terminal(variables: &[(&str, &str)], arguments: &[String]) -> String {
+    let quoted = arguments.iter().map(|word| format!(" '{}'", word.replace('\'', r"'\''")));
+    let command = env!("CARGO_BIN_EXE_grandstand").to_owned() + &quoted.collect::<String>();
+    let mut script = std::process::Command::new("script");
+    script.args(["--quiet", "--return", "--command", &command, "/dev/null"]).stdin(std::process::Stdio::null());
+    script.env_remove("NO_COLOR").env_remove("TERM").envs(variables.iter().copied());
+    String::from_utf8(script.output().unwrap().stdout).unwrap()
+}
+
 #[tokio::test]
-async fn the_demo_prints_commands_that_work() {
+async fn colours_and_bars_are_left_out_where_they_are_not_wanted() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!(r#"["{}"]"#, taken.local_addr().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let arguments = words(&["demo", "--set", r#"listen=["127.0.0.1:0"]"#, "--set", r#"admin.listen="127.0.0.1:0""#]);
-    let mut demo = Process::spawn_in(&arguments, dir.path());
-    let commands = until("the demo prints commands", || {
+    // It warns, and ends.
+    let warns = Setup::offline().set("listen", &listen).set("public_url", "http://127.0.0.1:1");
+    let warns = warns.arguments(&["serve"], &dir.path().join("none"));
+    let origin = origin(60).await;
+    for (variables, colours, bar) in [
+        (&[("TERM", "xterm")][..], true, true),
+        (&[("TERM", "xterm"), ("NO_COLOR", "1")], false, true),
+        (&[("TERM", "dumb")], false, false),
+    ] {
+        let said = on_a_terminal(variables, &warns);
+        assert!(said.contains("WARN") && said.contains("cannot listen on"), "{said}");
+        assert_eq!(said.contains("\u{1b}["), colours, "{variables:?}: {said}");
+        let data = tempfile::tempdir().unwrap();
+        let sync = Setup::mirror_of(&origin).arguments(&["sync"], &data.path().join("data"));
+        let said = tokio::task::spawn_blocking(move || on_a_terminal(variables, &sync)).await.unwrap();
+        assert!(said.contains("complete: 60 listings"), "{said}");
+        assert_eq!(
+            (said.contains("\u{1b}["), said.contains("complete: 60 of 60")),
+            (bar, !bar),
+            "{variables:?}: {said}"
+        );
+    }
+}
+
+/// Runs a command line as a shell does, until it succeeds and says something.
+async fn paste(command: &str) -> String {
+    let start = Instant::now();
+    loop {
+        let shell = ["-c".to_owned(), command.to_owned()];
+        let output = tokio::task::spawn_blocking(|| std::process::Command::new("sh").args(shell).output().unwrap());
+        let output = output.await.unwrap();
+        let quiet = command.starts_with("kill ");
+        if output.status.success() && (quiet || !output.stdout.is_empty()) {
+            return String::from_utf8_lossy(&output.stdout).into_owned();
+        }
+        assert!(start.elapsed() < PATIENCE, "{command}: {output:?}");
+    }
+}
+
+/// Nobody names a port here, so that the usual ones are tried, which are taken.
+#[tokio::test]
+async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
+    // Where one cannot be bound, somebody else has it.
+    let taken = [8080, 9090].map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    let dir = tempfile::tempdir().unwrap();
+    let mut demo = Process::spawn_in(&words(&["demo", "--listings", "200"]), dir.path());
+    wait_until("the demo is complete", || {
         assert_eq!(demo.ended(), None, "{}", demo.said());
-        let said = demo.said();
-        let lines = said.lines().map(|line| line.trim().trim_start_matches("$ ").to_owned());
-        let commands: Vec<String> = lines.filter(|line| line.starts_with("curl ")).collect();
-        async move { (!commands.is_empty()).then_some(commands) }
+        let complete = demo.said().contains("complete       200 listings");
+        async move { complete }
     })
     .await;
-    assert!(demo.said().to_lowercase().contains("synthetic"), "it says that the data is made up: {}", demo.said());
-    for command in commands {
-        let start = Instant::now();
-        loop {
-            let output = tokio::task::spawn_blocking({
-                let command = command.clone();
-                move || std::process::Command::new("sh").args(["-c", &command]).output().unwrap()
-            });
-            let output = output.await.unwrap();
-            if output.status.success() && !output.stdout.is_empty() {
-                break;
-            }
-            assert!(start.elapsed() < PATIENCE, "{command}: {output:?}");
-        }
+    let said = demo.said();
+    assert!(said.to_lowercase().contains("synthetic"), "it says that the data is made up: {said}");
+    for port in [8080, 9090] {
+        let told = said.lines().filter(|line| line.starts_with(&format!("port {port} is taken; "))).count();
+        assert_eq!(told, 1, "{said}");
+        assert!(!said.contains(&format!("127.0.0.1:{port}")), "{said}");
     }
+    let commands: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("  ")).map(str::trim).collect();
+    let with = |word: &str| commands.iter().filter(|line| line.contains(word)).copied().collect::<Vec<_>>();
+    assert!(with("curl ").len() >= 5 && with("kill ").len() == 1 && with(" serve ").len() == 1, "{said}");
+    for command in with("curl ") {
+        let answer = paste(command).await;
+        assert!(!answer.contains("\"status\": 4") && !answer.starts_with("HTTP/1.1 4"), "{command}: {answer}");
+    }
+    paste(with("kill ")[0]).await;
+    assert!(paste(with("state=texas")[0]).await.contains("\"items\""), "the mirror stays");
     demo.signal("INT");
     assert_eq!(demo.end().await.0, 0);
+    // Each command is one process, which the test has to be able to end: `exec` replaces the shell.
+    let serve = format!("exec {}", with(" serve ")[0]);
+    let mut server = std::process::Command::new("sh").args(["-c", &serve]).current_dir(dir.path()).spawn().unwrap();
+    assert!(paste(with("state=texas")[0]).await.contains("\"items\""), "what was mirrored is served");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    drop(taken);
+}
+
+#[tokio::test]
+async fn the_demo_takes_no_other_port_than_one_that_was_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let demo = ["demo", "--set", r#"listen=["127.0.0.1:0"]"#, "--set", &format!("admin.listen={address}")];
+    let (code, said) = run(&words(&demo)).await;
+    assert!(code == 1 && said.contains(&format!("cannot listen on {address}")), "{code} {said}");
 }
 
 #[tokio::test]

@@ -29,6 +29,9 @@ const OLD: u32 = 30 * 86_400;
 pub struct Import {
     #[command(flatten)]
     sources: Sources,
+    /// Imports data that is older than what was imported before; later imports are then compared with it
+    #[arg(long)]
+    allow_older: bool,
     /// The bundle; its signature, if there is one, is FILE.minisig
     file: PathBuf,
 }
@@ -54,7 +57,8 @@ impl Import {
         let told = match Holder::find(&config, open_versions_anew)? {
             Holder::Here(_data_dir, versions) => {
                 let now_ms = Clock::system().now_wall().as_millis();
-                let imported = versions.import_bundle(&bundle.bundle, &bundle.file, now_ms, &|| {})?;
+                let imported =
+                    versions.import_bundle(&bundle.bundle, &bundle.file, now_ms, self.allow_older, &|| {})?;
                 let tidied = versions.tidy().and_then(|()| versions.store().forget_vanished());
                 if let Err(error) = tidied {
                     eprintln!("warning: what is no longer needed could not be removed: {error}");
@@ -68,7 +72,8 @@ impl Import {
                 }
             }
             Holder::There { admin, token } => {
-                Told::of(&remote::import(&admin, token.as_ref(), &self.file, &bundle.file)?)
+                let Import { file, allow_older, .. } = self;
+                Told::of(&remote::import(&admin, token.as_ref(), file, &bundle.file, *allow_older)?)
             }
         };
         told.print(&self.file, bundle.bundle.manifest().details.present, &signed(&bundle.voucher));
@@ -154,7 +159,7 @@ pub fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), F
         return Ok(());
     }
     let learn = || core.details.iter().for_each(|details| learn(details, &bundle));
-    let imported = versions.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), &learn)?;
+    let imported = versions.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), false, &learn)?;
     tidy(versions, core.details.as_ref());
     tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, voucher = signed(&voucher), "imported");
     Ok(())

@@ -73,8 +73,14 @@ pub(super) fn export(
 }
 
 /// Has the server import a bundle, with the signature beside it; what it tells.
-pub(super) fn import(admin: &str, token: Option<&Secret>, path: &Path, file: &File) -> Result<Value, Failure> {
-    let url = format!("{admin}/bundle");
+pub(super) fn import(
+    admin: &str,
+    token: Option<&Secret>,
+    path: &Path,
+    file: &File,
+    allow_older: bool,
+) -> Result<Value, Failure> {
+    let url = format!("{admin}/bundle{}", if allow_older { "?allow_older=true" } else { "" });
     let signature = match std::fs::read_to_string(signature::path_of(path)) {
         Ok(text) => Some(utf8_percent_encode(&text, NON_ALPHANUMERIC).to_string()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -54,6 +54,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("cache.max_bytes", "-1", "from 1KiB to 1024GiB"),
     ("cache.stale_while_revalidate", "\"31d\"", "from 0s to 30d"),
     ("cache.stale_if_error", "[]", "an array is not a duration"),
+    ("bundle.max_age", "\"0s\"", "from 1s to 3650d"),
     ("bundle.trusted_keys[0]", "[\"RWshort\"]", "a minisign public key"),
     ("passthrough.paths[0]", "[\"api/\"]", "begins with \"/\""),
     ("passthrough.paths[0]", "[\"/a/../b\"]", "begins with \"/\""),
@@ -162,6 +163,8 @@ fn what_is_probably_not_meant_is_a_warning() {
             vec!["public_url"],
         ),
         ("client_ip.header = \"x-real-ip\"", vec!["client_ip.header"]),
+        ("mirror.enabled = false", vec!["mirror.enabled"]),
+        ("mirror.enabled = false\norigin.url = \"http://a\"", vec![]),
         ("origin.url = \"http://127.0.0.1:8080/\"", vec!["origin.url"]),
     ];
     for (text, want) in cases {

@@ -81,7 +81,7 @@ mirror = { enabled = false, details = "on-demand", sweep_every = "1h30m", verify
   audit_per_hour = 0, max_shrink = 1.0, keep = 1, keep_daily = 0, changes_for = "0s" }
 client_ip = { trusted_proxies = ["10.0.0.0/8", "::1"], header = "forwarded", proxy_protocol = true }
 cache = { max_bytes = 1025, stale_while_revalidate = "0s", stale_if_error = "1m" }
-bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] }
+bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"], max_age = "30d" }
 passthrough = { paths = [], methods = ["POST"], request_headers = ["*"] }
 admin = { listen = "127.0.0.1:0" }
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
@@ -166,11 +166,13 @@ fn a_public_url_that_nobody_names_is_the_first_listener() {
         assert_eq!(config.describe().lines().any(|written| written == line), written, "{}", config.describe());
         assert!(Config::from_text(&config.describe()).is_ok(), "{text}");
     }
-    let bound = ["127.0.0.1:33333".parse().unwrap()];
-    let any = Config::from_text("listen = [\"127.0.0.1:0\"]").unwrap().config;
-    assert_eq!(any.listening_on(&bound).public_url.as_str(), "http://127.0.0.1:33333");
-    let named = Config::from_text("public_url = \"http://m.example/x\"").unwrap().config;
-    assert_eq!(named.listening_on(&bound).public_url.as_str(), "http://m.example/x");
+    let bound =
+        |config: Config| config.listening_on(vec!["127.0.0.1:33333".parse().unwrap()], "[::1]:4".parse().unwrap());
+    let any = bound(Config::from_text("listen = [\"127.0.0.1:0\"]\nadmin.listen = \"[::1]:0\"").unwrap().config);
+    assert_eq!(any.public_url.as_str(), "http://127.0.0.1:33333");
+    assert_eq!((any.listen[0].port(), any.admin.listen.port()), (33333, 4));
+    let named = bound(Config::from_text("public_url = \"http://m.example/x\"").unwrap().config);
+    assert_eq!(named.public_url.as_str(), "http://m.example/x");
 }
 
 #[test]
@@ -204,11 +206,16 @@ fn the_shipped_files_differ_from_the_defaults_only_in_what_makes_their_use() {
 
 #[test]
 fn files_that_cannot_be_opened_are_found_by_check() {
-    let mut config = Config::from_text("origin.ca_file = \"/nonexistent/ca.pem\"").unwrap().config;
-    let errors = config.check_files().unwrap_err();
-    assert!(errors.to_string().starts_with("origin.ca_file: \"/nonexistent/ca.pem\" cannot be opened: "));
-    config.origin.ca_file = Some(shipped("mirror.toml").0);
-    assert_eq!(config.check_files(), Ok(()));
+    let files = |ca_file: &Path| {
+        let sets = [format!("origin.ca_file={}", ca_file.display())];
+        let mut examined = Config::examine(None, std::iter::empty(), &sets);
+        examined.check_files();
+        examined.finish()
+    };
+    let errors = files(Path::new("/nonexistent/ca.pem")).unwrap_err();
+    let named = errors.to_string().starts_with("--set: origin.ca_file: \"/nonexistent/ca.pem\" cannot be opened: ");
+    assert!(named, "{errors}");
+    assert!(files(&shipped("mirror.toml").0).is_ok());
 }
 
 #[test]

@@ -117,6 +117,43 @@ fn a_file_that_is_missing_or_not_toml_is_an_error() {
 }
 
 #[test]
+fn mistakes_of_every_kind_are_reported_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("g.toml");
+    // What the broken line and the one that sets the certificate's key would say is not guessed.
+    std::fs::write(
+        &file,
+        "ttl = \"soon\"\ndrain = \n[origin]\nurll = \"x\"\n[tls]\ncert = \"c.pem\"\n[log]\nlevel = \"loud\n",
+    )
+    .unwrap();
+    let pairs = [("GRANDSTAND__MIRROR__KEEP", "0"), ("GRANDSTAND____X", "1")];
+    let sets = sets(&["novalue", "a..b=1", "rate_limit.store=redis://h", "cache.max_bytes=none"]);
+    let mut examined = Config::examine(Some(&file), env(&pairs), &sets);
+    examined.check_supported();
+    let got = lines(&examined.finish().unwrap_err());
+    let wanted = [
+        ":1: ttl: ",
+        ":2: not TOML: ",
+        ":4: origin.urll: ",
+        ":8: not TOML: ",
+        "GRANDSTAND__MIRROR__KEEP: mirror.keep: ",
+        "GRANDSTAND____X: ",
+        "--set: \"novalue\" is not KEY=VALUE",
+        "--set: \"a..b\" is not a dotted key",
+        "--set: rate_limit.store: ",
+        "--set: cache.max_bytes: ",
+    ];
+    for want in wanted {
+        assert_eq!(got.iter().filter(|line| line.contains(want)).count(), 1, "{want}: {got:#?}");
+    }
+    assert_eq!(got.len(), wanted.len(), "{got:#?}");
+    // A file that cannot be read may hold what is missing.
+    let got =
+        load_failing(Some(&dir.path().join("none")), &[], &["tls.cert=c.pem", "listen=[\"127.0.0.1:9090\"]", "ttl=x"]);
+    assert_eq!(got.len(), 2, "{got:#?}");
+}
+
+#[test]
 fn malformed_overrides_are_errors() {
     for argument in ["", "=", "=5", "a..b=1", ".ttl=1", "ttl.=1", "t tl=1", "admin.token:hunter2"] {
         let got = load_failing(None, &[], &[argument]);

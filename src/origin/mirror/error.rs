@@ -42,6 +42,7 @@ impl From<VersionsError> for MirrorError {
             | VersionsError::Ambiguous(_)
             | VersionsError::NotRolledBack
             | VersionsError::Backwards { .. }
+            | VersionsError::Older { .. }
             | VersionsError::Foreign { .. } => Self::Moved,
         }
     }

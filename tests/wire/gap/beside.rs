@@ -85,13 +85,21 @@ async fn an_import_beside_a_replica_under_load_switches_and_fails_nobody() {
 }
 
 #[tokio::test]
-async fn an_older_bundle_is_served_with_a_warning_where_no_origin_is() {
+async fn an_older_bundle_is_refused_unless_it_is_wanted() {
     let Two { desk, removed, old, new, .. } = two(130).await;
     let mut server = Setup::offline().start().await;
     let data = server.data_dir();
     desk.does(&server.setup, &data, &["import"], "new.gsb").await;
     is_one_of(&everything(&server).await, &[&new.1]);
-    let said = desk.does(&server.setup, &data, &["import"], "old.gsb").await;
+    desk.refuses(&server.setup, &data, &["import"], "old.gsb", &[&old.0, "--allow-older"]).await;
+    let bundle = || std::fs::read(desk.path("old.gsb")).unwrap();
+    for (query, status) in [("", 409), ("?allow_older=false", 409), ("?allow_older=yes", 400)] {
+        let url = format!("http://{}/bundle{query}", server.admin);
+        let reply = crate::client::plain_client().post(url).body(bundle()).send().await.unwrap();
+        assert_eq!(reply.status().as_u16(), status, "{query}");
+    }
+    is_one_of(&everything(&server).await, &[&new.1]);
+    let said = desk.does(&server.setup, &data, &["import", "--allow-older"], "old.gsb").await;
     assert!(said.contains("warning") && said.contains("later"), "{said}");
     for restarted in [false, true] {
         if restarted {
@@ -106,12 +114,27 @@ async fn an_older_bundle_is_served_with_a_warning_where_no_origin_is() {
     // Without a server it is the same.
     server.process.kill();
     desk.does(&server.setup, &data, &["import"], "new.gsb").await;
-    let said = desk.does(&server.setup, &data, &["import"], "old.gsb").await;
+    desk.refuses(&server.setup, &data, &["import"], "old.gsb", &[&old.0, "--allow-older"]).await;
+    let said = desk.does(&server.setup, &data, &["import", "--allow-older"], "old.gsb").await;
     assert!(said.contains("warning") && said.contains("later"), "{said}");
     server.restart().await;
     assert_eq!(server.snapshot().await, old.0);
     desk.does(&server.setup, &data, &["import"], "new.gsb").await;
     is_one_of(&everything(&server).await, &[&new.1]);
+}
+
+#[tokio::test]
+async fn data_older_than_max_age_is_unhealthy() {
+    let Two { desk, .. } = two(20).await;
+    let server = Setup::offline().set("bundle.max_age", "1s").start().await;
+    desk.does(&server.setup, &server.data_dir(), &["import"], "new.gsb").await;
+    crate::harness::wait_until("it is unhealthy", || async {
+        server.admin(http::Method::GET, "/status").await.status == 503
+    })
+    .await;
+    let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("not confirmed for ") && reason.ends_with(" s (limit 1 s)"), "{reason}");
+    assert_eq!(server.ok(LIST).await.status, 200, "it is served all the same");
 }
 
 #[tokio::test]

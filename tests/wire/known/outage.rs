@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use super::{Use, answer, case_of, document, in_both, nothing, number, pass, started, target};
 use crate::client::Reply;
-use crate::harness::{Script, Upstream, wait_until};
+use crate::harness::{Script, Upstream, soon, wait_until};
 
 const PAUSE: Duration = Duration::from_millis(1_200);
 
@@ -97,7 +97,7 @@ async fn whatever_the_origin_does_a_good_answer_stands_in_and_is_never_replaced_
         assert_eq!(upstream.count_of("/api/listings.json?sport=case-1000"), 0, "{name}: no redirect is followed");
         // It is well again: the good one is confirmed or replaced.
         upstream.answers(|seen| answer(seen.number, &[("cache-control", "max-age=60"), ("etag", "\"b\"")]));
-        wait_until("the return of the origin shows", || async { server.get(&target).await.etag() == "W/\"b\"" }).await;
+        soon("the return of the origin shows", || async { server.get(&target).await.etag() == "W/\"b\"" }).await;
     })
     .await;
 }
@@ -204,7 +204,7 @@ async fn a_dead_origin_is_tried_gently_and_its_return_is_noticed_within_seconds(
         assert!(tried <= 80, "{uses:?}: {tried} tries in 4 s of outage");
         assert!(tried >= 2, "{uses:?}: it is tried");
         upstream.answers(good);
-        wait_until("everything is fresh again", || async {
+        soon("everything is fresh again", || async {
             let replies = join_all((0..50).map(async |case| server.get(&target(case)).await)).await;
             replies.iter().any(|reply| !reply.the("cache-status").contains("stale-if-error"))
         })
@@ -234,7 +234,7 @@ async fn a_refused_connection_is_an_outage_like_any_other_and_the_return_is_noti
             pass(Duration::from_millis(10)).await;
         }
         upstream.come_back();
-        wait_until("its return shows", || async { server.get(&target).await.body != first.body }).await;
+        soon("its return shows", || async { server.get(&target).await.body != first.body }).await;
     })
     .await;
 }
@@ -321,7 +321,7 @@ async fn an_origin_that_answers_errors_to_everything_is_tried_gently_and_its_ret
     // Up to twenty may be on the wire before the first of them has failed.
     assert!((4..=26).contains(&tried), "{tried} tries in 15 s of outage");
     upstream.answers(good);
-    wait_until("something is fresh again", || async {
+    soon("something is fresh again", || async {
         let replies = join_all((0..20).map(async |case| server.get(&target(case)).await)).await;
         replies.iter().any(|reply| !reply.the("cache-status").contains("stale-if-error"))
     })

@@ -315,13 +315,13 @@ async fn a_304_that_nobody_asked_for_is_no_answer() {
 #[tokio::test]
 async fn a_new_body_replaces_the_old_one_in_every_coding_at_once() {
     in_both(async |uses| {
-        let upstream = Upstream::start(|seen| match case_of(seen) {
-            None => nothing(),
-            Some(_) => {
-                // Fresh for as long as it takes to ask in each coding.
-                let control = if seen.nth == 1 { "max-age=4" } else { "max-age=60" };
-                answer(seen.nth, &[("cache-control", control), ("etag", &format!("\"{}\"", seen.nth))])
+        let upstream = Upstream::start(|seen| {
+            if case_of(seen).is_none() {
+                return nothing();
             }
+            // Fresh for as long as it takes to ask in each coding.
+            let control = if seen.nth == 1 { "max-age=4" } else { "max-age=60" };
+            answer(seen.nth, &[("cache-control", control), ("etag", &format!("\"{}\"", seen.nth))])
         })
         .await;
         let server = uses.start(&upstream).await;

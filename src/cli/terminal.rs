@@ -1,0 +1,52 @@
+//! What standard error can show: colours, a cursor that moves, or plain lines only.
+//!
+//! Callers: [`super::logging`], [`super::progress`].
+
+use std::ffi::OsStr;
+use std::io::IsTerminal as _;
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// Colours are seen and wanted.
+    pub colours: bool,
+    /// A line can be written over, as progress bars do.
+    pub redraws: bool,
+}
+
+impl Terminal {
+    /// Standard error of this process.
+    pub fn of_stderr() -> Self {
+        let var = |name| std::env::var_os(name);
+        Self::judge(std::io::stderr().is_terminal(), var("NO_COLOR").as_deref(), var("TERM").as_deref())
+    }
+
+    /// `no_color`: any value but the empty one asks for none (<https://no-color.org>). `term`: `dumb`, or nothing, is a
+    /// terminal without escape sequences.
+    fn judge(is_terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> Self {
+        let redraws = is_terminal && term.is_some_and(|term| term != "dumb" && !term.is_empty());
+        Self { colours: redraws && no_color.is_none_or(OsStr::is_empty), redraws }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_and_bars_are_for_terminals_that_show_and_want_them() {
+        for (is_terminal, no_color, term, colours, redraws) in [
+            (true, None, Some("xterm-256color"), true, true),
+            (true, Some(""), Some("xterm"), true, true),
+            (true, Some("1"), Some("xterm"), false, true),
+            (true, Some("0"), Some("xterm"), false, true),
+            (true, None, Some("dumb"), false, false),
+            (true, None, Some(""), false, false),
+            (true, None, None, false, false),
+            (false, None, Some("xterm"), false, false),
+        ] {
+            let judged = Terminal::judge(is_terminal, no_color.map(OsStr::new), term.map(OsStr::new));
+            assert_eq!(judged, Terminal { colours, redraws }, "{is_terminal} {no_color:?} {term:?}");
+        }
+    }
+}

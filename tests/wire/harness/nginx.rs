@@ -1,0 +1,79 @@
+//! A real nginx with its cache in front of a server, over a socket file: nginx takes no port of the system's choice.
+//!
+//! One process, as whoever runs the tests. Called by tests of what nginx makes of our answers.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+
+use crate::client::{Reply, parse};
+
+use super::wait_until;
+
+/// nginx until it is dropped.
+pub struct Nginx {
+    child: Child,
+    dir: TempDir,
+}
+
+impl Nginx {
+    /// Starts it in front of `server`; `cache` is added to the directives of its cache. Answers tell by `X-Cache` what the
+    /// cache did.
+    pub async fn before(server: SocketAddr, cache: &str) -> Self {
+        let dir = TempDir::new().unwrap();
+        let at = dir.path().display();
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let temporary: String = temporary.map(|name| format!("{name}_temp_path {at}/{name};\n")).concat();
+        let config = format!(
+            "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log {at}/log;\nevents {{}}\nhttp {{\naccess_log off;\n\
+             {temporary}proxy_cache_path {at}/cache keys_zone=answers:1m;\nserver {{\nlisten unix:{at}/socket;\n\
+             add_header X-Cache $upstream_cache_status always;\nlocation / {{\nproxy_pass http://{server};\n\
+             proxy_cache answers;\n{cache}\n}}\n}}\n}}\n"
+        );
+        let file = dir.path().join("nginx.conf");
+        std::fs::write(&file, config).unwrap();
+        let child = Command::new(program())
+            .args([Path::new("-e"), &dir.path().join("log"), Path::new("-c"), &file])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("nginx: setup.sh installs it");
+        let this = Self { child, dir };
+        wait_until("nginx listens", || async { UnixStream::connect(this.socket()).await.is_ok() }).await;
+        this
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("socket")
+    }
+
+    /// `GET` through it.
+    pub async fn get(&self, target: &str) -> Reply {
+        let mut stream = UnixStream::connect(self.socket()).await.unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: mirror.test\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        parse(&answer).unwrap_or_else(|| panic!("no answer to GET {target}: {}", self.log()))
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // It may have ended by itself; both fail then, and that is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Debian has it where only root looks.
+fn program() -> &'static str {
+    if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" }
+}
