@@ -72,6 +72,10 @@
 //! queue, at most `origin.wait`. While more wait than there are slots, slots are given out over time instead of all at
 //! once, so that a minute of overload does not leave the next without fresh answers.
 //!
+//! **Bodies are bounded together** ([`origin::room`]): those that are read whole wait for room in order, those that are passed
+//! on are kept only while there is some. Nothing over 64 KiB is parsed, rewritten or searched on a thread that serves clients,
+//! and no more members of a document are remembered than this API has.
+//!
 //! **An origin that is down** (no connection, or errors on three resources in a row) is left alone for longer and longer,
 //! up to 4 s, then tried by about one request at a time; refreshes, crawl, stale reads and waiting clients take turns at
 //! that. Errors count only if no single client can have caused them: requests of the mirror, resources that were

@@ -3,6 +3,8 @@
 //! Not a parser of ours: `serde_json`'s `RawValue` finds the slices. Values are never re-serialised. Callers: the
 //! other modules of [`crate::api`].
 
+mod walk;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -11,6 +13,12 @@ use serde_json::value::RawValue;
 
 /// Nesting deeper than this is refused: no listing needs it and a hostile text could exhaust the stack.
 pub const MAX_DEPTH: usize = 64;
+
+/// More fields of one object or elements of one array than this are refused while they are read: a taxonomy has tens of
+/// thousands of terms at most, and a hostile text of a few megabytes could have us remember millions.
+pub const MAX_MEMBERS: usize = 100_000;
+
+pub use walk::{Token, walk};
 
 /// One `key: value` of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +43,25 @@ pub enum JsonError {
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
+    /// More of something than this API has.
+    #[error("more than {most} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        most: usize,
+    },
 }
 
 impl JsonError {
     fn syntax(source: serde_json::Error, text: &str) -> Self {
         let excerpt = shorten(text);
         Self::Syntax { source, excerpt }
+    }
+
+    /// Whether there is more of something than was to be read.
+    pub const fn is_too_many(&self) -> bool {
+        matches!(self, Self::TooMany { .. })
     }
 }
 
@@ -57,13 +78,24 @@ pub fn shorten(text: &str) -> String {
 /// The fields of a JSON object in the order of the text, repeated keys included.
 ///
 /// # Errors
-/// When the text is not one whole JSON object.
+/// When the text is not one whole JSON object, or has more than [`MAX_MEMBERS`].
 pub fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
+    fields_up_to(text, MAX_MEMBERS)
+}
+
+/// [`fields`] of an object that may have so many; reading stops at the next one.
+///
+/// # Errors
+/// As [`fields`].
+pub fn fields_up_to(text: &str, most: usize) -> Result<Vec<Field<'_>>, JsonError> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    deserializer
-        .deserialize_map(FieldsVisitor)
-        .and_then(|fields| deserializer.end().map(|()| fields))
-        .map_err(|error| JsonError::syntax(error, text))
+    let mut exceeded = false;
+    let read = deserializer.deserialize_map(FieldsVisitor { most, exceeded: &mut exceeded });
+    let read = read.and_then(|fields| deserializer.end().map(|()| fields));
+    if exceeded {
+        return Err(JsonError::TooMany { what: "fields", most });
+    }
+    read.map_err(|error| JsonError::syntax(error, text))
 }
 
 /// What a key of an object leads to.
@@ -95,13 +127,24 @@ pub fn pick<'a, const N: usize>(text: &'a str, keys: &[&str; N]) -> Result<[Pick
 /// The elements of a JSON array.
 ///
 /// # Errors
-/// When the text is not one whole JSON array.
+/// When the text is not one whole JSON array, or has more than [`MAX_MEMBERS`].
 pub fn elements(text: &str) -> Result<Vec<&str>, JsonError> {
+    elements_up_to(text, MAX_MEMBERS)
+}
+
+/// [`elements`] of an array that may have so many; reading stops at the next one.
+///
+/// # Errors
+/// As [`elements`].
+pub fn elements_up_to(text: &str, most: usize) -> Result<Vec<&str>, JsonError> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    deserializer
-        .deserialize_seq(ElementsVisitor)
-        .and_then(|elements| deserializer.end().map(|()| elements))
-        .map_err(|error| JsonError::syntax(error, text))
+    let mut exceeded = false;
+    let read = deserializer.deserialize_seq(ElementsVisitor { most, exceeded: &mut exceeded });
+    let read = read.and_then(|elements| deserializer.end().map(|()| elements));
+    if exceeded {
+        return Err(JsonError::TooMany { what: "elements", most });
+    }
+    read.map_err(|error| JsonError::syntax(error, text))
 }
 
 /// The decoded string, or `None` when the text is not a JSON string.
@@ -159,9 +202,13 @@ pub fn check(text: &str) -> Result<(), JsonError> {
     serde_json::from_str::<&RawValue>(text).map(|_| ()).map_err(|error| JsonError::syntax(error, text))
 }
 
-struct FieldsVisitor;
+struct FieldsVisitor<'a> {
+    most: usize,
+    /// Set when there are more; reading ends there.
+    exceeded: &'a mut bool,
+}
 
-impl<'de> Visitor<'de> for FieldsVisitor {
+impl<'de> Visitor<'de> for FieldsVisitor<'_> {
     type Value = Vec<Field<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,6 +218,10 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = Vec::with_capacity(16);
         while let Some(key) = map.next_key_seed(KeySeed)? {
+            if fields.len() == self.most {
+                *self.exceeded = true;
+                return Err(serde::de::Error::custom("too many fields"));
+            }
             let value: &'de RawValue = map.next_value()?;
             let value = value.get();
             fields.push(Field { key, value });
@@ -231,9 +282,13 @@ impl Visitor<'_> for PlaceSeed<'_> {
     }
 }
 
-struct ElementsVisitor;
+struct ElementsVisitor<'a> {
+    most: usize,
+    /// Set when there are more; reading ends there.
+    exceeded: &'a mut bool,
+}
 
-impl<'de> Visitor<'de> for ElementsVisitor {
+impl<'de> Visitor<'de> for ElementsVisitor<'_> {
     type Value = Vec<&'de str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -243,6 +298,10 @@ impl<'de> Visitor<'de> for ElementsVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut elements = Vec::new();
         while let Some(element) = seq.next_element::<&'de RawValue>()? {
+            if elements.len() == self.most {
+                *self.exceeded = true;
+                return Err(serde::de::Error::custom("too many elements"));
+            }
             elements.push(element.get());
         }
         Ok(elements)
@@ -289,6 +348,20 @@ mod tests {
         assert_eq!(offset_in(text, fields[0].value), 9);
         assert!(super::fields("{} x").is_err());
         assert!(super::fields("[]").is_err());
+    }
+
+    #[test]
+    fn no_more_members_are_remembered_than_may_be() {
+        let object = |count: usize| format!("{{{}}}", vec![r#""a":1"#; count].join(","));
+        let array = |count: usize| format!("[{}]", vec!["1"; count].join(","));
+        assert_eq!(fields_up_to(&object(3), 3).unwrap().len(), 3);
+        assert_eq!(elements_up_to(&array(3), 3).unwrap().len(), 3);
+        let error = fields_up_to(&object(4), 3).unwrap_err().to_string();
+        assert!(error.contains("more than 3 fields"), "{error}");
+        let error = elements_up_to(&array(4), 3).unwrap_err().to_string();
+        assert!(error.contains("more than 3 elements"), "{error}");
+        assert!(fields(&object(MAX_MEMBERS)).is_ok() && fields(&object(MAX_MEMBERS + 1)).is_err());
+        assert!(elements(&array(MAX_MEMBERS)).is_ok() && elements(&array(MAX_MEMBERS + 1)).is_err());
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub(crate) struct Page {
     pub volatile: Vec<(String, String)>,
 }
 
+/// Items of a page: what `per_page` allows.
+const MOST_ITEMS: usize = 100;
+
 /// Why a body is no page of a list.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
@@ -53,8 +56,8 @@ pub enum PageError {
     #[error("the envelope has {0} fields")]
     TooManyFields(usize),
     /// More items than one page can hold.
-    #[error("the page holds {0} items, more than the 100 that were asked for")]
-    TooManyItems(usize),
+    #[error("the page holds more than the {MOST_ITEMS} items that were asked for")]
+    TooManyItems,
     /// An item is no summary.
     #[error("item {position}: {source}")]
     BadItem {
@@ -74,7 +77,7 @@ impl Page {
         const DECISIVE: [&str; 6] = ["items", "total", "page", "per_page", "filters", "generated_at"];
         let text = str::from_utf8(body)?;
         json::check(text)?;
-        let fields = json::fields(text)?;
+        let fields = json::fields_up_to(text, Envelope::MAX_FIELDS)?;
         let repeated = |name: &&str| fields.iter().filter(|field| field.key == *name).count() > 1;
         if let Some(name) = DECISIVE.into_iter().find(repeated) {
             return Err(PageError::Repeated(name));
@@ -86,11 +89,12 @@ impl Page {
             found: found.map_or_else(|| "absent".to_owned(), json::shorten),
         };
         let items = value("items");
-        let elements =
-            items.and_then(|items| json::elements(items).ok()).ok_or_else(|| bad("items", "an array", items))?;
-        if elements.len() > 100 {
-            return Err(PageError::TooManyItems(elements.len()));
-        }
+        let read = items.map(|items| json::elements_up_to(items, MOST_ITEMS));
+        let elements = match read {
+            Some(Ok(elements)) => elements,
+            Some(Err(error)) if error.is_too_many() => return Err(PageError::TooManyItems),
+            Some(Err(_)) | None => return Err(bad("items", "an array", items)),
+        };
         let total = value("total");
         let total = total.and_then(|total| total.parse().ok()).ok_or_else(|| bad("total", "a whole number", total))?;
         let items = elements

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use url::Url;
 
-use super::json::{self, JsonError, MAX_DEPTH};
+use super::json::{self, JsonError, MAX_MEMBERS, Token};
 
 /// Which addresses are the origin's, and what they become.
 #[derive(Clone, Debug)]
@@ -48,7 +48,24 @@ impl Rewrite {
             url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
             url
         });
-        self.collect(text, text, from.as_ref(), 0, &mut edits)?;
+        // What is below an `api_url` that is no text is not looked at: so many levels below it were entered.
+        let (mut below, mut found) = (0_usize, 0_usize);
+        json::walk(text, |token| match token {
+            Token::Begin { .. } if below > 0 => below += 1,
+            Token::Begin { key, .. } => below = usize::from(is_address(key)),
+            Token::End => below = below.saturating_sub(1),
+            Token::Scalar { key, value } if below == 0 && is_address(key) => {
+                let address = json::string(value).and_then(|url| self.target(&url, from.as_ref()));
+                found += usize::from(address.is_some());
+                if let Some(url) = address.filter(|_| found <= MAX_MEMBERS) {
+                    edits.push((json::offset_in(text, value), value.len(), spelled(&url, value)));
+                }
+            }
+            Token::Scalar { .. } => {}
+        })?;
+        if found > MAX_MEMBERS {
+            return Err(JsonError::TooMany { what: "addresses of the origin", most: MAX_MEMBERS });
+        }
         let (mut out, mut at) = (String::with_capacity(text.len()), 0);
         for (start, length, replacement) in edits {
             out.push_str(&text[at..start]);
@@ -57,39 +74,6 @@ impl Rewrite {
         }
         out.push_str(&text[at..]);
         Ok(out)
-    }
-
-    fn collect(
-        &self,
-        whole: &str,
-        text: &str,
-        from: Option<&Url>,
-        depth: usize,
-        edits: &mut Vec<(usize, usize, String)>,
-    ) -> Result<(), JsonError> {
-        if depth > MAX_DEPTH {
-            return Err(JsonError::TooDeep);
-        }
-        let text = text.trim();
-        if text.starts_with('[') {
-            return json::elements(text)?
-                .into_iter()
-                .try_for_each(|element| self.collect(whole, element, from, depth + 1, edits));
-        }
-        if !text.starts_with('{') {
-            return Ok(());
-        }
-        for field in json::fields(text)? {
-            if field.key == "api_url" {
-                let replacement = json::string(field.value).and_then(|url| self.target(&url, from));
-                if let Some(url) = replacement {
-                    edits.push((json::offset_in(whole, field.value), field.value.len(), spelled(&url, field.value)));
-                }
-            } else {
-                self.collect(whole, field.value, from, depth + 1, edits)?;
-            }
-        }
-        Ok(())
     }
 
     /// What an address becomes; `None` when it is not the origin's.
@@ -145,6 +129,11 @@ fn plain_port(url: &Url) -> Option<u16> {
 fn spelled(url: &str, original: &str) -> String {
     let text = json::quote(url);
     if original.contains("\\/") { text.replace('/', "\\/") } else { text }
+}
+
+/// Whether a field is an address by its name, however that is spelled.
+fn is_address(key: Option<&str>) -> bool {
+    key.and_then(json::string).is_some_and(|key| key == "api_url")
 }
 
 #[cfg(test)]
@@ -218,6 +207,28 @@ mod tests {
         assert_eq!(same.reference("/api/x"), None);
         let none = Rewrite::new(None, &[], "http://mirror.test");
         assert_eq!(none.reference("https://api.example.org/x"), None);
+    }
+
+    #[test]
+    fn addresses_are_found_at_any_depth_and_by_any_spelling_of_the_name() {
+        let rules = rewrite("https://o", &[], "http://m");
+        for (before, after) in [
+            (r#"[[[{"x":[{"api_url":"https://o/a"}]}]]]"#, r#"[[[{"x":[{"api_url":"http://m/a"}]}]]]"#),
+            (r#"{"api\u005furl":"https://o/a"}"#, r#"{"api\u005furl":"http://m/a"}"#),
+            (r#"{"x":"api_url","api_url":"https://o/a"}"#, r#"{"x":"api_url","api_url":"http://m/a"}"#),
+            (r#"{"api_url":{"api_url":"https://o/a"}}"#, r#"{"api_url":{"api_url":"https://o/a"}}"#),
+            (
+                r#"{"api_url":[[1],{"a":{}}],"b":{"api_url":"https://o/a"}}"#,
+                r#"{"api_url":[[1],{"a":{}}],"b":{"api_url":"http://m/a"}}"#,
+            ),
+            (r#"["api_url","https://o/a"]"#, r#"["api_url","https://o/a"]"#),
+        ] {
+            assert_eq!(rules.apply(before, "/api/sports.json").unwrap(), after);
+        }
+        let deep = format!("{}{}{}", "[".repeat(63), r#"{"api_url":"https://o/a"}"#, "]".repeat(63));
+        assert!(rules.apply(&deep, "/api/sports.json").unwrap().contains("http://m/a"));
+        assert!(rules.apply(&format!("[{deep}]"), "/api/sports.json").is_err());
+        assert!(rules.apply("[1,", "/api/sports.json").is_err());
     }
 
     #[test]

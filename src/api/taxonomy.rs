@@ -10,7 +10,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::hash::ContentHash;
-use super::json::{self, JsonError, MAX_DEPTH};
+use super::json::{self, JsonError, MAX_MEMBERS, Token};
 
 /// Which taxonomy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -197,13 +197,13 @@ pub enum TaxonomyError {
 ///
 /// # Errors
 /// When the body is not JSON of bounded depth.
-pub(crate) fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
-    json::check(text)?;
+pub fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
+    let mut objects = Objects::default();
+    json::walk(text, |token| objects.see(token))?;
     if !text.trim_start().starts_with(['{', '[']) {
         return Err(TaxonomyError::NoContainer(json::shorten(text)));
     }
-    let mut terms = Vec::new();
-    collect(text.trim(), 0, &mut terms)?;
+    let terms = objects.into_terms()?;
     // One slug may stand in several places. What they do not agree on proves nothing: such a term keeps its slug only,
     // and what it stands for is asked of the origin.
     let mut unique: Vec<Term> = Vec::with_capacity(terms.len());
@@ -224,32 +224,112 @@ pub(crate) fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
     Ok(unique)
 }
 
-fn collect(text: &str, depth: usize, terms: &mut Vec<Term>) -> Result<(), JsonError> {
-    if depth > MAX_DEPTH {
-        return Err(JsonError::TooDeep);
+/// The objects of a taxonomy while it is passed over: those that have a slug are terms, wherever they stand.
+#[derive(Default)]
+struct Objects {
+    /// What is open, the innermost last; `None` for an array.
+    open: Vec<Option<Object>>,
+    /// How many objects began.
+    begun: usize,
+    /// The terms that ended, each with the number of its object.
+    terms: Vec<(usize, Term)>,
+    /// Fields that are remembered, in all.
+    fields: usize,
+    too_many: bool,
+}
+
+/// The first field of that name in an object.
+#[derive(Default, PartialEq)]
+enum Slug {
+    #[default]
+    Absent,
+    /// It is no string: the object is no term.
+    Other,
+    Text(String),
+}
+
+/// An object, as far as it was read.
+#[derive(Default)]
+struct Object {
+    number: usize,
+    slug: Slug,
+    strings: Vec<(String, String)>,
+    numbers: Vec<(String, u64)>,
+}
+
+impl Objects {
+    /// Fields of all terms together that are remembered: ten for each of the most terms.
+    const MOST_FIELDS: usize = 10 * MAX_MEMBERS;
+
+    fn see(&mut self, token: Token<'_>) {
+        match token {
+            Token::Begin { key, object } => {
+                // A slug that is an object or an array is none.
+                if let Some((key, holder)) = key.zip(self.holder())
+                    && holder.slug == Slug::Absent
+                    && json::string(key).is_some_and(|key| key == "slug")
+                {
+                    holder.slug = Slug::Other;
+                }
+                self.open.push(object.then(|| Object { number: self.begun, ..Object::default() }));
+                self.begun += 1;
+            }
+            Token::Scalar { key, value } => {
+                if let Some(key) = key.and_then(json::string) {
+                    self.field(&key, value);
+                }
+            }
+            Token::End => {
+                let Some(Object { number, slug: Slug::Text(slug), strings, numbers }) = self.open.pop().flatten()
+                else {
+                    return;
+                };
+                if self.terms.len() < MAX_MEMBERS {
+                    self.terms.push((number, Term { slug, strings, numbers }));
+                } else {
+                    self.too_many = true;
+                }
+            }
+        }
     }
-    if text.starts_with('[') {
-        return json::elements(text)?.into_iter().try_for_each(|element| collect(element, depth + 1, terms));
+
+    /// The object whose fields are being read.
+    fn holder(&mut self) -> Option<&mut Object> {
+        self.open.last_mut()?.as_mut()
     }
-    if !text.starts_with('{') {
-        return Ok(());
+
+    fn field(&mut self, key: &str, value: &str) {
+        if self.fields >= Self::MOST_FIELDS {
+            self.too_many = true;
+            return;
+        }
+        let Some(object) = self.holder() else { return };
+        let text = json::string(value);
+        if key == "slug" {
+            if object.slug == Slug::Absent {
+                object.slug = text.map_or(Slug::Other, |text| Slug::Text(text.into_owned()));
+            }
+            return;
+        }
+        let mut remembered = 1;
+        if let Some(text) = text.filter(|_| key != "api_url") {
+            object.strings.push((key.to_owned(), text.into_owned()));
+        } else if let Ok(number) = value.parse() {
+            object.numbers.push((key.to_owned(), number));
+        } else {
+            remembered = 0;
+        }
+        self.fields += remembered;
     }
-    let fields = json::fields(text)?;
-    let slug = fields.iter().find(|field| field.key == "slug").and_then(|field| json::string(field.value));
-    if let Some(slug) = slug {
-        let strings = fields.iter().filter(|field| field.key != "slug" && field.key != "api_url");
-        terms.push(Term {
-            slug: slug.into_owned(),
-            strings: strings
-                .filter_map(|field| Some((field.key.to_string(), json::string(field.value)?.into_owned())))
-                .collect(),
-            numbers: fields
-                .iter()
-                .filter_map(|field| Some((field.key.to_string(), field.value.parse().ok()?)))
-                .collect(),
-        });
+
+    /// The terms in the order in which their objects begin.
+    fn into_terms(mut self) -> Result<Vec<Term>, JsonError> {
+        if self.too_many {
+            return Err(JsonError::TooMany { what: "terms", most: MAX_MEMBERS });
+        }
+        self.terms.sort_unstable_by_key(|(number, _)| *number);
+        Ok(self.terms.into_iter().map(|(_, term)| term).collect())
     }
-    fields.iter().try_for_each(|field| collect(field.value, depth + 1, terms))
 }
 
 #[cfg(test)]
@@ -274,6 +354,19 @@ mod tests {
         assert_eq!(twice.len(), 2);
         assert!(twice[0].numbers.is_empty(), "what two places do not agree on proves nothing");
         assert!(terms("\"golf\"").is_err());
+        let outer_first = terms(r#"{"a":{"x":{"slug":"in"},"slug":"out","n":1},"b":[[{"slug":"last"}]]}"#).unwrap();
+        assert_eq!(outer_first.iter().map(|term| term.slug.as_str()).collect::<Vec<_>>(), ["out", "in", "last"]);
+        for none in [r#"[{"slug":5,"slug":"a"}]"#, r#"[{"slug":{"x":1},"slug":"a"}]"#, r#"["slug","a"]"#] {
+            assert!(terms(none).unwrap().is_empty(), "{none}");
+        }
+        assert_eq!(terms(r#"[{"sl\u0075g":"a"}]"#).unwrap()[0].slug, "a");
+    }
+
+    #[test]
+    fn more_terms_than_there_can_be_are_refused() {
+        let many = |count: usize| format!("[{}]", vec![r#"{"slug":"a"}"#; count].join(","));
+        assert!(terms(&many(MAX_MEMBERS)).is_ok());
+        assert!(terms(&many(MAX_MEMBERS + 1)).is_err());
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(crate) fn client(
         user_agent: config.origin.user_agent.clone(),
     };
     let client = OriginClient::new(client, config.origin.ca_file.as_deref(), budget, status, clock.clone())?;
-    Ok(client.with_cache_ttl(config.origin.cache_ttl))
+    Ok(client.with_cache_ttl(config.origin.cache_ttl).with_room(config.limits.origin_bytes))
 }
 
 impl Origin {

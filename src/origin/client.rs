@@ -24,6 +24,7 @@ use crate::semantics::freshness::{self, Stamps};
 use super::budget::{Budget, Demand};
 use super::chance::Chance;
 use super::health::{FEW, Verdict, Witness};
+use super::room::{Held, Room};
 use super::stamps::StampWatch;
 use super::status::OriginStatus;
 use super::told::Told;
@@ -35,6 +36,9 @@ pub(crate) use error::AskError;
 
 /// How old the copies of the origin's CDN can be where nothing else is known.
 const CACHE_TTL: Duration = Duration::from_secs(300);
+
+/// Room for bodies where nothing else is said, in bytes.
+const ROOM: u64 = 128 << 20;
 
 /// The validators of a stored answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,6 +91,8 @@ pub struct Answer {
     pub asked: WallTime,
     /// When it arrived.
     pub received: WallTime,
+    /// The room that its body takes until it is judged.
+    pub room: Arc<Held>,
 }
 
 impl Answer {
@@ -144,6 +150,7 @@ pub struct OriginClient {
     chance: Chance,
     told: Arc<Told>,
     stamps: StampWatch,
+    room: Room,
 }
 
 impl OriginClient {
@@ -171,7 +178,21 @@ impl OriginClient {
         clock: Clock,
     ) -> Self {
         let stamps = StampWatch::new(status.clone(), CACHE_TTL);
-        Self { transport, config, budget, status, clock, chance: Chance::default(), told: Arc::default(), stamps }
+        let room = Room::new(ROOM, config.max_body);
+        let (chance, told) = (Chance::default(), Arc::default());
+        Self { transport, config, budget, status, clock, chance, told, stamps, room }
+    }
+
+    /// The same client with room for so many bytes of bodies at once; 128 MiB otherwise.
+    #[must_use]
+    pub fn with_room(mut self, bytes: u64) -> Self {
+        self.room = Room::new(bytes, self.config.max_body);
+        self
+    }
+
+    /// The room for bodies that are being received.
+    pub const fn room(&self) -> &Room {
+        &self.room
     }
 
     /// The same client of an origin whose CDN hands out copies of this age when it does not say; 5 minutes otherwise.
@@ -296,13 +317,18 @@ impl OriginClient {
         // The answer's head is the answer: the origin has counted the request by now.
         permit.answered();
         let received = self.clock.now_wall();
-        let mut body = BytesMut::new();
+        let (mut body, mut held) = (BytesMut::new(), Held::default());
+        let limit = self.config.max_body.min(self.room.largest());
         // What a client asked for may be refused in the origin's own words.
         if status == 200 || (class == Class::Client && is_refusal(status)) {
             while let Some(chunk) = pieces.next().await {
                 let chunk = chunk.map_err(failed)?;
-                if (body.len() + chunk.len()) as u64 > self.config.max_body {
-                    return Err(AskError::TooLarge { path: path.to_owned(), limit: self.config.max_body });
+                if (body.len() + chunk.len()) as u64 > limit {
+                    return Err(AskError::TooLarge { path: path.to_owned(), limit });
+                }
+                let taking = self.room.take(&mut held, chunk.len() as u64);
+                if tokio::time::timeout(self.config.timeout, taking).await.is_err() {
+                    return Err(failed(TransportError::Timeout));
                 }
                 body.extend_from_slice(&chunk);
             }
@@ -310,7 +336,7 @@ impl OriginClient {
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         let stamps = Stamps { date, age };
-        Ok((status, Answer { status, headers, body: body.freeze(), stamps, asked, received }))
+        Ok((status, Answer { status, headers, body: body.freeze(), stamps, asked, received, room: Arc::new(held) }))
     }
 
     /// Whose request this is. `is_ours`: as in [`Witness`].

@@ -10,7 +10,6 @@ mod together;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,6 +41,9 @@ use fetch::{Fetch, Fetched};
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
 /// For how long a resource whose answers are for one client each is asked for by each at once.
 const PRIVATE_FOR: Duration = Duration::from_secs(120);
+
+/// Larger bodies are not looked through on a thread that serves clients, in bytes.
+pub(super) const LARGE: u64 = 64 << 10;
 
 /// A client's request.
 #[derive(Clone, Debug)]
@@ -174,8 +176,6 @@ struct Inner {
     /// The same for requests with credentials only.
     personal: Recent,
     demands: Demands,
-    /// Bytes of bodies that are held to be kept.
-    arriving: AtomicU64,
 }
 
 /// What bounds it.
@@ -215,7 +215,6 @@ impl PassThrough {
             private: Recent::new(PRIVATE_FOR),
             personal: Recent::new(PRIVATE_FOR),
             demands: Demands::default(),
-            arriving: AtomicU64::new(0),
         }))
     }
 

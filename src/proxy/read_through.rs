@@ -29,6 +29,7 @@ use crate::semantics::caching::{
 };
 
 use super::demand::Demands;
+use super::pass_through::LARGE;
 
 use representation::Representation;
 
@@ -288,7 +289,7 @@ impl ReadThrough {
             }
         }
         let asked = inner.cache.purges(&question.key);
-        let landed = self.ask(question, kept.as_deref(), asker, asked).await;
+        let landed = self.ask(question, kept, asker, asked).await;
         match &landed {
             Ok(_) => inner.failures.answered(&question.key),
             Err(error) => inner.failures.failed(&question.key, error, inner.clock.now_mono()),
@@ -296,15 +297,22 @@ impl ReadThrough {
         landed
     }
 
-    async fn ask(&self, question: &Question, kept: Option<&Stored>, asker: Asker, asked: Purges) -> Landing {
+    async fn ask(&self, question: &Question, kept: Option<Arc<Stored>>, asker: Asker, asked: Purges) -> Landing {
         let inner = &*self.inner;
         let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
-        let validators = kept.map(|stored| Validators {
+        let validators = kept.as_ref().map(|stored| Validators {
             etag: stored.etag.as_ref().and_then(text),
             last_modified: stored.last_modified.as_ref().and_then(text),
         });
         let answer = inner.client.ask(&question.path, validators.as_ref(), asker).await?;
-        let judged = self.judge(question, &answer, kept);
+        let judged = if answer.body.len() as u64 > LARGE {
+            // What is large takes its time to be read.
+            let (this, question, answer) = (self.clone(), question.clone(), answer.clone());
+            let judging = tokio::task::spawn_blocking(move || this.judge(&question, &answer, kept.as_deref()));
+            judging.await.unwrap_or_else(|error| Err(AskError::nonsense("the answer", error)))
+        } else {
+            self.judge(question, &answer, kept.as_deref())
+        };
         let (stored, may_keep) = judged.inspect_err(|error| inner.client.unusable(error))?;
         if let Some(early) = inner.early.get() {
             early.offer(&question.path, &answer).await;

@@ -1,7 +1,7 @@
 //! A body that is read by several while it still arrives.
 //!
-//! What will be kept is held whole until its end; what will not is let go of behind the slowest reader, and the writer
-//! waits for that reader when it lags. Callers: [`super::pass_through`] writes, [`crate::serve`] reads.
+//! What will be kept is held whole until its end, as long as there is room; what will not is let go of behind the slowest
+//! reader, and the writer waits for that reader when it lags. Without room it lags by a piece at most. Callers: [`super::pass_through`] writes, [`crate::serve`] reads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// How far the slowest reader of a body that is not kept may lag, in bytes.
+use crate::origin::room::{Held, Room};
+
+/// How far the slowest reader of a body that is not kept may lag, in bytes, while there is room.
 const WINDOW: u64 = 256 * 1024;
 
 /// The body broke off: what was read is not all of it.
@@ -24,11 +26,13 @@ pub(crate) struct Abandoned;
 
 #[derive(Debug, Default)]
 struct State {
-    /// Pieces that are still held, the first of which is piece number `gone`.
-    pieces: VecDeque<Bytes>,
+    /// Pieces that are still held, the first of which is piece number `gone`; each with whether room was taken for it.
+    pieces: VecDeque<(Bytes, bool)>,
     gone: u64,
     /// Bytes of the pieces that are held.
     held: u64,
+    /// The room for these.
+    room: Held,
     end: Option<Result<(), Broken>>,
     keeps: bool,
     /// The next piece of each reader.
@@ -44,10 +48,13 @@ impl State {
         }
         let slowest = self.readers.values().copied().min().unwrap_or(u64::MAX);
         while self.gone < slowest
-            && let Some(piece) = self.pieces.pop_front()
+            && let Some((piece, has_room)) = self.pieces.pop_front()
         {
             self.gone += 1;
             self.held -= piece.len() as u64;
+            if has_room {
+                self.room.give_back(piece.len() as u64);
+            }
         }
     }
 }
@@ -63,7 +70,7 @@ struct Shared {
 
 /// The writing end; one that is dropped before [`finish`](Self::finish) leaves a broken body.
 #[derive(Debug)]
-pub(crate) struct Spool(Arc<Shared>);
+pub struct Spool(Arc<Shared>, Room);
 
 /// What new readers are made from; cheap to clone.
 #[derive(Clone, Debug)]
@@ -77,11 +84,11 @@ pub struct Reader {
 }
 
 impl Spool {
-    /// An empty body that is held whole if it `keeps`.
-    pub(crate) fn new(keeps: bool) -> Self {
+    /// An empty body that is held whole if it `keeps`, as long as there is room.
+    pub fn new(keeps: bool, room: Room) -> Self {
         let shared = Shared::default();
         shared.state.lock().keeps = keeps;
-        Self(Arc::new(shared))
+        Self(Arc::new(shared), room)
     }
 
     /// What readers are made from.
@@ -107,9 +114,17 @@ impl Spool {
                 if !state.keeps && state.readers.is_empty() {
                     return Err(Abandoned);
                 }
-                if state.keeps || state.held < WINDOW {
+                let is_near = state.keeps || state.held < WINDOW;
+                let has_room = is_near && self.1.try_take(&mut state.room, piece.len() as u64);
+                if state.keeps && !has_room {
+                    // There is no room to keep it: from here on it is only passed on.
+                    state.keeps = false;
+                    state.trim();
+                    continue;
+                }
+                if has_room || state.held == 0 {
                     state.held += piece.len() as u64;
-                    state.pieces.push_back(piece);
+                    state.pieces.push_back((piece, has_room));
                     drop(state);
                     self.0.came.notify_waiters();
                     return Ok(());
@@ -126,17 +141,28 @@ impl Spool {
         state.trim();
     }
 
+    /// How many bytes are held.
+    pub fn held(&self) -> u64 {
+        self.0.state.lock().held
+    }
+
+    /// Whether it is still held whole.
+    pub fn keeps(&self) -> bool {
+        self.0.state.lock().keeps
+    }
+
     /// Ends the body with its `last` piece, which may be empty. A body that was held is given to `keep` before a reader
     /// sees that end: a client that has read all of an answer finds it kept.
     pub(crate) fn finish(self, last: Bytes, keep: impl FnOnce(Bytes)) {
         let mut state = self.0.state.lock();
         let whole = state.keeps.then(|| match (state.pieces.len(), state.pieces.front()) {
             (0, _) => last.clone(),
-            (1, Some(only)) if last.is_empty() => only.clone(),
+            (1, Some((only, _))) if last.is_empty() => only.clone(),
             _ => {
                 let length = usize::try_from(state.held).unwrap_or(0) + last.len();
                 let mut whole = BytesMut::with_capacity(length);
-                state.pieces.iter().chain([&last]).for_each(|piece| whole.extend_from_slice(piece));
+                let pieces = state.pieces.iter().map(|(piece, _)| piece);
+                pieces.chain([&last]).for_each(|piece| whole.extend_from_slice(piece));
                 whole.freeze()
             }
         });
@@ -147,7 +173,7 @@ impl Spool {
         state = self.0.state.lock();
         if !last.is_empty() {
             state.held += last.len() as u64;
-            state.pieces.push_back(last);
+            state.pieces.push_back((last, false));
         }
         state.end = Some(Ok(()));
         drop(state);
@@ -191,7 +217,7 @@ impl Reader {
                 let mut state = self.shared.state.lock();
                 let at = state.readers.get(&self.id).copied().unwrap_or(state.gone);
                 let index = usize::try_from(at.saturating_sub(state.gone)).unwrap_or(usize::MAX);
-                if let Some(piece) = state.pieces.get(index).cloned() {
+                if let Some((piece, _)) = state.pieces.get(index).cloned() {
                     state.readers.insert(self.id, at + 1);
                     state.trim();
                     drop(state);
@@ -223,6 +249,10 @@ impl Drop for Reader {
 mod tests {
     use super::*;
 
+    fn room() -> Room {
+        Room::new(16 << 20, 1 << 20).for_streams()
+    }
+
     async fn all(mut reader: Reader) -> Result<Vec<u8>, Broken> {
         let mut out = Vec::new();
         while let Some(piece) = reader.next().await {
@@ -233,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn late_readers_of_what_is_kept_get_all_of_it() {
-        let spool = Spool::new(true);
+        let spool = Spool::new(true, room());
         let tap = spool.tap();
         let early = tokio::spawn(all(tap.reader().unwrap()));
         spool.push(Bytes::from_static(b"one ")).await.unwrap();
@@ -249,7 +279,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_kept_before_its_last_piece_and_its_end_show() {
         for last in [Bytes::new(), Bytes::from_static(b"two")] {
-            let spool = Spool::new(true);
+            let spool = Spool::new(true, room());
             let mut reader = spool.tap().reader().unwrap();
             spool.push(Bytes::from_static(b"one ")).await.unwrap();
             assert_eq!(reader.next().await.unwrap().unwrap(), "one ");
@@ -262,7 +292,7 @@ mod tests {
             assert!(kept);
             assert_eq!(all(reader).await.unwrap(), last);
         }
-        let spool = Spool::new(false);
+        let spool = Spool::new(false, room());
         let reader = spool.tap().reader().unwrap();
         spool.finish(Bytes::new(), |_| panic!("there is nothing to keep"));
         assert_eq!(all(reader).await.unwrap(), b"");
@@ -270,7 +300,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_kept_waits_for_its_reader_and_ends_with_it() {
-        let spool = Spool::new(false);
+        let spool = Spool::new(false, room());
         let mut reader = spool.tap().reader().unwrap();
         let piece = Bytes::from(vec![7; WINDOW as usize]);
         spool.push(piece.clone()).await.unwrap();
@@ -285,8 +315,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn without_room_nothing_is_kept_and_pieces_pass_one_by_one() {
+        let room = Room::new(1 << 20, 1 << 10).for_streams();
+        let mut full = Held::default();
+        while room.try_take(&mut full, 4096) {}
+        let spool = Spool::new(true, room.clone());
+        let mut reader = spool.tap().reader().unwrap();
+        let piece = Bytes::from_static(b"piece");
+        spool.push(piece.clone()).await.unwrap();
+        assert!(!spool.keeps());
+        let mut next = Box::pin(spool.push(piece.clone()));
+        assert!(futures_util::poll!(&mut next).is_pending());
+        assert_eq!(reader.next().await.unwrap().unwrap(), "piece");
+        next.await.unwrap();
+        assert_eq!(reader.next().await.unwrap().unwrap(), "piece");
+        drop(reader);
+        assert_eq!(spool.push(piece.clone()).await, Err(Abandoned));
+        // What is kept gives its room back when nobody needs it any more.
+        drop((full, spool));
+        let spool = Spool::new(true, room.clone());
+        let reader = spool.tap().reader().unwrap();
+        while spool.keeps() {
+            let all = futures_util::poll!(Box::pin(spool.push(Bytes::from(vec![7; 4096]))));
+            assert!(all.is_ready() || !spool.keeps());
+        }
+        assert!(!room.try_take(&mut Held::default(), 64 << 10));
+        drop((spool, reader));
+        assert!(room.try_take(&mut Held::default(), 64 << 10));
+    }
+
+    #[tokio::test]
     async fn a_body_that_breaks_off_says_so() {
-        let spool = Spool::new(true);
+        let spool = Spool::new(true, room());
         let mut reader = spool.tap().reader().unwrap();
         spool.push(Bytes::from_static(b"half")).await.unwrap();
         drop(spool);

@@ -85,6 +85,9 @@ pub(crate) struct Finder {
     pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
+/// Larger documents are not looked through on a thread that serves clients, in bytes.
+const LARGE: usize = 64 << 10;
+
 /// The version that answers a request.
 struct Version {
     published: Arc<Published>,
@@ -117,7 +120,7 @@ impl Finder {
                 Err(none) => none,
             },
             Target::Taxonomy { kind, pin } => match self.version(published, pin.as_deref()).await {
-                Ok(version) => self.taxonomy(version, kind),
+                Ok(version) => self.taxonomy(version, kind).await,
                 Err(none) => none,
             },
             Target::Detail(id) => self.detail(published, id, client).await,
@@ -186,7 +189,7 @@ impl Finder {
         self.through(&query.path_and_query(), false, client).await
     }
 
-    fn taxonomy(&self, version: Version, kind: TaxonomyKind) -> Found {
+    async fn taxonomy(&self, version: Version, kind: TaxonomyKind) -> Found {
         let Version { published, pinned, beside } = version;
         let key = Key::Taxonomy(kind);
         let made_of = || basis::taxonomy(&published, kind);
@@ -196,7 +199,22 @@ impl Finder {
         if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
             return Found::Snapshot { reply, published, forwarded: None, pinned };
         }
-        match render::taxonomy(&published, kind, &self.rewrite.of_origin(published.meta.origin.as_deref())) {
+        let rewrite = self.rewrite.of_origin(published.meta.origin.as_deref());
+        let made = if published.dataset.content.taxonomy(kind).len() > LARGE {
+            // What is large takes its time to be rewritten.
+            let (published, rewrite) = (published.clone(), rewrite.into_owned());
+            let rendering = tokio::task::spawn_blocking(move || render::taxonomy(&published, kind, &rewrite));
+            match rendering.await {
+                Ok(made) => made,
+                Err(error) => {
+                    tracing::error!(%error, path = kind.path(), "a taxonomy could not be rendered");
+                    return Problem::internal().into();
+                }
+            }
+        } else {
+            render::taxonomy(&published, kind, &rewrite)
+        };
+        match made {
             Ok(made) => {
                 let made = made.made_of(made_of());
                 let reply = if let Some(kept) = kept {
@@ -262,10 +280,10 @@ impl Finder {
                 }
             }
         };
-        self.answer_detail(details, published, id, record, revision, forwarded)
+        self.answer_detail(details, published, id, record, revision, forwarded).await
     }
 
-    fn answer_detail(
+    async fn answer_detail(
         &self,
         details: &Details,
         published: Arc<Published>,
@@ -277,7 +295,19 @@ impl Finder {
         if record.meta.state == DetailState::Gone {
             return Problem::unknown_listing(id.to_string()).into();
         }
-        let reply = Arc::new(render::detail(&published, record.body).made_of(basis::detail(&published)));
+        let made = if record.body.len() > LARGE {
+            let (published, body) = (published.clone(), record.body);
+            match tokio::task::spawn_blocking(move || render::detail(&published, body)).await {
+                Ok(made) => made,
+                Err(error) => {
+                    tracing::error!(%error, %id, "a detail could not be rendered");
+                    return Problem::internal().into();
+                }
+            }
+        } else {
+            render::detail(&published, record.body)
+        };
+        let reply = Arc::new(made.made_of(basis::detail(&published)));
         if forwarded.is_none() {
             let key = Key::Detail(id);
             // A newer record may have arrived while the older one was rendered; its arrival forgets the key.

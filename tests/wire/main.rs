@@ -50,6 +50,7 @@ mod publication;
 mod purge;
 mod read_through;
 mod refresh;
+mod room;
 mod shield;
 mod shrink;
 mod simulation;

@@ -95,7 +95,7 @@ mod tests {
         let now = WallTime::from_seconds(1_000_000);
         let stamps = Stamps { date: None, age: None };
         let (headers, body) = (HeaderMap::new(), Bytes::from_static(b"{}"));
-        let answer = Answer { status: 200, headers, body, stamps, asked: now, received: now };
+        let answer = Answer { status: 200, headers, body, stamps, asked: now, received: now, room: Arc::default() };
         let watch = StampWatch::new(OriginStatus::default(), Duration::ZERO);
         let known = Known { summary_hash: no_summary(), origin_time_ms: 0, fetched_ms: 0 };
         *details.0.index.write() = (1..=MOST as u64).map(|id| (ListingId(id), known)).collect();

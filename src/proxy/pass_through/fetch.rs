@@ -4,7 +4,6 @@
 //! client that asked for it. Callers: [`super`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,7 +22,7 @@ use crate::semantics::caching::{
     blames_the_request, end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, onward, reflects,
 };
 
-use super::{Flight, Head, Landing, PassThrough, Question, is_failure, told, wants_part};
+use super::{Flight, Head, LARGE, Landing, PassThrough, Question, is_failure, told, wants_part};
 use crate::proxy::spool::{Reader, Spool};
 use crate::proxy::upstream::{Arrived, Interim, Pieces, Sending};
 
@@ -97,30 +96,6 @@ fn fields(question: &Question, allowed: &Allowed, names: &[HeaderName], kept: Op
         }
     }
     fields
-}
-
-/// The bytes of one body that count as held to be kept, among those of all.
-struct Held<'a> {
-    arriving: &'a AtomicU64,
-    bytes: u64,
-}
-
-impl Held<'_> {
-    /// Counts more; how many bytes all bodies hold.
-    fn add(&mut self, bytes: u64) -> u64 {
-        self.bytes += bytes;
-        self.arriving.fetch_add(bytes, Ordering::Relaxed) + bytes
-    }
-
-    fn give_back(&mut self) {
-        self.arriving.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.give_back();
-    }
 }
 
 /// What will be kept when the body is complete.
@@ -335,7 +310,7 @@ impl PassThrough {
         if question.method == Method::HEAD {
             return Fetched::Arriving { head, body: None, keeps: false };
         }
-        let spool = Spool::new(keeps);
+        let spool = Spool::new(keeps, self.0.upstream.origin().room().for_streams());
         let tap = spool.tap();
         let body = tap.reader();
         let plain = is_plain(&sent, &vary);
@@ -375,45 +350,47 @@ impl PassThrough {
     /// Moves a body to its readers, and into the cache if it is to be kept.
     pub(super) async fn pump(&self, spool: Spool, mut pieces: Pieces, keeping: Option<Keeping>) -> Option<Arc<Stored>> {
         let inner = &*self.0;
-        let mut held = Held { arriving: &inner.arriving, bytes: 0 };
-        let mut keeping = keeping;
+        let mut length = 0;
         let last = loop {
             match pieces.next().await {
-                None => break Some(Bytes::new()),
+                None => break Bytes::new(),
                 // Its end tells the readers that something is missing.
                 Some(Err(error)) => {
                     tracing::debug!(%error, "an answer broke off");
-                    break None;
+                    return None;
                 }
                 Some(Ok(piece)) => {
-                    if keeping.is_some() {
-                        let all = held.add(piece.len() as u64);
-                        if held.bytes > inner.max_body || all > 2 * inner.cache.largest() {
-                            keeping = None;
-                            spool.stop_keeping();
-                            // The rest may take minutes; meanwhile others may be kept.
-                            held.give_back();
-                        }
+                    length += piece.len() as u64;
+                    if length > inner.max_body {
+                        spool.stop_keeping();
                     }
-                    if keeping.is_some() && pieces.are_all_here() {
-                        break Some(piece);
+                    if spool.keeps() && pieces.are_all_here() {
+                        break piece;
                     }
                     if spool.push(piece).await.is_err() {
-                        break None;
+                        return None;
                     }
                 }
             }
         };
-        drop(held);
-        let mut kept = None;
-        spool.finish(last?, |whole| {
-            let Some(Keeping { key, mut stored, asked, sent, vary }) = keeping else { return };
-            if !reflects(&sent, &vary, &stored.fields, &whole) {
-                stored.body = Arc::new(Coded::new(whole));
-                let stored = Arc::new(stored);
-                kept = inner.cache.keep_stored(&key, &stored, asked).then_some(stored);
-            }
-        });
-        kept
+        let this = self.clone();
+        let finish = move || {
+            let mut kept = None;
+            spool.finish(last, |whole| kept = keeping.and_then(|keeping| this.keep(keeping, whole)));
+            kept
+        };
+        // What is large takes its time to be looked through.
+        if length > LARGE { tokio::task::spawn_blocking(finish).await.ok().flatten() } else { finish() }
+    }
+
+    /// Keeps a whole body, unless it shows something of the request.
+    fn keep(&self, keeping: Keeping, whole: Bytes) -> Option<Arc<Stored>> {
+        let Keeping { key, mut stored, asked, sent, vary } = keeping;
+        if reflects(&sent, &vary, &stored.fields, &whole) {
+            return None;
+        }
+        stored.body = Arc::new(Coded::new(whole));
+        let stored = Arc::new(stored);
+        self.0.cache.keep_stored(&key, &stored, asked).then_some(stored)
     }
 }

@@ -71,7 +71,7 @@ impl PassThrough {
                 let directives = ResponseDirectives::of(&keeping.stored.fields);
                 may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
             });
-        let spool = Spool::new(keeping.is_some());
+        let spool = Spool::new(keeping.is_some(), inner.upstream.origin().room().for_streams());
         let body = spool.tap().reader();
         let this = self.clone();
         tokio::spawn(async move { drop(this.pump(spool, arrived.body, keeping).await) });

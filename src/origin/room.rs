@@ -1,0 +1,230 @@
+//! Room for the bodies of the origin's answers: how many bytes may be received, decoded or judged at once, all together.
+//!
+//! One body alone is bounded by `origin.max_body`; this bounds their sum by `limits.origin_bytes`, in three parts. A quarter
+//! is for the start of bodies that are read whole, so that the many small ones never wait for the large ones. What is more
+//! than that is taken piece by piece from what is free. When nothing is, a body waits its turn for a reserve that is large
+//! enough for any body, and has it to its end: nobody waits while holding something that another one waits for. Callers:
+//! [`super::client`], [`crate::proxy::spool`].
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What is counted, in bytes: smaller pieces cost as much.
+const UNIT: u64 = 4096;
+
+/// A body takes this many times its size: once in the pieces that arrive, once as a whole, or as what is made of it.
+const TIMES: u64 = 2;
+
+/// The start of a body, in bytes.
+const START: u64 = 256 << 10;
+
+/// The room; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Room {
+    /// For starts; `None` for bodies that are passed on.
+    starts: Option<Arc<Semaphore>>,
+    free: Arc<Semaphore>,
+    /// Whose turn it is to use the reserve.
+    reserve: Arc<Semaphore>,
+    largest: u64,
+}
+
+/// What one body holds; given back when it is dropped.
+#[derive(Debug, Default)]
+pub struct Held {
+    start: Option<OwnedSemaphorePermit>,
+    taken: Option<OwnedSemaphorePermit>,
+    /// Bytes that these are for, and those of them that are in use.
+    bytes: u64,
+    used: u64,
+    reserve: Option<OwnedSemaphorePermit>,
+}
+
+fn units(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+impl Room {
+    /// Room for so many bytes, of which no body has more than `max_body`.
+    pub fn new(bytes: u64, max_body: u64) -> Self {
+        let largest = max_body.min(bytes / 2 / TIMES).max(UNIT);
+        let semaphore = |bytes: u64| Arc::new(Semaphore::new((units(bytes) as usize).min(Semaphore::MAX_PERMITS)));
+        let starts = bytes / 4;
+        let free = bytes.saturating_sub(largest * TIMES + starts);
+        Self { starts: Some(semaphore(starts)), free: semaphore(free), reserve: Arc::new(Semaphore::new(1)), largest }
+    }
+
+    /// The same room for bodies that are passed on while they arrive: slow clients must not take it from those that are
+    /// read whole.
+    #[must_use]
+    pub fn for_streams(&self) -> Self {
+        Self { starts: None, ..self.clone() }
+    }
+
+    /// The largest body that there is ever room for, in bytes.
+    pub const fn largest(&self) -> u64 {
+        self.largest
+    }
+
+    /// Takes room for `more` bytes of a body, if there is any.
+    pub fn try_take(&self, held: &mut Held, more: u64) -> bool {
+        if held.reserve.is_some() || held.used + more <= held.bytes {
+            held.used += more;
+            return true;
+        }
+        if held.bytes == 0
+            && more <= START
+            && let Some(starts) = &self.starts
+            && let Ok(permit) = starts.clone().try_acquire_many_owned(units(START * TIMES))
+        {
+            (held.start, held.bytes, held.used) = (Some(permit), START, more);
+            return true;
+        }
+        // Some ahead, so that not each piece has to ask.
+        let ahead = (held.used + more).next_power_of_two().max(4 * UNIT) - held.bytes;
+        for wanted in [ahead, held.used + more - held.bytes] {
+            if let Ok(permit) = self.free.clone().try_acquire_many_owned(units(wanted * TIMES)) {
+                match &mut held.taken {
+                    Some(taken) => taken.merge(permit),
+                    None => held.taken = Some(permit),
+                }
+                held.bytes += wanted;
+                held.used += more;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes room for `more` bytes of a body; when there is none, waits for its turn.
+    pub async fn take(&self, held: &mut Held, more: u64) {
+        if !self.try_take(held, more) {
+            // Never closed.
+            held.reserve = self.reserve.clone().acquire_owned().await.ok();
+            held.used += more;
+        }
+    }
+}
+
+impl Held {
+    /// Gives back what so many bytes took, which are let go of.
+    pub fn give_back(&mut self, bytes: u64) {
+        self.used = self.used.saturating_sub(bytes);
+        if self.used == 0 {
+            *self = Self::default();
+            return;
+        }
+        // Only what is much: giving back and taking again costs more than having.
+        let start = if self.start.is_some() { START } else { 0 };
+        let keep = self.used.next_power_of_two().clamp(start, self.bytes.max(start));
+        if keep <= self.bytes / 2 {
+            let give = units((self.bytes - start) * TIMES).saturating_sub(units((keep - start) * TIMES));
+            drop(self.taken.as_mut().and_then(|taken| taken.split(give as usize)));
+            self.bytes = keep;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MEBIBYTE: u64 = 1 << 20;
+
+    fn is_full(room: &Room) -> bool {
+        !room.try_take(&mut Held::default(), MEBIBYTE)
+    }
+
+    #[tokio::test]
+    async fn bodies_take_what_is_free_and_then_wait_for_the_reserve_in_order() {
+        let room = Room::new(32 * MEBIBYTE, 4 * MEBIBYTE).for_streams();
+        assert_eq!(room.largest(), 4 * MEBIBYTE);
+        let mut bodies: Vec<Held> = Vec::new();
+        for _ in 0..8 {
+            let mut held = Held::default();
+            assert!(room.try_take(&mut held, MEBIBYTE));
+            bodies.push(held);
+        }
+        assert!(is_full(&room), "a quarter is the reserve, and one is for starts");
+        let mut first = Held::default();
+        room.take(&mut first, MEBIBYTE).await;
+        room.take(&mut first, 3 * MEBIBYTE).await;
+        // Whoever has the reserve needs no more of anybody.
+        let waiting = tokio::spawn({
+            let room = room.clone();
+            async move {
+                let mut second = Held::default();
+                room.take(&mut second, 4 * MEBIBYTE).await;
+            }
+        });
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!waiting.is_finished());
+        drop(first);
+        tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap().unwrap();
+        bodies.clear();
+        assert!(!is_full(&room));
+    }
+
+    #[test]
+    fn what_is_let_go_of_is_given_back() {
+        let room = Room::new(32 * MEBIBYTE, 4 * MEBIBYTE).for_streams();
+        let free = || room.free.available_permits() as u64 * UNIT;
+        let mut held = Held::default();
+        for _ in 0..128 {
+            assert!(room.try_take(&mut held, 64 << 10));
+        }
+        assert!(is_full(&room));
+        held.give_back(7 * MEBIBYTE);
+        assert!(!is_full(&room));
+        held.give_back(MEBIBYTE);
+        assert_eq!(free(), 16 * MEBIBYTE);
+        assert!(room.try_take(&mut held, 8 * MEBIBYTE));
+        drop(held);
+        assert_eq!(free(), 16 * MEBIBYTE);
+    }
+
+    #[test]
+    fn small_bodies_find_room_beside_large_ones() {
+        let room = Room::new(32 * MEBIBYTE, 4 * MEBIBYTE);
+        let mut large = Held::default();
+        while room.try_take(&mut large, MEBIBYTE) {}
+        let mut small: Vec<Held> = Vec::new();
+        for _ in 0..16 {
+            let mut held = Held::default();
+            assert!(room.try_take(&mut held, 1000) && room.try_take(&mut held, START - 1000));
+            assert!(!room.try_take(&mut held, 1), "it is no small one any more");
+            small.push(held);
+        }
+        assert!(!room.try_take(&mut Held::default(), 1));
+        small[0].give_back(START);
+        assert!(room.try_take(&mut Held::default(), 1));
+        assert!(!room.for_streams().try_take(&mut Held::default(), 1));
+    }
+
+    #[tokio::test]
+    async fn many_that_grow_never_wait_for_one_another() {
+        let room = Room::new(8 * MEBIBYTE, 4 * MEBIBYTE);
+        assert_eq!(room.largest(), 2 * MEBIBYTE, "the reserve is at most half");
+        let growing: Vec<_> = (0..50)
+            .map(|_| {
+                let room = room.clone();
+                tokio::spawn(async move {
+                    let mut held = Held::default();
+                    for _ in 0..32 {
+                        room.take(&mut held, 64 << 10).await;
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        for body in growing {
+            tokio::time::timeout(Duration::from_secs(20), body).await.unwrap().unwrap();
+        }
+        assert_eq!(room.free.available_permits() as u64 * UNIT, 2 * MEBIBYTE);
+    }
+}
