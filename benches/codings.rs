@@ -13,8 +13,8 @@ use grandstand::parts::cache::doorkeeper::Doorkeeper;
 use grandstand::parts::cache::reply::Reply;
 use grandstand::parts::cache::{Cache, Key};
 use grandstand::parts::clock::Clock;
-use grandstand::sample::{Origin, Switches, World};
 use grandstand::parts::semantics::coding::Coding;
+use grandstand::sample::{Origin, Switches, World};
 
 fn origin() -> Origin {
     Origin::within(World::generate(10_000, 1), Switches::default(), Clock::system())

@@ -20,6 +20,7 @@ pub(crate) struct Page {
     /// How many listings the origin says there are.
     pub total: u64,
     /// The page size that the origin applied, if it says so.
+    #[expect(clippy::struct_field_names, reason = "the name of the origin's field")]
     pub per_page: Option<u64>,
     /// The page's listings in order, as slices of the body.
     pub items: Vec<Summary>,

@@ -49,7 +49,11 @@ impl Https {
     ///
     /// # Errors
     /// When the TLS library refuses.
-    pub(crate) fn start(self, public: &Arc<Public>, connections: &Connections) -> Result<(Service<TlsGate>, Nudge), AppError> {
+    pub(crate) fn start(
+        self,
+        public: &Arc<Public>,
+        connections: &Connections,
+    ) -> Result<(Service<TlsGate>, Nudge), AppError> {
         let gate = TlsGate::new(Gate::new(public, connections), self.provider, self.renewal.current());
         let gate = gate.map_err(|error| AppError::Certificate(error.to_string()))?;
         Ok((Service::new("public-https".to_owned(), gate), self.renewal.start()))

@@ -39,7 +39,10 @@ impl Holder {
     ///
     /// # Errors
     /// When it cannot be opened, or its holder does not say who it is.
-    pub(super) fn find(config: &Config, open: fn(&Config) -> Result<(DataDir, Versions), AppError>) -> Result<Self, Failure> {
+    pub(super) fn find(
+        config: &Config,
+        open: fn(&Config) -> Result<(DataDir, Versions), AppError>,
+    ) -> Result<Self, Failure> {
         let began = Instant::now();
         loop {
             return match open(config) {

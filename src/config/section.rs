@@ -89,7 +89,12 @@ pub(super) struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// Reads `node` as the table at `path` (empty: the root).
-    pub(super) fn read<T>(reader: &'a mut Reader, path: &str, node: Node, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+    pub(super) fn read<T>(
+        reader: &'a mut Reader,
+        path: &str,
+        node: Node,
+        read: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> T {
         let shown = node.shown();
         let rest = if let Value::Table(table) = node.value {
             table
@@ -149,7 +154,12 @@ impl<'a> Section<'a> {
     }
 
     /// A list that must be there and not empty; one value stands for a list of one.
-    pub(super) fn required_list<T>(&mut self, key: &str, example: &str, parse: impl Fn(&Node) -> Result<T, String>) -> Vec<T> {
+    pub(super) fn required_list<T>(
+        &mut self,
+        key: &str,
+        example: &str,
+        parse: impl Fn(&Node) -> Result<T, String>,
+    ) -> Vec<T> {
         match self.rest.get(key).map(|node| &node.value) {
             Some(Value::Array(items)) if items.is_empty() => {
                 let (path, _) = self.take(key);

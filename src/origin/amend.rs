@@ -44,7 +44,11 @@ impl Changes {
     ///
     /// # Errors
     /// When more is there than known and new listings together.
-    pub(crate) fn of<'a>(dataset: &Dataset, items: impl Iterator<Item = &'a Summary>, total: u64) -> Result<Self, GiveUp> {
+    pub(crate) fn of<'a>(
+        dataset: &Dataset,
+        items: impl Iterator<Item = &'a Summary>,
+        total: u64,
+    ) -> Result<Self, GiveUp> {
         let mut changed: BTreeMap<ListingId, &Summary> = BTreeMap::new();
         let mut added = 0;
         for item in items {

@@ -39,6 +39,7 @@ pub struct Verdict {
     /// The origin as a whole fails: how many failures in a row say so.
     pub outage: Option<u32>,
     /// It wants to be left alone; `None` inside where it does not say for how long.
+    #[expect(clippy::option_option, reason = "it asks, and may say for how long")]
     pub asked: Option<Option<Duration>>,
     /// Whether the failure says anything about the origin as a whole.
     pub counts: bool,

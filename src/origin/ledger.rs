@@ -59,7 +59,12 @@ impl Ledger {
     /// Opens or creates the ledger, reads back into `window` what still counts, and says for how long nothing may be
     /// sent. Requests that were on the wire when the process ended count from now; a stamp beyond what any slot can have
     /// (a clock that was set back) counts for a whole span.
-    pub(crate) fn open(path: &Path, mut window: Option<&mut Window>, now: Monotonic, wall: WallTime) -> (Self, Duration) {
+    pub(crate) fn open(
+        path: &Path,
+        mut window: Option<&mut Window>,
+        now: Monotonic,
+        wall: WallTime,
+    ) -> (Self, Duration) {
         let limit = window.as_ref().map_or(0, |window| window.limit());
         let recorded = match fs::read(path) {
             Ok(bytes) => read(&bytes),

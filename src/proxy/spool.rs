@@ -70,7 +70,7 @@ struct Shared {
 
 /// The writing end; one that is dropped before [`finish`](Self::finish) leaves a broken body.
 #[derive(Debug)]
-pub struct Spool(Arc<Shared>, Room);
+pub(crate) struct Spool(Arc<Shared>, Room);
 
 /// What new readers are made from; cheap to clone.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ pub struct Reader {
 
 impl Spool {
     /// An empty body that is held whole if it `keeps`, as long as there is room.
-    pub fn new(keeps: bool, room: Room) -> Self {
+    pub(crate) fn new(keeps: bool, room: Room) -> Self {
         let shared = Shared::default();
         shared.state.lock().keeps = keeps;
         Self(Arc::new(shared), room)
@@ -141,13 +141,8 @@ impl Spool {
         state.trim();
     }
 
-    /// How many bytes are held.
-    pub fn held(&self) -> u64 {
-        self.0.state.lock().held
-    }
-
     /// Whether it is still held whole.
-    pub fn keeps(&self) -> bool {
+    pub(crate) fn keeps(&self) -> bool {
         self.0.state.lock().keeps
     }
 

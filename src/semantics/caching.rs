@@ -25,7 +25,9 @@ mod testing;
 
 pub(crate) use conditional::evaluate;
 pub(crate) use directives::{RequestDirectives, ResponseDirectives};
-pub(crate) use fields::{Allowed, Purpose, end_to_end, is_bare, is_for_others, is_never_onward, is_plain, onward, reflects};
+pub(crate) use fields::{
+    Allowed, Purpose, end_to_end, is_bare, is_for_others, is_never_onward, is_plain, onward, reflects,
+};
 pub(crate) use freshen::{freshen, head_agrees};
 pub(crate) use invalidation::{invalidated, stores_for_get};
 pub(crate) use ranges::{Ranged, select};

@@ -49,7 +49,6 @@ impl OriginTime {
     pub(crate) const fn at(self) -> WallTime {
         self.at
     }
-
 }
 
 /// The instant that an answer speaks for by its header: `Date - Age`.

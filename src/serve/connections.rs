@@ -167,11 +167,6 @@ impl Connections {
             seat.leave.notify_one();
         }
     }
-
-    /// How many there are, without those who were told to leave.
-    pub(crate) fn open(&self) -> usize {
-        self.0.table.lock().open()
-    }
 }
 
 impl Inner {

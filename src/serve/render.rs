@@ -16,7 +16,13 @@ use crate::snapshot::journal::Changes;
 use crate::snapshot::live::Published;
 
 /// A page of the list.
-pub(crate) fn list(published: &Published, query: &ListQuery, found: Found<'_>, public_url: &str, pin: Option<&str>) -> Reply {
+pub(crate) fn list(
+    published: &Published,
+    query: &ListQuery,
+    found: Found<'_>,
+    public_url: &str,
+    pin: Option<&str>,
+) -> Reply {
     let dataset = &published.dataset;
     let total = found.total;
     let page =

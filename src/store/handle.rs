@@ -225,7 +225,10 @@ impl Handle {
     }
 
     /// Runs `operation` while no other transaction is open.
-    pub(super) fn exclusively<T>(&self, operation: impl FnOnce(&mut Database) -> Result<T, Fault>) -> Result<T, StoreError> {
+    pub(super) fn exclusively<T>(
+        &self,
+        operation: impl FnOnce(&mut Database) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
         let _writer = self.writers.read();
         let mut slot = loop {
             self.ensure_open(0, true)?;

@@ -103,6 +103,7 @@ pub(crate) struct RequestDirectives {
     /// `min-fresh`, as above.
     pub min_fresh: Option<Duration>,
     /// `max-stale`: `Some(None)` without a bound, `Some(Some(_))` with one; zero when it is malformed.
+    #[expect(clippy::option_option, reason = "the directive is there, and may have a value")]
     pub max_stale: Option<Option<Duration>>,
 }
 

@@ -39,7 +39,13 @@ pub(crate) fn invalidated(
 /// Whether an answer to POST may be stored as one to GET for the same target: it succeeded, states how long it is
 /// fresh, and says by `Content-Location` that it is what a GET would get (RFC 9110 §9.3.3). [`super::may_store`] then
 /// has the last word, asked as for GET.
-pub(crate) fn stores_for_get(method: &Method, target: &str, status: StatusCode, response: &HeaderMap, bases: &[Url]) -> bool {
+pub(crate) fn stores_for_get(
+    method: &Method,
+    target: &str,
+    status: StatusCode,
+    response: &HeaderMap,
+    bases: &[Url],
+) -> bool {
     *method == Method::POST
         && status == StatusCode::OK
         && is_explicit(response)

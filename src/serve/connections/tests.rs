@@ -32,7 +32,7 @@ fn a_household_has_so_many_and_gets_room_back() {
     assert!(connections.admit(None).is_ok(), "one that speaks for many");
     drop(one);
     assert!(connections.admit(Some(peer(1))).is_ok());
-    assert_eq!(connections.open(), 1, "the others were dropped at once");
+    assert_eq!(connections.0.table.lock().open(), 1, "the others were dropped at once");
     let six = |last: u16| Some(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)));
     let _both = (connections.admit(six(1)).ok().unwrap(), connections.admit(six(2)).ok().unwrap());
     assert_eq!(connections.admit(six(3)).err(), Some(Full::Household(2)), "one network is one household");
@@ -51,14 +51,14 @@ fn the_one_that_has_been_idle_for_the_longest_goes() {
     let newcomer = connections.admit(Some(peer(9))).ok().unwrap();
     newcomer.rest(after(&connections, 40));
     assert_eq!(guests.iter().map(has_to_go).collect::<Vec<_>>(), [false, true, false]);
-    assert_eq!(connections.open(), 3);
+    assert_eq!(connections.0.table.lock().open(), 3);
     // It asked for something and is idle again since.
     guests[0].work();
     guests[0].rest(after(&connections, 50));
     let _next = connections.admit(Some(peer(9))).ok().unwrap();
     assert_eq!(guests.iter().map(has_to_go).collect::<Vec<_>>(), [false, false, true]);
     drop(guests);
-    assert_eq!(connections.open(), 2, "whoever went frees nobody's place a second time");
+    assert_eq!(connections.0.table.lock().open(), 2, "whoever went frees nobody's place a second time");
 }
 
 #[test]
@@ -164,7 +164,7 @@ proptest! {
                     }
                 }
             }
-            prop_assert_eq!(connections.open(), guests.iter().filter(|(.., told)| !told).count());
+            prop_assert_eq!(connections.0.table.lock().open(), guests.iter().filter(|(.., told)| !told).count());
         }
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use grandstand::parts::clock::Clock;
-use grandstand::sample::{Fault, FaultRule, Origin, Switches, World};
 use grandstand::parts::snapshot::version::Certificate;
+use grandstand::sample::{Fault, FaultRule, Origin, Switches, World};
 use tokio::time::sleep;
 
 use super::rig::{Ground, Rig};
