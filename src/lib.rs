@@ -20,6 +20,7 @@
 //! | 1 | [`api`] (route, query, render), [`semantics`] (validators, codings, caching, addresses, problems), [`limit`] | pure: values in, values out |
 //! | 0 | [`clock`], [`telemetry`] | the clock, counters |
 //! | side | [`config`], [`sample`] (a synthetic origin for the demo, the tests and the benches) | |
+//! | outside | [`parts`] (what tests and benches reach; everything else is visible inside the crate only) | |
 //!
 //! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them.
 //!
@@ -175,6 +176,10 @@
 //! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
 
 #![warn(unreachable_pub)]
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "this page is for people who work on the house: cargo doc --document-private-items"
+)]
 
 mod admin;
 mod api;

@@ -1,7 +1,7 @@
 //! The origin's side: a polite client, the crawl, the refresh.
 //!
 //! Layer 3. What to fetch next and what may be published are plain functions ([`plan`], [`pass`], [`refresh`], [`order`],
-//! [`amend`], [`window`], [`budget::choice`]); the rest moves bytes. It answers no client. Callers: [`crate::app`] wires
+//! [`amend`], [`window`], [`budget`]); the rest moves bytes. It answers no client. Callers: [`crate::app`] wires
 //! it, [`crate::serve`] reads through it.
 
 pub(crate) mod amend;

@@ -4,7 +4,7 @@
 //!
 //! The first client that asks for a coding gets the quick one, made while it waits. The third finds that the body is
 //! hot: if the cache keeps it, [`Recoder`] makes the coding once more, well, and that takes the place of the quick one.
-//! All share one weak entity tag, so that may happen at any time. [`encode`] has the figures behind the levels.
+//! All share one weak entity tag, so that may happen at any time. [`encode()`] has the figures behind the levels.
 
 mod encode;
 
