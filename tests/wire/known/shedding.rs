@@ -19,7 +19,9 @@ async fn a_thousand_clients_at_once_on_a_cold_key_make_one_request() {
             Some(_) => answer(seen.nth, &[("cache-control", "max-age=3600"), ("etag", "\"a\"")]).held_by(&held),
         })
         .await;
-        let server = uses.start(&upstream).await;
+        // All of them are one household.
+        let setup = uses.setup(&upstream).set("limits.connections_per_client", "2000");
+        let server = started(setup, uses).await;
         for case in 0..2 {
             let target = target(case);
             let clients = (0..1_000).map(|client| {
