@@ -38,7 +38,7 @@ impl Witness {
 pub struct Verdict {
     /// The origin as a whole fails: how many failures in a row say so.
     pub outage: Option<u32>,
-    /// It wants to be left alone; `None` inside where it does not say for how long.
+    /// It asks for a pause; the inner `None` means that it does not say for how long.
     #[expect(clippy::option_option, reason = "it asks, and may say for how long")]
     pub asked: Option<Option<Duration>>,
     /// Whether the failure says anything about the origin as a whole.
@@ -89,7 +89,7 @@ impl Health {
             _ => None,
         };
         let target = ContentHash::of(error.path().unwrap_or_default().as_bytes());
-        // Whom nothing can be sent to is down, whatever it was asked for.
+        // If there was no connection, the origin is down, whatever the request was.
         let unreached = matches!(error, AskError::Connection { reached: false, .. });
         let household = witness.household.filter(|_| !unreached);
         let failing = Failing { target, household, asked: retry_after };
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_nothing_can_be_sent_to_is_down_whoever_asks_for_whatever() {
+    fn without_a_connection_the_origin_is_down_whatever_was_asked() {
         let mut health = Health::default();
         let paths = ["/a", "/b", "/c"];
         let outages = paths.map(|path| outage(&mut health, &broken(path, false), foreign(1)));

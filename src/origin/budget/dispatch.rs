@@ -22,7 +22,7 @@ const TURNS_AT_ONCE: usize = 64;
 /// What the keeper sleeps at least; clocks and timers differ by less.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
-/// What one who waits is told in the end.
+/// The result of waiting.
 type Call = Result<Permit, Spent>;
 
 /// The dispatcher.
