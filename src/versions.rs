@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
 use crate::snapshot::content::SnapshotId;
@@ -92,6 +92,8 @@ struct Inner {
     policy: Policy,
     /// The one lock: whoever holds it switches.
     notes: Mutex<Notes>,
+    /// Held while a switch that is durable is shown, which is short: what administrators see is of before or of after it.
+    showing: RwLock<()>,
     journal: ArcSwap<Journal>,
     /// The number of the journal's oldest entry in the store.
     oldest: Mutex<u64>,
@@ -135,6 +137,7 @@ impl Versions {
 
     /// Every kept version, the newest first.
     pub fn kept(&self) -> Arc<Vec<KeptVersion>> {
+        let _whole = self.0.showing.read();
         self.0.kept.load_full()
     }
 
@@ -185,11 +188,13 @@ impl Versions {
         self.keep_evidence(dataset, &mut along.states);
         let change = if along.activate { self.change(dataset, &mut along.states)? } else { None };
         let record = self.0.store.keep(&dataset.content, &meta, &along)?;
-        self.take(notes, next);
         committed();
         let served = if along.activate { Some(record.seq) } else { self.served() };
-        self.list_or_say(notes, served);
+        let kept = self.list_or_say(&next, served);
         let shown = self.shown(meta);
+        let _whole = self.0.showing.write();
+        self.take(notes, next);
+        self.set_kept(kept);
         let epoch = self.0.head.swap(dataset.clone(), shown.clone(), record.seq);
         if along.activate {
             self.serve(dataset, shown, record.seq, change);
@@ -249,6 +254,7 @@ impl Versions {
 
     /// Shows the head's version anew, and what is served where that is the same data.
     fn show(&self, dataset: &Arc<Dataset>, meta: &VersionMeta, seq: u64) -> u64 {
+        let _whole = self.0.showing.write();
         let epoch = self.0.head.swap(dataset.clone(), meta.clone(), seq);
         let served = self.0.live.load().as_ref().map(|live| (live.dataset.id == dataset.id).then_some(live.version));
         match served {
@@ -308,21 +314,29 @@ impl Versions {
             StoreError::NoSuchVersion(_) => self.unknown(target.dataset.id.as_str()),
             error => error.into(),
         })?;
+        let kept = self.list_or_say(&next, Some(target.version));
+        let _whole = self.0.showing.write();
         self.take(notes, next);
-        self.list_or_say(notes, Some(target.version));
+        self.set_kept(kept);
         self.serve(&target.dataset, target.meta.clone(), target.version, change);
         Ok(())
     }
 
-    /// Looks again at what is kept, after a switch that is done whatever comes of this.
-    fn list_or_say(&self, notes: &Notes, served: Option<u64>) {
-        if let Err(error) = self.list(notes, served) {
-            tracing::error!(%error, "what is kept cannot be listed");
-        }
+    /// The kept versions, after a write that is done whatever comes of this; `None` when they cannot be listed.
+    fn list_or_say(&self, notes: &Notes, served: Option<u64>) -> Option<Vec<KeptVersion>> {
+        let listed = self.list(notes, served);
+        listed.inspect_err(|error| tracing::error!(%error, "the kept snapshots cannot be listed")).ok()
     }
 
-    /// Looks again at what is kept.
-    fn list(&self, notes: &Notes, served: Option<u64>) -> Result<(), StoreError> {
+    /// Shows the kept versions, unless they could not be listed.
+    fn set_kept(&self, kept: Option<Vec<KeptVersion>>) {
+        let Some(kept) = kept else { return };
+        self.0.loaded.keep_only(kept.iter().map(|version| version.id.as_str()));
+        self.0.kept.store(Arc::new(kept));
+    }
+
+    /// Reads which versions are kept.
+    fn list(&self, notes: &Notes, served: Option<u64>) -> Result<Vec<KeptVersion>, StoreError> {
         let mut newest = true;
         let versions = match self.0.store.versions() {
             Err(error @ StoreError::Damaged(_)) => {
@@ -341,9 +355,6 @@ impl Versions {
             listings: record.listings,
             meta,
         });
-        let versions: Vec<KeptVersion> = versions.collect();
-        self.0.loaded.keep_only(versions.iter().map(|version| version.id.as_str()));
-        self.0.kept.store(Arc::new(versions));
-        Ok(())
+        Ok(versions.collect())
     }
 }

@@ -57,7 +57,7 @@ impl Versions {
         pinned.write_pins(&mut states)?;
         self.0.store.put_states(&states)?;
         self.take(notes, pinned);
-        self.list_or_say(notes, self.served());
+        self.set_kept(self.list_or_say(notes, self.served()));
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl Versions {
         next.exported(id, base, &details, &mut states)?;
         self.0.store.put_states(&states)?;
         self.take(&mut notes, next);
-        self.list_or_say(&notes, self.served());
+        self.set_kept(self.list_or_say(&notes, self.served()));
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl Versions {
         if self.0.journal.load().is_empty() {
             self.read_journal()?;
         }
-        self.list_or_say(&notes, self.served());
+        self.set_kept(self.list_or_say(&notes, self.served()));
         Ok(healed)
     }
 
@@ -152,7 +152,7 @@ impl Versions {
         let staying = self.0.policy.retention.staying(&candidates.collect::<Vec<_>>());
         let collected = self.0.store.collect_garbage(&staying)?;
         if collected.versions > 0 {
-            self.list(&notes, self.served())?;
+            self.set_kept(Some(self.list(&notes, self.served())?));
         }
         self.forget_changes()
     }

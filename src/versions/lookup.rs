@@ -22,6 +22,7 @@ impl Versions {
         if !self.0.is_rolled_back.load(Ordering::Acquire) {
             return None;
         }
+        let _whole = self.0.showing.read();
         let served = self.0.live.load().as_ref().map(|live| live.dataset.id.clone())?;
         Some(RolledBack { served, newest: self.0.head.load().as_ref().map(|head| head.dataset.id.clone()) })
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::changes::JOURNAL;
 use super::kept::Kept;
@@ -38,6 +38,7 @@ impl Versions {
             journal: ArcSwap::default(),
             oldest: Mutex::default(),
             kept: ArcSwap::default(),
+            showing: RwLock::default(),
         }))
     }
 
@@ -49,7 +50,7 @@ impl Versions {
         let mut notes = self.0.notes.lock();
         self.take(&mut notes, Notes::read(&self.0.store)?);
         self.read_journal()?;
-        self.list(&notes, None)?;
+        self.set_kept(Some(self.list(&notes, None)?));
         // What comes before is known even if this is lost.
         let current = self.0.store.current()?;
         let served = current.as_ref().map(|(record, _)| record.seq);
@@ -77,7 +78,8 @@ impl Versions {
                 // Nothing says any more that it was to wait.
                 self.0.store.activate(head.version, &States::default())?;
                 self.0.live.swap(head.dataset.clone(), head.meta.clone(), head.version);
-                return Ok(self.list(&notes, Some(head.version))?);
+                self.set_kept(Some(self.list(&notes, Some(head.version))?));
+                return Ok(());
             }
         }
         let Some((record, meta)) = current else { return Ok(()) };
@@ -93,7 +95,8 @@ impl Versions {
             self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
         }
         self.0.live.swap(dataset, meta, record.seq);
-        Ok(self.list(&notes, Some(record.seq))?)
+        self.set_kept(Some(self.list(&notes, Some(record.seq))?));
+        Ok(())
     }
 
     /// Reads a version and indexes it.

@@ -143,6 +143,22 @@ fn import_older(versions: &Versions, ids: &[u64], at_ms: i64) -> Result<Imported
     })
 }
 
+/// Whoever sees a switch in the list of snapshots sees it everywhere from then on.
+#[test]
+fn the_list_of_snapshots_is_never_ahead_of_what_is_served() {
+    let rig = Rig::new(3);
+    rig.publish(&[1], 1);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (2..300).for_each(|n| drop(rig.publish(&[1, n], n as i64))));
+        while !writer.is_finished() {
+            let newest = rig.versions.kept().first().map(|kept| kept.seq);
+            let (head, live) = (rig.versions.head().current(), rig.versions.live().current());
+            assert!(newest <= head.map(|head| head.version), "the newest");
+            assert!(newest <= live.map(|live| live.version), "the one that is served");
+        }
+    });
+}
+
 #[test]
 fn a_rollback_is_served_until_it_is_released_and_newer_versions_wait() {
     let rig = Rig::new(9);
