@@ -1,6 +1,6 @@
 //! The operator's listener: health, status, metrics, commands. Never on the public listener.
 //!
-//! Layer 4. It reads what others know and passes commands on; it decides nothing about data. Callers: [`crate::app`].
+//! It reads what others know and passes commands on; it decides nothing about data. Callers: [`crate::app`].
 
 pub(crate) mod audit;
 pub(crate) mod bundle;
@@ -22,7 +22,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::config::AdminConfig;
-use crate::origin::commands::Commands;
+use crate::mirror::commands::Commands;
 use crate::versions::Versions;
 
 use bundle::Bundles;

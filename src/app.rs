@@ -1,6 +1,6 @@
 //! The composition root: builds the state, wires the services, runs them.
 //!
-//! Layer 5, and the only place that knows every other. Callers: [`crate::cli`].
+//! The only place that knows every other. Callers: [`crate::cli`].
 
 pub(crate) mod core;
 pub(crate) mod descriptors;
@@ -25,18 +25,18 @@ use crate::admin::bundle::Bundles;
 use crate::admin::front::AdminFront;
 use crate::admin::purge::Purger;
 use crate::admin::status::Status;
+use crate::answer::admit::Rules;
+use crate::answer::compose::Standing;
+use crate::answer::find::Finder;
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, TrustedKey, Use};
 use crate::limit::{LimitConfig, Limiter};
-use crate::pipeline::admit::Rules;
-use crate::pipeline::answer::Standing;
 use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::freshness::CacheControl;
 use crate::semantics::path::BasePath;
 use crate::serve::connections::{Connections, Room};
-use crate::serve::find::Finder;
 use crate::serve::gate::Gate;
 use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};

@@ -1,7 +1,7 @@
 //! Hot answers in memory, bounded by bytes: rendered replies and what was read through from the origin.
 //!
 //! The only user of moka. It decides nothing about freshness. Callers: [`crate::serve`], [`crate::proxy`],
-//! [`crate::origin`], [`crate::admin`].
+//! [`crate::mirror`], [`crate::admin`].
 //!
 //! What is read through enters at once, for it cost a request to the origin. What is rendered enters when it is asked for
 //! a second time ([`doorkeeper`]). What is asked for often is compressed well ([`recoder`]). What was kept before a

@@ -1,6 +1,6 @@
 //! The command line: arguments in, exit codes out.
 //!
-//! Layer 6. 0: done; 1: failed; 64: the configuration or the command line is wrong. Callers: `main`.
+//! 0: done; 1: failed; 64: the configuration or the command line is wrong. Callers: `main`.
 
 mod audit;
 mod bundle;

@@ -8,33 +8,41 @@
 //!
 //! # The house
 //!
-//! Imports only point down.
+//! Imports only point down: to a lower floor, or to another room of the same floor that does not import back. A test reads
+//! this table and the `use` lines, and fails on an import that points up.
 //!
-//! | layer | modules | may do |
+//! | floor | rooms | what it is |
 //! |---|---|---|
-//! | 6 | [`cli`] | arguments, exit codes |
-//! | 5 | [`app`] | builds the state, wires the services |
-//! | 4 | [`serve`] (the public listener), [`admin`] (the operator's) | sockets |
-//! | 3 | [`proxy`] (the caching reverse proxy), [`origin`] (polite client, crawl, refresh, details, audit), [`store`] (durable snapshot and sync state), [`versions`] (which are kept, and which is served), [`bundle`] (the file that crosses an air gap) | disk, network |
-//! | 2 | [`snapshot`] (immutable data set and its indexes), [`cache`] (the only user of moka), [`pipeline`] (what to answer) | memory |
-//! | 1 | [`api`] (route, query, render), [`semantics`] (validators, codings, caching, addresses, problems), [`limit`] | pure: values in, values out |
-//! | 0 | [`clock`], [`telemetry`] | the clock, counters |
-//! | side | [`config`], [`sample`] (a synthetic origin for the demo, the tests and the benches) | |
-//! | outside | [`parts`] (what tests and benches reach; everything else is visible inside the crate only) | |
+//! | 9 | [`cli`] | arguments, exit codes, the terminal |
+//! | 8 | [`app`] | builds the state, wires the services |
+//! | 7 | [`admin`], [`serve`] | sockets and nothing else: the admin listener, the public listener |
+//! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
+//! | 5 | [`proxy`], [`audit`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin |
+//! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
+//! | 3 | [`versions`], [`upstream`] | which snapshots are kept and which one is current; the only way to the origin |
+//! | 2 | [`store`], [`bundle`] | disk: the durable store, the file that crosses an air gap |
+//! | 1 | [`snapshot`], [`cache`], [`limit`], [`config`] | memory: immutable data and its indexes, the only user of moka, exact limits, settings |
+//! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
+//! | ground | [`clock`], [`telemetry`] | time, counters |
 //!
-//! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them.
+//! Beside the house stand [`sample`], a synthetic origin that only `demo`, `origin`, tests and benches use and that imports
+//! only [`clock`], and [`parts`], what tests and benches reach; everything else is visible inside the crate only.
+//!
+//! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them. Of pingora
+//! this uses the server (services, listeners, shutdown), the HTTP/1 and HTTP/2 sessions towards clients, and TLS towards
+//! them; requests to the origin go over hyper ([`upstream::wire`] says why).
 //!
 //! # The life of a request
 //!
 //! [`serve::gate`] lets a connection in if there is room for it ([`serve::connections`]) and tells protocols apart;
 //! [`serve::tls`] makes it secure where it is to be.
 //! [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and `limits.head`;
-//! pingora's session parses it once, when it is whole. [`serve::public`] takes it to [`pipeline::admit`]:
-//! client address, preflight, limit, host, size, path, route, method, body, query, coding. [`serve::find`] looks the answer up, which
+//! pingora's session parses it once, when it is whole. [`serve::public`] takes it to [`answer::admit`]:
+//! client address, preflight, limit, host, size, path, route, method, body, query, coding. [`answer::find`] looks the answer up, which
 //! is the only await: a reply kept in [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a
 //! stored detail, or one read through [`proxy::read_through`]; one from an older version ([`versions::kept`]) if the client
-//! names that. [`pipeline::answer`] evaluates preconditions and writes the head: for HTTP/1 at once as the lines that go on
-//! the wire ([`pipeline::head`]), for HTTP/2 as a map. Head and body leave in one send, from where they lie in memory. What is rendered is kept when it is asked for again, and stays over
+//! names that. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 at once as the lines that go on
+//! the wire ([`answer::head`]), for HTTP/2 as a map. Head and body leave in one send, from where they lie in memory. What is rendered is kept when it is asked for again, and stays over
 //! publications that do not change it. Paths that are not known here go to [`proxy::pass_through`], whose bodies
 //! are streamed.
 //!
@@ -45,7 +53,7 @@
 //! [`proxy`] is an HTTP cache by RFC 9111, in shield use the whole of the program. What may be stored, for how long it is
 //! fresh, whom it answers and what a 304 changes are plain functions in [`semantics::caching`]; [`cache`] holds what is
 //! stored, bounded by bytes, under one policy with the rendered replies; the proxy decides whether to ask, once for all
-//! who wait ([`origin::flight`]).
+//! who wait ([`upstream::flight`]).
 //!
 //! | | known endpoints ([`proxy::read_through`]) | other paths ([`proxy::pass_through`]) |
 //! |---|---|---|
@@ -73,27 +81,27 @@
 //! queue, at most `origin.wait`. While more wait than there are slots, slots are given out over time instead of all at
 //! once, so that a minute of overload does not leave the next without fresh answers.
 //!
-//! **Bodies are bounded together** ([`origin::room`]): those that are read whole wait for room in order, those that are passed
+//! **Bodies are bounded together** ([`upstream::room`]): those that are read whole wait for room in order, those that are passed
 //! on are kept only while there is some. Nothing over 64 KiB is parsed, rewritten or searched on a thread that serves clients,
 //! and no more members of a document are remembered than this API has.
 //!
 //! **An origin that is down** (no connection, or errors on three resources in a row) is left alone for longer and longer,
 //! up to 4 s, then tried by about one request at a time; refreshes, crawl, stale reads and waiting clients take turns at
 //! that. Errors count only if no single client can have caused them: requests of the mirror, resources that were
-//! answered before, known endpoints that several households asked for ([`origin::health`]). A resource that fails alone
+//! answered before, known endpoints that several households asked for ([`upstream::health`]). A resource that fails alone
 //! rests for 1, 2, then 4 s, or as long as the origin asks. A 429 with `Retry-After` stops everything for that long if
 //! the request was ours; otherwise that resource rests.
 //!
 //! # The life of a refresh
 //!
-//! [`origin::mirror`] is one task that decides what is published; [`origin::plan`] says what it does next. A first crawl
-//! ([`origin::crawl`]) fetches every page and taxonomy, batch by batch; [`origin::pass`] says whether they are one
+//! [`mirror::task`] is one task that decides what is published; [`mirror::plan`] says what it does next. A first crawl
+//! ([`mirror::crawl`]) fetches every page and taxonomy, batch by batch; [`mirror::pass`] says whether they are one
 //! consistent list, which is then served; closing rounds confirm what is not proven yet, so that there is one instant
 //! that fits every copy. Between rounds the origin's CDN has time to let its old copies go, and refreshes go on.
 //!
-//! A refresh ([`origin::refresh`]) asks five conditional questions. When the answers differ from what is published,
-//! [`origin::amend`] puts what has changed in its place by the rules that explain the origin's order
-//! ([`origin::order`]), and hunts down what is gone by halving; where that leaves a doubt, every page is looked at
+//! A refresh ([`mirror::refresh`]) asks five conditional questions. When the answers differ from what is published,
+//! [`mirror::amend`] puts what has changed in its place by the rules that explain the origin's order
+//! ([`mirror::order`]), and hunts down what is gone by halving; where that leaves a doubt, every page is looked at
 //! again. Either way the five questions are asked once more, and what holds still is published.
 //!
 //! | certificate | what it says |
@@ -104,28 +112,28 @@
 //! | `best-effort` | it never held still in several tries; what is open is in `/status` |
 //!
 //! **What a refresh cannot see:** a change that does not move `modified`, and a deletion made good by an insertion that
-//! does not show as modified, both beyond the first page and where the counts of the terms do not tell. [`origin::sweep`]
+//! does not show as modified, both beyond the first page and where the counts of the terms do not tell. [`mirror::sweep`]
 //! looks at every page now and then, and finds them. A change of a detail that moves nothing in its summary is found
 //! when the detail is revalidated. An origin that answers 304 whatever it has cannot be seen through.
 //!
-//! [`origin::details`] fetches details beside all this and publishes nothing. [`origin::audit`] compares answers with the
+//! [`mirror::details`] fetches details beside all this and publishes nothing. [`audit`] compares answers with the
 //! origin's, now and then or when asked to, and only tells the others what to fetch anew.
 //!
 //! Which listings a slug stands for is evidence, never a guess ([`snapshot::membership`]): display names and counts
-//! where they leave one reading, else what the origin lists for the term ([`origin::terms`]), and for the last of
+//! where they leave one reading, else what the origin lists for the term ([`mirror::terms`]), and for the last of
 //! several namesakes what the others leave. What is not known is read through. What filters mean is asked once
-//! ([`origin::assumptions`]).
+//! ([`mirror::assumptions`]).
 //!
-//! Everything fetched is kept with its validators ([`origin::copies`]), and speaks for an interval of the *origin's*
+//! Everything fetched is kept with its validators ([`mirror::copies`]), and speaks for an interval of the *origin's*
 //! time: from when its content was first seen to when it was last confirmed. `Date` minus `Age` dates an answer, so
 //! that an old copy of the origin's CDN neither certifies what it does not prove nor takes data back. A `generated_at` in
-//! the body makes that earlier, unless it is no time of generation: [`origin::stamps`] finds that out.
+//! the body makes that earlier, unless it is no time of generation: [`upstream::stamps`] finds that out.
 //!
-//! Every request takes a slot of one budget ([`origin::budget`]), which frees 60 s after the *answer* and whose ledger
+//! Every request takes a slot of one budget ([`upstream::budget`]), which frees 60 s after the *answer* and whose ledger
 //! survives a kill -9.
 //!
 //! That all this holds under edits, faults, aborts and clocks that jump is what `tests/wire/simulation` checks, in virtual
-//! time: [`origin::transport`] and [`clock::Clock::of_runtime`] are its ways in.
+//! time: [`upstream::transport`] and [`clock::Clock::of_runtime`] are its ways in.
 //!
 //! # What is stored
 //!
@@ -182,17 +190,20 @@
 )]
 
 mod admin;
+mod answer;
 mod api;
 mod app;
+mod audit;
 mod bundle;
 mod cache;
 mod cli;
 mod clock;
 mod config;
+#[cfg(test)]
+mod floors;
 mod limit;
-mod origin;
+mod mirror;
 pub mod parts;
-mod pipeline;
 mod proxy;
 pub mod sample;
 mod semantics;
@@ -200,6 +211,7 @@ mod serve;
 mod snapshot;
 mod store;
 mod telemetry;
+mod upstream;
 mod versions;
 
 pub use cli::run;

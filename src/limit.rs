@@ -2,7 +2,7 @@
 //!
 //! What it is: the answer to "may this address be admitted now", and the counts that the answer's headers tell. What it
 //! is not: shared between processes, persistent, or concerned with what the address is (`semantics::client_address`)
-//! and what a refusal looks like (`semantics::problem`). Who calls it: `pipeline::admit`, before method and path.
+//! and what a refusal looks like (`semantics::problem`). Who calls it: `answer::admit`, before method and path.
 //!
 //! **The promise.** With a quota of `q` no client is admitted more than `q` times in any half-open interval of 60 s, and
 //! it is never refused otherwise: an admission at `t` counts at every instant of `[t, t + 60 s)` and no longer at

@@ -5,6 +5,17 @@
 
 #![expect(missing_docs, reason = "each item has its own where it is made")]
 
+pub mod answer {
+    pub mod admit {
+        pub use crate::answer::admit::{Rules, View, admit};
+    }
+    pub mod compose {
+        pub use crate::answer::compose::{Asked, FromSnapshot, Standing};
+    }
+    pub mod head {
+        pub use crate::answer::head::Lines;
+    }
+}
 pub mod api {
     pub use crate::api::{json, links};
     pub mod envelope {
@@ -56,50 +67,27 @@ pub mod config {
 pub mod limit {
     pub use crate::limit::{LimitConfig, Limiter};
 }
-pub mod origin {
-    pub mod budget {
-        pub use crate::origin::budget::Budget;
-    }
-    pub mod client {
-        pub use crate::origin::client::{ClientConfig, OriginClient};
-    }
+pub mod mirror {
     pub mod commands {
-        pub use crate::origin::commands::Commands;
+        pub use crate::mirror::commands::Commands;
     }
     pub mod copies {
-        pub use crate::origin::copies::Copies;
+        pub use crate::mirror::copies::Copies;
     }
     pub mod crawl {
-        pub use crate::origin::crawl::Crawler;
+        pub use crate::mirror::crawl::Crawler;
     }
     pub mod details {
-        pub use crate::origin::details::Details;
+        pub use crate::mirror::details::Details;
         pub mod worker {
-            pub use crate::origin::details::worker::DetailWorker;
+            pub use crate::mirror::details::worker::DetailWorker;
         }
     }
-    pub mod mirror {
-        pub use crate::origin::mirror::{Mirror, Rhythm};
-    }
-    pub mod status {
-        pub use crate::origin::status::OriginStatus;
+    pub mod task {
+        pub use crate::mirror::task::{Mirror, Rhythm};
     }
     pub mod sweep {
-        pub use crate::origin::sweep::Sweeper;
-    }
-    pub mod transport {
-        pub use crate::origin::transport::{Arrival, Transport, TransportError};
-    }
-}
-pub mod pipeline {
-    pub mod admit {
-        pub use crate::pipeline::admit::{Rules, View, admit};
-    }
-    pub mod answer {
-        pub use crate::pipeline::answer::{Asked, FromSnapshot, Standing};
-    }
-    pub mod head {
-        pub use crate::pipeline::head::Lines;
+        pub use crate::mirror::sweep::Sweeper;
     }
 }
 pub mod semantics {
@@ -139,6 +127,20 @@ pub mod snapshot {
 }
 pub mod store {
     pub use crate::store::{BlockKey, DataDir, DetailMeta, DetailRecord, DetailState, Store};
+}
+pub mod upstream {
+    pub mod budget {
+        pub use crate::upstream::budget::Budget;
+    }
+    pub mod client {
+        pub use crate::upstream::client::{ClientConfig, OriginClient};
+    }
+    pub mod status {
+        pub use crate::upstream::status::OriginStatus;
+    }
+    pub mod transport {
+        pub use crate::upstream::transport::{Arrival, Transport, TransportError};
+    }
 }
 pub mod versions {
     pub use crate::versions::{Policy, Retention, Versions};

@@ -1,8 +1,8 @@
-//! What HTTP means, as plain functions of values: the leaves that the pipeline asks and that do nothing themselves.
+//! What HTTP means, as plain functions of values: the leaves that `answer` asks and that do nothing themselves.
 //!
 //! What it is: validators, preconditions, negotiation, freshness, client addresses, paths and problem documents. What
 //! it is not: anything that reads a socket, a clock or a configuration file, or that knows the mirrored API. Who calls
-//! it: `pipeline`, `origin` and `limit`; nothing here calls up.
+//! it: `answer`, `upstream`, `proxy` and `limit`; nothing here calls up.
 
 pub(crate) mod cache_status;
 pub(crate) mod caching;

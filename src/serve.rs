@@ -1,20 +1,15 @@
 //! The public listener, kept thin.
 //!
-//! Layer 4. What to answer is decided in [`crate::pipeline`]; [`find`] looks it up, [`public`] moves the
-//! bytes, [`tls`] makes connections secure, [`gate`] tells protocols apart, `connection` holds clients to deadlines,
+//! Sockets only: [`crate::answer`] finds and makes the answers. [`public`] moves the bytes, [`tls`] makes connections secure, [`gate`] tells protocols apart, `connection` holds clients to deadlines,
 //! [`request_head`] to sizes and [`connections`] to numbers, [`listener`] holds the sockets. Callers: [`crate::app`].
 
-mod basis;
-mod changes;
 mod connection;
 pub(crate) mod connections;
 pub(crate) mod farewell;
-pub(crate) mod find;
 pub(crate) mod gate;
 pub(crate) mod in_flight;
 pub(crate) mod listener;
 mod pass;
 pub(crate) mod public;
-pub(crate) mod render;
 pub(crate) mod request_head;
 pub(crate) mod tls;

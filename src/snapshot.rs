@@ -1,10 +1,11 @@
 //! The immutable data set that answers come from.
 //!
-//! Layer 2: in memory only. It is built by [`crate::origin`] or read back by [`crate::store`], and swapped whole.
+//! In memory only. It is built by [`crate::mirror`] or read back by [`crate::store`], and swapped whole.
 
 mod beside;
 pub(crate) mod columns;
 pub(crate) mod content;
+pub(crate) mod coverage;
 pub(crate) mod dataset;
 mod ids;
 mod index;

@@ -8,10 +8,10 @@
 //! | details by listing id | [`details`] |
 //! | small blobs by name, the evidence on terms among them | `state`, `evidence` |
 //!
-//! It keeps and returns values; it decides nothing: what is published, kept or fetched is [`crate::origin`]'s business.
+//! It keeps and returns values; it decides nothing: what is published, kept or fetched is [`crate::mirror`]'s business.
 //! Every call blocks, and every write is durable (one transaction, synced) when it returns, but for
 //! [`Store::put_copy_soon`]. Callers: [`crate::app`]
-//! opens it, [`crate::origin`] writes, [`crate::admin`] and the offline commands read; async callers wrap the calls
+//! opens it, [`crate::mirror`] writes, [`crate::admin`] and the offline commands read; async callers wrap the calls
 //! in `spawn_blocking`.
 //!
 //! **Damage.** Every page of the file is verified as it is read (`checked`), every value carries a checksum bound to its

@@ -1,6 +1,6 @@
 //! Counters for `/metrics`: what was answered, and how.
 //!
-//! Layer 0: it knows words, not the things they stand for. On the hot path each thread counts for itself.
+//! It knows words, not the things they stand for. On the hot path each thread counts for itself.
 //! Callers: [`crate::serve`] records, [`crate::admin`] prints.
 
 pub(crate) mod connections;

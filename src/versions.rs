@@ -3,7 +3,7 @@
 //! There is a *head*, the newest version, on which the mirror works, and *live*, what is served. They are the same
 //! unless a rollback pins an older one: then newer ones are kept and wait until they are released. Every switch is
 //! durable before it is seen, and goes into the journal that `/changes.json` reads. Whether something may be published
-//! is [`crate::origin`]'s decision. All calls but the look-ups block. Callers: [`crate::origin`] publishes,
+//! is [`crate::mirror`]'s decision. All calls but the look-ups block. Callers: [`crate::mirror`] publishes,
 //! [`crate::admin`] and the commands roll back, pin and import, [`crate::serve`] looks kept versions up.
 
 pub(crate) mod bundles;

@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 use crate::bundle::signature::{Signature, SignatureError, TrustedKeys};
 use crate::bundle::{Bundle, BundleError};
 use crate::clock::Clock;
-use crate::origin::details::Details;
+use crate::mirror::details::Details;
 use crate::versions::Versions;
 use crate::versions::bundles::{ExportError, Exported, ImportError};
 

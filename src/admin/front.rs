@@ -20,7 +20,7 @@ use pingora_timeout::timeout;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
-use crate::pipeline::head::{Head as _, Lines, Persistence};
+use crate::answer::head::{Head as _, Lines, Persistence};
 use crate::serve::connections::Connections;
 use crate::serve::farewell;
 use crate::serve::in_flight::InFlight;

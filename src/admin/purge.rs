@@ -1,9 +1,9 @@
 //! `DELETE /cache`: forgets answers.
 //!
-//! What is named by the words of the request is decided in [`crate::pipeline::purge`]. Callers: [`super::Admin`].
+//! What is named by the words of the request is decided in [`crate::answer::purge`]. Callers: [`super::Admin`].
 
+use crate::answer::purge::{Purge, PurgeError};
 use crate::cache::Cache;
-use crate::pipeline::purge::{Purge, PurgeError};
 use crate::proxy::pass_through::PassThrough;
 use crate::proxy::read_through::ReadThrough;
 use crate::semantics::path::BasePath;

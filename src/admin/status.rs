@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::api::taxonomy::TaxonomyKind;
+use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::{Clock, WallTime};
 use crate::config::Use;
 use crate::limit::Limiter;
-use crate::origin::audit::job::Audits;
-use crate::origin::budget::Budget;
-use crate::origin::details::Details;
-use crate::origin::eta;
-use crate::origin::pass::PAGE_SIZE;
-use crate::origin::status::{OriginState, OriginStatus, Picture};
+use crate::mirror::details::Details;
+use crate::mirror::pass::PAGE_SIZE;
 use crate::semantics::freshness;
 use crate::serve::tls::renewal::Current;
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
+use crate::upstream::budget::Budget;
+use crate::upstream::eta;
+use crate::upstream::status::{OriginState, OriginStatus, Picture};
 use crate::versions::Versions;
 
 use super::health::{self, Facts};

@@ -1,7 +1,7 @@
 //! The envelope of a list: every field beside the items, in the origin's order.
 //!
 //! Computed fields are known by name and rendered anew; all others are carried over as text. Callers:
-//! [`crate::api::page`] reads it, [`crate::api::render`] writes it, [`crate::origin`] merges those of many pages.
+//! [`crate::api::page`] reads it, [`crate::api::render`] writes it, [`crate::mirror`] merges those of many pages.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! One page of the origin's list, taken apart.
 //!
-//! Says what the page holds; whether pages fit together is [`crate::origin`]'s business. Callers: [`crate::origin`].
+//! Says what the page holds; whether pages fit together is [`crate::mirror`]'s business. Callers: [`crate::mirror`].
 
 use std::str;
 

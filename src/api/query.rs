@@ -1,6 +1,6 @@
 //! The query of a list, parsed once into the form that is its cache key.
 //!
-//! Callers: [`crate::pipeline`] parses, [`crate::snapshot`] answers, [`crate::origin`] asks the origin with it.
+//! Callers: [`crate::answer`] parses, [`crate::snapshot`] answers, [`crate::mirror`] asks the origin with it.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! Bodies and entity tags of snapshot answers, by copying slices of stored text.
 //!
-//! Nothing is parsed and nothing re-serialised. Callers: [`crate::pipeline`].
+//! Nothing is parsed and nothing re-serialised. Callers: [`crate::answer`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

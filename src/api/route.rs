@@ -1,6 +1,6 @@
 //! From a normalised path to the endpoint that it names.
 //!
-//! Callers: [`crate::pipeline`].
+//! Callers: [`crate::answer`].
 
 use super::listing::ListingId;
 use super::taxonomy::TaxonomyKind;

@@ -1,7 +1,7 @@
 //! The three taxonomies: their texts, their terms, and the volatile fields of a body.
 //!
 //! Names of a term's fields are the origin's choice, so a term is any object that has a `slug`; what its other fields
-//! mean is learned by [`crate::snapshot::membership`]. Callers: [`crate::origin`], [`crate::snapshot`],
+//! mean is learned by [`crate::snapshot::membership`]. Callers: [`crate::mirror`], [`crate::snapshot`],
 //! [`crate::store`], [`crate::api::render`].
 
 use std::collections::{BTreeSet, HashMap};

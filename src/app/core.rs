@@ -9,27 +9,27 @@ use parking_lot::RwLock;
 use url::Url;
 
 use crate::api::rewrite::Rewrite;
+use crate::audit::Auditor;
+use crate::audit::job::Audits;
 use crate::bundle::signature::SignatureError;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{Config, Details as DetailsMode, Use};
-use crate::origin::audit::Auditor;
-use crate::origin::audit::job::Audits;
-use crate::origin::client::ClientError;
-use crate::origin::commands::Commands;
-use crate::origin::copies::Copies;
-use crate::origin::crawl::Crawler;
-use crate::origin::details::Details;
-use crate::origin::details::worker::DetailWorker;
-use crate::origin::early::Early;
-use crate::origin::mirror::{Mirror, Rhythm};
-use crate::origin::status::OriginStatus;
-use crate::origin::sweep::Sweeper;
+use crate::mirror::commands::Commands;
+use crate::mirror::copies::Copies;
+use crate::mirror::crawl::Crawler;
+use crate::mirror::details::Details;
+use crate::mirror::details::worker::DetailWorker;
+use crate::mirror::early_copies::EarlyCopies;
+use crate::mirror::sweep::Sweeper;
+use crate::mirror::task::{Mirror, Rhythm};
 use crate::serve::listener::BindError;
 use crate::snapshot::dataset::DatasetError;
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
 use crate::store::{DataDir, OpenError, Store, StoreError};
+use crate::upstream::client::ClientError;
+use crate::upstream::status::OriginStatus;
 use crate::versions::{Policy, Retention, Versions, VersionsError};
 
 use super::keeper;
@@ -212,7 +212,7 @@ impl Core {
         if let Some(origin) = &self.origin {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
             let (details_too, live) = (details.clone(), head.clone());
-            origin.read.keep_early(Early { details: details_too, copies: copies.clone(), live });
+            origin.read.keep_early(EarlyCopies { details: details_too, copies: copies.clone(), live });
             let rhythm = Rhythm { ttl: config.ttl, max_shrink: config.mirror.max_shrink };
             self.sweeper = Some(Sweeper {
                 copies: copies.clone(),

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
-use crate::origin::status::OriginStatus;
 use crate::store::DataDir;
+use crate::upstream::status::OriginStatus;
 use crate::versions::Versions;
 
 /// How often to look.

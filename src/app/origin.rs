@@ -11,13 +11,13 @@ use crate::api::rewrite::Rewrite;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::origin::budget::Budget;
-use crate::origin::client::{ClientConfig, ClientError, OriginClient};
-use crate::origin::status::OriginStatus;
 use crate::proxy::pass_through::{PassConfig, PassThrough};
 use crate::proxy::read_through::{ReadConfig, ReadThrough};
-use crate::proxy::upstream::Upstream;
 use crate::store::DataDir;
+use crate::upstream::budget::Budget;
+use crate::upstream::client::{ClientConfig, ClientError, OriginClient};
+use crate::upstream::status::OriginStatus;
+use crate::upstream::wire::Upstream;
 
 /// The way to the origin.
 pub struct Origin {

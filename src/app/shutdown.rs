@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use pingora::server::{ExecutionPhase, Server, ShutdownSignal, ShutdownSignalWatch};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::origin::details::Details;
+use crate::mirror::details::Details;
 use crate::serve::in_flight::InFlight;
 use crate::serve::tls::renewal::Nudge;
 

@@ -1,6 +1,6 @@
 //! An answer of the origin that is kept: what will be sent of it, and what decides how long it may be.
 //!
-//! It decides nothing: see [`crate::semantics::caching`]. Callers: [`crate::proxy`], [`crate::pipeline`].
+//! It decides nothing: see [`crate::semantics::caching`]. Callers: [`crate::proxy`], [`crate::answer`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::app::core::{AppError, Core};
+use crate::audit::job::{Job, Phase};
 use crate::config::{Loaded, LogConfig, LogLevel, Secret};
-use crate::origin::audit::job::{Job, Phase};
 use crate::store::OpenError;
 
 use super::progress::{Display, INTERVAL};

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::app::core::Core;
-use crate::origin::details::Details;
-use crate::origin::status::OriginStatus;
+use crate::mirror::details::Details;
 use crate::snapshot::live::Live;
 use crate::snapshot::version::Certificate;
+use crate::upstream::status::OriginStatus;
 
 use super::terminal::Terminal;
 

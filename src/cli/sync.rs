@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::app::core::{AppError, Core};
 use crate::config::{Config, Finding, Loaded, LogConfig, LogLevel, Use};
-use crate::origin::details::Details;
+use crate::mirror::details::Details;
 use crate::store::{DataDir, OpenError};
 
 use super::progress::{Display, INTERVAL, Stage, Watched};

@@ -1,6 +1,6 @@
 //! `[cache]`: answers kept in memory, and for how long stale ones may still be used.
 //!
-//! Not the cache. Read by `resolve`, acted upon by `cache` and `pipeline`.
+//! Not the cache. Read by `resolve`, acted upon by `cache` and `answer`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What the limiter says, and the headers that repeat it.
 //!
 //! What it is: the outcome and its rendering as `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
-//! What it is not: how it was reached (`table`). Who calls it: `pipeline`.
+//! What it is not: how it was reached (`table`). Who calls it: `answer`.
 
 use super::WINDOW_SECONDS;
 

@@ -1,6 +1,6 @@
 //! How much is asked for what is being fetched in the background: the more, the sooner it is its turn.
 //!
-//! Callers: [`super::read_through`], [`super::pass_through`]; the turns are given by [`crate::origin::budget`].
+//! Callers: [`super::read_through`], [`super::pass_through`]; the turns are given by [`crate::upstream::budget`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::cache::Key;
-use crate::origin::budget::Demand;
+use crate::upstream::budget::Demand;
 
 /// The demand for each resource that is being fetched in the background; cheap to clone.
 #[derive(Clone, Debug, Default)]

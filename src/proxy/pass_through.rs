@@ -21,20 +21,20 @@ use crate::api::rewrite::Rewrite;
 use crate::cache::stored::{Stored, Variants};
 use crate::cache::{Cache, Key};
 use crate::clock::Clock;
-use crate::origin::client::{AskError, Asker};
-use crate::origin::failures::Failures;
-use crate::origin::flight::{Boarding, Flights};
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Allowed, Policy, Purpose, RequestDirectives, Reuse, Selecting, Vary, Why, may_stand_in, onward, reuse,
 };
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::failures::Failures;
+use crate::upstream::flight::{Boarding, Flights};
 
 use super::demand::Demands;
 
 use super::read_through::BEHIND;
 use super::recent::Recent;
 use super::spool::{Reader, Tap};
-use super::upstream::{Interim, Upstream};
+use crate::upstream::wire::{Interim, Upstream};
 use fetch::{Fetch, Fetched};
 
 /// A client's `no-cache` is heeded once per resource in this time: more of them would be a way around the cache.

@@ -17,16 +17,16 @@ use crate::api::route::Route;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key, Purges};
 use crate::clock::Clock;
-use crate::origin::budget::Spent;
-use crate::origin::client::{Answer, AskError, Asker, OriginClient, Validators};
-use crate::origin::early::Early;
-use crate::origin::failures::Failures;
-use crate::origin::flight::{Boarding, Flights, Passenger};
+use crate::mirror::early_copies::EarlyCopies;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Exchange, Policy, RequestDirectives, ResponseDirectives, Reuse, Selecting, Terms, Vary, may_stand_in, may_store,
     reuse,
 };
+use crate::upstream::budget::Spent;
+use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
+use crate::upstream::failures::Failures;
+use crate::upstream::flight::{Boarding, Flights, Passenger};
 
 use super::demand::Demands;
 use super::pass_through::LARGE;
@@ -72,7 +72,7 @@ struct Inner {
     failures: Failures,
     demands: Demands,
     /// Where is kept what is read before there is a snapshot; never set in shield use.
-    early: OnceLock<Early>,
+    early: OnceLock<EarlyCopies>,
 }
 
 /// How long answers live where the origin does not say, and what links start with.
@@ -133,7 +133,7 @@ impl ReadThrough {
     }
 
     /// What is read before there is a snapshot is kept for it.
-    pub fn keep_early(&self, early: Early) {
+    pub fn keep_early(&self, early: EarlyCopies) {
         // Set once, when the store is opened.
         let _ = self.inner.early.set(early);
     }

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::origin::room::{Held, Room};
+use crate::upstream::room::{Held, Room};
 
 /// How far the slowest reader of a body that is not kept may lag, in bytes, while there is room.
 const WINDOW: u64 = 256 * 1024;

@@ -1,7 +1,7 @@
 //! `Cache-Status` (RFC 9211): how an answer came about, for the header, the access log and the metrics alike.
 //!
-//! What it is: the outcomes and their rendering. What it is not: the decision between them (`pipeline`). Who calls it:
-//! `pipeline::answer` on every answer but errors of our own and preflights, which carry none.
+//! What it is: the outcomes and their rendering. What it is not: the decision between them (`answer`). Who calls it:
+//! `answer::compose` on every answer but errors of our own and preflights, which carry none.
 
 use http::HeaderValue;
 

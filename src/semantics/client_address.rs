@@ -1,7 +1,7 @@
 //! The client's address: whom a request is counted against, when proxies stand in between.
 //!
 //! What it is: the walk from the TCP peer back through the proxies that the operator trusts. What it is not: the PROXY
-//! protocol, which changes what the peer is before any of this. Who calls it: `pipeline::admit`, once per request,
+//! protocol, which changes what the peer is before any of this. Who calls it: `answer::admit`, once per request,
 //! before the limit. Nobody is trusted unless configured: a header that anyone can send would make the limit void.
 
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Content codings: which of those on offer a client gets (RFC 9110 §12.5.3).
 //!
 //! What it is: the choice. What it is not: compression, or the `Vary` and `ETag` that go with it. Who calls it:
-//! `pipeline::admit`, once per request, before the reply is looked up.
+//! `answer::admit`, once per request, before the reply is looked up.
 
 use http::header::{ACCEPT_ENCODING, HeaderMap};
 

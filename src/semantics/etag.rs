@@ -1,7 +1,7 @@
 //! Entity tags: the opaque validators of RFC 9110 §8.8.3.
 //!
 //! What it is: the parsed tag, its two comparisons, its header value. What it is not: the evaluation of a request's
-//! conditions (`precondition`) or the hash that makes our tags (`api`). Who calls it: `precondition`, `pipeline`, and
+//! conditions (`precondition`) or the hash that makes our tags (`api`). Who calls it: `precondition`, `answer`, and
 //! `origin`, which keeps the origin's tags as validators.
 
 use http::HeaderValue;

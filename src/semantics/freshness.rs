@@ -1,7 +1,7 @@
 //! Age, origin time and the headers that speak of them (RFC 9111).
 //!
 //! What it is: how old an answer is, which instant it speaks for, and the fields that say how long it may be kept. What
-//! it is not: a decision to refresh or to serve stale. Who calls it: `pipeline` when it writes headers, `origin` when it
+//! it is not: a decision to refresh or to serve stale. Who calls it: `answer` when it writes headers, `upstream` when it
 //! reads them.
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! The value of `Host`: whether it is one.
 //!
-//! Not whose host it is. Callers: `pipeline::admit`.
+//! Not whose host it is. Callers: `answer::admit`.
 
 use std::net::Ipv6Addr;
 

@@ -2,7 +2,7 @@
 //!
 //! What it is: the normalisation that comes before routing, and the path of `public_url` in front. What it is not: the
 //! router, the query, or what is sent to the origin - a pass-through request keeps its bytes. Who calls it:
-//! `pipeline::admit` before `api::route`. Whatever it refuses is answered 400 and never forwarded: a path that two
+//! `answer::admit` before `api::route`. Whatever it refuses is answered 400 and never forwarded: a path that two
 //! parsers read in two ways is how caches are poisoned.
 
 use std::borrow::Cow;

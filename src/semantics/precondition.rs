@@ -3,7 +3,7 @@
 //! What it is: the evaluation of `If-Match` and `If-None-Match` against the current tag. What it is not: the answer
 //! itself, or any use of dates - answers from the snapshot carry no `Last-Modified`, so `If-Modified-Since` and
 //! `If-Unmodified-Since` are ignored, as RFC 9110 §13.1.3 and §13.1.4 ask for resources without a modification date.
-//! Who calls it: `pipeline::answer`, and only for an answer that would otherwise be 200 (RFC 9110 §13.2.1).
+//! Who calls it: `answer::compose`, and only for an answer that would otherwise be 200 (RFC 9110 §13.2.1).
 
 use http::Method;
 use http::header::{GetAll, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};

@@ -1,7 +1,7 @@
 //! Problem documents: every error that a client sees, as RFC 9457 wants it.
 //!
 //! What it is: the list of errors and their JSON. What it is not: the headers around them (`Allow`, `Retry-After`,
-//! CORS), which the pipeline adds to every answer alike. Who calls it: `pipeline`, wherever a request ends in an error.
+//! CORS), which `answer` adds to every answer alike. Who calls it: `answer`, wherever a request ends in an error.
 
 use bytes::Bytes;
 use http::StatusCode;

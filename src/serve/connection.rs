@@ -21,8 +21,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
+use crate::answer::head::{Lines, Persistence};
 use crate::clock::WallTime;
-use crate::pipeline::head::{Lines, Persistence};
 
 use super::connections::Guest;
 use super::farewell;

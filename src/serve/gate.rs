@@ -19,7 +19,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use crate::pipeline::head::{Lines, Persistence};
+use crate::answer::head::{Lines, Persistence};
 
 use super::connection::{self, HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, WRITE_TIMEOUT, peer_of};
 use super::connections::{Connections, Full, Guest};

@@ -10,17 +10,17 @@ use http::{HeaderMap, Version};
 use pingora::protocols::http::ServerSession;
 use tokio::sync::mpsc;
 
+use crate::answer::admit::MAX_REQUEST_BODY;
+use crate::answer::compose::Asked;
 use crate::limit::Decision;
-use crate::pipeline::admit::MAX_REQUEST_BODY;
-use crate::pipeline::answer::Asked;
 use crate::proxy::pass_through::{PassError, Passed, Question};
-use crate::proxy::upstream::Interim;
 use crate::semantics::caching::end_to_end;
 use crate::semantics::coding::Coding;
 use crate::semantics::problem::Problem;
+use crate::upstream::wire::Interim;
 
-use super::find::{Found, failed};
 use super::public::{Broken, Of, Public, head, in_time};
+use crate::answer::find::{Found, failed};
 
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);

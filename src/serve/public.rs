@@ -1,6 +1,6 @@
 //! One request on the public listener: admitted, found, answered, recorded.
 //!
-//! It decides nothing itself: [`crate::pipeline`] does. Connections are the business of [`super::gate`], which calls it.
+//! It decides nothing itself: [`crate::answer`] does. Connections are the business of [`super::gate`], which calls it.
 
 use std::net::IpAddr;
 
@@ -10,12 +10,12 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 
+use crate::answer::admit::{self, Admission, Admitted, Rules, Target, View};
+use crate::answer::compose::{Answer, Asked, FromSnapshot, Standing};
+use crate::answer::head::Head;
 use crate::api::route::Route;
 use crate::clock::{Clock, WallTime};
 use crate::limit::Decision;
-use crate::pipeline::admit::{self, Admission, Admitted, Rules, Target, View};
-use crate::pipeline::answer::{Answer, Asked, FromSnapshot, Standing};
-use crate::pipeline::head::Head;
 use crate::proxy::pass_through::PassThrough;
 use crate::proxy::spool::Reader;
 use crate::semantics::cache_status::CacheOutcome;
@@ -25,8 +25,8 @@ use crate::telemetry::{ForwardLabels, Telemetry};
 
 use super::connection::WRITE_TIMEOUT;
 use super::connections::Full;
-use super::find::{Finder, Found};
 use super::in_flight::InFlight;
+use crate::answer::find::{Finder, Found};
 
 /// After how many seconds somebody for whom there was no room may try again.
 const NO_ROOM_FOR: u64 = 5;

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use crate::pipeline::admit::MOST_FIELDS;
+use crate::answer::admit::MOST_FIELDS;
 use crate::semantics::problem::Problem;
 
 /// The longest request line whatever is configured, in bytes: no library here takes a longer target.

@@ -194,7 +194,7 @@ mod tests {
         let text = std::str::from_utf8(NOT_TLS).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{} bytes", body.len());
-        assert!(head.contains(crate::pipeline::answer::EXPOSED), "{head}");
+        assert!(head.contains(crate::answer::compose::EXPOSED), "{head}");
         let problem: serde_json::Value = serde_json::from_str(body).unwrap();
         assert_eq!(problem["status"], 400);
     }

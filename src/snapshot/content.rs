@@ -1,6 +1,6 @@
 //! The logical content of a snapshot, and the id that names it.
 //!
-//! No index, no fetch times, no certificate, no volatile value, no details. Callers: [`crate::origin`] builds it,
+//! No index, no fetch times, no certificate, no volatile value, no details. Callers: [`crate::mirror`] builds it,
 //! [`crate::store`] keeps it, [`crate::snapshot::dataset`] indexes it.
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! A snapshot with its indexes: finds listings, pages and totals.
 //!
-//! Immutable and shared. It renders nothing and knows no HTTP. Callers: [`crate::pipeline`] for answers,
-//! [`crate::origin`] for what is already known.
+//! Immutable and shared. It renders nothing and knows no HTTP. Callers: [`crate::answer`] for answers,
+//! [`crate::mirror`] for what is already known.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The snapshot that is served now, and since when it is confirmed: one pointer, swapped whole.
 //!
-//! Callers: [`crate::origin`] swaps, everything that answers loads.
+//! Callers: [`crate::mirror`] swaps, everything that answers loads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 //!
 //! Filters take slugs while listings carry display names, so membership is evidence, never a guess: names and counts
 //! where they leave one reading only, else the ids that the origin itself listed for the term, else doubt. A doubtful
-//! term is answered by the origin. Callers: [`crate::snapshot::dataset`] asks, [`crate::origin`] collects evidence.
+//! term is answered by the origin. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`] collects evidence.
 
 use std::collections::{BTreeMap, HashMap};
 

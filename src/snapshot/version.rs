@@ -1,7 +1,7 @@
 //! What is known about a published snapshot beside its content: how sure we are of it, and since when.
 //!
-//! Sync state: it may differ between two nodes that hold equal data. Callers: [`crate::store`], [`crate::origin`],
-//! [`crate::pipeline`], [`crate::admin`].
+//! Sync state: it may differ between two nodes that hold equal data. Callers: [`crate::store`], [`crate::mirror`],
+//! [`crate::answer`], [`crate::admin`].
 
 use std::collections::BTreeMap;
 

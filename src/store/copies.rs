@@ -1,6 +1,6 @@
 //! Copies of the origin's answers: what was fetched, with the validators that make the next request conditional.
 //!
-//! Kept by canonical path and query; never served as they are. Callers: [`crate::origin`].
+//! Kept by canonical path and query; never served as they are. Callers: [`crate::mirror`].
 
 use bytes::Bytes;
 use redb::{ReadableTable, WriteTransaction};

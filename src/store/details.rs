@@ -1,6 +1,6 @@
 //! Details by listing id: a set beside the versions, so that one that arrives publishes nothing.
 //!
-//! Callers: [`crate::origin`] writes batches of them, [`crate::pipeline`] reads single ones.
+//! Callers: [`crate::mirror`] writes batches of them, [`crate::answer`] reads single ones.
 
 use std::cell::RefCell;
 

@@ -1,6 +1,6 @@
 //! What can go wrong when the store is opened, and when it is used.
 //!
-//! Callers: [`crate::store`] returns them; [`crate::app`] and [`crate::origin`] turn them into exit codes and `/status`.
+//! Callers: [`crate::store`] returns them; [`crate::app`] and [`crate::mirror`] turn them into exit codes and `/status`.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

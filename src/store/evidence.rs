@@ -1,6 +1,6 @@
 //! What the origin listed for terms whose membership names and counts do not prove.
 //!
-//! Judged in [`crate::snapshot::membership`]. Callers: [`crate::origin`] collects it, [`crate::versions`] indexes with it.
+//! Judged in [`crate::snapshot::membership`]. Callers: [`crate::mirror`] collects it, [`crate::versions`] indexes with it.
 
 use super::Store;
 use super::error::StoreError;

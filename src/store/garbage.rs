@@ -1,6 +1,6 @@
 //! Dropping versions that nobody needs any more, and giving space back to the file system.
 //!
-//! Which versions to keep is the caller's decision. Callers: [`crate::origin`], after a publication.
+//! Which versions to keep is the caller's decision. Callers: [`crate::mirror`], after a publication.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! Writing a version: cut into blocks, compress those that are new, and switch in one transaction.
 //!
 //! A crash before the commit leaves the old version, one after it the new; there is nothing between. Whether a content
-//! may be published is decided by [`crate::origin`] and [`crate::versions`]. Callers: [`crate::versions`], through [`Store`].
+//! may be published is decided by [`crate::mirror`] and [`crate::versions`]. Callers: [`crate::versions`], through [`Store`].
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Small blobs by name: membership evidence, the schedule, pins, the journal.
 //!
-//! What is in them is their owners' business. Callers: [`crate::origin`], [`crate::versions`], through [`Store`].
+//! What is in them is their owners' business. Callers: [`crate::mirror`], [`crate::versions`], through [`Store`].
 
 use redb::WriteTransaction;
 

@@ -1,6 +1,6 @@
 //! Details of listings that no kept version has any more.
 //!
-//! Callers: [`crate::origin`], once another snapshot is served.
+//! Callers: [`crate::mirror`], once another snapshot is served.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! A published version as the store names it: its place in the sequence, its snapshot id, and the blocks it is made of.
 //!
 //! Not the content ([`crate::snapshot::content`]) and not what is known beside it ([`crate::snapshot::version`]), which
-//! changes while the record never does. Callers: [`crate::origin`], [`crate::admin`] and the other modules of
+//! changes while the record never does. Callers: [`crate::mirror`], [`crate::admin`] and the other modules of
 //! [`crate::store`].
 
 use std::fmt;

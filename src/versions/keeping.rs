@@ -1,6 +1,6 @@
 //! What keeps a version: pins and exports, a file that is whole; and letting go of all that nothing keeps.
 //!
-//! Callers: [`crate::admin`] and the commands pin, [`super::bundles`] exports, [`crate::origin`] tidies after a publication.
+//! Callers: [`crate::admin`] and the commands pin, [`super::bundles`] exports, [`crate::mirror`] tidies after a publication.
 
 use std::collections::HashSet;
 

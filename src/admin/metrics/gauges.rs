@@ -2,7 +2,7 @@
 //!
 //! The same facts as `/status`. Callers: [`super::answer`].
 
-use crate::origin::audit::score::Score;
+use crate::audit::score::Score;
 use crate::semantics::freshness;
 
 use super::super::status::Status;

@@ -15,16 +15,16 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::cache::{Key, Purges};
-use crate::origin::client::{AskError, Asker};
-use crate::origin::flight::Ticket;
 use crate::semantics::caching::{
     Allowed, Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary,
     blames_the_request, end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, onward, reflects,
 };
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::flight::Ticket;
 
 use super::{Flight, Head, LARGE, Landing, PassThrough, Question, is_failure, told, wants_part};
 use crate::proxy::spool::{Reader, Spool};
-use crate::proxy::upstream::{Arrived, Interim, Pieces, Sending};
+use crate::upstream::wire::{Arrived, Interim, Pieces, Sending};
 
 /// What a fetch brings to the one who started it.
 #[derive(Debug)]

@@ -9,17 +9,17 @@ use http::Method;
 
 use crate::cache::Key;
 use crate::cache::coded::Coded;
-use crate::origin::client::AskError;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Allowed, Purpose, ResponseDirectives, Selecting, Vary, end_to_end, invalidated, is_for_others, may_store, onward,
     stores_for_get,
 };
+use crate::upstream::client::AskError;
 
 use super::fetch::Keeping;
 use super::{Head, PassThrough, Passed, Question, selectable};
 use crate::proxy::spool::Spool;
-use crate::proxy::upstream::{Interim, Sending};
+use crate::upstream::wire::{Interim, Sending};
 
 impl PassThrough {
     /// A method that is not for caches: it passes as it is, and what it changes is forgotten (RFC 9111 §4.4), whether or

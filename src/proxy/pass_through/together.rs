@@ -9,15 +9,15 @@ use http::HeaderMap;
 
 use crate::cache::Key;
 use crate::cache::stored::Stored;
-use crate::origin::budget::Spent;
-use crate::origin::client::AskError;
-use crate::origin::flight::Boarding;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{RequestDirectives, reuse};
+use crate::upstream::budget::Spent;
+use crate::upstream::client::AskError;
+use crate::upstream::flight::Boarding;
 
 use super::fetch::Fetch;
 use super::{Landing, PassError, PassThrough, Passed, Reason, flight, names, selectable, sorted, told};
-use crate::proxy::upstream::Interim;
+use crate::upstream::wire::Interim;
 
 /// How often a client waits for an answer that others asked for and that then is not for it.
 const MOST_TRIES: u32 = 2;

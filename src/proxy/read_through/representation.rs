@@ -16,10 +16,10 @@ use crate::api::route::Route;
 use crate::api::{json, links};
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
-use crate::origin::client::{Answer, AskError, Validators};
 use crate::semantics::caching::{end_to_end, freshen};
 use crate::semantics::etag::EntityTag;
 use crate::semantics::problem::{self, Problem};
+use crate::upstream::client::{Answer, AskError, Validators};
 
 /// Fields about a body that is not sent as it came.
 const ABOUT_THE_BODY: [HeaderName; 8] = [

@@ -2,7 +2,7 @@
 //! §13.2).
 //!
 //! What it is: the evaluation by tags and, as unknown paths have modification dates, by dates. What it is not: the
-//! conditions that the cache itself sends. Who calls it: the pipeline, for a stored answer that would be sent with 200.
+//! conditions that the cache itself sends. Who calls it: `answer`, for a stored answer that would be sent with 200.
 
 use http::Method;
 use http::header::{ETAG, HeaderMap, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LAST_MODIFIED};

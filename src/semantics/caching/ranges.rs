@@ -1,7 +1,7 @@
 //! Ranges of a stored answer (RFC 9110 §14, RFC 9111 §3.3).
 //!
 //! What it is: which bytes of a complete stored answer a request asks for. What it is not: the storing of parts, which
-//! this cache does not do. Who calls it: the pipeline, for a stored answer of an unknown path.
+//! this cache does not do. Who calls it: `answer`, for a stored answer of an unknown path.
 
 use http::StatusCode;
 use http::header::{DATE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE};

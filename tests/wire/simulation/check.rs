@@ -9,7 +9,7 @@ use grandstand::parts::api::listing::{ListingId, Summary};
 use grandstand::parts::api::query::{ListQuery, ModifiedSince};
 use grandstand::parts::api::taxonomy::TaxonomyKind;
 use grandstand::parts::clock::Clock;
-use grandstand::parts::origin::details::Details;
+use grandstand::parts::mirror::details::Details;
 use grandstand::parts::snapshot::content::Content;
 use grandstand::parts::snapshot::dataset::{Dataset, Doubt};
 use grandstand::parts::snapshot::live::Published;

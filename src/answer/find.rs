@@ -1,0 +1,397 @@
+//! Looks up what a request asks for: in the snapshot where that covers it, else through the origin.
+//!
+//! The only await in the life of a request; nothing here blocks the thread. Callers: [`crate::serve::public`].
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::answer::admit::Target;
+use crate::api::listing::ListingId;
+use crate::api::query::ListQuery;
+use crate::api::rewrite::Rewrite;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::cache::reply::Reply;
+use crate::cache::stored::Stored;
+use crate::cache::{Cache, Key};
+use crate::mirror::copies::CopyError;
+use crate::mirror::details::Details;
+use crate::proxy::read_through::ReadThrough;
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::coding::Coding;
+use crate::semantics::problem::Problem;
+use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::journal::Journal;
+use crate::snapshot::live::{Live, Published};
+use crate::store::{DetailRecord, DetailState};
+use crate::upstream::client::AskError;
+use crate::versions::kept::{Kept, Missing};
+
+use super::{basis, render};
+
+/// What was found.
+pub(crate) enum Found {
+    /// An answer from the snapshot.
+    Snapshot {
+        /// The answer.
+        reply: Arc<Reply>,
+        /// The snapshot.
+        published: Arc<Published>,
+        /// How it came about when the origin was asked for it just now.
+        forwarded: Option<CacheOutcome>,
+        /// Whether the client named this snapshot.
+        pinned: bool,
+    },
+    /// An answer of the origin.
+    Through {
+        /// The answer.
+        stored: Arc<Stored>,
+        /// How it came about.
+        outcome: CacheOutcome,
+    },
+    /// None, and why.
+    Problem {
+        /// Why.
+        problem: Problem,
+        /// Seconds after which another try makes sense.
+        retry_after: Option<u64>,
+    },
+}
+
+impl From<Problem> for Found {
+    fn from(problem: Problem) -> Self {
+        Self::Problem { problem, retry_after: None }
+    }
+}
+
+/// Everything that answers come from.
+pub(crate) struct Finder {
+    /// The served snapshot.
+    pub live: Live,
+    /// Hot replies.
+    pub cache: Cache,
+    /// Details; `None` in shield use.
+    pub details: Option<Details>,
+    /// The way to the origin; `None` offline.
+    pub read: Option<ReadThrough>,
+    /// What becomes of `api_url`.
+    pub rewrite: Rewrite,
+    /// What links start with.
+    pub public_url: String,
+    /// What changed in what is served, as it is known now.
+    pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
+    /// Kept versions.
+    pub kept: Kept,
+    /// Whether newer data waits behind what is served, so that the origin's answers are not those of the snapshot.
+    pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// Larger documents are not looked through on a thread that serves clients, in bytes.
+const LARGE: usize = 64 << 10;
+
+/// The version that answers a request.
+struct Version {
+    published: Arc<Published>,
+    /// Whether the client named it.
+    pinned: bool,
+    /// What is served, where that is another one.
+    beside: Option<Arc<Published>>,
+}
+
+impl Finder {
+    /// Finds the answer to a request of a client that likes `coding` best.
+    pub(crate) async fn find(&self, target: Target, coding: Coding, client: IpAddr) -> Found {
+        let found = self.look_up(target, client).await;
+        // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
+        match &found {
+            Found::Snapshot { reply, .. } => reply.body.prepare(coding).await,
+            Found::Through { stored, .. } => stored.body.prepare(coding).await,
+            Found::Problem { .. } => {}
+        }
+        found
+    }
+
+    async fn look_up(&self, target: Target, client: IpAddr) -> Found {
+        let Some(published) = self.live.current() else {
+            return self.uncovered(target, client).await;
+        };
+        match target {
+            Target::List { query, pin } => match self.version(published, pin.as_deref()).await {
+                Ok(version) => self.list(version, query, client).await,
+                Err(none) => none,
+            },
+            Target::Taxonomy { kind, pin } => match self.version(published, pin.as_deref()).await {
+                Ok(version) => self.taxonomy(version, kind).await,
+                Err(none) => none,
+            },
+            Target::Detail(id) => self.detail(published, id, client).await,
+            Target::Changes { since: Ok(since) } => self.changes(published, since).await,
+            Target::Changes { since: Err(problem) } => problem.into(),
+            Target::PassThrough { .. } => Problem::internal().into(),
+        }
+    }
+
+    /// The version that a client names: the served one, at once, or a kept one. Else what the client is told.
+    async fn version(&self, served: Arc<Published>, pin: Option<&str>) -> Result<Version, Found> {
+        let current = served.dataset.id.as_str();
+        let Some(pin) = pin.filter(|pin| *pin != current) else {
+            return Ok(Version { published: served, pinned: pin.is_some(), beside: None });
+        };
+        match self.kept.get(pin).await {
+            Ok(published) => Ok(Version { published, pinned: true, beside: Some(served) }),
+            Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
+            Err(Missing::Busy) => Err(not_at_hand(pin, "it is being read, or others are", 5)),
+            Err(Missing::Failed) => Err(not_at_hand(pin, "it cannot be read", 30)),
+        }
+    }
+
+    async fn list(&self, version: Version, query: ListQuery, client: IpAddr) -> Found {
+        let Version { published, pinned, beside } = version;
+        let key = Key::List(query);
+        let kept = if pinned { None } else { self.cache.reply(&key) };
+        let kept = match kept {
+            Some(reply) if reply.epoch() == published.epoch => {
+                return Found::Snapshot { reply, published, forwarded: None, pinned };
+            }
+            kept => kept,
+        };
+        let Key::List(query) = &key else { return Problem::internal().into() };
+        let disproved = |by: &Published| relies_on_disproved(by.meta.disproved.as_deref(), query);
+        let past = || beside.is_some() || (self.is_behind)();
+        if disproved(&published) || beside.as_deref().is_some_and(disproved) {
+            return self.ask(&published, past(), query, client).await;
+        }
+        match published.dataset.find(query) {
+            Ok(found) => {
+                let pin = pinned.then(|| published.dataset.id.as_str());
+                let made = render::list(&published, query, found, &self.public_url, pin);
+                let reply = if let Some(kept) = kept {
+                    self.cache.renew_reply(key, kept, made)
+                } else {
+                    let made = Arc::new(made);
+                    if !pinned {
+                        self.cache.keep_if_wanted(key, &made);
+                    }
+                    made
+                };
+                Found::Snapshot { reply, published, forwarded: None, pinned }
+            }
+            // What a slug stands for is in doubt: the origin knows.
+            Err(_doubt) => self.ask(&published, past(), query, client).await,
+        }
+    }
+
+    /// Asks the origin what the snapshot cannot tell; of any but the newest one it cannot tell either.
+    async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: IpAddr) -> Found {
+        if past {
+            let why = "what this query means in it is in doubt, and the origin answers for the present only";
+            return not_at_hand(published.dataset.id.as_str(), why, 3600);
+        }
+        self.through(&query.path_and_query(), false, client).await
+    }
+
+    async fn taxonomy(&self, version: Version, kind: TaxonomyKind) -> Found {
+        let Version { published, pinned, beside } = version;
+        let key = Key::Taxonomy(kind);
+        let made_of = || basis::taxonomy(&published, kind);
+        // What is kept there is the served version's.
+        let served = beside.is_none();
+        let kept = self.cache.reply(&key).filter(|_| served);
+        if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
+            return Found::Snapshot { reply, published, forwarded: None, pinned };
+        }
+        let rewrite = self.rewrite.of_origin(published.meta.origin.as_deref());
+        let made = if published.dataset.content.taxonomy(kind).len() > LARGE {
+            // What is large takes its time to be rewritten.
+            let (published, rewrite) = (published.clone(), rewrite.into_owned());
+            let rendering = tokio::task::spawn_blocking(move || render::taxonomy(&published, kind, &rewrite));
+            match rendering.await {
+                Ok(made) => made,
+                Err(error) => {
+                    tracing::error!(%error, path = kind.path(), "a taxonomy could not be rendered");
+                    return Problem::internal().into();
+                }
+            }
+        } else {
+            render::taxonomy(&published, kind, &rewrite)
+        };
+        match made {
+            Ok(made) => {
+                let made = made.made_of(made_of());
+                let reply = if let Some(kept) = kept {
+                    self.cache.renew_reply(key, kept, made)
+                } else if !served {
+                    Arc::new(made)
+                } else {
+                    // There are three of them: they are not worth a question at the door.
+                    let made = Arc::new(made);
+                    self.cache.keep_reply(key, made.clone());
+                    made
+                };
+                Found::Snapshot { reply, published, forwarded: None, pinned }
+            }
+            Err(error) => {
+                tracing::error!(%error, path = kind.path(), "a stored taxonomy cannot be rendered");
+                Problem::internal().into()
+            }
+        }
+    }
+
+    async fn detail(&self, published: Arc<Published>, id: ListingId, client: IpAddr) -> Found {
+        let Some(summary) = published.dataset.summary(id) else {
+            return Problem::unknown_listing(id.to_string()).into();
+        };
+        let Some(details) = &self.details else { return Problem::internal().into() };
+        let kept = self.cache.reply(&Key::Detail(id));
+        // A newer record makes the cache forget the reply. One that vanished with its listing and came back with it may
+        // be kept here and nowhere else.
+        let made_of = || if details.holds(id) { basis::detail(&published) } else { basis::NOTHING };
+        if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
+            return Found::Snapshot { reply, published, forwarded: None, pinned: false };
+        }
+        let revision = details.revision();
+        let (record, forwarded) = match details.read(id).await {
+            Ok(Some(record)) => (record, None),
+            Err(error) => {
+                tracing::error!(%error, %id, "a stored detail cannot be read");
+                let problem = Problem::unavailable("the stored detail cannot be read");
+                return Found::Problem { problem, retry_after: Some(30) };
+            }
+            Ok(None) => {
+                let Some(read) = &self.read else {
+                    let why = "this replica is offline and does not hold it";
+                    return Found::Problem {
+                        problem: Problem::detail_not_mirrored(id.0, why),
+                        retry_after: Some(86_400),
+                    };
+                };
+                let asker = read.asker(client);
+                match details.fetch_once(read.client(), &published.meta.volatile, summary, asker).await {
+                    Ok((record, collapsed)) => {
+                        let fwd_status = if record.meta.state == DetailState::Gone { 404 } else { 200 };
+                        (record, Some(CacheOutcome::Miss(Forwarded { fwd_status, stored: true, collapsed })))
+                    }
+                    Err(error) => match &*error {
+                        CopyError::Ask(error) => return failed(error),
+                        CopyError::Store(error) => {
+                            tracing::error!(%error, %id, "a detail cannot be kept");
+                            return Found::Problem { problem: Problem::internal(), retry_after: Some(30) };
+                        }
+                    },
+                }
+            }
+        };
+        self.answer_detail(details, published, id, record, revision, forwarded).await
+    }
+
+    async fn answer_detail(
+        &self,
+        details: &Details,
+        published: Arc<Published>,
+        id: ListingId,
+        record: DetailRecord,
+        revision: u64,
+        forwarded: Option<CacheOutcome>,
+    ) -> Found {
+        if record.meta.state == DetailState::Gone {
+            return Problem::unknown_listing(id.to_string()).into();
+        }
+        let made = if record.body.len() > LARGE {
+            let (published, body) = (published.clone(), record.body);
+            match tokio::task::spawn_blocking(move || render::detail(&published, body)).await {
+                Ok(made) => made,
+                Err(error) => {
+                    tracing::error!(%error, %id, "a detail could not be rendered");
+                    return Problem::internal().into();
+                }
+            }
+        } else {
+            render::detail(&published, record.body)
+        };
+        let reply = Arc::new(made.made_of(basis::detail(&published)));
+        if forwarded.is_none() {
+            let key = Key::Detail(id);
+            // A newer record may have arrived while the older one was rendered; its arrival forgets the key.
+            if self.cache.keep_if_wanted(key.clone(), &reply) && details.revision() != revision {
+                self.cache.forget(&key);
+            }
+        }
+        Found::Snapshot { reply, published, forwarded, pinned: false }
+    }
+
+    /// Whether a kept reply is right for what is published: of this epoch, or made of the same.
+    fn holds(&self, reply: &Reply, published: &Published, made_of: impl FnOnce() -> u128) -> bool {
+        if reply.epoch() == published.epoch {
+            return true;
+        }
+        let holds = reply.is_made_of(made_of());
+        if holds {
+            self.cache.confirm_reply(reply, published.epoch);
+        }
+        holds
+    }
+
+    /// Before the first publication, or in shield use.
+    async fn uncovered(&self, target: Target, client: IpAddr) -> Found {
+        let pin = match &target {
+            Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
+            Target::Detail(_) | Target::Changes { .. } | Target::PassThrough { .. } => None,
+        };
+        if let Some(pin) = pin {
+            return Problem::snapshot_gone("snapshot", pin, None).into();
+        }
+        match target {
+            Target::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
+            Target::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
+            Target::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
+            Target::Changes { .. } => Problem::unknown_path("/changes.json").into(),
+            Target::PassThrough { .. } => Problem::internal().into(),
+        }
+    }
+
+    async fn through(&self, path: &str, rewrites: bool, client: IpAddr) -> Found {
+        let Some(read) = &self.read else {
+            if self.live.load().is_some() {
+                let why = "what it selects is known to the origin only, and this replica is offline";
+                return Found::Problem { problem: Problem::unavailable(why), retry_after: Some(86_400) };
+            }
+            let problem = Problem::unavailable("no snapshot has been imported yet");
+            return Found::Problem { problem, retry_after: Some(30) };
+        };
+        match read.read(path, rewrites, client).await {
+            Ok((stored, outcome)) => Found::Through { stored, outcome },
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+/// What a client is told of a kept snapshot that cannot answer now.
+fn not_at_hand(id: &str, why: &str, retry_after: u64) -> Found {
+    Found::Problem { problem: Problem::snapshot_unavailable(id, why), retry_after: Some(retry_after) }
+}
+
+/// What a client is told when the origin gives no answer.
+pub(crate) fn failed(error: &AskError) -> Found {
+    // The log and `/status` have the whole story; addresses of the origin are nobody's business here.
+    if error.is_nonsense() {
+        let what = match error {
+            AskError::TooLarge { .. } => "is too large".to_owned(),
+            AskError::Redirect { .. } => "is a redirect, which is not followed".to_owned(),
+            AskError::Status { status, .. } => format!("has the status {status}"),
+            _ => "is not what was asked for".to_owned(),
+        };
+        return Problem::bad_origin_answer(&what).into();
+    }
+    let why = match error {
+        AskError::Spent(spent) if spent.paused => "the origin fails or wants to be left alone".to_owned(),
+        AskError::Spent(_) => "the budget of requests to the origin is spent".to_owned(),
+        AskError::Status { status, .. } => format!("the origin answered {status}"),
+        AskError::Timeout { .. } => "the origin did not answer in time".to_owned(),
+        _ => "the origin cannot be reached".to_owned(),
+    };
+    let retry_after = error.retry_after();
+    let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+    Found::Problem { problem: Problem::unavailable(&why), retry_after: Some(seconds.max(1)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,351 @@
+//! The audit: what this mirror answers beside what the origin answers, request by request.
+//!
+//! It asks out of the background's tenth of the budget and keeps nothing of what it is answered. [`sample`] says what
+//! to ask, [`compare`] what differs, `verdict` whether that matters, `confirm` whether it lasts,
+//! [`score`] what it adds up to. A difference counts
+//! only when it outlasts a refresh: the origin's answer is the same before and after the mirror was confirmed for a
+//! later instant, and the mirror's is another. What differs is then fetched anew. Callers: [`crate::app`] runs it,
+//! [`job::Audits`] is how others ask for one.
+
+pub(crate) mod compare;
+mod confirm;
+pub(crate) mod job;
+pub(crate) mod sample;
+pub(crate) mod score;
+mod verdict;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use rand::RngExt;
+
+use crate::api::render::{Frame, ListPage, VolatileValues};
+use crate::api::taxonomy::VolatileKeys;
+use crate::clock::{Clock, Monotonic};
+use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::live::{Live, Published};
+use crate::store::{DetailState, StoreError};
+
+use crate::mirror::commands::Commands;
+use crate::mirror::details::Details;
+use crate::upstream::client::{AskError, Asker, OriginClient};
+use crate::upstream::stamps::Place;
+use crate::upstream::window::Class;
+
+use job::{Audits, Phase};
+use sample::{Request, Sample, Sampler};
+use score::Outcome;
+use verdict::{Ours, Theirs, Verdict, judge};
+
+/// How long a sample waits for the budget.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// After so many samples in a row without any answer the origin is taken to be down.
+const MOST_FAILURES: u32 = 3;
+/// A whole pass because of a background sample comes no sooner than this after the last one.
+const PASS_PAUSE: Duration = Duration::from_secs(600);
+
+/// Compares the mirror with its origin.
+pub struct Auditor {
+    /// The origin.
+    pub client: OriginClient,
+    /// The served snapshot.
+    pub live: Live,
+    /// The details.
+    pub details: Details,
+    /// The volatile keys known by now.
+    pub volatile: Arc<RwLock<VolatileKeys>>,
+    /// How the mirror is told.
+    pub commands: Commands,
+    /// Who asks for audits, and what they see.
+    pub audits: Audits,
+    /// How old a copy of the origin's CDN can be.
+    pub cache_ttl: Duration,
+    /// Samples an hour without being asked; 0: none.
+    pub per_hour: u32,
+    /// The clock.
+    pub clock: Clock,
+    /// When a background sample last asked for a whole pass.
+    pub passed: Mutex<Option<Monotonic>>,
+}
+
+/// A sample that differs, perhaps only because the origin has changed since the last refresh.
+struct Suspect {
+    sample: Sample,
+    theirs: Theirs,
+}
+
+/// What one look at a sample shows.
+enum Look {
+    Settled(Outcome),
+    Suspect(Theirs),
+}
+
+impl Auditor {
+    /// Samples in the background and whenever an audit is asked for, for ever.
+    pub async fn run(self) {
+        let mut sampler = Sampler::new(rand::rng().random());
+        let _ended = self.audits.ended_when_dropped();
+        loop {
+            tokio::select! {
+                () = self.audits.wait() => self.audit().await,
+                () = self.gap() => self.sample(&mut sampler).await,
+            }
+        }
+    }
+
+    /// The time to the next background sample: even over the hour, with jitter.
+    async fn gap(&self) {
+        match self.per_hour {
+            0 => std::future::pending().await,
+            per_hour => {
+                let gap = Duration::from_secs(3600) / per_hour;
+                let jitter = rand::rng().random_range(0.5..1.5);
+                tokio::time::sleep(gap.mul_f64(jitter)).await;
+            }
+        }
+    }
+
+    /// One background sample.
+    async fn sample(&self, sampler: &mut Sampler) {
+        let Some(sample) = self.live.current().map(|published| sampler.next(&published.dataset)) else { return };
+        let outcome = match self.look(&sample, None).await {
+            Look::Settled(outcome) => outcome,
+            Look::Suspect(theirs) => {
+                let confirmed = self.confirm(vec![Suspect { sample: sample.clone(), theirs }], || {}).await;
+                let first = confirmed.into_iter().next();
+                first.map_or_else(|| Outcome::NotAnswered("it was given up".to_owned()), |(_, outcome)| outcome)
+            }
+        };
+        self.note(&sample, &outcome);
+        if self.heal(&sample, &outcome).await {
+            let now = self.clock.now_mono();
+            let mut passed = self.passed.lock();
+            if passed.is_none_or(|last| now.since(last) >= PASS_PAUSE) {
+                *passed = Some(now);
+                self.commands.pass();
+            }
+        }
+    }
+
+    /// The audit that was asked for.
+    async fn audit(&self) {
+        self.audits.update(|job| job.phase = Phase::Sampling);
+        let samples = self.audits.job().samples;
+        let mut sampler = Sampler::new(rand::rng().random());
+        let (mut suspects, mut failures, mut whole) = (Vec::new(), 0, false);
+        for done in 0..samples {
+            let Some(published) = self.live.current() else {
+                self.give_up(samples - done, "nothing is published yet; run `grandstand sync` first");
+                break;
+            };
+            let sample = sampler.next(&published.dataset);
+            drop(published);
+            match self.look(&sample, None).await {
+                Look::Settled(outcome) => {
+                    failures = if matches!(outcome, Outcome::NotAnswered(_)) { failures + 1 } else { 0 };
+                    whole |= self.settle(&sample, outcome).await;
+                }
+                Look::Suspect(theirs) => {
+                    failures = 0;
+                    suspects.push(Suspect { sample, theirs });
+                }
+            }
+            self.audits.update(|job| job.done += 1);
+            if failures >= MOST_FAILURES {
+                self.give_up(samples - done - 1, "the origin cannot be asked");
+                break;
+            }
+        }
+        if !suspects.is_empty() {
+            let of = suspects.len() as u64;
+            self.audits.update(|job| (job.phase, job.done, job.of) = (Phase::Confirming, 0, of));
+            for (sample, outcome) in self.confirm(suspects, || self.audits.update(|job| job.done += 1)).await {
+                whole |= self.settle(&sample, outcome).await;
+            }
+        }
+        let passes = self.client.status().picture().passes;
+        if whole {
+            self.commands.pass();
+        }
+        self.audits.update(|job| {
+            job.awaits_pass = whole.then_some(passes);
+            job.phase = Phase::Done;
+            tracing::info!(id = job.id, "audit: {}", job.report.summary());
+        });
+    }
+
+    fn give_up(&self, samples: u64, reason: &str) {
+        self.audits.update(|job| {
+            job.report.given_up = true;
+            for _ in 0..samples {
+                job.report.count("", Outcome::NotAnswered(reason.to_owned()));
+            }
+        });
+    }
+
+    /// Counts a sample of an audit and mends what differs; `true` when that takes a whole pass.
+    async fn settle(&self, sample: &Sample, outcome: Outcome) -> bool {
+        self.note(sample, &outcome);
+        let whole = self.heal(sample, &outcome).await;
+        self.audits.update(|job| job.report.count(&sample.request.to_string(), outcome));
+        whole
+    }
+
+    fn note(&self, sample: &Sample, outcome: &Outcome) {
+        let request = sample.request.to_string();
+        match outcome {
+            Outcome::Different(differences) => {
+                for difference in differences {
+                    tracing::warn!(request, "the mirror differs from its origin: {difference}");
+                }
+            }
+            outcome => tracing::debug!(request, outcome = outcome.as_str(), "audited"),
+        }
+        self.audits.update_score(|score| score.count(&request, outcome, self.clock.now_wall()));
+    }
+
+    /// Fetches a detail that differs; `true` when something else differs, which takes a whole pass.
+    async fn heal(&self, sample: &Sample, outcome: &Outcome) -> bool {
+        let Outcome::Different(_) = outcome else { return false };
+        let Request::Detail(id) = sample.request else { return true };
+        let Some(published) = self.live.current() else { return false };
+        let Some(summary) = published.dataset.summary(id) else { return true };
+        let volatile = self.volatile.read().clone();
+        if let Err(error) = self.details.fetch(&self.client, &volatile, summary, Self::asker()).await {
+            tracing::warn!(%error, %id, "a detail that differs could not be fetched");
+        }
+        false
+    }
+
+    /// Asks for a sample and compares. `before`: what the origin answered before the mirror was refreshed; only with it
+    /// can a difference be settled.
+    async fn look(&self, sample: &Sample, before: Option<&Theirs>) -> Look {
+        match self.try_look(sample, before).await {
+            Ok(look) => look,
+            Err(reason) => Look::Settled(Outcome::NotAnswered(reason)),
+        }
+    }
+
+    async fn try_look(&self, sample: &Sample, before: Option<&Theirs>) -> Result<Look, String> {
+        const UNPUBLISHED: &str = "nothing is published";
+        if before.is_some() {
+            self.bring_up_to_date(&sample.request).await?;
+        }
+        let published = self.live.current().ok_or(UNPUBLISHED)?;
+        if matches!(self.ours(&published, &sample.request)?, Ours::ReadThrough) {
+            return Ok(Look::Settled(Outcome::ReadThrough));
+        }
+        let theirs = self.ask(&sample.request).await?;
+        // What is served now is what counts, not what was served when the question left.
+        let published = self.live.current().ok_or(UNPUBLISHED)?;
+        let ours = self.ours(&published, &sample.request)?;
+        let mut ignored = self.ignored(&published);
+        if let Verdict::Settled(outcome) = judge(sample.kind, &ours, &theirs, &ignored)? {
+            return Ok(Look::Settled(outcome));
+        }
+        let Some(before) = before else { return Ok(Look::Suspect(theirs)) };
+        // A field in which even two answers of the origin differ, and nothing else does, means nothing.
+        for key in ignored.learn(&before.text, &theirs.text).into_iter().flatten() {
+            ignored.insert(&key);
+        }
+        let differences = match judge(sample.kind, &ours, &theirs, &ignored)? {
+            Verdict::Settled(outcome) => return Ok(Look::Settled(outcome)),
+            Verdict::Differs(differences) => differences,
+        };
+        if self.is_provisional(&published, &sample.request)? {
+            let reason = "a detail of which the origin's CDN handed out an old copy is fetched again later";
+            return Ok(Look::Settled(Outcome::NotAnswered(reason.to_owned())));
+        }
+        let same = before.status == theirs.status && ignored.hash(&before.text) == ignored.hash(&theirs.text);
+        Ok(if same { Look::Settled(Outcome::Different(differences)) } else { Look::Suspect(theirs) })
+    }
+
+    /// Fetches a detail that is known to be older than its summary: that it is behind is no news.
+    async fn bring_up_to_date(&self, request: &Request) -> Result<(), String> {
+        let Request::Detail(id) = request else { return Ok(()) };
+        let Some(published) = self.live.current() else { return Ok(()) };
+        let Some(summary) = published.dataset.summary(*id) else { return Ok(()) };
+        let record = self.details.get(*id).map_err(|error| error.to_string())?;
+        if record.is_some_and(|record| record.meta.summary_hash == summary.hash) {
+            return Ok(());
+        }
+        let volatile = self.volatile.read().clone();
+        let fetched = self.details.fetch(&self.client, &volatile, summary, Self::asker()).await;
+        fetched.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Whether a detail is from before its summary was modified: it is known to be old, and will be fetched again.
+    fn is_provisional(&self, published: &Published, request: &Request) -> Result<bool, String> {
+        let Request::Detail(id) = request else { return Ok(false) };
+        let record = self.details.get(*id).map_err(|error| error.to_string())?;
+        let modified = published.dataset.modified_of(*id).map(|nanos| nanos.div_euclid(1_000_000));
+        // A `modified` in the future would never be reached.
+        Ok(record.zip(modified).is_some_and(|(record, modified)| {
+            record.meta.origin_time_ms < modified && modified <= record.meta.fetched_ms
+        }))
+    }
+
+    fn asker() -> Asker {
+        Asker { patience: Some(PATIENCE), ..Asker::mirror(Class::Background) }
+    }
+
+    async fn ask(&self, request: &Request) -> Result<Theirs, String> {
+        match self.client.ask(&request.path(), None, Self::asker()).await {
+            Ok(answer) => {
+                let text = String::from_utf8(answer.body.to_vec());
+                let text = text.map_err(|error| format!("{request}: the origin's answer is not UTF-8: {error}"))?;
+                let place = Place::of(&request.path());
+                let at_ms = self.client.stamps().date(place, &answer, Some(&text), None).until_ms;
+                Ok(Theirs { status: answer.status, text, at_ms })
+            }
+            // A refusal is an answer too.
+            Err(AskError::Status { status: status @ (400..=428 | 430..=499), .. }) => {
+                Ok(Theirs { status, text: String::new(), at_ms: self.clock.now_wall().as_millis() })
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// What the mirror answers, from the same data that is served.
+    fn ours(&self, published: &Published, request: &Request) -> Result<Ours, String> {
+        let (dataset, meta) = (&published.dataset, &published.meta);
+        let failed = |error: StoreError| format!("the data directory: {error}");
+        Ok(match request {
+            Request::List(query) if relies_on_disproved(meta.disproved.as_deref(), query) => Ours::ReadThrough,
+            Request::List(query) => match dataset.find(query) {
+                Err(_doubt) => Ours::ReadThrough,
+                Ok(found) => {
+                    let envelope = &dataset.content.envelope;
+                    let page = ListPage {
+                        frame: &Frame::new(envelope, &published.generated_at, &VolatileValues::new()),
+                        envelope_hash: dataset.envelope_hash,
+                        query,
+                        total: found.total,
+                        items: found.items,
+                    };
+                    let body = page.body();
+                    Ours::Body(String::from_utf8_lossy(&body).into_owned(), meta.confirmed_ms)
+                }
+            },
+            Request::Taxonomy(kind) => Ours::Body(dataset.content.taxonomy(*kind).to_owned(), meta.confirmed_ms),
+            Request::Detail(id) if dataset.summary(*id).is_none() => Ours::Missing(meta.confirmed_ms),
+            Request::Detail(id) => match self.details.get(*id).map_err(failed)? {
+                None => Ours::ReadThrough,
+                Some(record) if record.meta.state == DetailState::Gone => Ours::Missing(record.meta.origin_time_ms),
+                Some(record) => {
+                    Ours::Body(String::from_utf8_lossy(&record.body).into_owned(), record.meta.origin_time_ms)
+                }
+            },
+        })
+    }
+
+    /// Fields that are not compared: volatile ones, and those that are left out because they differ between pages.
+    fn ignored(&self, published: &Published) -> VolatileKeys {
+        let mut ignored = self.volatile.read().clone();
+        for key in published.meta.volatile.iter().chain(published.meta.left_out.iter().map(String::as_str)) {
+            ignored.insert(key);
+        }
+        ignored
+    }
+}

@@ -1,0 +1,185 @@
+use std::time::Duration;
+
+use crate::clock::{Clock, FakeClock};
+use crate::mirror::crawl::check_page;
+use crate::sample::{Origin, Switches, World};
+use crate::store::DataDir;
+use crate::upstream::budget::Budget;
+use crate::upstream::client::ClientConfig;
+use crate::upstream::status::OriginStatus;
+use crate::upstream::transport::{Arrival, Transport, TransportError};
+use crate::upstream::window::Class;
+
+use super::*;
+
+const PATH: &str = "/api/listings.json?per_page=100";
+
+async fn scene(limit: Option<usize>) -> (Origin, Copies, Budget, tempfile::TempDir) {
+    let origin =
+        Origin::start("127.0.0.1:0".parse().unwrap(), World::generate(30, 1), Switches::default()).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
+    let budget = Budget::open(limit, None, Clock::system());
+    let config = ClientConfig {
+        base: origin.url().parse().unwrap(),
+        timeout: Duration::from_secs(5),
+        max_body: 1 << 20,
+        longest_pause: Duration::from_secs(1),
+        user_agent: "test".into(),
+    };
+    let client = OriginClient::new(config, None, budget.clone(), OriginStatus::default(), Clock::system()).unwrap();
+    (origin, Copies::new(client, store, Arc::default()), budget, dir)
+}
+
+#[tokio::test]
+async fn a_background_look_that_waits_for_the_budget_does_not_hold_up_a_refresh() {
+    let (_origin, copies, budget, _dir) = scene(Some(12)).await;
+    // The background's tenth is one slot of twelve, and it is taken.
+    let taken = budget.acquire(Class::Background, None, None).await.unwrap();
+    let sweep = tokio::spawn({
+        let copies = copies.clone();
+        async move { copies.look(PATH, Asker::mirror(Class::Background), check_page).await.map(|_| ()) }
+    });
+    while budget.view().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    let refresh = copies.look(PATH, Asker::mirror(Class::Refresh), check_page);
+    let looked = tokio::time::timeout(Duration::from_secs(10), refresh).await;
+    assert!(looked.expect("the refresh goes first").is_ok());
+    assert!(!sweep.is_finished());
+    drop(taken);
+    sweep.abort();
+}
+
+#[tokio::test]
+async fn an_answer_to_an_older_question_never_takes_a_newer_copy_back() {
+    let (origin, copies, _budget, _dir) = scene(None).await;
+    copies.look(PATH, Asker::mirror(Class::Crawl), check_page).await.unwrap();
+    // The slow look asks with the first copy's validators, and is answered 304 before the change.
+    origin.set(|switches| switches.latency = Duration::from_secs(2));
+    let slow = tokio::spawn({
+        let copies = copies.clone();
+        async move { copies.look(PATH, Asker::mirror(Class::Background), check_page).await.unwrap() }
+    });
+    // Its answer is made on arrival and held back for the latency.
+    while origin.count() < 2 {
+        tokio::task::yield_now().await;
+    }
+    origin.set(|switches| switches.latency = Duration::ZERO);
+    let id = origin.world(World::ids)[0];
+    origin.edit(|world| assert!(world.touch(id)));
+    let new = copies.look(PATH, Asker::mirror(Class::Refresh), check_page).await.unwrap();
+    assert_eq!(new.change, Change::Changed);
+    let late = slow.await.unwrap();
+    assert_ne!(late.change, Change::Changed);
+    assert!(late.body == new.body, "what is known by then");
+    let (span, body) = copies.span(PATH).unwrap().unwrap();
+    assert!(body == new.body);
+    assert_eq!(span.until_ms, new.until_ms);
+}
+
+/// Answers like an origin behind a CDN that never says `Age`, whatever it is asked: `Date` is now, and the body is a
+/// copy of its own making.
+struct Silent(Mutex<String>);
+
+#[async_trait::async_trait]
+impl Transport for Silent {
+    async fn get(&self, _: url::Url, _: http::HeaderMap) -> Result<Arrival, TransportError> {
+        let body = Bytes::from(self.0.lock().clone());
+        let body = Box::pin(futures_util::stream::once(std::future::ready(Ok(body))));
+        Ok(Arrival { status: 200, headers: http::HeaderMap::new(), body })
+    }
+}
+
+fn check_object(body: &Bytes) -> Result<(), String> {
+    if body.starts_with(b"{") { Ok(()) } else { Err("no object".to_owned()) }
+}
+
+/// A mirror's copies of such an origin, by a clock that the test moves.
+fn silent() -> (Arc<Silent>, FakeClock, Copies, tempfile::TempDir) {
+    let hand = Clock::fake(WallTime::from_seconds(NOW));
+    let clock = hand.clock();
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
+    let second = Duration::from_secs(1);
+    let base = "http://origin.test".parse().unwrap();
+    let config =
+        ClientConfig { base, timeout: second, max_body: 1 << 20, longest_pause: second, user_agent: "test".into() };
+    let budget = Budget::open(None, None, clock.clone());
+    let transport = Arc::new(Silent(Mutex::default()));
+    let client = OriginClient::over(transport.clone(), config, budget, OriginStatus::default(), clock);
+    (transport, hand, Copies::new(client, store, Arc::default()), dir)
+}
+
+const NOW: i64 = 1_795_176_000;
+
+fn body(stamp: i64, content: u32) -> String {
+    format!(r#"{{"generated_at":"{}","content":[{content}]}}"#, WallTime::from_seconds(stamp).rfc3339())
+}
+
+#[tokio::test]
+async fn an_old_copy_that_only_its_stamp_betrays_never_takes_data_back() {
+    let (origin, hand, copies, _dir) = silent();
+    let look = || copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_object);
+    for minute in 0..5 {
+        *origin.0.lock() = body(NOW + 60 * minute, 1);
+        look().await.unwrap();
+        hand.advance(Duration::from_secs(60));
+    }
+    *origin.0.lock() = body(NOW + 300, 2);
+    assert_eq!(look().await.unwrap().change, Change::Changed);
+    // Hours later, while the origin is down: the other node of the CDN still has the copy of before.
+    hand.advance(Duration::from_secs(7200));
+    *origin.0.lock() = body(NOW + 240, 1);
+    let old = look().await.unwrap();
+    assert_eq!((old.change, old.until_ms), (Change::Older, (NOW + 300) * 1000));
+}
+
+#[tokio::test]
+async fn a_stamp_that_never_changes_neither_ages_data_nor_holds_it_up() {
+    let (origin, hand, copies, _dir) = silent();
+    let look = || copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_object);
+    let deployed = NOW - 60;
+    *origin.0.lock() = body(deployed, 1);
+    let first = look().await.unwrap();
+    assert_eq!(first.until_ms, deployed * 1000, "perhaps it is the age of a copy");
+    assert!(first.since_ms > NOW * 1000, "and perhaps it is not");
+    assert!(copies.saw_aged());
+    for minutes in [15, 30] {
+        hand.advance(Duration::from_secs(900));
+        *origin.0.lock() = body(deployed, minutes);
+        let next = look().await.unwrap();
+        let now_ms = (NOW + 60 * i64::from(minutes)) * 1000;
+        assert_eq!((next.change, next.until_ms), (Change::Changed, now_ms), "no copy is so old");
+    }
+    assert!(!copies.saw_aged());
+    assert_eq!(copies.silent.load(Ordering::Relaxed), 0, "what it said of the CDN is forgotten");
+    assert_eq!(copies.client().status().picture().stamps["sports"], "stands-still");
+}
+
+#[tokio::test]
+async fn a_look_while_the_disk_stands_still_holds_up_nobody_else() {
+    let (origin, _hand, copies, _dir) = silent();
+    *origin.0.lock() = body(NOW, 1);
+    let (held, is_held) = tokio::sync::oneshot::channel();
+    let (release, released) = std::sync::mpsc::channel();
+    let store = copies.store.clone();
+    let disk = std::thread::spawn(move || {
+        store.stands_still(|| {
+            held.send(()).unwrap();
+            released.recv_timeout(Duration::from_secs(20)).expect("the thread that looks was blocked");
+        });
+    });
+    is_held.await.unwrap();
+    let looking = tokio::spawn({
+        let copies = copies.clone();
+        async move { copies.look("/api/sports.json", Asker::mirror(Class::Crawl), check_object).await }
+    });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!looking.is_finished());
+    release.send(()).unwrap();
+    assert_eq!(looking.await.unwrap().unwrap().change, Change::New);
+    disk.join().unwrap();
+}

@@ -1,0 +1,147 @@
+//! Fetches pages and taxonomies conditionally, some at once.
+//!
+//! What they add up to is decided by [`super::pass`], and when to try again by [`super::task`]. One page that fails
+//! does not stop the others. Callers: [`super::task`].
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+
+use crate::api::page::Page;
+use crate::api::taxonomy::{self, TaxonomyKind, VolatileKeys};
+
+use super::copies::{Copies, Copy, CopyError};
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::window::Class;
+
+/// How long the origin's clock, which counts in seconds, needs to move on.
+const MOVED_ON: Duration = Duration::from_millis(1100);
+
+/// Requests on the wire at once.
+const AT_ONCE: usize = 6;
+
+/// Says that a body is a page.
+///
+/// # Errors
+/// When it is not, with the reason.
+pub(crate) fn check_page(body: &Bytes) -> Result<(), String> {
+    Page::parse(body, &VolatileKeys::default()).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Says that a body is a taxonomy.
+///
+/// # Errors
+/// When it is not, with the reason.
+pub(crate) fn check_taxonomy(body: &Bytes) -> Result<(), String> {
+    let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+    taxonomy::terms(text).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// The crawler.
+#[derive(Clone)]
+pub struct Crawler {
+    copies: Copies,
+    cache_ttl: Duration,
+}
+
+impl Crawler {
+    /// A crawler over these copies; `cache_ttl` is how old a copy of the origin's CDN can be.
+    pub fn new(copies: Copies, cache_ttl: Duration) -> Self {
+        Self { copies, cache_ttl }
+    }
+
+    /// How old a copy of the origin's CDN can be.
+    pub const fn cache_ttl(&self) -> Duration {
+        self.cache_ttl
+    }
+
+    /// How long to wait before copies that do not fit together are looked at again: as long as the origin's CDN may
+    /// keep them, where it was seen to keep any; else no longer than its clock needs to move on.
+    pub fn lag(&self) -> Duration {
+        if self.copies.saw_aged() { self.cache_ttl.max(MOVED_ON) } else { MOVED_ON }
+    }
+
+    /// The copies.
+    pub fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    /// Looks at several resources, some at once, each of them once: who wants to try again does so later.
+    pub async fn fetch(&self, paths: Vec<String>, class: Class) -> Fetched {
+        let mut looks = futures_util::stream::iter(paths)
+            .map(|path| async move {
+                let check = if path.starts_with("/api/listings.json") { check_page } else { check_taxonomy };
+                let looked = self.copies.look(&path, Asker::mirror(class), check).await;
+                (path, looked)
+            })
+            .buffer_unordered(AT_ONCE);
+        let mut fetched = Fetched::default();
+        while let Some((path, looked)) = looks.next().await {
+            match looked {
+                Ok(copy) => {
+                    self.copies.client().status().pass_advanced();
+                    fetched.copies.push(copy);
+                }
+                Err(error) => {
+                    tracing::debug!(path, %error, "not fetched");
+                    fetched.failed.push(path);
+                    fetched.note(error);
+                }
+            }
+        }
+        fetched
+    }
+
+    /// Looks at several resources as [`Crawler::fetch`] does, of which all are needed.
+    ///
+    /// # Errors
+    /// When one of them fails.
+    pub async fn fetch_all(&self, paths: Vec<String>, class: Class) -> Result<Vec<Copy>, CopyError> {
+        self.fetch(paths, class).await.all()
+    }
+}
+
+/// What came of looking at several resources.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// What is known of those that were looked at, in any order.
+    pub copies: Vec<Copy>,
+    /// The paths of the others.
+    pub failed: Vec<String>,
+    /// Why the last of these failed; an error of the store goes before those of the origin.
+    pub error: Option<CopyError>,
+}
+
+impl Fetched {
+    fn note(&mut self, error: CopyError) {
+        if !matches!(self.error, Some(CopyError::Store(_))) {
+            self.error = Some(error);
+        }
+    }
+
+    /// Everything.
+    ///
+    /// # Errors
+    /// When something failed.
+    pub fn all(self) -> Result<Vec<Copy>, CopyError> {
+        self.error.map_or(Ok(self.copies), Err)
+    }
+}
+
+/// The taxonomies among copies, by [`TaxonomyKind::index`].
+///
+/// # Errors
+/// When one is missing, which cannot be when all were fetched.
+pub(crate) fn in_order(copies: Vec<Copy>) -> Result<[Copy; 3], CopyError> {
+    let mut places: [Option<Copy>; 3] = [None, None, None];
+    for copy in copies {
+        if let Some(kind) = TaxonomyKind::ALL.into_iter().find(|kind| kind.path() == copy.path) {
+            places[kind.index()] = Some(copy);
+        }
+    }
+    let [Some(sports), Some(states), Some(cities)] = places else {
+        return Err(AskError::nonsense("/api", "a taxonomy is missing").into());
+    };
+    Ok([sports, states, cities])
+}

@@ -1,0 +1,169 @@
+//! One question to the origin about one detail, and what its answer changes.
+//!
+//! Callers: [`super::worker`], [`super::once`].
+
+use bytes::Bytes;
+
+use crate::api::hash::ContentHash;
+use crate::api::json;
+use crate::api::listing::{ListingId, Summary};
+use crate::api::taxonomy::VolatileKeys;
+use crate::clock::WallTime;
+use crate::mirror::blocking::blocking;
+use crate::mirror::copies::{CopyError, DATE_GRAIN_MS};
+use crate::semantics::freshness;
+use crate::store::{DetailMeta, DetailRecord, DetailState};
+use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
+use crate::upstream::stamps::{Before, Place, StampWatch, stamp};
+
+use super::Details;
+
+impl Details {
+    /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.
+    ///
+    /// # Errors
+    /// When there is no usable answer; what is kept stays as it was.
+    pub async fn fetch(
+        &self,
+        client: &OriginClient,
+        volatile: &VolatileKeys,
+        summary: &Summary,
+        asker: Asker,
+    ) -> Result<DetailRecord, CopyError> {
+        let path = format!("/api/listings/{}.json", summary.id);
+        let before = self.read(summary.id).await?;
+        let validators = before.as_ref().filter(|record| record.meta.state == DetailState::Present).map(|record| {
+            let (etag, last_modified) = (record.meta.etag.clone(), record.meta.last_modified.clone());
+            Validators { etag, last_modified }
+        });
+        let answer = client.ask(&path, validators.as_ref(), asker).await?;
+        let asked_with = before.map(|record| record.meta);
+        let (this, stamps) = (self.clone(), client.stamps().clone());
+        let (volatile, summary) = (volatile.clone(), summary.clone());
+        let taking = move || this.take(&path, asked_with.as_ref(), answer, &volatile, &summary, &stamps);
+        blocking(taking).await
+    }
+
+    /// Judges an answer to a question about a detail as it was known then, and keeps it. Blocks.
+    fn take(
+        &self,
+        path: &str,
+        asked_with: Option<&DetailMeta>,
+        answer: Answer,
+        volatile: &VolatileKeys,
+        summary: &Summary,
+        stamps: &StampWatch,
+    ) -> Result<DetailRecord, CopyError> {
+        let fetched_ms = answer.received.as_millis();
+        let fresh = answer.validators();
+        // Somebody else's answer may have come meanwhile: this one is judged against that, and a 304 to an older question
+        // proves nothing.
+        let _judging = self.0.judging.lock();
+        let before = self.get(summary.id)?;
+        if let (304, Some(record)) = (answer.status, &before)
+            && asked_with != Some(&record.meta)
+        {
+            return Ok(record.clone());
+        }
+        let before = before.map(|mut record| {
+            // A stamp from the future, from before the clock was set back, must not freeze what it stands by.
+            if freshness::is_from_the_future(WallTime::from_millis(record.meta.origin_time_ms), answer.received) {
+                record.meta.origin_time_ms = 0;
+            }
+            record
+        });
+        let shown = before.as_ref().map(|record| record.body.clone());
+        let record = match (answer.status, before) {
+            (304, Some(record)) => self.seen_again(record, summary, answer.sent().as_millis(), fetched_ms),
+            (200, before) => {
+                let text = std::str::from_utf8(&answer.body).map_err(|error| AskError::nonsense(path, error))?;
+                json::check(text).map_err(|error| AskError::nonsense(path, error))?;
+                if !text.trim_start().starts_with('{') {
+                    return Err(AskError::nonsense(path, "the body is not a JSON object").into());
+                }
+                let hash = volatile.hash(text);
+                let kept = before.as_ref().filter(|record| record.meta.state == DetailState::Present);
+                let kept = kept.map(|record| Before {
+                    stamp: std::str::from_utf8(&record.body).ok().and_then(stamp),
+                    changed: record.meta.hash != hash,
+                    // Each detail has its own stamp, and is looked at too seldom for a run.
+                    counts: false,
+                });
+                let dated = stamps.date(Place::Details, &answer, Some(text), kept);
+                let origin_time_ms = dated.until_ms;
+                match before {
+                    // A copy older than what is known never replaces it.
+                    Some(record) if record.meta.state == DetailState::Present && record.meta.hash == hash => {
+                        let mut record = self.seen_again(record, summary, origin_time_ms, fetched_ms);
+                        // Equal but for what is volatile.
+                        (record.meta.etag, record.meta.last_modified) = (fresh.etag, fresh.last_modified);
+                        record.body = answer.body;
+                        record
+                    }
+                    Some(record) if origin_time_ms < record.meta.origin_time_ms => {
+                        self.seen_again(record, summary, origin_time_ms, fetched_ms)
+                    }
+                    _ => {
+                        let (etag, last_modified) = (fresh.etag, fresh.last_modified);
+                        let (state, summary_hash) = (DetailState::Present, summary.hash);
+                        let meta =
+                            DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
+                        DetailRecord { meta, body: answer.body }
+                    }
+                }
+            }
+            // A 404 older than what is known, or the first one in a while, destroys nothing.
+            (404 | 410, Some(mut record))
+                if record.meta.state == DetailState::Present
+                    && (answer.sent().as_millis() < record.meta.origin_time_ms || !self.gone_before(summary.id)) =>
+            {
+                record.meta.fetched_ms = fetched_ms;
+                let missing = self.0.missing.lock().contains(&summary.id);
+                self.put(summary.id, record.clone(), shown.as_ref());
+                if missing {
+                    self.0.missing.lock().insert(summary.id);
+                }
+                return Ok(record);
+            }
+            (404 | 410, _) => {
+                let meta = DetailMeta {
+                    state: DetailState::Gone,
+                    etag: None,
+                    last_modified: None,
+                    origin_time_ms: answer.sent().as_millis(),
+                    fetched_ms,
+                    summary_hash: summary.hash,
+                    hash: ContentHash::default(),
+                };
+                DetailRecord { meta, body: Bytes::new() }
+            }
+            (status, _) => return Err(AskError::nonsense(path, format!("status {status}")).into()),
+        };
+        self.put(summary.id, record.clone(), shown.as_ref());
+        Ok(record)
+    }
+
+    /// A record that an answer did not change. If its summary has changed since, an answer from before that change was
+    /// noticed proves nothing: it may be an old copy of the CDN, and is asked for again.
+    fn seen_again(&self, mut record: DetailRecord, summary: &Summary, at_ms: i64, fetched_ms: i64) -> DetailRecord {
+        let meta = &mut record.meta;
+        let noticed_ms = self.0.live.load().as_ref().map_or(i64::MIN, |published| published.meta.published_ms);
+        let noticed_ms = noticed_ms.min(fetched_ms);
+        if at_ms + 2 * DATE_GRAIN_MS >= noticed_ms {
+            meta.summary_hash = summary.hash;
+        }
+        meta.origin_time_ms = at_ms.max(meta.origin_time_ms);
+        meta.fetched_ms = fetched_ms;
+        record
+    }
+
+    /// Remembers a 404 for a listing whose detail is here; `true` when it is not the first since its last answer.
+    fn gone_before(&self, id: ListingId) -> bool {
+        const MOST: usize = 10_000;
+        let mut missing = self.0.missing.lock();
+        if missing.len() >= MOST {
+            missing.clear();
+        }
+        !missing.insert(id)
+    }
+}

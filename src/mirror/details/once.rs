@@ -1,0 +1,160 @@
+//! The detail that a client waits for: fetched once for all who wait, and left alone for a while where that fails.
+//!
+//! Callers: [`crate::serve`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::listing::Summary;
+use crate::api::taxonomy::VolatileKeys;
+use crate::cache::Key;
+use crate::mirror::copies::CopyError;
+use crate::store::DetailRecord;
+use crate::upstream::budget::Spent;
+use crate::upstream::client::{AskError, Asker, OriginClient};
+use crate::upstream::flight::Boarding;
+
+use super::Details;
+
+impl Details {
+    /// The detail that a client waits for, fetched once however many wait; `true` when another one's request fetched it.
+    /// A client that leaves does not end the fetch.
+    ///
+    /// # Errors
+    /// When there is no usable answer.
+    pub async fn fetch_once(
+        &self,
+        client: &OriginClient,
+        volatile: &VolatileKeys,
+        summary: &Summary,
+        asker: Asker,
+    ) -> Result<(DetailRecord, bool), Arc<CopyError>> {
+        let key = Key::Detail(summary.id);
+        let now = client.now_mono();
+        if let Some(error) = self.0.failures.resting(&key, now) {
+            return Err(Arc::new(error.into()));
+        }
+        let deadline = asker.patience.map(|patience| now.plus(patience));
+        loop {
+            let left = deadline.map(|deadline| deadline.since(client.now_mono()));
+            let (landed, joined) = match self.0.flights.board(&summary.id) {
+                Boarding::Joined(passenger) => {
+                    // It may be waiting for its turn more patiently than this client; on the wire it needs its time.
+                    let bound = left.map(|left| left.saturating_add(client.config().timeout));
+                    let landed = tokio::time::timeout(bound.unwrap_or(Duration::MAX), passenger.landed()).await;
+                    (landed.ok().flatten(), true)
+                }
+                Boarding::First(ticket, passenger) => {
+                    let (this, client, key) = (self.clone(), client.clone(), key.clone());
+                    let (volatile, summary) = (volatile.clone(), summary.clone());
+                    let asker = Asker { patience: left, ..asker.clone() };
+                    tokio::spawn(async move {
+                        // An earlier flight may have landed between the look at what is here and this one.
+                        let here = this.read(summary.id).await.ok().flatten();
+                        let fetched = match here {
+                            Some(record) => Ok(record),
+                            None => this.fetch(&client, &volatile, &summary, asker).await.map_err(Arc::new),
+                        };
+                        match fetched.as_ref().map_err(|error| &**error) {
+                            Ok(_) => this.0.failures.answered(&key),
+                            Err(CopyError::Ask(error)) => this.0.failures.failed(&key, error, client.now_mono()),
+                            Err(CopyError::Store(_)) => {}
+                        }
+                        ticket.land(fetched);
+                    });
+                    (passenger.landed().await, false)
+                }
+            };
+            let lost = || Arc::new(CopyError::from(AskError::from(Spent::soon())));
+            match landed.unwrap_or_else(|| Err(lost())) {
+                // It was the patience of somebody who came earlier that ended.
+                Err(error)
+                    if joined
+                        && matches!(*error, CopyError::Ask(AskError::Spent(_)))
+                        && deadline.is_none_or(|deadline| client.now_mono() < deadline) => {}
+                other => return other.map(|record| (record, joined)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::api::hash::ContentHash;
+    use crate::api::listing::ListingId;
+    use crate::cache::Cache;
+    use crate::clock::Clock;
+    use crate::snapshot::live::Live;
+    use crate::store::{DataDir, Store};
+    use crate::upstream::budget::Budget;
+    use crate::upstream::client::ClientConfig;
+    use crate::upstream::status::OriginStatus;
+    use crate::upstream::window::Class;
+
+    /// An origin that closes each connection after its request, and how often it was asked.
+    async fn failing() -> (Details, OriginClient, Budget, Arc<AtomicUsize>, tempfile::TempDir) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let asked = Arc::<AtomicUsize>::default();
+        let counter = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let _ = stream.readable().await;
+                counter.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
+        let details = Details::open(store, Cache::new(1 << 20), Live::default()).unwrap();
+        let budget = Budget::open(None, None, Clock::system());
+        let second = Duration::from_secs(1);
+        let user_agent = "test".to_owned();
+        let config = ClientConfig { base, timeout: 5 * second, max_body: 1 << 20, longest_pause: second, user_agent };
+        let client = OriginClient::new(config, None, budget.clone(), OriginStatus::default(), Clock::system()).unwrap();
+        (details, client, budget, asked, dir)
+    }
+
+    fn summary() -> Summary {
+        let raw = bytes::Bytes::from_static(br#"{"id":1}"#);
+        Summary { id: ListingId(1), hash: ContentHash::of(&raw), raw }
+    }
+
+    fn asker(patience: Duration) -> Asker {
+        Asker::client(None, patience)
+    }
+
+    #[tokio::test]
+    async fn a_detail_that_keeps_failing_is_not_asked_for_by_every_client() {
+        let (details, client, _budget, asked, _dir) = failing().await;
+        for _ in 0..20 {
+            let patience = asker(Duration::from_secs(5));
+            let outcome = details.fetch_once(&client, &VolatileKeys::default(), &summary(), patience).await;
+            assert!(matches!(*outcome.unwrap_err(), CopyError::Ask(AskError::Connection { .. })));
+        }
+        let asked = asked.load(Ordering::SeqCst);
+        assert!((1..=3).contains(&asked), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn whoever_joins_has_a_patience_of_their_own() {
+        let (details, client, budget, asked, _dir) = failing().await;
+        budget.try_gently(Some(Duration::from_secs(1)));
+        let _hanging = budget.acquire(Class::Client, None, None).await.unwrap();
+        let (summary, volatile) = (summary(), VolatileKeys::default());
+        let first = details.fetch_once(&client, &volatile, &summary, asker(Duration::from_millis(200)));
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            details.fetch_once(&client, &volatile, &summary, asker(Duration::from_secs(5))).await
+        };
+        let (first, second) = tokio::join!(first, second);
+        assert!(matches!(*first.unwrap_err(), CopyError::Ask(AskError::Spent(_))));
+        let second = second.unwrap_err();
+        assert!(matches!(*second, CopyError::Ask(AskError::Connection { .. })), "it was asked: {second}");
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}

@@ -1,0 +1,245 @@
+//! Fetches details in the background: what changed, what is missing, and again what was not looked at for long.
+//!
+//! Callers: [`crate::app`] runs it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use parking_lot::RwLock;
+
+use crate::api::listing::ListingId;
+use crate::api::taxonomy::VolatileKeys;
+use crate::clock::{Clock, WallTime};
+use crate::snapshot::content::SnapshotId;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::live::Live;
+
+use super::Details;
+use super::due::Due;
+use crate::upstream::client::{Asker, OriginClient};
+use crate::upstream::window::Class;
+
+/// Fetches details in the background.
+pub struct DetailWorker {
+    /// The details.
+    pub details: Details,
+    /// The origin.
+    pub client: OriginClient,
+    /// The served snapshot.
+    pub live: Live,
+    /// The volatile keys known by now.
+    pub volatile: Arc<RwLock<VolatileKeys>>,
+    /// Whether all details are wanted, or only those that clients have asked for.
+    pub all: bool,
+    /// How old a copy of the origin's CDN can be.
+    pub cache_ttl: Duration,
+    /// Each detail is looked at again at least this often.
+    pub verify_every: Duration,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl DetailWorker {
+    /// Fetches what is missing, for ever.
+    pub async fn run(self) {
+        let _ = self.details.0.all_wanted.set(self.all);
+        let mut swaps = self.live.watch();
+        let mut retries = Retries::default();
+        let mut tidied = None;
+        let mut quiet: Option<Quiet> = None;
+        let mut overdue = Overdue::default();
+        loop {
+            swaps.borrow_and_update();
+            let published = self.live.current().filter(|_| !self.details.is_backed_up());
+            if let Some(published) = published {
+                let now = self.clock.now_wall();
+                retries.forget(|id| self.details.fetched_ms(id));
+                let disturbed = self.details.0.disturbed.load(Ordering::Acquire);
+                if quiet.as_ref().is_none_or(|quiet| !quiet.lasts(&published.dataset.id, disturbed, now)) {
+                    self.details.adopt(&published.dataset);
+                    let Due { ids: mut due, next_ms } = self.details.missing(&published, self.all, now, self.cache_ttl);
+                    due.retain(|id| retries.is_due(*id, now));
+                    if !due.is_empty() {
+                        let _work = self.client.budget().crawl_work();
+                        self.fetch_all(&published.dataset, due, Class::Details, &mut retries).await;
+                        continue;
+                    }
+                    let until_ms = [next_ms, retries.next_ms(now)].into_iter().flatten().min();
+                    let snapshot = published.dataset.id.clone();
+                    quiet = Some(Quiet { snapshot, disturbed, since_ms: now.as_millis(), until_ms });
+                }
+                let some = overdue.next(&self.details, &published.dataset, now, self.verify_every, &retries);
+                if !some.is_empty() {
+                    self.fetch_all(&published.dataset, some, Class::Background, &mut retries).await;
+                }
+                // Only once versions are dropped is something theirs alone.
+                let collections = Some(self.details.0.store.collections());
+                if collections != std::mem::replace(&mut tidied, collections) {
+                    self.forget_vanished().await;
+                }
+            }
+            let pause = self.client.jittered(Duration::from_secs(5));
+            let _ = tokio::time::timeout(pause, swaps.changed()).await;
+        }
+    }
+
+    async fn forget_vanished(&self) {
+        let details = self.details.clone();
+        match tokio::task::spawn_blocking(move || details.forget_vanished()).await {
+            Ok(Ok(0)) => {}
+            Ok(Ok(details)) => tracing::info!(details, "forgot details of listings that no kept version has"),
+            Ok(Err(error)) => tracing::warn!(%error, "details of listings that vanished could not be removed"),
+            Err(error) => tracing::warn!(%error, "details of listings that vanished could not be removed"),
+        }
+    }
+
+    /// Fetches these, several at once; stops early when another data set is served.
+    async fn fetch_all(&self, dataset: &Arc<Dataset>, ids: Vec<ListingId>, class: Class, retries: &mut Retries) {
+        const AT_ONCE: usize = 8;
+        let still_served = || {
+            let served = self.live.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
+            served && !self.details.is_backed_up()
+        };
+        let failed: Vec<ListingId> = futures_util::stream::iter(ids)
+            .take_while(|_| std::future::ready(still_served()))
+            .map(|id| async move {
+                let summary = dataset.summary(id)?;
+                let volatile = self.volatile.read().clone();
+                let error = self.details.fetch(&self.client, &volatile, summary, Asker::mirror(class)).await.err()?;
+                tracing::debug!(%id, %error, "detail not fetched");
+                Some(id)
+            })
+            .buffer_unordered(AT_ONCE)
+            .filter_map(std::future::ready)
+            .collect()
+            .await;
+        let now = self.clock.now_wall();
+        for id in failed {
+            retries.failed(id, now);
+        }
+    }
+}
+
+/// Nothing is to be fetched, and why that is not looked at again.
+struct Quiet {
+    snapshot: SnapshotId,
+    disturbed: u64,
+    since_ms: i64,
+    /// When the clock alone changes that.
+    until_ms: Option<i64>,
+}
+
+impl Quiet {
+    fn lasts(&self, snapshot: &SnapshotId, disturbed: u64, now: WallTime) -> bool {
+        let now_ms = now.as_millis();
+        // A clock that was set back says nothing of when.
+        let in_time = self.since_ms <= now_ms && self.until_ms.is_none_or(|until| now_ms < until);
+        self.snapshot == *snapshot && self.disturbed == disturbed && in_time
+    }
+}
+
+/// Details looked at again before it is asked what else is to be done.
+const OVERDUE_AT_ONCE: usize = 10;
+
+/// Details that are to be looked at again, picked many at a time.
+#[derive(Default)]
+struct Overdue {
+    picked: VecDeque<ListingId>,
+    /// When it was looked for more, and when there will be some by the clock alone; milliseconds since the epoch.
+    looked_ms: Option<(i64, i64)>,
+}
+
+impl Overdue {
+    /// The next few.
+    fn next(
+        &mut self,
+        details: &Details,
+        dataset: &Dataset,
+        now: WallTime,
+        cycle: Duration,
+        retries: &Retries,
+    ) -> Vec<ListingId> {
+        /// Picked at once.
+        const MOST: usize = 1000;
+        /// What arrived since has its whole cycle before it, so that nothing is missed by waiting for so long.
+        const LONGEST_MS: i64 = 600_000;
+        let now_ms = now.as_millis();
+        let waits = self.looked_ms.is_some_and(|(looked, next)| looked <= now_ms && now_ms < next);
+        if self.picked.is_empty() && !waits {
+            let found = details.overdue(dataset, now, cycle, MOST, |id| retries.is_due(id, now));
+            let longest = now_ms.saturating_add(LONGEST_MS.min(i64::try_from(cycle.as_millis()).unwrap_or(i64::MAX)));
+            let next = if found.ids.len() < MOST { found.next_ms.unwrap_or(longest).min(longest) } else { now_ms };
+            self.looked_ms = Some((now_ms, next));
+            self.picked = found.ids.into();
+        }
+        self.picked.drain(..self.picked.len().min(OVERDUE_AT_ONCE)).collect()
+    }
+}
+
+/// When details that failed are tried again: later and later, up to an hour. An answer ends that, whoever asked.
+#[derive(Debug, Default)]
+struct Retries(HashMap<ListingId, Failed>);
+
+/// How often a detail failed without an answer between.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    tries: u32,
+    last: WallTime,
+    next: WallTime,
+}
+
+impl Retries {
+    fn is_due(&self, id: ListingId, now: WallTime) -> bool {
+        // An instant in the far future is one from before the clock was set back.
+        self.0.get(&id).is_none_or(|failed| failed.next <= now || failed.next > now.plus_seconds(3600))
+    }
+
+    /// When the first of those that failed is due again; milliseconds since the epoch.
+    fn next_ms(&self, now: WallTime) -> Option<i64> {
+        self.0.values().map(|failed| failed.next.as_millis()).filter(|next| *next > now.as_millis()).min()
+    }
+
+    /// Forgets those that were answered since; `fetched_ms` says when a detail was answered last, in milliseconds.
+    fn forget(&mut self, fetched_ms: impl Fn(ListingId) -> Option<i64>) {
+        self.0.retain(|id, failed| fetched_ms(*id).is_none_or(|fetched| fetched <= failed.last.as_millis()));
+    }
+
+    fn failed(&mut self, id: ListingId, now: WallTime) {
+        const MOST: usize = 100_000;
+        if self.0.len() >= MOST {
+            self.0.retain(|_, failed| failed.next > now);
+        }
+        let failed = self.0.entry(id).or_insert(Failed { tries: 0, last: now, next: now });
+        failed.tries = (failed.tries + 1).min(13);
+        failed.last = now;
+        failed.next = now.plus_seconds((1_i64 << (failed.tries - 1)).min(3600));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_a_row_of_failures() {
+        let (id, at) = (ListingId(7), WallTime::from_seconds);
+        let mut retries = Retries::default();
+        let wait = |retries: &Retries, now: i64| retries.next_ms(at(now)).map_or(0, |next| next / 1000 - now);
+        for (now, expected) in [(0, 1), (1, 2), (3, 4), (7, 8)] {
+            retries.failed(id, at(now));
+            assert_eq!(wait(&retries, now), expected);
+        }
+        // What was answered before the last failure is no news.
+        for fetched in [None, Some(2000), Some(7000)] {
+            retries.forget(|_| fetched);
+            assert!(!retries.is_due(id, at(8)), "{fetched:?}");
+        }
+        retries.forget(|_| Some(7001));
+        assert!(retries.is_due(id, at(8)), "it was answered, perhaps to a client");
+        retries.failed(id, at(1000));
+        assert_eq!(wait(&retries, 1000), 1, "it begins anew");
+    }
+}

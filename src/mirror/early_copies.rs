@@ -1,0 +1,67 @@
+//! What clients read through before there is a snapshot is kept for it, so that the crawl does not ask for it again.
+//!
+//! Once a snapshot is served nothing is taken any more: then the mirror decides by itself what to ask. Callers:
+//! [`crate::proxy::read_through`].
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+
+use crate::api::page::Page;
+use crate::api::route::Route;
+use crate::api::taxonomy::VolatileKeys;
+use crate::snapshot::live::Live;
+
+use super::copies::Copies;
+use super::crawl::check_taxonomy;
+use super::details::Details;
+use super::pass;
+use crate::upstream::client::Answer;
+
+/// Says that a body is a page with something on it: clients may ask for any page.
+fn check_listed(body: &Bytes) -> Result<(), String> {
+    let page = Page::parse(body, &VolatileKeys::default()).map_err(|error| error.to_string())?;
+    if page.items.is_empty() { Err("there is nothing on this page".to_owned()) } else { Ok(()) }
+}
+
+/// How long an answer waits for being kept; it is kept all the same. Somebody else may be writing for long.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Where it is kept; cheap to clone.
+#[derive(Clone)]
+pub struct EarlyCopies {
+    /// For details.
+    pub details: Details,
+    /// For pages and taxonomies.
+    pub copies: Copies,
+    /// Where it shows whether there is a snapshot.
+    pub live: Live,
+}
+
+impl EarlyCopies {
+    /// Keeps an answer to a canonical path and query, if it is one that the mirror would ask for.
+    pub async fn offer(&self, path: &str, answer: &Answer) {
+        if answer.status != 200 || self.live.load().is_some() {
+            return;
+        }
+        let (early, path, answer) = (self.clone(), path.to_owned(), answer.clone());
+        let keeping = tokio::task::spawn_blocking(move || early.keep(&path, &answer));
+        let _ = timeout(PATIENCE, keeping).await;
+    }
+
+    fn keep(&self, path: &str, answer: &Answer) {
+        let kept = match Route::of(path.split('?').next().unwrap_or(path)) {
+            Route::Detail(id) => {
+                self.details.offer(id, answer, self.copies.client().stamps());
+                Ok(())
+            }
+            Route::Taxonomy(_) => self.copies.offer(path, answer, check_taxonomy),
+            Route::List if pass::page_of(path).is_some() => self.copies.offer(path, answer, check_listed),
+            _ => Ok(()),
+        };
+        if let Err(error) = kept {
+            tracing::debug!(path, %error, "what a client read is not kept for the snapshot");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What a refresh asks, and what the answers say.
+//!
+//! Five conditional requests: a probe for what was modified lately, the first page and the taxonomies. Pure: the plan
+//! and the verdict are functions of the published data and the answers. What a refresh cannot see (a change that does
+//! not move `modified`, beyond the first page) is left to the sweep. Callers: [`super::task`].
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+
+use crate::api::listing::Summary;
+use crate::api::page::Page;
+use crate::api::query::{ListQuery, ModifiedSince};
+use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
+use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
+
+use super::copies::{Copy, DATE_GRAIN_MS};
+
+/// Nanoseconds in a second.
+const SECOND: i64 = 1_000_000_000;
+
+/// The newest listings that the probe should find again.
+const PROBED: usize = 10;
+
+/// How far before those it is looked for a second in which nothing was modified, in seconds.
+const MOST_BACK: i64 = 1000;
+
+/// A question about what was modified lately, whose answer is known if nothing was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// The query, canonical: the same until something is published, so that its validators stay useful.
+    pub query: ListQuery,
+    /// Its path.
+    pub path: String,
+}
+
+/// What the probe asks with: a timestamp, a date where the origin understands no other, or nothing where neither is
+/// answered as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Shape {
+    /// `2026-01-31T12:00:00Z`
+    #[default]
+    Timestamp,
+    /// `2026-01-31`, the documented shape.
+    Date,
+    /// No probe: every refresh looks at every page.
+    None,
+}
+
+impl Shape {
+    /// The word for the log.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timestamp => "timestamp",
+            Self::Date => "date",
+            Self::None => "none",
+        }
+    }
+
+    /// What to fall back to.
+    #[must_use]
+    pub(crate) const fn next(self) -> Self {
+        match self {
+            Self::Timestamp => Self::Date,
+            Self::Date | Self::None => Self::None,
+        }
+    }
+}
+
+impl Probe {
+    /// The probe for a data set, on the origin's clock: `modified` in the future of `confirmed_ms` is not trusted.
+    /// `None` when no listing has a usable `modified`.
+    pub(crate) fn of(dataset: &Dataset, confirmed_ms: i64, shape: Shape) -> Option<Self> {
+        let now = confirmed_ms.saturating_mul(1_000_000);
+        let past = || dataset.modified().filter(|at| *at <= now);
+        let newest = newest(past());
+        let oldest_probed = *newest.first()?;
+        let (at, text) = match shape {
+            Shape::None => return None,
+            Shape::Timestamp => {
+                // A second in which nothing was modified, so that neither `>=` nor dropped fractions matter.
+                let before = oldest_probed.div_euclid(SECOND) - 2;
+                let seconds = before - MOST_BACK..=before;
+                let near =
+                    past().map(|at| at.div_euclid(SECOND)).filter(|at| (before - MOST_BACK..=before + 1).contains(at));
+                let busy: HashSet<i64> = near.collect();
+                let second = seconds.rev().find(|second| !busy.contains(second) && !busy.contains(&(second + 1)))?;
+                (second * SECOND, Timestamp::from_second(second).ok()?.to_string())
+            }
+            Shape::Date => {
+                let day = newest.last()?.div_euclid(86_400 * SECOND) * 86_400;
+                (day * SECOND, Timestamp::from_second(day).ok()?.strftime("%Y-%m-%d").to_string())
+            }
+        };
+        let query = ListQuery {
+            per_page: ListQuery::MAX_PER_PAGE,
+            modified_since: Some(ModifiedSince { text: text.into(), at }),
+            ..ListQuery::default()
+        };
+        Some(Self { path: query.path_and_query(), query })
+    }
+}
+
+/// The newest few instants, oldest first; all of them when there are fewer.
+fn newest(all: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut kept: Vec<i64> = Vec::with_capacity(PROBED + 1);
+    for at in all {
+        if kept.len() < PROBED || kept.first().is_some_and(|oldest| at > *oldest) {
+            let place = kept.partition_point(|other| *other < at);
+            kept.insert(place, at);
+            if kept.len() > PROBED {
+                kept.remove(0);
+            }
+        }
+    }
+    kept
+}
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A taxonomy.
+    Taxonomy,
+    /// The first page.
+    FirstPage,
+    /// A carried field of the envelope.
+    Envelope,
+    /// The probe's answer holds something that is not known.
+    Probe,
+    /// The probe's answer holds only what is known, but not the listings that were expected.
+    ProbeSelection,
+    /// Nothing was probed, so that nothing is known.
+    Unprobed,
+}
+
+impl What {
+    /// The word for the log.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Taxonomy => "a taxonomy",
+            Self::FirstPage => "the first page",
+            Self::Envelope => "the envelope",
+            Self::Probe => "the probe",
+            Self::ProbeSelection => "the probe's selection",
+            Self::Unprobed => "nothing is probed",
+        }
+    }
+}
+
+/// What the answers say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Everything that was asked is as published.
+    Unchanged,
+    /// The probe's answer differs, but it is older than what is published: it says nothing.
+    Older,
+    /// Something differs.
+    Changed(What),
+}
+
+/// The answers to a refresh.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    /// The probe's, where there was one.
+    pub probe: Option<(Probe, Copy)>,
+    /// The first page.
+    pub first: Copy,
+    /// The taxonomies by [`TaxonomyKind::index`].
+    pub taxonomies: [Copy; 3],
+}
+
+impl Answers {
+    /// The latest instant for which all of them are confirmed.
+    pub(crate) fn until_ms(&self) -> i64 {
+        let probe = self.probe.iter().map(|(_, copy)| copy.until_ms);
+        let rest = self.taxonomies.iter().map(|copy| copy.until_ms);
+        probe.chain(rest).fold(self.first.until_ms, i64::min)
+    }
+
+    /// Whether the first page and the taxonomies were as they are from before until after one instant for which the
+    /// probe was answered, too.
+    pub(crate) fn held_still(&self) -> bool {
+        let since = self.taxonomies.iter().map(|copy| copy.since_ms).fold(self.first.since_ms, i64::max);
+        since <= self.until_ms()
+    }
+
+    /// Whether the probe selects fewer listings than the data set holds: some may be gone.
+    pub(crate) fn lacks(&self, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+        let Some((probe, copy)) = &self.probe else { return false };
+        let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(&probe.query)) else {
+            return false;
+        };
+        page.total < found.total
+    }
+
+    /// Compares the answers with a data set that is known to be as it is at `confirmed_ms`.
+    pub(crate) fn judge(&self, dataset: &Dataset, confirmed_ms: i64, volatile: &VolatileKeys) -> Verdict {
+        let content = &dataset.content;
+        for kind in TaxonomyKind::ALL {
+            let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
+            if volatile.blank(&text).0 != content.taxonomy(kind) {
+                return Verdict::Changed(What::Taxonomy);
+            }
+        }
+        let first = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
+        if !agrees(&self.first, &first, dataset, volatile) {
+            return Verdict::Changed(What::FirstPage);
+        }
+        if !envelope_agrees(&self.first, content, volatile) {
+            return Verdict::Changed(What::Envelope);
+        }
+        match &self.probe {
+            None if !dataset.is_empty() => Verdict::Changed(What::Unprobed),
+            Some((probe, copy)) if !selects(copy, &probe.query, dataset, volatile) => {
+                if copy.until_ms + 2 * DATE_GRAIN_MS < confirmed_ms {
+                    return Verdict::Older;
+                }
+                let known = only_known(copy, dataset, volatile);
+                Verdict::Changed(if known { What::ProbeSelection } else { What::Probe })
+            }
+            _ => Verdict::Unchanged,
+        }
+    }
+}
+
+/// Whether a page holds what the data set would answer.
+pub(crate) fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+    let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
+        return false;
+    };
+    let same = |(one, other): (&Summary, &&Summary)| one.id == other.id && one.hash == other.hash;
+    page.total == found.total && page.items.len() == found.items.len() && page.items.iter().zip(&found.items).all(same)
+}
+
+/// Whether a page of the probe holds the listings that the data set would select, in whatever order the origin gives
+/// to filtered lists; a longer answer shows only part of them.
+fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+    let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
+        return false;
+    };
+    page.total == found.total && same_set(&page.items, &found.items)
+}
+
+/// Whether the same listings, as they stand there, are on both sides.
+pub(crate) fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[&'a Summary]) -> bool {
+    let key = |summary: &Summary| (summary.id, summary.hash.to_bytes());
+    let mut one: Vec<_> = one.into_iter().map(key).collect();
+    let mut other: Vec<_> = other.iter().map(|summary| key(summary)).collect();
+    one.sort_unstable();
+    other.sort_unstable();
+    one == other
+}
+
+/// Whether every listing on a page is known as it stands there.
+fn only_known(copy: &Copy, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+    let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
+    page.items.iter().all(|item| dataset.summary(item.id).is_some_and(|known| known.hash == item.hash))
+}
+
+/// Whether the carried fields of the published envelope still stand on the page. Fields that differ between pages
+/// were left out when it was published and are not looked at.
+pub(crate) fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
+    let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
+    let published = super::pass::carried(&content.envelope.fields);
+    published.into_iter().all(|field| match field {
+        crate::api::envelope::EnvelopeField::Carried { key, .. } if volatile.contains(key) => true,
+        field => page.envelope.fields.contains(field),
+    })
+}
+
+/// Whether a snapshot lost more listings than may vanish at once.
+pub(crate) fn shrank_too_much(serving: usize, next: usize, max_shrink: f64) -> bool {
+    let lost = serving.saturating_sub(next);
+    lost > 0 && (lost as f64) > serving as f64 * max_shrink
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collapse_is_told_from_a_loss() {
+        for (serving, next, held) in
+            [(100, 100, false), (100, 80, false), (100, 79, true), (0, 0, false), (1, 0, true), (5, 9, false)]
+        {
+            assert_eq!(shrank_too_much(serving, next, 0.2), held, "{serving} -> {next}");
+        }
+        assert!(!shrank_too_much(10, 0, 1.0));
+    }
+}

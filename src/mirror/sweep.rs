@@ -1,0 +1,129 @@
+//! The sweep: looks at every page again, slowly, for what a refresh cannot see.
+//!
+//! Conditional requests out of the background's tenth of the budget, beside the refreshes and never in their way. What
+//! it finds it only reports; the mirror then reads the whole list anew. Callers: [`crate::app`] runs it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::query::ListQuery;
+use crate::clock::{Clock, WallTime};
+use crate::snapshot::live::Live;
+use crate::store::Store;
+
+use super::commands::Commands;
+use super::copies::{Copies, DATE_GRAIN_MS};
+use super::crawl::check_page;
+use super::pass;
+use super::refresh;
+use crate::upstream::client::Asker;
+use crate::upstream::window::Class;
+
+/// Where the end of the last sweep is kept in the store.
+const STATE: &str = "swept";
+
+/// After how long a sweep is made good that could not look at every page.
+const SOON: Duration = Duration::from_secs(600);
+
+/// The sweeper.
+pub struct Sweeper {
+    /// The copies.
+    pub copies: Copies,
+    /// The store.
+    pub store: Arc<Store>,
+    /// The served snapshot.
+    pub live: Live,
+    /// How the mirror is told.
+    pub commands: Commands,
+    /// How often.
+    pub every: Duration,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl Sweeper {
+    /// Sweeps, for ever.
+    pub async fn run(self) {
+        let mut swaps = self.live.watch();
+        while self.live.load().is_none() {
+            if swaps.changed().await.is_err() {
+                return;
+            }
+        }
+        let mut wait = self.until_due();
+        loop {
+            tokio::time::sleep(wait).await;
+            wait = match self.sweep().await {
+                // Some pages could not be looked at: that is no sweep yet.
+                Swept::InPart => self.every.min(SOON),
+                swept => {
+                    if swept == Swept::Differs {
+                        tracing::info!("a sweep found a change that no refresh had seen");
+                        self.commands.pass();
+                    }
+                    let now = self.clock.now_wall().as_millis();
+                    if let Err(error) = self.store.put_state(STATE, &now.to_le_bytes()) {
+                        tracing::warn!(%error, "the end of the sweep cannot be kept; a restart may sweep again");
+                    }
+                    self.every
+                }
+            };
+        }
+    }
+
+    /// How long until the first sweep: one interval after the last one, whatever restarts lie between.
+    fn until_due(&self) -> Duration {
+        let kept =
+            self.store.state(STATE).ok().flatten().and_then(|bytes| Some(i64::from_le_bytes(bytes.try_into().ok()?)));
+        let Some(last) = kept else { return self.every };
+        let since = self.clock.now_wall().millis_since(WallTime::from_millis(last));
+        // A clock that was set back must not put the sweep off.
+        self.every
+            .saturating_sub(Duration::from_millis(u64::try_from(since).unwrap_or(0)))
+            .max(Duration::from_millis(100))
+    }
+
+    /// One sweep. A page that is not as published ends it.
+    async fn sweep(&self) -> Swept {
+        let mut page = 1;
+        let mut swept = Swept::Agrees;
+        loop {
+            let Some(published) = self.live.current() else { return Swept::InPart };
+            if page > pass::pages(published.dataset.len() as u64) {
+                return swept;
+            }
+            let path = pass::page_path(page);
+            match self.copies.look(&path, Asker::mirror(Class::Background), check_page).await {
+                Ok(copy) => {
+                    // What was published meanwhile is what counts.
+                    let Some(published) = self.live.current() else { return Swept::InPart };
+                    let query = ListQuery { page, per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
+                    // A copy from before the publication says nothing about it.
+                    let published_ms = published.meta.published_ms.min(self.clock.now_wall().as_millis());
+                    let older = copy.until_ms + 2 * DATE_GRAIN_MS < published_ms;
+                    if older {
+                        swept = Swept::InPart;
+                    } else if !refresh::agrees(&copy, &query, &published.dataset, &self.copies.volatile()) {
+                        return Swept::Differs;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(path, %error, "the sweep leaves a page out");
+                    swept = Swept::InPart;
+                }
+            }
+            page += 1;
+        }
+    }
+}
+
+/// How a sweep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Swept {
+    /// Every page is as published.
+    Agrees,
+    /// A page is not.
+    Differs,
+    /// Some pages could not be looked at, and the others are as published.
+    InPart,
+}

@@ -1,0 +1,59 @@
+//! Why a step of the mirror came to nothing, and what that says of the origin.
+//!
+//! Callers: [`super`] and its parts.
+
+use crate::snapshot::dataset::DatasetError;
+use crate::store::StoreError;
+use crate::versions::VersionsError;
+
+use super::super::copies::CopyError;
+use super::super::pass::Inconsistent;
+use super::TRIES;
+use crate::upstream::status::OriginState;
+
+/// Why a step came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MirrorError {
+    /// Something could not be fetched or kept.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// The pages did not fit together in any try.
+    #[error("no consistent list in {TRIES} tries: {0}")]
+    Inconsistent(#[from] Inconsistent),
+    /// The content cannot be indexed.
+    #[error("the origin's data cannot be used: {0}")]
+    Dataset(#[from] DatasetError),
+    /// The data directory failed.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// Somebody has imported a version in between.
+    #[error("another snapshot was imported meanwhile")]
+    Moved,
+}
+
+impl From<VersionsError> for MirrorError {
+    fn from(error: VersionsError) -> Self {
+        match error {
+            VersionsError::Store(error) => Self::Store(error),
+            VersionsError::Dataset(error) => Self::Dataset(error),
+            // The others are no answers to a publication.
+            VersionsError::Moved
+            | VersionsError::Unknown { .. }
+            | VersionsError::Ambiguous(_)
+            | VersionsError::NotRolledBack
+            | VersionsError::Backwards { .. }
+            | VersionsError::Older { .. }
+            | VersionsError::Foreign { .. } => Self::Moved,
+        }
+    }
+}
+
+impl MirrorError {
+    pub(super) const fn state(&self) -> OriginState {
+        match self {
+            Self::Copy(CopyError::Ask(error)) if error.is_nonsense() => OriginState::Nonsense,
+            Self::Inconsistent(_) | Self::Dataset(_) => OriginState::Nonsense,
+            Self::Copy(_) | Self::Store(_) | Self::Moved => OriginState::CouldNotBeAsked,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The only way to the origin: one client, one budget, one health policy.
+//!
+//! It knows HTTP and how often the origin may be asked, but neither what the mirror wants nor what a cache keeps.
+//! Decisions are plain functions ([`budget`], [`window`], [`health`]); [`client`] and [`wire`] move the bytes.
+//! Callers: [`crate::mirror`], [`crate::audit`], [`crate::proxy`]; [`crate::app`] builds it.
+
+pub(crate) mod budget;
+pub(crate) mod client;
+pub(crate) mod eta;
+pub(crate) mod failures;
+pub(crate) mod flight;
+pub(crate) mod health;
+mod jitter;
+mod ledger;
+mod log_throttle;
+pub(crate) mod room;
+pub(crate) mod stamps;
+pub(crate) mod status;
+pub(crate) mod transport;
+pub(crate) mod window;
+pub(crate) mod wire;

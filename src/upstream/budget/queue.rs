@@ -1,0 +1,278 @@
+//! Everybody who waits for a slot, so ordered that the next of each kind is found without a look at the others.
+//!
+//! Pure: time is an argument. It does not decide which kind is next ([`super::choice`]). Callers: [`super::state`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::super::window::Class;
+use crate::clock::Monotonic;
+
+/// How many households are remembered that have had a turn and wait for nothing.
+const MOST_IDLE: usize = 4096;
+/// An instant that stands for "never", after all others.
+const NEVER: Monotonic = Monotonic::from_nanos(u64::MAX);
+
+/// How often clients asked for what waits for its turn, and were served something stale instead.
+#[derive(Clone, Debug, Default)]
+pub struct Demand(Arc<AtomicU32>);
+
+impl Demand {
+    /// Once more.
+    pub fn more(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A request that waits for a slot.
+#[derive(Clone, Debug)]
+pub(in crate::upstream) struct Waiting {
+    /// What the slot is for.
+    pub class: Class,
+    /// The household of the client that waits, for [`Class::Client`].
+    pub client: Option<IpAddr>,
+    /// How much clients want it, where none of them waits: each has been served something stale.
+    pub demand: Option<Demand>,
+    /// When its patience ends, if ever.
+    pub until: Option<Monotonic>,
+}
+
+/// Deadlines with their tickets, the earliest first; [`NEVER`] where there is none.
+pub(super) type Deadlines = BTreeSet<(Monotonic, u64)>;
+
+/// The queue. Tickets count up: first come, first served within a class and a household.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: BTreeMap<u64, Waiting>,
+    last_ticket: u64,
+    /// Tickets of each class but [`Class::Client`].
+    mirror: [BTreeSet<u64>; Class::ALL.len()],
+    /// Deadlines of reads that a client waits for.
+    awaited: Deadlines,
+    /// Deadlines of reads behind which clients are served something stale, and their tickets alone.
+    behind: Deadlines,
+    stale: BTreeSet<u64>,
+    households: HashMap<Option<IpAddr>, Household>,
+    /// Households with an awaited read: by their last turn, then by their first ticket.
+    order: BTreeSet<(u64, u64, Option<IpAddr>)>,
+    /// Households that wait for nothing, by their last turn.
+    idle: BTreeSet<(u64, Option<IpAddr>)>,
+    /// Turns given. Not tickets: a household with many old ones would have every turn until they are used up.
+    turns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Household {
+    /// When it last had its turn; 0: never.
+    turn: u64,
+    /// Tickets of its awaited reads.
+    awaited: BTreeSet<u64>,
+    /// All of its reads that wait.
+    reads: usize,
+}
+
+impl Queue {
+    /// Adds a request at the end; returns its ticket.
+    pub(super) fn push(&mut self, waiting: Waiting) -> u64 {
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        let until = waiting.until.unwrap_or(NEVER);
+        if waiting.class == Class::Client {
+            let awaited = waiting.demand.is_none();
+            if awaited {
+                self.awaited.insert((until, ticket));
+            } else {
+                self.behind.insert((until, ticket));
+                self.stale.insert(ticket);
+            }
+            self.with_household(waiting.client, |household| {
+                household.reads += 1;
+                if awaited {
+                    household.awaited.insert(ticket);
+                }
+            });
+        } else {
+            self.mirror[waiting.class as usize].insert(ticket);
+        }
+        self.waiting.insert(ticket, waiting);
+        ticket
+    }
+
+    /// Takes a request out; `None` when it has left before.
+    pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&ticket)?;
+        let until = waiting.until.unwrap_or(NEVER);
+        if waiting.class == Class::Client {
+            self.awaited.remove(&(until, ticket));
+            self.behind.remove(&(until, ticket));
+            self.stale.remove(&ticket);
+            self.with_household(waiting.client, |household| {
+                household.reads = household.reads.saturating_sub(1);
+                household.awaited.remove(&ticket);
+            });
+        } else {
+            self.mirror[waiting.class as usize].remove(&ticket);
+        }
+        Some(waiting)
+    }
+
+    /// A household had its turn: it comes after all others now.
+    pub(super) fn had_turn(&mut self, client: IpAddr) {
+        self.turns += 1;
+        let turn = self.turns;
+        self.with_household(Some(client), |household| household.turn = turn);
+    }
+
+    /// The first request of a class other than [`Class::Client`].
+    pub(super) fn first_of(&self, class: Class) -> Option<u64> {
+        self.mirror[class as usize].first().copied()
+    }
+
+    /// The first request of all.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.waiting.first_key_value().map(|(ticket, _)| *ticket)
+    }
+
+    /// The first awaited read of the household whose last turn was longest ago.
+    pub(super) fn first_awaited(&self) -> Option<u64> {
+        self.order.first().map(|(_, ticket, _)| *ticket)
+    }
+
+    /// The read that most clients were served something stale for, the oldest of several.
+    pub(super) fn most_wanted(&self) -> Option<u64> {
+        let wanted = |ticket: &&u64| self.waiting.get(ticket).and_then(|one| one.demand.as_ref()).map(Demand::get);
+        self.stale.iter().rev().max_by_key(wanted).copied()
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many reads of clients wait, of all of them.
+    pub(super) fn clients(&self) -> usize {
+        self.awaited.len() + self.behind.len()
+    }
+
+    /// How many reads of one household wait.
+    pub(super) fn reads_of(&self, client: Option<IpAddr>) -> usize {
+        self.households.get(&client).map_or(0, |household| household.reads)
+    }
+
+    /// Deadlines of awaited reads.
+    pub(super) fn awaited(&self) -> &Deadlines {
+        &self.awaited
+    }
+
+    /// Deadlines of reads behind something stale.
+    pub(super) fn behind(&self) -> &Deadlines {
+        &self.behind
+    }
+
+    /// Tickets of those whose patience ends before `instant`.
+    pub(super) fn gone_by(&self, instant: Monotonic) -> Vec<u64> {
+        let gone = self.waiting.iter().filter(|(_, one)| one.until.is_some_and(|until| until < instant));
+        gone.map(|(ticket, _)| *ticket).collect()
+    }
+
+    /// Changes a household, and then its place in the order.
+    fn with_household(&mut self, client: Option<IpAddr>, change: impl FnOnce(&mut Household)) {
+        let household = self.households.entry(client).or_default();
+        match household.awaited.first() {
+            Some(first) => self.order.remove(&(household.turn, *first, client)),
+            None => self.idle.remove(&(household.turn, client)),
+        };
+        change(household);
+        if let Some(first) = household.awaited.first() {
+            self.order.insert((household.turn, *first, client));
+        } else if household.reads == 0 && household.turn == 0 {
+            self.households.remove(&client);
+        } else if household.reads == 0 {
+            self.idle.insert((household.turn, client));
+            if self.idle.len() > MOST_IDLE
+                && let Some((_, longest)) = self.idle.pop_first()
+            {
+                self.households.remove(&longest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn read(client: u8, until: Option<u64>, demand: Option<Demand>) -> Waiting {
+        let until = until.map(Monotonic::from_seconds);
+        Waiting { class: Class::Client, client: Some(address(client)), demand, until }
+    }
+
+    #[test]
+    fn households_are_remembered_without_growing_for_ever() {
+        let mut queue = Queue::default();
+        for number in 0..10_000_u32 {
+            let ticket =
+                queue.push(Waiting { client: Some(IpAddr::from(number.to_be_bytes())), ..read(0, None, None) });
+            queue.remove(ticket);
+            queue.had_turn(IpAddr::from(number.to_be_bytes()));
+        }
+        assert_eq!((queue.households.len(), queue.idle.len(), queue.order.len()), (MOST_IDLE, MOST_IDLE, 0));
+        assert!(queue.households.contains_key(&Some(IpAddr::from(9_999_u32.to_be_bytes()))), "the latest stay");
+        let only_looked = Waiting { client: Some(IpAddr::from([9, 9, 9, 9])), ..read(0, None, None) };
+        let ticket = queue.push(only_looked);
+        queue.remove(ticket);
+        assert_eq!(queue.households.len(), MOST_IDLE, "who never had a turn is forgotten at once");
+    }
+
+    proptest! {
+        /// The order that is kept is the order that a look at everybody finds.
+        #[test]
+        fn the_next_one_is_the_one_that_a_look_at_everybody_finds(
+            steps in proptest::collection::vec((0_u8..6, 1_u8..5, 0_u64..50), 1..200),
+        ) {
+            let mut queue = Queue::default();
+            let (mut turns, mut served) = (0_u64, HashMap::new());
+            for (what, client, number) in steps {
+                let tickets: Vec<u64> = queue.waiting.keys().copied().collect();
+                let some = tickets.get(number as usize % tickets.len().max(1)).copied();
+                match what {
+                    0 | 1 => drop(queue.push(read(client, (number > 9).then_some(number), None))),
+                    2 => {
+                        let demand = Demand::default();
+                        (0..number % 7).for_each(|_| demand.more());
+                        queue.push(read(client, Some(number), Some(demand)));
+                    }
+                    3 => drop(queue.push(Waiting { class: Class::Crawl, client: None, ..read(0, None, None) })),
+                    4 => drop(some.and_then(|ticket| queue.remove(ticket))),
+                    _ => {
+                        turns += 1;
+                        served.insert(address(client), turns);
+                        queue.had_turn(address(client));
+                    }
+                }
+                let clients = || queue.waiting.iter().filter(|(_, one)| one.class == Class::Client);
+                let turn = |one: &(&u64, &Waiting)| (one.1.client.and_then(|c| served.get(&c)).copied().unwrap_or(0), *one.0);
+                let awaited = clients().filter(|(_, one)| one.demand.is_none()).min_by_key(turn).map(|(ticket, _)| *ticket);
+                prop_assert_eq!(queue.first_awaited(), awaited);
+                let wanted = |one: &(&u64, &Waiting)| (one.1.demand.as_ref().map(Demand::get), std::cmp::Reverse(*one.0));
+                let stale = clients().filter(|(_, one)| one.demand.is_some()).max_by_key(wanted).map(|(ticket, _)| *ticket);
+                prop_assert_eq!(queue.most_wanted(), stale);
+                prop_assert_eq!(queue.clients(), clients().count());
+                let own = clients().filter(|(_, one)| one.client == Some(address(client))).count();
+                prop_assert_eq!(queue.reads_of(Some(address(client))), own);
+                prop_assert_eq!(queue.first(), queue.waiting.keys().next().copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Why the origin gave no usable answer, and what a client is told of it.
+//!
+//! Values only: how long the origin is then left alone is the client's business. Callers: everyone who asks the origin.
+
+use std::time::Duration;
+
+use crate::upstream::budget::Spent;
+
+/// Why there is no such answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AskError {
+    /// The budget is spent, or the origin asked for a pause.
+    #[error(transparent)]
+    Spent(#[from] Spent),
+    /// The origin refused: 429, or another status of failure.
+    #[error("the origin answered {status} to {path}")]
+    Status {
+        /// The status.
+        status: u16,
+        /// What was asked.
+        path: String,
+        /// How long it wants to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// No answer in time.
+    #[error("the origin did not answer {path} within {} s", after.as_secs_f32())]
+    Timeout {
+        /// What was asked.
+        path: String,
+        /// The time it had.
+        after: Duration,
+    },
+    /// No connection, or one that broke.
+    #[error("no answer from the origin to {path}: {reason}")]
+    Connection {
+        /// What was asked.
+        path: String,
+        /// The chain of causes.
+        reason: String,
+        /// Whether there was a connection.
+        reached: bool,
+    },
+    /// More bytes than are allowed.
+    #[error("the origin's answer to {path} is larger than {limit} bytes")]
+    TooLarge {
+        /// What was asked.
+        path: String,
+        /// The bound, decoded.
+        limit: u64,
+    },
+    /// A redirect to elsewhere, or too many.
+    #[error("the origin redirects {path} to {to}, which is not followed")]
+    Redirect {
+        /// What was asked.
+        path: String,
+        /// Where to.
+        to: String,
+    },
+    /// An answer that is not what was asked for.
+    #[error("the origin's answer to {path} is not usable: {reason}")]
+    Nonsense {
+        /// What was asked.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl AskError {
+    /// The word for `/status`, `Cache-Status` and metrics.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Spent(_) => "budget-spent",
+            Self::Status { status: 429, .. } => "rate-limited",
+            Self::Status { .. } => "error-status",
+            Self::Timeout { .. } => "timeout",
+            Self::Connection { .. } => "unreachable",
+            Self::TooLarge { .. } => "too-large",
+            Self::Redirect { .. } => "redirect",
+            Self::Nonsense { .. } => "nonsense",
+        }
+    }
+
+    /// What was asked; `None` when nothing was.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Spent(_) => None,
+            Self::Status { path, .. }
+            | Self::Timeout { path, .. }
+            | Self::Connection { path, .. }
+            | Self::TooLarge { path, .. }
+            | Self::Redirect { path, .. }
+            | Self::Nonsense { path, .. } => Some(path),
+        }
+    }
+
+    /// Whether the answer itself was bad, rather than absent: 502 instead of 503 for a client.
+    pub const fn is_nonsense(&self) -> bool {
+        matches!(
+            self,
+            Self::TooLarge { .. } | Self::Redirect { .. } | Self::Nonsense { .. } | Self::Status { status: 0..=428 | 430..=499, .. }
+        )
+    }
+
+    /// How long a client should wait before it tries again.
+    pub fn retry_after(&self) -> Duration {
+        match self {
+            Self::Spent(spent) => spent.retry_after,
+            Self::Status { retry_after: Some(wait), .. } => *wait,
+            _ => Duration::from_secs(5),
+        }
+    }
+
+    /// The same, without the rest of a long path: for keeping.
+    #[must_use]
+    pub(in crate::upstream) fn shortened(mut self) -> Self {
+        const LONGEST: usize = 200;
+        if let Self::Status { path, .. }
+        | Self::Timeout { path, .. }
+        | Self::Connection { path, .. }
+        | Self::TooLarge { path, .. }
+        | Self::Redirect { path, .. }
+        | Self::Nonsense { path, .. } = &mut self
+            && path.len() > LONGEST
+        {
+            let end = (0..=LONGEST).rev().find(|end| path.is_char_boundary(*end));
+            path.truncate(end.unwrap_or_default());
+            path.push('\u{2026}');
+            path.shrink_to_fit();
+        }
+        self
+    }
+
+    /// An answer to `path` that is not what it should be.
+    pub fn nonsense(path: &str, reason: impl std::fmt::Display) -> Self {
+        Self::Nonsense { path: path.to_owned(), reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,151 @@
+//! One fetch per key at a time: whoever comes first lets it take off, everybody waits for it to land.
+//!
+//! The fetch is a task of its own, so that a client that leaves takes nobody with it. A flight that crashes lets the
+//! next one take off. Callers: [`crate::mirror::details`], [`crate::proxy`].
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+struct Flying<T> {
+    number: u64,
+    landed: watch::Receiver<Option<T>>,
+}
+
+struct Board<K, T> {
+    flying: HashMap<K, Flying<T>>,
+    number: u64,
+}
+
+/// The fetches that are under way; cheap to clone.
+pub(crate) struct Flights<K, T>(Arc<Mutex<Board<K, T>>>);
+
+impl<K, T> Clone for Flights<K, T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K, T> Default for Flights<K, T> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Board { flying: HashMap::new(), number: 0 })))
+    }
+}
+
+/// A place on a flight.
+pub(crate) enum Boarding<K: Eq + Hash, T> {
+    /// Nobody fetches it: fetch, and let the ticket land.
+    First(Ticket<K, T>, Passenger<T>),
+    /// Somebody does.
+    Joined(Passenger<T>),
+}
+
+/// The duty to fetch; the flight is over when it is dropped.
+pub(crate) struct Ticket<K: Eq + Hash, T> {
+    flights: Flights<K, T>,
+    key: K,
+    number: u64,
+    landing: watch::Sender<Option<T>>,
+}
+
+/// Somebody who waits for what a flight brings.
+pub(crate) struct Passenger<T>(watch::Receiver<Option<T>>);
+
+impl<T: Clone> Passenger<T> {
+    /// What the flight brought; `None` when it was lost.
+    pub(crate) async fn landed(mut self) -> Option<T> {
+        let landed = self.0.wait_for(Option::is_some).await;
+        landed.ok().and_then(|landed| landed.clone())
+    }
+}
+
+impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
+    /// A place on the flight for `key`, which takes off if there is none.
+    pub(crate) fn board(&self, key: &K) -> Boarding<K, T> {
+        let mut board = self.0.lock();
+        if let Some(flying) = board.flying.get(key) {
+            return Boarding::Joined(Passenger(flying.landed.clone()));
+        }
+        board.number += 1;
+        let number = board.number;
+        let (landing, landed) = watch::channel(None);
+        board.flying.insert(key.clone(), Flying { number, landed: landed.clone() });
+        drop(board);
+        Boarding::First(Ticket { flights: self.clone(), key: key.clone(), number, landing }, Passenger(landed))
+    }
+
+    /// Whether somebody fetches `key`.
+    pub(crate) fn is_flying(&self, key: &K) -> bool {
+        self.0.lock().flying.contains_key(key)
+    }
+
+    /// Lets nobody join the flights that are under way: what they bring may be outdated.
+    pub(crate) fn close(&self) {
+        self.0.lock().flying.clear();
+    }
+
+    /// The same for some of them only.
+    pub(crate) fn close_where(&self, outdated: impl Fn(&K) -> bool) {
+        self.0.lock().flying.retain(|key, _| !outdated(key));
+    }
+}
+
+impl<K: Eq + Hash, T> Ticket<K, T> {
+    /// Hands out what was fetched. Others may join until the ticket is dropped.
+    pub(crate) fn land(&self, what: T) {
+        // Nobody may be waiting any more.
+        let _ = self.landing.send_replace(Some(what));
+    }
+}
+
+impl<K: Eq + Hash, T> Drop for Ticket<K, T> {
+    fn drop(&mut self) {
+        let mut board = self.flights.0.lock();
+        if board.flying.get(&self.key).is_some_and(|flying| flying.number == self.number) {
+            board.flying.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_takes_off_and_everybody_gets_what_it_brings() {
+        let flights = Flights::<u8, &str>::default();
+        let Boarding::First(ticket, first) = flights.board(&1) else { panic!("nobody flies yet") };
+        assert!(matches!(flights.board(&2), Boarding::First(..)), "another key has its own");
+        let Boarding::Joined(second) = flights.board(&1) else { panic!("it flies") };
+        ticket.land("done");
+        let Boarding::Joined(late) = flights.board(&1) else { panic!("it has not ended") };
+        drop(ticket);
+        for passenger in [first, second, late] {
+            assert_eq!(passenger.landed().await, Some("done"));
+        }
+        assert!(matches!(flights.board(&1), Boarding::First(..)), "it is over");
+    }
+
+    #[tokio::test]
+    async fn a_lost_flight_lets_the_next_one_take_off() {
+        let flights = Flights::<u8, &str>::default();
+        let Boarding::First(ticket, _) = flights.board(&1) else { panic!("nobody flies yet") };
+        let Boarding::Joined(waiting) = flights.board(&1) else { panic!("it flies") };
+        drop(ticket);
+        assert_eq!(waiting.landed().await, None);
+        assert!(!flights.is_flying(&1));
+    }
+
+    #[tokio::test]
+    async fn nobody_joins_a_closed_flight_and_its_end_is_not_the_end_of_the_next() {
+        let flights = Flights::<u8, &str>::default();
+        let Boarding::First(old, _) = flights.board(&1) else { panic!("nobody flies yet") };
+        flights.close();
+        let Boarding::First(_new, _) = flights.board(&1) else { panic!("the old one is closed") };
+        drop(old);
+        assert!(flights.is_flying(&1), "the new one still flies");
+    }
+}
