@@ -1,4 +1,4 @@
-//! The life of a request, as decisions: what it asks for, and what the answer's head says.
+//! The life of a request: [`respond`] has all of it on one screen.
 //!
 //! [`admit`] comes first, [`find`] looks the answer up and [`render`]s it, [`compose`] evaluates conditions and writes the
 //! [`head`]. No sockets here. Callers: [`crate::serve`] moves the bytes.
@@ -11,3 +11,4 @@ pub(crate) mod find;
 pub(crate) mod head;
 pub(crate) mod purge;
 mod render;
+pub(crate) mod respond;

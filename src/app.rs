@@ -28,8 +28,7 @@ use crate::admin::status::Status;
 use crate::answer::admit::Rules;
 use crate::answer::compose::Standing;
 use crate::answer::find::Finder;
-use crate::api::route::Route;
-use crate::api::taxonomy::TaxonomyKind;
+use crate::answer::respond::Responder;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, TrustedKey, Use};
 use crate::limit::{LimitConfig, Limiter};
@@ -112,8 +111,7 @@ impl BackgroundService for Task {
 /// When something is wrong before the first request is accepted.
 pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::convert::Infallible, AppError> {
     let mut registry = Registry::default();
-    let routes = routes();
-    let telemetry = Telemetry::new(&mut registry, &routes);
+    let telemetry = Telemetry::new(&mut registry);
     let counters = ConnectionCounters::new(&mut registry);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut server = Server::new_with_opt_and_conf(
@@ -244,15 +242,6 @@ pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureErro
     TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
 }
 
-/// The words of the hot path.
-fn routes() -> Vec<&'static str> {
-    let id = crate::api::listing::ListingId(0);
-    let mut routes = vec![Route::List.as_str(), Route::Detail(id).as_str()];
-    routes.push(Route::Changes.as_str());
-    routes.extend(TaxonomyKind::ALL.map(|kind| Route::Taxonomy(kind).as_str()));
-    routes
-}
-
 /// Room for the connections of clients and for those of operators, as far as the system allows.
 fn connections(config: &Config, counters: ConnectionCounters) -> (Connections, Connections) {
     let wanted = config.limits.connections;
@@ -320,13 +309,13 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         stale_while_revalidate: config.cache.stale_while_revalidate,
         stale_if_error: config.cache.stale_if_error,
     };
-    Public {
+    let answers = Responder {
         rules,
         finder,
         standing: Standing::new(cache_control, !offline, passthrough_methods),
         telemetry,
-        in_flight,
         pass: core.origin.as_ref().map(|origin| origin.pass.clone()),
         clock: core.clock.clone(),
-    }
+    };
+    Public { answers, in_flight }
 }

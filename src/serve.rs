@@ -13,3 +13,4 @@ mod pass;
 pub(crate) mod public;
 pub(crate) mod request_head;
 pub(crate) mod tls;
+mod write;

@@ -13,6 +13,63 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
+/// What a request is counted and logged under: an endpoint, or what kept the request from reaching one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteLabel {
+    /// `/api/listings.json`
+    List,
+    /// `/api/listings/{id}.json`
+    Detail,
+    /// `/api/sports.json`
+    Sports,
+    /// `/api/states.json`
+    States,
+    /// `/api/cities.json`
+    Cities,
+    /// `/changes.json`
+    Changes,
+    /// Any other path, and requests that cannot be read.
+    Other,
+    /// `OPTIONS` that is no preflight.
+    Options,
+    /// A CORS preflight.
+    Preflight,
+    /// Refused by the rate limit before its path was looked at.
+    Limit,
+}
+
+impl RouteLabel {
+    /// The endpoints that the snapshot answers, in the order of their numbers: each thread counts their hits apart.
+    const HOT: [Self; 6] = [Self::List, Self::Detail, Self::Sports, Self::States, Self::Cities, Self::Changes];
+
+    /// The word for logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Detail => "detail",
+            Self::Sports => "sports",
+            Self::States => "states",
+            Self::Cities => "cities",
+            Self::Changes => "changes",
+            Self::Other => "other",
+            Self::Options => "options",
+            Self::Preflight => "preflight",
+            Self::Limit => "limit",
+        }
+    }
+}
+
+/// Where an answer came from, for the hit ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From the snapshot or the cache.
+    Hit,
+    /// The origin was asked, or should have been.
+    Origin,
+    /// It is an error of ours or a preflight, which counts neither way.
+    Own,
+}
+
 /// The labels of one counter of answers.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct AnswerLabels {
@@ -36,8 +93,6 @@ pub(crate) struct ForwardLabels {
 
 /// What is answered most, whatever the route: outcome and status.
 const FREQUENT: [(&str, u16); 2] = [("hit", 200), ("hit", 304)];
-/// Routes that are counted apart on the hot path.
-const ROUTES: usize = 8;
 /// Threads count apart, so that no two of them write to one cache line; more threads than this share.
 const SHARDS: usize = 32;
 
@@ -46,7 +101,7 @@ const SHARDS: usize = 32;
 #[derive(Default)]
 struct Shard {
     bytes: AtomicU64,
-    answers: [[AtomicU64; FREQUENT.len()]; ROUTES],
+    answers: [[AtomicU64; FREQUENT.len()]; RouteLabel::HOT.len()],
 }
 
 /// The counters; cheap to clone.
@@ -59,14 +114,12 @@ struct Inner {
     bytes: Counter,
     hits: Counter,
     asked: Counter,
-    /// The words of the routes that are counted apart.
-    routes: Vec<&'static str>,
     shards: [Shard; SHARDS],
 }
 
 impl Telemetry {
-    /// Counters registered in `registry`. `routes` are the words of the hot path.
-    pub(crate) fn new(registry: &mut Registry, routes: &[&'static str]) -> Self {
+    /// Counters registered in `registry`.
+    pub(crate) fn new(registry: &mut Registry) -> Self {
         let answers = Family::<AnswerLabels, Counter>::default();
         let (bytes, hits, asked) = (Counter::default(), Counter::default(), Counter::default());
         registry.register(
@@ -81,27 +134,28 @@ impl Telemetry {
             forwards.clone(),
         );
         registry.register("grandstand_body_bytes", "Body bytes sent on the public listener", bytes.clone());
-        let routes = routes.iter().copied().take(ROUTES).collect();
-        Self(Arc::new(Inner { answers, forwards, bytes, hits, asked, routes, shards: Default::default() }))
+        Self(Arc::new(Inner { answers, forwards, bytes, hits, asked, shards: Default::default() }))
     }
 
-    /// One answer went out.
-    pub(crate) fn answered(&self, route: &'static str, outcome: &'static str, status: u16, bytes: usize) {
+    /// One answer went out. `outcome` is the word for how it came about.
+    pub(crate) fn answered(&self, route: RouteLabel, outcome: &'static str, source: Source, status: u16, bytes: usize) {
         let inner = &*self.0;
         let shard = &inner.shards[shard()];
         shard.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let place = FREQUENT.iter().position(|frequent| *frequent == (outcome, status));
-        let routed = inner.routes.iter().position(|known| std::ptr::eq(*known, route));
-        if let (Some(place), Some(routed)) = (place, routed) {
-            shard.answers[routed][place].fetch_add(1, Ordering::Relaxed);
+        if let (Some(place), Some(counts)) = (place, shard.answers.get(route as usize)) {
+            counts[place].fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if outcome.starts_with("hit") {
-            inner.hits.inc();
-            inner.asked.inc();
-        } else if !matches!(outcome, "refused" | "problem" | "preflight" | "options") {
-            inner.asked.inc();
+        match source {
+            Source::Hit => {
+                inner.hits.inc();
+                inner.asked.inc();
+            }
+            Source::Origin => drop(inner.asked.inc()),
+            Source::Own => {}
         }
+        let route = route.as_str();
         inner.answers.get_or_create(&AnswerLabels { route, outcome, status }).inc();
     }
 
@@ -110,7 +164,8 @@ impl Telemetry {
         let inner = &*self.0;
         for shard in &inner.shards {
             inner.bytes.inc_by(shard.bytes.swap(0, Ordering::Relaxed));
-            for (route, counts) in inner.routes.iter().zip(&shard.answers) {
+            for (route, counts) in RouteLabel::HOT.into_iter().zip(&shard.answers) {
+                let route = route.as_str();
                 for ((outcome, status), count) in FREQUENT.into_iter().zip(counts) {
                     let count = count.swap(0, Ordering::Relaxed);
                     inner.answers.get_or_create(&AnswerLabels { route, outcome, status }).inc_by(count);
@@ -154,14 +209,14 @@ mod tests {
     #[test]
     fn what_threads_count_apart_adds_up() {
         let mut registry = Registry::default();
-        let telemetry = Telemetry::new(&mut registry, &["list"]);
+        let telemetry = Telemetry::new(&mut registry);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        telemetry.answered("list", "hit", 200, 7);
-                        telemetry.answered("list", "uri-miss", 200, 1);
-                        telemetry.answered("other", "hit", 304, 0);
+                        telemetry.answered(RouteLabel::List, "hit", Source::Hit, 200, 7);
+                        telemetry.answered(RouteLabel::List, "uri-miss", Source::Origin, 200, 1);
+                        telemetry.answered(RouteLabel::Other, "hit", Source::Hit, 304, 0);
                     }
                 });
             }

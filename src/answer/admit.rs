@@ -1,7 +1,7 @@
 //! From the head of a request to what it asks for, or to the refusal that it gets.
 //!
 //! In this order: client address, preflight, limit, host, size, path, route, method, body, query, coding. Nothing is looked up
-//! here. Callers: [`crate::serve`].
+//! here. Callers: [`super::respond`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::semantics::coding::{self, Coding};
 use crate::semantics::host;
 use crate::semantics::path::{self, BasePath};
 use crate::semantics::problem::Problem;
+use crate::telemetry::RouteLabel;
 
 /// The methods of known endpoints, for `Allow`.
 pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -125,8 +126,8 @@ pub enum Admission {
 pub struct Admitted {
     /// The decision.
     pub admission: Admission,
-    /// The word for its endpoint.
-    pub route: &'static str,
+    /// What it is counted and logged under.
+    pub route: RouteLabel,
     /// The client.
     pub client: IpAddr,
     /// What the limiter says.
@@ -149,17 +150,17 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         let passes = route(view, rules).is_ok_and(|routed| passes(&routed, rules));
         let methods = if passes { Methods::PassedThrough } else { Methods::Known };
         let admission = Admission::Preflight(methods);
-        return Admitted { admission, route: "preflight", client, limit, conditional: false };
+        return Admitted { admission, route: RouteLabel::Preflight, client, limit, conditional: false };
     }
     let limit = rules.limiter.admit(client, now);
     if let Decision::Refused { quota, retry_after_seconds } = limit {
         let problem = Problem::rate_limited(quota, retry_after_seconds);
         let admission = Admission::Refused(problem);
-        return Admitted { admission, route: "limit", client, limit, conditional: false };
+        return Admitted { admission, route: RouteLabel::Limit, client, limit, conditional: false };
     }
     let (route, admission) = match host {
         Ok(()) => judge(view, &noted, rules),
-        Err(problem) => (Route::Unknown.as_str(), Err(problem)),
+        Err(problem) => (RouteLabel::Other, Err(problem)),
     };
     let admission = admission.unwrap_or_else(Admission::Refused);
     Admitted { admission, route, client, limit, conditional: noted.conditional }
@@ -178,19 +179,19 @@ pub(crate) fn peek_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decisi
     if rules.client_ip.trusts(peer) { Decision::Unlimited } else { rules.limiter.peek(peer, now) }
 }
 
-/// What becomes of a request that the limit lets through, and the word for its endpoint.
-fn judge(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> (&'static str, Result<Admission, Problem>) {
+/// What becomes of a request that the limit lets through, and what it is counted under.
+fn judge(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> (RouteLabel, Result<Admission, Problem>) {
     let asks_for_methods = *view.method == Method::OPTIONS;
     let options = |methods| {
         let answered = if view.has_body || noted.body { Err(Problem::unexpected_body()) } else { Ok(()) };
-        ("options", answered.map(|()| Admission::Options(methods)))
+        (RouteLabel::Options, answered.map(|()| Admission::Options(methods)))
     };
     if asks_for_methods && view.target == b"*" {
         return options(Methods::All);
     }
     let routed = match check_size(view, noted, rules).and_then(|()| route(view, rules)) {
         Ok(routed) => routed,
-        Err(problem) => return (Route::Unknown.as_str(), Err(problem)),
+        Err(problem) => return (RouteLabel::Other, Err(problem)),
     };
     if asks_for_methods && routed.route != Route::Unknown {
         return options(Methods::Known);
@@ -202,7 +203,7 @@ fn judge(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> (&'static str, Re
         let coding = if noted.wishes { coding::negotiate(view.headers, &Coding::PREFERENCE) } else { Coding::Identity };
         Admission::Admitted { target, coding }
     });
-    (routed.route.as_str(), admission)
+    (routed.route.label(), admission)
 }
 
 /// The most fields that a request may have.

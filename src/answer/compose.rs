@@ -1,6 +1,6 @@
 //! From what was found to the head of the answer: preconditions, then headers.
 //!
-//! Bodies are only chosen here, never made. Callers: [`crate::serve`].
+//! Bodies are only chosen here, never made. Callers: [`super::respond`].
 
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::semantics::freshness::{self, CacheControl};
 use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::{self, Problem, ProblemKind};
 use crate::snapshot::live::Published;
+use crate::telemetry::Source;
 
 use super::admit::{self, ALLOW, Methods};
 use super::head::{self as fields, Head};
@@ -90,10 +91,50 @@ pub struct Answer<H = HeaderMap> {
     pub head: H,
     /// The body; `None` for 304, 204 and HEAD.
     pub body: Option<Bytes>,
+    /// How it came about.
+    pub outcome: Outcome,
+}
+
+/// How an answer came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// From the snapshot, the cache or the origin.
+    Cache(CacheOutcome),
+    /// An error of ours.
+    Problem,
+    /// Refused by the rate limit.
+    Refused,
+    /// A CORS preflight.
+    Preflight,
+    /// `OPTIONS` that is no preflight.
+    Options,
+}
+
+impl Outcome {
     /// The word for logs and metrics.
-    pub outcome: &'static str,
-    /// How it came about; `None` for errors of ours and preflights.
-    pub cache: Option<CacheOutcome>,
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cache(outcome) => outcome.as_str(),
+            Self::Problem => "problem",
+            Self::Refused => "refused",
+            Self::Preflight => "preflight",
+            Self::Options => "options",
+        }
+    }
+
+    /// What the cache has to do with it; `None` for answers of our own making.
+    pub const fn cache(self) -> Option<CacheOutcome> {
+        if let Self::Cache(outcome) = self { Some(outcome) } else { None }
+    }
+
+    /// Which way it counts for the hit ratio.
+    pub const fn source(self) -> Source {
+        match self {
+            Self::Cache(CacheOutcome::Hit { .. }) => Source::Hit,
+            Self::Cache(_) => Source::Origin,
+            Self::Problem | Self::Refused | Self::Preflight | Self::Options => Source::Own,
+        }
+    }
 }
 
 impl Standing {
@@ -167,7 +208,7 @@ impl Standing {
         head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
         common(&mut head, asked.limit);
         let body = body.filter(|_| *asked.method != Method::HEAD).map(|(_, variant)| variant.body.clone());
-        Answer { status, head, body, outcome: outcome.as_str(), cache: Some(outcome) }
+        Answer { status, head, body, outcome: Outcome::Cache(outcome) }
     }
 
     /// Seconds since the instant for which the data is confirmed. A stamp from the future confirms nothing: how old the
@@ -239,7 +280,7 @@ impl Standing {
         typed(&mut head, status);
         head.append(CACHE_STATUS, outcome.to_header_value());
         common(&mut head, asked.limit);
-        Answer { status, head, body, outcome: outcome.as_str(), cache: Some(outcome) }
+        Answer { status, head, body, outcome: Outcome::Cache(outcome) }
     }
 
     /// An error of our own, in `head`.
@@ -268,8 +309,8 @@ impl Standing {
         }
         common(&mut head, asked.limit);
         let body = (*asked.method != Method::HEAD).then_some(body);
-        let outcome = if asked.limit.is_admitted() { "problem" } else { "refused" };
-        Answer { status: problem.status(), head, body, outcome, cache: None }
+        let outcome = if asked.limit.is_admitted() { Outcome::Problem } else { Outcome::Refused };
+        Answer { status: problem.status(), head, body, outcome }
     }
 
     /// The answer to a CORS preflight, in `head`.
@@ -284,7 +325,7 @@ impl Standing {
         head.put_static(&fields::ACCESS_CONTROL_ALLOW_HEADERS, "*, Authorization");
         head.put_static(&fields::ACCESS_CONTROL_MAX_AGE, "86400");
         common(&mut head, limit);
-        Answer { status, head, body: None, outcome: "preflight", cache: None }
+        Answer { status, head, body: None, outcome: Outcome::Preflight }
     }
 
     /// The answer to `OPTIONS`, in `head`.
@@ -293,7 +334,7 @@ impl Standing {
         head.begin(status);
         self.allow(methods, &mut head);
         common(&mut head, limit);
-        Answer { status, head, body: None, outcome: "options", cache: None }
+        Answer { status, head, body: None, outcome: Outcome::Options }
     }
 
     fn allow(&self, methods: Methods, head: &mut impl Head) {
@@ -318,7 +359,7 @@ fn of_the_origin(
     typed(&mut head, status);
     head.append(CACHE_STATUS, outcome.to_header_value());
     common(&mut head, asked.limit);
-    Answer { status, head, body, outcome: outcome.as_str(), cache: Some(outcome) }
+    Answer { status, head, body, outcome: Outcome::Cache(outcome) }
 }
 
 /// The body in the coding that the client likes best, unless only the head was asked for; its length and coding go into

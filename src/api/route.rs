@@ -2,6 +2,8 @@
 //!
 //! Callers: [`crate::answer`].
 
+use crate::telemetry::RouteLabel;
+
 use super::listing::ListingId;
 use super::taxonomy::TaxonomyKind;
 
@@ -38,16 +40,16 @@ impl Route {
         }
     }
 
-    /// The word for logs and metrics.
-    pub const fn as_str(self) -> &'static str {
+    /// What requests for it are counted and logged under.
+    pub const fn label(self) -> RouteLabel {
         match self {
-            Self::List => "list",
-            Self::Detail(_) | Self::NoSuchListing => "detail",
-            Self::Taxonomy(TaxonomyKind::Sports) => "sports",
-            Self::Taxonomy(TaxonomyKind::States) => "states",
-            Self::Taxonomy(TaxonomyKind::Cities) => "cities",
-            Self::Changes => "changes",
-            Self::Unknown => "other",
+            Self::List => RouteLabel::List,
+            Self::Detail(_) | Self::NoSuchListing => RouteLabel::Detail,
+            Self::Taxonomy(TaxonomyKind::Sports) => RouteLabel::Sports,
+            Self::Taxonomy(TaxonomyKind::States) => RouteLabel::States,
+            Self::Taxonomy(TaxonomyKind::Cities) => RouteLabel::Cities,
+            Self::Changes => RouteLabel::Changes,
+            Self::Unknown => RouteLabel::Other,
         }
     }
 }

@@ -20,7 +20,7 @@ use url::Url;
 use crate::api::rewrite::Rewrite;
 use crate::cache::stored::{Stored, Variants};
 use crate::cache::{Cache, Key};
-use crate::clock::Clock;
+use crate::clock::{Clock, Monotonic};
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Allowed, Policy, Purpose, RequestDirectives, Reuse, Selecting, Vary, Why, may_stand_in, onward, reuse,
@@ -30,6 +30,7 @@ use crate::upstream::failures::Failures;
 use crate::upstream::flight::{Boarding, Flights};
 
 use super::demand::Demands;
+use super::ladder::{self, Facts, Step};
 
 use super::read_through::BEHIND;
 use super::recent::Recent;
@@ -256,39 +257,31 @@ impl PassThrough {
         let kept = variants.as_ref().and_then(|variants| variants.select(&selectable)).cloned();
         let names = names(variants.as_deref());
         let now = inner.clock.now_mono();
-        let mut why = forward_reason(variants.as_deref());
-        if let Some(stored) = &kept {
-            let hit =
-                || Passed::Stored { stored: stored.clone(), outcome: CacheOutcome::Hit { ttl: Some(stored.ttl(now)) } };
-            match self.reuse(&key, stored, &directives) {
-                Reuse::Fresh { .. } | Reuse::Stale { .. } => return Ok(hit()),
-                Reuse::WhileRevalidating { .. } => {
-                    self.refresh(&question, &flight(&key, &names, &selectable), &names, stored);
-                    return Ok(hit());
-                }
-                // Who has something at hand does not wait for the budget: it is asked for as soon as there is room.
-                Reuse::Validate(_) if self.stands_in(stored) && !inner.upstream.origin().budget().has_room() => {
-                    self.refresh(&question, &flight(&key, &names, &selectable), &names, stored);
-                    let outcome = CacheOutcome::StaleIfError { fwd_status: None };
-                    return Ok(Passed::Stored { stored: stored.clone(), outcome });
-                }
-                Reuse::Validate(Why::Request) => why = CacheOutcome::Requested,
-                Reuse::Validate(Why::Stale | Why::NoCache) => why = CacheOutcome::Revalidated,
+        let hit = |stored: Arc<Stored>| {
+            let outcome = CacheOutcome::Hit { ttl: Some(stored.ttl(now)) };
+            Passed::Stored { stored, outcome }
+        };
+        let rungs =
+            Rungs { pass: self, question: &question, key: &key, kept: kept.as_ref(), directives: &directives, now };
+        let (why, alone) = match ladder::next(&rungs) {
+            Step::Serve(stored) => return Ok(hit(stored)),
+            Step::ServeWhileRevalidating(stored) => {
+                self.refresh(&question, &flight(&key, &names, &selectable), &names, &stored);
+                return Ok(hit(stored));
             }
-        }
-        if directives.only_if_cached {
-            return Err(PassError::OnlyIfCached);
-        }
-        let credentials = [AUTHORIZATION, COOKIE].iter().any(|name| question.fields.contains_key(name));
-        let alone = directives.no_store
-            || question.method == Method::HEAD
-            || wants_part(&question, kept.as_deref())
-            || inner.private.holds(&key, now)
-            || (credentials && inner.personal.holds(&key, now));
-        // What others were answered says nothing of what one client alone asks for.
-        if !alone && let Some(error) = inner.failures.resting(&key, now) {
-            return self.stale_or(kept, error);
-        }
+            Step::StandIn(stored) => {
+                self.refresh(&question, &flight(&key, &names, &selectable), &names, &stored);
+                return Ok(Passed::Stored { stored, outcome: CacheOutcome::StaleIfError { fwd_status: None } });
+            }
+            Step::Rest(error) => return self.stale_or(kept, error),
+            Step::Nothing => return Err(PassError::OnlyIfCached),
+            Step::Fetch { why, alone } => (why, alone),
+        };
+        let why = match why {
+            None => forward_reason(variants.as_deref()),
+            Some(Why::Request) => CacheOutcome::Requested,
+            Some(Why::Stale | Why::NoCache) => CacheOutcome::Revalidated,
+        };
         let asker = self.asker(&question);
         let fetch = Fetch { question, key, names, kept, asker };
         if alone { self.alone(fetch, why, interim).await } else { self.together(fetch, why, interim).await }
@@ -373,6 +366,52 @@ impl PassThrough {
             Some(stored) => Ok(Passed::Stored { stored, outcome: CacheOutcome::StaleIfError { fwd_status: None } }),
             None => Err(error.into()),
         }
+    }
+}
+
+/// What the ladder asks about a request.
+struct Rungs<'a> {
+    pass: &'a PassThrough,
+    question: &'a Question,
+    key: &'a Key,
+    kept: Option<&'a Arc<Stored>>,
+    directives: &'a RequestDirectives,
+    now: Monotonic,
+}
+
+impl Facts for Rungs<'_> {
+    type Kept = Arc<Stored>;
+    type Failure = AskError;
+
+    fn kept(&self) -> Option<(Arc<Stored>, Reuse)> {
+        let stored = self.kept?;
+        Some((stored.clone(), self.pass.reuse(self.key, stored, self.directives)))
+    }
+
+    fn stands_in(&self) -> bool {
+        self.kept.is_some_and(|stored| self.pass.stands_in(stored))
+    }
+
+    fn has_room(&self) -> bool {
+        self.pass.0.upstream.origin().budget().has_room()
+    }
+
+    fn only_if_cached(&self) -> bool {
+        self.directives.only_if_cached
+    }
+
+    fn is_alone(&self) -> bool {
+        let (inner, fields) = (&*self.pass.0, &self.question.fields);
+        let credentials = || [AUTHORIZATION, COOKIE].iter().any(|name| fields.contains_key(name));
+        self.directives.no_store
+            || self.question.method == Method::HEAD
+            || wants_part(self.question, self.kept.map(|stored| &**stored))
+            || inner.private.holds(self.key, self.now)
+            || (credentials() && inner.personal.holds(self.key, self.now))
+    }
+
+    fn resting(&self) -> Option<AskError> {
+        self.pass.0.failures.resting(self.key, self.now)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::api::rewrite::Rewrite;
 use crate::api::route::Route;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key, Purges};
-use crate::clock::Clock;
+use crate::clock::{Clock, Monotonic};
 use crate::mirror::early_copies::EarlyCopies;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
@@ -29,6 +29,7 @@ use crate::upstream::failures::Failures;
 use crate::upstream::flight::{Boarding, Flights, Passenger};
 
 use super::demand::Demands;
+use super::ladder::{self, Facts, Step};
 use super::pass_through::LARGE;
 
 use representation::Representation;
@@ -157,25 +158,21 @@ impl ReadThrough {
         let question = Question { path: path.to_owned(), rewrites, client, key: Key::origin(path) };
         let now = inner.clock.now_mono();
         let kept = self.kept(&question.key);
-        let mut revalidates = false;
-        if let Some(stored) = &kept {
-            match reuse(&stored.terms, stored.age(now), &RequestDirectives::default(), &inner.policy) {
-                Reuse::Fresh { .. } => return Ok(hit(stored, stored.ttl(now))),
-                Reuse::WhileRevalidating { .. } => {
-                    self.refresh(&question, stored);
-                    return Ok(hit(stored, stored.ttl(now)));
-                }
-                // Who has something at hand does not wait for the budget: it is asked for as soon as there is room.
-                _ if self.stands_in(stored) && !inner.client.budget().has_room() => {
-                    self.refresh(&question, stored);
-                    return Ok((stored.clone(), CacheOutcome::StaleIfError { fwd_status: None }));
-                }
-                _ => revalidates = true,
+        let rungs = Rungs { reader: self, question: &question, kept: kept.as_ref(), now };
+        let revalidates = match ladder::next(&rungs) {
+            Step::Serve(stored) => return Ok(hit(stored, now)),
+            Step::ServeWhileRevalidating(stored) => {
+                self.refresh(&question, &stored);
+                return Ok(hit(stored, now));
             }
-        }
-        if let Some(error) = inner.failures.resting(&question.key, now) {
-            return self.stale_or(kept, error);
-        }
+            Step::StandIn(stored) => {
+                self.refresh(&question, &stored);
+                return Ok((stored, CacheOutcome::StaleIfError { fwd_status: None }));
+            }
+            Step::Rest(error) => return self.stale_or(kept, error),
+            Step::Nothing => return Err(Spent::soon().into()),
+            Step::Fetch { why, .. } => why.is_some(),
+        };
         let deadline = now.plus(inner.wait);
         loop {
             let (passenger, first) = self.take_off(&question, kept.as_ref(), false);
@@ -373,12 +370,51 @@ impl ReadThrough {
     }
 }
 
+/// What the ladder asks about a read.
+struct Rungs<'a> {
+    reader: &'a ReadThrough,
+    question: &'a Question,
+    kept: Option<&'a Arc<Stored>>,
+    now: Monotonic,
+}
+
+impl Facts for Rungs<'_> {
+    type Kept = Arc<Stored>;
+    type Failure = AskError;
+
+    fn kept(&self) -> Option<(Arc<Stored>, Reuse)> {
+        let (stored, policy) = (self.kept?, &self.reader.inner.policy);
+        Some((stored.clone(), reuse(&stored.terms, stored.age(self.now), &RequestDirectives::default(), policy)))
+    }
+
+    fn stands_in(&self) -> bool {
+        self.kept.is_some_and(|stored| self.reader.stands_in(stored))
+    }
+
+    fn has_room(&self) -> bool {
+        self.reader.inner.client.budget().has_room()
+    }
+
+    fn only_if_cached(&self) -> bool {
+        false
+    }
+
+    fn is_alone(&self) -> bool {
+        false
+    }
+
+    fn resting(&self) -> Option<AskError> {
+        self.reader.inner.failures.resting(&self.question.key, self.now)
+    }
+}
+
 /// Whether a path is that of a detail.
 fn is_detail(path: &str) -> bool {
     matches!(Route::of(path), Route::Detail(_))
 }
 
 /// Something kept, as it is.
-fn hit(stored: &Arc<Stored>, ttl: i64) -> (Arc<Stored>, CacheOutcome) {
-    (stored.clone(), CacheOutcome::Hit { ttl: Some(ttl) })
+fn hit(stored: Arc<Stored>, now: Monotonic) -> (Arc<Stored>, CacheOutcome) {
+    let ttl = Some(stored.ttl(now));
+    (stored, CacheOutcome::Hit { ttl })
 }

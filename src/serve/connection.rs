@@ -22,17 +22,17 @@ use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Sleep};
 
 use crate::answer::head::{Lines, Persistence};
+use crate::answer::respond::Decided;
 use crate::clock::WallTime;
 
 use super::connections::Guest;
 use super::farewell;
-use super::public::{Broken, Decided, Public};
+use super::public::{Public, view};
 use super::request_head::{self, HeadBounds, Refusal, Unread};
+use super::write::{Broken, WRITE_TIMEOUT};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// See [`READ_TIMEOUT`].
-pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the head of the first request may take in all.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 /// How long an idle connection is kept; the head of its next request has to come within that time, too.
@@ -132,7 +132,7 @@ impl Connection<'_, '_> {
         begun: Option<BytesMut>,
         patience: Duration,
     ) -> Option<Head> {
-        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.rules.head)));
+        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.answers.rules.head)));
         let (guest, leave) = (self.guest, &mut self.leave);
         let read = poll_fn(|cx| match read.as_mut().poll(cx) {
             // A request that is there is answered, even when the connection has to go.
@@ -166,7 +166,7 @@ impl Connection<'_, '_> {
     async fn refuse(&mut self, mut stream: Stream, refusal: Refusal) {
         let busy = self.public.in_flight.enter();
         let head = Lines::new(std::mem::take(&mut self.buffer));
-        let (mut answer, now) = self.public.refuse(self.peer, refusal.problem(), head);
+        let (mut answer, now) = self.public.answers.refuse(self.peer, refusal.problem(), head);
         let body = answer.body.take().unwrap_or_default();
         answer.head.end(self.date.at(now), Persistence::Close);
         let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
@@ -183,17 +183,17 @@ impl Connection<'_, '_> {
     /// Answers a request without a body on a connection that lasts.
     async fn answer(&mut self, mut session: ServerSession) -> Result<Option<Between>, Broken> {
         let head = Lines::new(std::mem::take(&mut self.buffer));
-        let decided = self.public.decide(session.req_header(), self.peer, false, head).await;
-        let (mut answer, of, now) = match decided {
-            Decided::Ready { answer, of, now } => (answer, of, now),
-            Decided::Passes { target, of, limit } => {
+        let decided = self.public.answers.respond(&view(session.req_header(), self.peer, false), head).await;
+        let (mut answer, info, now) = match decided {
+            Decided::Ready { answer, info, now } => (answer, info, now),
+            Decided::Passes { target, info, limit } => {
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
-                self.public.pass_through(&mut session, target, of, limit).await?;
+                self.public.pass_through(&mut session, target, info, limit).await?;
                 return self.finish(session).await;
             }
         };
         let body = answer.body.take().unwrap_or_default();
-        self.public.record(session.req_header(), of, &answer, body.len());
+        self.public.answers.record(&view(session.req_header(), self.peer, false), info, &answer, body.len());
         answer.head.end(self.date.at(now), Persistence::KeepAlive);
         let Some((mut stream, begun)) = self.finish(session).await? else { return Ok(None) };
         let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;

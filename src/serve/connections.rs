@@ -53,6 +53,11 @@ impl Full {
             Self::All => "all",
         }
     }
+
+    /// How many connections the household may have, where that is the bound.
+    pub(crate) const fn most(self) -> Option<usize> {
+        if let Self::Household(most) = self { Some(most) } else { None }
+    }
 }
 
 /// The connections; cheap to clone.

@@ -21,10 +21,11 @@ use tokio::time::timeout;
 
 use crate::answer::head::{Lines, Persistence};
 
-use super::connection::{self, HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, WRITE_TIMEOUT, peer_of};
+use super::connection::{self, HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
 use super::connections::{Connections, Full, Guest};
 use super::farewell;
 use super::public::Public;
+use super::write::WRITE_TIMEOUT;
 
 /// What HTTP/2 begins with (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -70,7 +71,7 @@ impl HttpServerApp for Http2 {
         let mut options = pingora::protocols::http::v2::server::default_h2_options();
         options.max_concurrent_streams(128);
         // A header that is only a little too large is answered with our own words.
-        let head = u32::try_from(self.public.rules.head).unwrap_or(u32::MAX);
+        let head = u32::try_from(self.public.answers.rules.head).unwrap_or(u32::MAX);
         options.max_header_list_size(head.saturating_add(16 << 10));
         Some(options)
     }
@@ -99,7 +100,7 @@ impl Gate {
 
     /// Whose household a connection from this address counts for; `None` for a proxy that is trusted.
     pub(super) fn counts_for(&self, peer: IpAddr) -> Option<IpAddr> {
-        let trusted = self.public.rules.client_ip.trusts(peer.to_canonical());
+        let trusted = self.public.answers.rules.client_ip.trusts(peer.to_canonical());
         self.connections.household(Some(peer).filter(|_| !trusted))
     }
 
@@ -163,7 +164,7 @@ impl Gate {
         if !matches!(timeout(ASKS_WITHIN, begins_http2(&mut stream)).await, Ok(Ok(false))) {
             return;
         }
-        let (answer, now) = self.public.turn_away(peer, full, Lines::default());
+        let (answer, now) = self.public.answers.turn_away(peer, full.most(), Lines::default());
         let mut head = answer.head;
         head.end(now.http_date().as_bytes(), Persistence::Close);
         let sent = timeout(ASKS_WITHIN, async {

@@ -12,15 +12,16 @@ use tokio::sync::mpsc;
 
 use crate::answer::admit::MAX_REQUEST_BODY;
 use crate::answer::compose::Asked;
+use crate::answer::respond::RequestInfo;
 use crate::limit::Decision;
-use crate::proxy::pass_through::{PassError, Passed, Question};
+use crate::proxy::pass_through::Question;
 use crate::semantics::caching::end_to_end;
 use crate::semantics::coding::Coding;
 use crate::semantics::problem::Problem;
 use crate::upstream::wire::Interim;
 
-use super::public::{Broken, Of, Public, head, in_time};
-use crate::answer::find::{Found, failed};
+use super::public::Public;
+use super::write::{Broken, head, in_time};
 
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
@@ -32,7 +33,7 @@ impl Public {
         &self,
         session: &mut ServerSession,
         target: Bytes,
-        of: Of,
+        info: RequestInfo,
         limit: Decision,
     ) -> Result<(), Broken> {
         let request = session.req_header();
@@ -45,9 +46,10 @@ impl Public {
             conditional: true,
             passes: true,
         };
-        let problem = |problem: &Problem, after| self.standing.problem(asked, problem, after, HeaderMap::new());
-        let Some(pass) = &self.pass else {
-            return self.send(session, of, problem(&Problem::unknown_path(&target[..]), None), None).await;
+        let Some(pass) = &self.answers.pass else {
+            let problem = Problem::unknown_path(&target[..]);
+            let answer = self.answers.standing.problem(asked, &problem, None, HeaderMap::new());
+            return self.send(session, info, answer, None).await;
         };
         let body = if session.is_body_empty() {
             Bytes::new()
@@ -57,7 +59,7 @@ impl Public {
                 Err(_elapsed) => return Err(Broken),
             }
         };
-        let question = Question { method: method.clone(), target, fields: fields.clone(), body, client: of.client };
+        let question = Question { method: method.clone(), target, fields: fields.clone(), body, client: info.client };
         let (tell, mut told) = mpsc::channel::<Interim>(MOST_INTERIM);
         let asking = pass.ask(question, move |interim| drop(tell.try_send(interim)));
         let mut asking = std::pin::pin!(asking);
@@ -72,24 +74,8 @@ impl Public {
         while let Ok(interim) = told.try_recv() {
             interim_answer(session, version, interim).await?;
         }
-        let (mut answer, rest) = match passed {
-            Ok(Passed::Stored { stored, outcome }) => {
-                (self.standing.stored(asked, &stored, outcome, self.clock.now_mono()), None)
-            }
-            Ok(Passed::Streamed { head, body, outcome }) => {
-                let answer = self.standing.streamed(asked, head.status, &head.fields, outcome);
-                // A failed condition has a body of ours.
-                let follows = answer.body.as_ref().is_some_and(Bytes::is_empty);
-                (answer, body.filter(|_| follows))
-            }
-            Err(PassError::OnlyIfCached) => (problem(&Problem::only_if_cached(), None), None),
-            Err(PassError::Ask(error)) => match failed(&error) {
-                Found::Problem { problem: why, retry_after } => (problem(&why, retry_after), None),
-                _ => (problem(&Problem::internal(), None), None),
-            },
-        };
-        pass.lead_here(&mut answer.head);
-        self.send(session, of, answer, rest).await
+        let (answer, rest) = self.answers.passed(asked, pass, passed);
+        self.send(session, info, answer, rest).await
     }
 }
 

@@ -78,7 +78,7 @@ impl Place {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Lists => "lists",
-            Self::Taxonomy(kind) => Route::Taxonomy(kind).as_str(),
+            Self::Taxonomy(kind) => Route::Taxonomy(kind).label().as_str(),
             Self::Details => "details",
         }
     }

@@ -160,7 +160,7 @@ fn what_changed_is_asked_for_by_a_known_endpoint() {
     }
     assert_eq!(status(&ask(&rules(), "POST", "/changes.json?since=abc", &[])), 405);
     assert_eq!(status(&ask(&rules(), "GET", "/changes.json?since=abc", &[("content-length", "5")])), 400);
-    assert_eq!(ask(&rules(), "GET", "/changes.json", &[]).route, "changes");
+    assert_eq!(ask(&rules(), "GET", "/changes.json", &[]).route, RouteLabel::Changes);
 }
 
 #[test]

@@ -1,0 +1,206 @@
+//! The life of a request on one screen: admit, find, conditions, head, record. No sockets.
+//!
+//! Callers: [`crate::serve`] moves the bytes.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+
+use crate::clock::{Clock, WallTime};
+use crate::limit::Decision;
+use crate::proxy::pass_through::{PassError, PassThrough, Passed};
+use crate::proxy::spool::Reader;
+use crate::semantics::cache_status::CacheOutcome;
+use crate::semantics::coding::Coding;
+use crate::semantics::problem::Problem;
+use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
+
+use super::admit::{self, Admission, Admitted, Rules, Target, View};
+use super::compose::{Answer, Asked, FromSnapshot, Standing};
+use super::find::{Finder, Found, failed};
+use super::head::Head;
+
+/// After how many seconds a client that found no room may try again.
+const NO_ROOM_FOR: u64 = 5;
+
+/// Everything that answers are made with.
+pub(crate) struct Responder {
+    /// What decides.
+    pub rules: Rules,
+    /// What finds.
+    pub finder: Finder,
+    /// What every answer repeats.
+    pub standing: Standing,
+    /// What counts.
+    pub telemetry: Telemetry,
+    /// Where unknown endpoints go; `None` offline.
+    pub pass: Option<PassThrough>,
+    /// The clock.
+    pub clock: Clock,
+}
+
+/// What becomes of a request whose head has been read.
+pub(crate) enum Decided<H> {
+    /// It is answered, and the whole answer is there.
+    Ready {
+        /// The answer.
+        answer: Answer<H>,
+        /// Whose it is.
+        info: RequestInfo,
+        /// When it was made.
+        now: WallTime,
+    },
+    /// The origin answers it.
+    Passes {
+        /// Path and raw query to send.
+        target: Bytes,
+        /// Whose it is.
+        info: RequestInfo,
+        /// What the limiter says.
+        limit: Decision,
+    },
+}
+
+/// Whose request it is, and what for: for logs and counters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestInfo {
+    /// What it is counted under.
+    pub route: RouteLabel,
+    /// The client.
+    pub client: IpAddr,
+}
+
+impl Responder {
+    /// Decides on a request, and makes the answer in `head` where there is one.
+    pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, mut head: H) -> Decided<H> {
+        let admitted = admit::admit(view, &self.rules, self.clock.now_mono());
+        let Admitted { admission, route, client, limit, conditional } = admitted;
+        let passes = route == RouteLabel::Other && self.pass.is_some();
+        let mut asked =
+            Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
+        let info = RequestInfo { route, client };
+        let answer = match admission {
+            Admission::Preflight(methods) => self.standing.preflight(methods, limit, head),
+            Admission::Options(methods) => self.standing.options(methods, limit, head),
+            Admission::Refused(problem) => self.standing.problem(asked, &problem, None, head),
+            Admission::Admitted { target: Target::PassThrough { target }, .. } => {
+                if passes {
+                    return Decided::Passes { target: target.into(), info, limit };
+                }
+                self.standing.problem(asked, &Problem::unknown_path(&target[..]), None, head)
+            }
+            Admission::Admitted { target, coding } => {
+                asked.coding = coding;
+                match self.finder.find(target, coding, client).await {
+                    Found::Snapshot { reply, published, forwarded, pinned } => {
+                        let now = self.clock.now_wall();
+                        let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
+                        let answer = self.standing.snapshot(asked, found, now, head);
+                        return Decided::Ready { answer, info, now };
+                    }
+                    Found::Through { stored, outcome } => {
+                        let answer = self.standing.through(asked, &stored, outcome, self.clock.now_mono());
+                        let Answer { status, head: fields, body, outcome } = answer;
+                        head.adopt(status, fields);
+                        Answer { status, head, body, outcome }
+                    }
+                    Found::Problem { problem, retry_after } => {
+                        self.standing.problem(asked, &problem, retry_after, head)
+                    }
+                }
+            }
+        };
+        Decided::Ready { answer, info, now: self.clock.now_wall() }
+    }
+
+    /// The answer to a request that passed to the origin, and the rest of its body where that is still on its way.
+    pub(crate) fn passed(
+        &self,
+        asked: Asked<'_>,
+        pass: &PassThrough,
+        passed: Result<Passed, PassError>,
+    ) -> (Answer, Option<Reader>) {
+        let problem = |problem: &Problem, after| self.standing.problem(asked, problem, after, HeaderMap::new());
+        let (mut answer, rest) = match passed {
+            Ok(Passed::Stored { stored, outcome }) => {
+                (self.standing.stored(asked, &stored, outcome, self.clock.now_mono()), None)
+            }
+            Ok(Passed::Streamed { head, body, outcome }) => {
+                let answer = self.standing.streamed(asked, head.status, &head.fields, outcome);
+                // A failed condition has a body of ours.
+                let follows = answer.body.as_ref().is_some_and(Bytes::is_empty);
+                (answer, body.filter(|_| follows))
+            }
+            Err(PassError::OnlyIfCached) => (problem(&Problem::only_if_cached(), None), None),
+            Err(PassError::Ask(error)) => match failed(&error) {
+                Found::Problem { problem: why, retry_after } => (problem(&why, retry_after), None),
+                _ => (problem(&Problem::internal(), None), None),
+            },
+        };
+        pass.lead_here(&mut answer.head);
+        (answer, rest)
+    }
+
+    /// The answer, in `head`, to a request whose fields cannot be told, and when it was made; it is recorded.
+    pub(crate) fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
+        let limit = admit::admit_unread(peer, &self.rules, self.clock.now_mono());
+        let problem = match limit {
+            Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
+            _ => problem,
+        };
+        self.unasked(limit, &problem, None, head)
+    }
+
+    /// The answer, in `head`, to a client for whom there is no room, and when it was made; it is recorded. `most`: how
+    /// many connections its household may have, where that is the bound.
+    pub(crate) fn turn_away<H: Head>(&self, peer: IpAddr, most: Option<usize>, head: H) -> (Answer<H>, WallTime) {
+        let limit = admit::peek_unread(peer, &self.rules, self.clock.now_mono());
+        self.unasked(limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR), head)
+    }
+
+    fn unasked<H: Head>(
+        &self,
+        limit: Decision,
+        problem: &Problem,
+        retry_after: Option<u64>,
+        head: H,
+    ) -> (Answer<H>, WallTime) {
+        let (method, headers) = (Method::GET, HeaderMap::new());
+        let asked = Asked {
+            method: &method,
+            headers: &headers,
+            limit,
+            coding: Coding::Identity,
+            conditional: false,
+            passes: false,
+        };
+        let answer = self.standing.problem(asked, problem, retry_after, head);
+        let bytes = answer.body.as_ref().map_or(0, Bytes::len);
+        let Answer { status, outcome, .. } = answer;
+        self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status.as_u16(), bytes);
+        (answer, self.clock.now_wall())
+    }
+
+    /// Counts an answer of so many bytes, and logs it where that is wanted.
+    pub(crate) fn record<H>(&self, view: &View<'_>, info: RequestInfo, answer: &Answer<H>, bytes: usize) {
+        let (status, outcome) = (answer.status.as_u16(), answer.outcome);
+        self.telemetry.answered(info.route, outcome.as_str(), outcome.source(), status, bytes);
+        if let Some(asked) = outcome.cache().and_then(CacheOutcome::forwarded) {
+            let word = |flag: bool| if flag { "true" } else { "false" };
+            let (stored, collapsed) = (word(asked.stored), word(asked.collapsed));
+            let fwd_status = asked.fwd_status;
+            self.telemetry.forwarded(&ForwardLabels { fwd: outcome.as_str(), fwd_status, stored, collapsed });
+        }
+        tracing::debug!(
+            target: "access",
+            client = %info.client,
+            method = %view.method,
+            path = %String::from_utf8_lossy(view.target),
+            status,
+            bytes,
+            outcome = outcome.as_str(),
+            cache = outcome.cache().map(|cache| String::from_utf8_lossy(cache.to_header_value().as_bytes()).into_owned()),
+        );
+    }
+}

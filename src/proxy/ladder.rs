@@ -1,0 +1,139 @@
+//! The ladder of the cache: what is done about a GET or HEAD, given what is kept of it and how the origin is.
+//!
+//! One decision for known and unknown endpoints. Pure: it asks [`Facts`] in order of cost and does nothing itself.
+//! Callers: [`super::read_through`], [`super::pass_through`].
+
+use crate::semantics::caching::{Reuse, Why};
+
+/// What the decision depends on. Each is asked for only when what comes before it does not decide.
+pub(super) trait Facts {
+    /// A kept answer.
+    type Kept;
+    /// Why a resource is not asked for at the moment.
+    type Failure;
+    /// The kept answer that the request could use, and how; `None` without one.
+    fn kept(&self) -> Option<(Self::Kept, Reuse)>;
+    /// Whether the kept answer may stand in for an origin that fails.
+    fn stands_in(&self) -> bool;
+    /// Whether the budget has a slot for a client now.
+    fn has_room(&self) -> bool;
+    /// Whether the request forbids to ask the origin (`only-if-cached`).
+    fn only_if_cached(&self) -> bool;
+    /// Whether the answer is for this client alone, so that what others were answered says nothing.
+    fn is_alone(&self) -> bool;
+    /// The failure after which the resource rests.
+    fn resting(&self) -> Option<Self::Failure>;
+}
+
+/// What is done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step<K, E> {
+    /// The kept answer is served.
+    Serve(K),
+    /// The kept answer is served and fetched in the background.
+    ServeWhileRevalidating(K),
+    /// The kept answer stands in and is fetched as soon as the budget has room.
+    StandIn(K),
+    /// Nothing may be served.
+    Nothing,
+    /// The resource rests: the kept answer stands in if it may, else the failure is the answer.
+    Rest(E),
+    /// The origin is asked.
+    Fetch {
+        /// Why the kept answer does not do; `None` without one.
+        why: Option<Why>,
+        /// Whether the fetch is for this client alone; else all who ask meanwhile share it.
+        alone: bool,
+    },
+}
+
+/// Decides.
+pub(super) fn next<F: Facts>(facts: &F) -> Step<F::Kept, F::Failure> {
+    let why = match facts.kept() {
+        Some((kept, Reuse::Fresh { .. } | Reuse::Stale { .. })) => return Step::Serve(kept),
+        Some((kept, Reuse::WhileRevalidating { .. })) => return Step::ServeWhileRevalidating(kept),
+        // A client with something stale at hand does not wait for the budget.
+        Some((kept, Reuse::Validate(_))) if facts.stands_in() && !facts.has_room() => return Step::StandIn(kept),
+        Some((_, Reuse::Validate(why))) => Some(why),
+        None => None,
+    };
+    if facts.only_if_cached() {
+        return Step::Nothing;
+    }
+    let alone = facts.is_alone();
+    match if alone { None } else { facts.resting() } {
+        Some(failure) => Step::Rest(failure),
+        None => Step::Fetch { why, alone },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[derive(Clone, Copy)]
+    struct Case {
+        kept: Option<Reuse>,
+        stands_in: bool,
+        has_room: bool,
+        only_if_cached: bool,
+        alone: bool,
+        resting: bool,
+    }
+
+    impl Facts for Case {
+        type Kept = ();
+        type Failure = ();
+        fn kept(&self) -> Option<((), Reuse)> {
+            self.kept.map(|reuse| ((), reuse))
+        }
+        fn stands_in(&self) -> bool {
+            self.stands_in
+        }
+        fn has_room(&self) -> bool {
+            self.has_room
+        }
+        fn only_if_cached(&self) -> bool {
+            self.only_if_cached
+        }
+        fn is_alone(&self) -> bool {
+            self.alone
+        }
+        fn resting(&self) -> Option<()> {
+            self.resting.then_some(())
+        }
+    }
+
+    const NOTHING: Case =
+        Case { kept: None, stands_in: false, has_room: true, only_if_cached: false, alone: false, resting: false };
+
+    #[test]
+    fn each_rung_of_the_ladder() {
+        let span = Duration::from_secs(1);
+        let kept = |reuse| Case { kept: Some(reuse), ..NOTHING };
+        let stale = Case { stands_in: true, ..kept(Reuse::Validate(Why::Stale)) };
+        let fetch = |why, alone| Step::Fetch { why, alone };
+        for (case, step) in [
+            (kept(Reuse::Fresh { left: span }), Step::Serve(())),
+            (kept(Reuse::Stale { stale_for: span }), Step::Serve(())),
+            (Case { resting: true, ..kept(Reuse::Fresh { left: span }) }, Step::Serve(())),
+            (kept(Reuse::WhileRevalidating { stale_for: span }), Step::ServeWhileRevalidating(())),
+            (stale, fetch(Some(Why::Stale), false)),
+            (Case { has_room: false, ..stale }, Step::StandIn(())),
+            (Case { has_room: false, stands_in: false, ..stale }, fetch(Some(Why::Stale), false)),
+            (Case { resting: true, ..stale }, Step::Rest(())),
+            (Case { resting: true, alone: true, ..stale }, fetch(Some(Why::Stale), true)),
+            (Case { only_if_cached: true, ..stale }, Step::Nothing),
+            (kept(Reuse::Validate(Why::Request)), fetch(Some(Why::Request), false)),
+            (NOTHING, fetch(None, false)),
+            (Case { has_room: false, ..NOTHING }, fetch(None, false)),
+            (Case { alone: true, ..NOTHING }, fetch(None, true)),
+            (Case { resting: true, ..NOTHING }, Step::Rest(())),
+            (Case { only_if_cached: true, resting: true, ..NOTHING }, Step::Nothing),
+        ] {
+            assert_eq!(next(&case), step);
+        }
+    }
+}

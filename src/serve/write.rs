@@ -1,0 +1,102 @@
+//! Writes to a client through pingora's session, each within a deadline.
+//!
+//! Callers: [`super::public`], [`super::pass`], [`super::connection`].
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+
+/// For each write. Every wait on the public side is bounded.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The connection cannot be used any more: the client is gone, or got only a part of its answer.
+#[derive(Debug)]
+pub(super) struct Broken;
+
+impl From<Box<pingora::Error>> for Broken {
+    fn from(error: Box<pingora::Error>) -> Self {
+        tracing::debug!(%error, "a connection broke");
+        Self
+    }
+}
+
+/// Writes a part of a body, and the end of all of it if `ends`. The deadline is around progress: a client that reads
+/// slowly but steadily gets everything, however much that is.
+pub(super) async fn write_body(session: &mut ServerSession, mut body: Bytes, ends: bool) -> Result<(), Broken> {
+    /// What a client must take within the deadline: 2 KiB a second.
+    const PIECE: usize = 64 << 10;
+    while body.len() > PIECE {
+        in_time(session.write_response_body(body.split_to(PIECE), false)).await?;
+    }
+    in_time(session.write_response_body(body, ends)).await
+}
+
+/// A write of pingora's session, which has no deadline for heads and flushes of its own.
+pub(super) async fn in_time<T>(write: impl Future<Output = pingora::Result<T>>) -> Result<T, Broken> {
+    match tokio::time::timeout(WRITE_TIMEOUT, write).await {
+        Ok(written) => Ok(written?),
+        Err(_elapsed) => {
+            tracing::debug!("a client does not read its answer");
+            Err(Broken)
+        }
+    }
+}
+
+/// A head for pingora. The fields are moved in as they are: setting them one by one would spell each name anew.
+pub(super) fn head(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
+    let (mut parts, ()) = http::Response::new(()).into_parts();
+    (parts.status, parts.headers) = (status, headers);
+    parts.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::HeaderValue;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const SIZE: usize = 12 << 20;
+
+    /// Sends a large body to a client that reads so much of it each second, and then no more.
+    async fn sent_to_a_client_that_reads(each_second: u64, seconds: usize) -> (Result<(), Broken>, usize) {
+        let (mut client, server) = tokio::io::duplex(16 << 10);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let writes = async {
+            let mut session = ServerSession::new_http1(Box::new(server));
+            session.read_request().await.unwrap();
+            let fields = HeaderMap::from_iter([(http::header::CONTENT_LENGTH, HeaderValue::from(SIZE))]);
+            in_time(session.write_response_header(Box::new(head(StatusCode::OK, fields)))).await?;
+            write_body(&mut session, vec![b'x'; SIZE].into(), true).await
+        };
+        let reads = async {
+            let mut got = Vec::new();
+            for _ in 0..seconds {
+                (&mut client).take(each_second).read_to_end(&mut got).await.unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            // It holds the connection open, and reads nothing more until that has ended.
+            tokio::time::sleep(WRITE_TIMEOUT * 2).await;
+            client.read_to_end(&mut got).await.unwrap();
+            got.len()
+        };
+        tokio::join!(writes, reads)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_slowly_but_steadily_gets_all_of_a_large_body() {
+        let (sent, got) = sent_to_a_client_that_reads(100 << 10, 130).await;
+        assert!(sent.is_ok() && got > SIZE, "{got} bytes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_is_given_up() {
+        let (sent, got) = sent_to_a_client_that_reads(100 << 10, 20).await;
+        assert!(sent.is_err() && got < SIZE, "{got} bytes");
+    }
+}
