@@ -6,6 +6,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod client;
+mod collected;
 pub(crate) mod eta;
 pub(crate) mod failures;
 pub(crate) mod flight;

@@ -305,7 +305,7 @@ impl ReadThrough {
         let judged = if answer.body.len() as u64 > LARGE {
             // What is large takes its time to be read.
             let (this, question, answer) = (self.clone(), question.clone(), answer.clone());
-            let judging = tokio::task::spawn_blocking(move || this.judge(&question, &answer, kept.as_deref()));
+            let judging = inner.client.room().parse(move || this.judge(&question, &answer, kept.as_deref()));
             judging.await.unwrap_or_else(|error| Err(AskError::nonsense("the answer", error)))
         } else {
             self.judge(question, &answer, kept.as_deref())

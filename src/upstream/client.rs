@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::{
     ACCEPT, AGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue,
@@ -22,6 +22,7 @@ use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::freshness::{self, Stamps};
 
 use super::budget::{Budget, Demand};
+use super::collected::Collected;
 use super::health::{FEW, Verdict, Witness};
 use super::jitter::Jitter;
 use super::log_throttle::LogThrottle;
@@ -317,7 +318,7 @@ impl OriginClient {
         // The answer's head is the answer: the origin has counted the request by now.
         permit.answered();
         let received = self.clock.now_wall();
-        let (mut body, mut held) = (BytesMut::new(), Held::default());
+        let (mut body, mut held) = (Collected::default(), Held::default());
         let limit = self.config.max_body.min(self.room.largest());
         // What a client asked for may be refused in the origin's own words.
         if status == 200 || (class == Class::Client && is_refusal(status)) {
@@ -330,13 +331,13 @@ impl OriginClient {
                 if tokio::time::timeout(self.config.timeout, taking).await.is_err() {
                     return Err(failed(TransportError::Timeout));
                 }
-                body.extend_from_slice(&chunk);
+                body.push(&chunk);
             }
         }
         let date = headers.get(DATE).and_then(|value| value.to_str().ok()).and_then(WallTime::parse_http_date);
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         let stamps = Stamps { date, age };
-        Ok((status, Answer { status, headers, body: body.freeze(), stamps, asked, received, room: Arc::new(held) }))
+        Ok((status, Answer { status, headers, body: body.into_bytes(), stamps, asked, received, room: Arc::new(held) }))
     }
 
     /// Whose request this is. `is_ours`: as in [`Witness`].

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, spawn_blocking};
 
 /// What is counted, in bytes: smaller pieces cost as much.
 const UNIT: u64 = 4096;
@@ -27,6 +28,8 @@ pub struct Room {
     free: Arc<Semaphore>,
     /// Whose turn it is to use the reserve.
     reserve: Arc<Semaphore>,
+    /// How many large bodies may be parsed at once: half of the cores, so that clients are served meanwhile.
+    parsing: Arc<Semaphore>,
     largest: u64,
 }
 
@@ -52,7 +55,9 @@ impl Room {
         let semaphore = |bytes: u64| Arc::new(Semaphore::new((units(bytes) as usize).min(Semaphore::MAX_PERMITS)));
         let starts = bytes / 4;
         let free = bytes.saturating_sub(largest * TIMES + starts);
-        Self { starts: Some(semaphore(starts)), free: semaphore(free), reserve: Arc::new(Semaphore::new(1)), largest }
+        let (starts, free, reserve) = (Some(semaphore(starts)), semaphore(free), Arc::new(Semaphore::new(1)));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { starts, free, reserve, parsing: Arc::new(Semaphore::new((cores / 2).max(1))), largest }
     }
 
     /// The same room for bodies that are passed on while they arrive: slow clients must not take it from those that are
@@ -60,6 +65,20 @@ impl Room {
     #[must_use]
     pub fn for_streams(&self) -> Self {
         Self { starts: None, ..self.clone() }
+    }
+
+    /// Parses a large body, or searches it, on a thread that may block, when it is its turn.
+    ///
+    /// # Errors
+    /// When `work` panics.
+    pub async fn parse<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+        // Never closed.
+        let turn = self.parsing.clone().acquire_owned().await.ok();
+        spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        })
+        .await
     }
 
     /// The largest body that there is ever room for, in bytes.

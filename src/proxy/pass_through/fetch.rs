@@ -380,7 +380,7 @@ impl PassThrough {
             kept
         };
         // What is large takes its time to be looked through.
-        if length > LARGE { tokio::task::spawn_blocking(finish).await.ok().flatten() } else { finish() }
+        if length > LARGE { inner.upstream.origin().room().parse(finish).await.ok().flatten() } else { finish() }
     }
 
     /// Keeps a whole body, unless it shows something of the request.
