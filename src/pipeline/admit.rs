@@ -1,6 +1,6 @@
 //! From the head of a request to what it asks for, or to the refusal that it gets.
 //!
-//! In this order: client address, preflight, limit, host, size, path, route, method, body, query, coding. Nothing is looked up
+//! In this order: client address, preflight, limit, host, loop, size, path, route, method, body, query, coding. Nothing is looked up
 //! here. Callers: [`crate::serve`].
 
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use http::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HOST, HeaderMap, IF_MATCH, IF_NONE_MATCH, ORIGIN,
-    TRANSFER_ENCODING,
+    TRANSFER_ENCODING, VIA,
 };
 use http::{HeaderValue, Method, Version};
 
@@ -20,6 +20,7 @@ use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};
 use crate::semantics::client_address::{self, ClientIpConfig};
 use crate::semantics::coding::{self, Coding};
+use crate::semantics::hops::{CDN_LOOP, Pseudonym, Trail};
 use crate::semantics::host;
 use crate::semantics::path::{self, BasePath};
 use crate::semantics::problem::Problem;
@@ -58,6 +59,8 @@ pub struct Rules {
     pub passthrough_methods: Vec<Method>,
     /// How long a target, and how large a header, may be, in bytes.
     pub head: usize,
+    /// Our name on requests to the origin; `None` where there is none.
+    pub name: Option<Pseudonym>,
 }
 
 /// What a request asks for.
@@ -133,6 +136,8 @@ pub struct Admitted {
     pub limit: Decision,
     /// Whether the header states conditions.
     pub conditional: bool,
+    /// Which processes of this program the request came through.
+    pub trail: Trail,
 }
 
 /// Decides on a request.
@@ -149,20 +154,24 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         let passes = route(view, rules).is_ok_and(|routed| passes(&routed, rules));
         let methods = if passes { Methods::PassedThrough } else { Methods::Known };
         let admission = Admission::Preflight(methods);
-        return Admitted { admission, route: "preflight", client, limit, conditional: false };
+        return Admitted { admission, route: "preflight", client, limit, conditional: false, trail: Trail::NONE };
     }
     let limit = rules.limiter.admit(client, now);
     if let Decision::Refused { quota, retry_after_seconds } = limit {
         let problem = Problem::rate_limited(quota, retry_after_seconds);
         let admission = Admission::Refused(problem);
-        return Admitted { admission, route: "limit", client, limit, conditional: false };
+        return Admitted { admission, route: "limit", client, limit, conditional: false, trail: Trail::NONE };
     }
+    let trail = if noted.relayed { Trail::of(view.headers) } else { Trail::NONE };
+    // Whatever could be answered from here: an answer now and then would only hide the loop.
+    let comes_back = rules.name.as_ref().is_some_and(|name| trail.leads_through(name));
     let (route, admission) = match host {
+        Ok(()) if comes_back => (Route::Unknown.as_str(), Err(Problem::loop_detected())),
         Ok(()) => judge(view, &noted, rules),
         Err(problem) => (Route::Unknown.as_str(), Err(problem)),
     };
     let admission = admission.unwrap_or_else(Admission::Refused);
-    Admitted { admission, route, client, limit, conditional: noted.conditional }
+    Admitted { admission, route, client, limit, conditional: noted.conditional, trail }
 }
 
 /// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks for
@@ -221,6 +230,8 @@ struct Noted<'a> {
     wishes: bool,
     /// Whether there are conditions.
     conditional: bool,
+    /// Whether it came through a proxy that says so.
+    relayed: bool,
 }
 
 impl<'a> Noted<'a> {
@@ -234,7 +245,8 @@ impl<'a> Noted<'a> {
                 CONTENT_LENGTH => noted.body |= value.as_bytes().iter().any(|byte| *byte != b'0'),
                 ACCEPT_ENCODING => noted.wishes = true,
                 IF_MATCH | IF_NONE_MATCH => noted.conditional = true,
-                _ => {}
+                VIA => noted.relayed = true,
+                _ => noted.relayed |= *name == CDN_LOOP,
             }
         }
         noted

@@ -20,6 +20,7 @@ use crate::proxy::pass_through::PassThrough;
 use crate::proxy::spool::Reader;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
+use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::telemetry::{ForwardLabels, Telemetry};
 
@@ -109,7 +110,7 @@ impl Public {
             version: request.version,
         };
         let admitted = admit::admit(&view, &self.rules, self.clock.now_mono());
-        let Admitted { admission, route, client, limit, conditional } = admitted;
+        let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == Route::Unknown.as_str() && self.pass.is_some();
         let mut asked =
             Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
@@ -126,7 +127,7 @@ impl Public {
             }
             Admission::Admitted { target, coding } => {
                 asked.coding = coding;
-                match self.finder.find(target, coding, client).await {
+                match self.finder.find(target, coding, Caller { address: client, trail }).await {
                     Found::Snapshot { reply, published, forwarded, pinned } => {
                         let now = self.clock.now_wall();
                         let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
