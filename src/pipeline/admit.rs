@@ -219,6 +219,7 @@ pub(crate) const MOST_FIELDS: usize = 255;
 
 /// What a header says, found in one pass: nearly every request has none of it.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Noted<'a> {
     /// All names and values together, in bytes.
     size: usize,
