@@ -59,7 +59,7 @@
 //! Why our own and not pingora-cache: out of the box that passes 112 of the 160 required and 73 of the 105 optimal cases of
 //! the public HTTP cache test suite, lacks what would have to be added around it (`Age` of the upstream, request
 //! directives, invalidation, the whole update by a 304, `CDN-Cache-Control`), and stores bodies for each coding. This one
-//! passes 156 and 82, the others mostly because it keeps no error that a client's own field may have caused, and no cookie for
+//! passes 157 and 82, the others mostly because it keeps no error that a client's own field may have caused, and no cookie for
 //! everybody: `tests/cache_suite`
 //! runs the suite and says why.
 //!
