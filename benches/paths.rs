@@ -27,6 +27,7 @@ use grandstand::parts::semantics::client_address::ClientIpConfig;
 use grandstand::parts::semantics::coding::{self, Coding};
 use grandstand::parts::semantics::etag::EntityTag;
 use grandstand::parts::semantics::freshness::CacheControl;
+use grandstand::parts::semantics::hops::Pseudonym;
 use grandstand::parts::semantics::{path, precondition};
 use grandstand::parts::snapshot::content::Content;
 use grandstand::parts::snapshot::dataset::Dataset;
@@ -54,6 +55,7 @@ fn rules() -> Rules {
         passthrough_paths: vec!["/api/".to_owned()],
         passthrough_methods: vec![Method::GET, Method::HEAD],
         head: 48 << 10,
+        name: Some(Pseudonym::of(1)),
     }
 }
 

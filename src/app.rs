@@ -286,6 +286,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         passthrough_paths: if offline { Vec::new() } else { config.passthrough.paths.clone() },
         passthrough_methods: config.passthrough.methods.clone(),
         head: head_bytes(config),
+        name: core.origin.as_ref().map(|origin| origin.client.name().clone()),
     };
     let finder = Finder {
         live: core.live.clone(),

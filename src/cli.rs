@@ -167,6 +167,7 @@ fn examine(sources: &Sources) -> Examined {
 /// The same for those who listen: the certificate has to be usable as well.
 fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
+    examined.check_loops();
     let Some(tls) = &examined.config.tls else { return examined };
     match files(tls).certificate(&provider()) {
         Ok(certificate) => {

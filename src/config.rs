@@ -21,6 +21,7 @@ mod errors;
 mod layers;
 mod limits;
 mod log;
+mod loops;
 mod mirror;
 mod origin;
 mod parse;
@@ -152,6 +153,20 @@ impl Examined {
         }
     }
 
+    /// Checks that the origin is none of our own listeners: the server would ask itself. For those who listen. A name that
+    /// cannot be resolved now is no mistake.
+    pub fn check_loops(&mut self) {
+        let Some(url) = &self.config.origin.url else { return };
+        let found = loops::own_listener(url, self.config.listeners().into_iter(), loops::resolve, loops::is_local);
+        if let Some((key, listener)) = found {
+            let problem = format!(
+                "\"{url}\" leads to this server's own listener {listener} ({key}), so that it would ask itself; set the \
+                 address of the API that is mirrored"
+            );
+            self.fail("origin.url", &problem);
+        }
+    }
+
     /// The configuration, if it has no mistakes.
     ///
     /// # Errors
@@ -226,6 +241,13 @@ impl Config {
             self.public_url = BaseUrl::of_listener(*first);
         }
         Self { listen: public, admin: AdminConfig { listen: admin, ..self.admin }, ..self }
+    }
+
+    /// Every address that is listened on, with its key.
+    fn listeners(&self) -> Vec<(&'static str, SocketAddr)> {
+        let public = self.listen.iter().map(|address| ("listen", *address));
+        let tls = self.tls.iter().flat_map(|tls| &tls.listen).map(|address| ("tls.listen", *address));
+        public.chain(tls).chain([("admin.listen", self.admin.listen)]).collect()
     }
 
     /// Which of the three uses this configuration asks for.

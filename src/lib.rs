@@ -67,7 +67,8 @@
 //! Why our own and not pingora-cache: out of the box that passes 112 of the 160 required and 73 of the 105 optimal cases of
 //! the public HTTP cache test suite, lacks what would have to be added around it (`Age` of the upstream, request
 //! directives, invalidation, the whole update by a 304, `CDN-Cache-Control`), and stores bodies for each coding. This one
-//! passes 158 and 83, the others mostly because it keeps no error that a client's own field may have caused: `tests/cache_suite`
+//! passes 157 and 82, the others mostly because it keeps no error that a client's own field may have caused, and no cookie for
+//! everybody: `tests/cache_suite`
 //! runs the suite and says why.
 //!
 //! **An entry cannot be poisoned** through known endpoints: nothing of a client's header is sent. On other paths a client's
@@ -177,7 +178,12 @@
 //! * `Date` is that of sending, also on stored answers: pingora writes it. `Age` is counted so that it does not matter.
 //! * On known endpoints `s-maxage` does not forbid `stale_if_error` ([`semantics::caching::may_stand_in`]).
 //! * A request with `Cookie` counts as authorized unless `Vary` names it, and an answer with `Set-Cookie` is kept only if
-//!   it says for how long it is fresh: stricter than RFC 9111.
+//!   it says `public`: stricter than RFC 9111, whose §7.3 warns of it.
+//! * Of a client's `Via` and `CDN-Loop` a read of a known endpoint sends on the names of this program's processes only
+//!   (RFC 9110 §7.6.3): it is the question of all who wait, and others must not be refused for what one client writes there.
+//!   Answers carry no `Via`, which that section leaves to a gateway, so that no client learns the name.
+//! * Interim answers are cut at 16 on unknown paths over HTTP/1. On known endpoints, and over HTTP/2, the libraries tell
+//!   nobody of them: there `origin.timeout` ends them, with 503.
 //! * A query in doubt of a kept snapshot that is not the newest is 503: the origin could only answer for the present.
 //! * Parts (206) are not stored, and interim answers are not sent over HTTP/2, which pingora cannot.
 //! * A detail that is answered 404 once, after it was here, is kept until a second 404 confirms that it is gone.

@@ -107,6 +107,9 @@ pub mod semantics {
     pub mod freshness {
         pub use crate::semantics::freshness::CacheControl;
     }
+    pub mod hops {
+        pub use crate::semantics::hops::Pseudonym;
+    }
 }
 pub mod snapshot {
     pub mod content {

@@ -1,14 +1,14 @@
 //! From the head of a request to what it asks for, or to the refusal that it gets.
 //!
-//! In this order: client address, preflight, limit, host, size, path, route, method, body, query, coding. Nothing is looked up
-//! here. Callers: [`super::respond`].
+//! In this order: client address, preflight, limit, host, loop, size, path, route, method, body, query, coding. Nothing is
+//! looked up here. Callers: [`super::respond`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HOST, HeaderMap, IF_MATCH, IF_NONE_MATCH, ORIGIN,
-    TRANSFER_ENCODING,
+    TRANSFER_ENCODING, VIA,
 };
 use http::{HeaderValue, Method, Version};
 
@@ -20,6 +20,7 @@ use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};
 use crate::semantics::client_address::{self, ClientIpConfig};
 use crate::semantics::coding::{self, Coding};
+use crate::semantics::hops::{CDN_LOOP, Pseudonym, Trail};
 use crate::semantics::host;
 use crate::semantics::path::{self, BasePath};
 use crate::semantics::problem::Problem;
@@ -59,6 +60,8 @@ pub struct Rules {
     pub passthrough_methods: Vec<Method>,
     /// How long a target, and how large a header, may be, in bytes.
     pub head: usize,
+    /// Our name on requests to the origin; `None` where there is none.
+    pub name: Option<Pseudonym>,
 }
 
 /// What a request asks for.
@@ -134,6 +137,8 @@ pub struct Admitted {
     pub limit: Decision,
     /// Whether the header states conditions.
     pub conditional: bool,
+    /// Which processes of this program the request came through.
+    pub trail: Trail,
 }
 
 /// Decides on a request.
@@ -150,20 +155,26 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
         let passes = route(view, rules).is_ok_and(|routed| passes(&routed, rules));
         let methods = if passes { Methods::PassedThrough } else { Methods::Known };
         let admission = Admission::Preflight(methods);
-        return Admitted { admission, route: RouteLabel::Preflight, client, limit, conditional: false };
+        let (route, trail) = (RouteLabel::Preflight, Trail::NONE);
+        return Admitted { admission, route, client, limit, conditional: false, trail };
     }
     let limit = rules.limiter.admit(client, now);
     if let Decision::Refused { quota, retry_after_seconds } = limit {
         let problem = Problem::rate_limited(quota, retry_after_seconds);
         let admission = Admission::Refused(problem);
-        return Admitted { admission, route: RouteLabel::Limit, client, limit, conditional: false };
+        let (route, trail) = (RouteLabel::Limit, Trail::NONE);
+        return Admitted { admission, route, client, limit, conditional: false, trail };
     }
+    let trail = if noted.relayed { Trail::of(view.headers) } else { Trail::NONE };
+    // Whatever could be answered from here: an answer now and then would only hide the loop.
+    let comes_back = rules.name.as_ref().is_some_and(|name| trail.leads_through(name));
     let (route, admission) = match host {
+        Ok(()) if comes_back => (RouteLabel::Other, Err(Problem::loop_detected())),
         Ok(()) => judge(view, &noted, rules),
         Err(problem) => (RouteLabel::Other, Err(problem)),
     };
     let admission = admission.unwrap_or_else(Admission::Refused);
-    Admitted { admission, route, client, limit, conditional: noted.conditional }
+    Admitted { admission, route, client, limit, conditional: noted.conditional, trail }
 }
 
 /// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks for
@@ -211,6 +222,7 @@ pub(crate) const MOST_FIELDS: usize = 255;
 
 /// What a header says, found in one pass: nearly every request has none of it.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Noted<'a> {
     /// All names and values together, in bytes.
     size: usize,
@@ -222,6 +234,8 @@ struct Noted<'a> {
     wishes: bool,
     /// Whether there are conditions.
     conditional: bool,
+    /// Whether it came through a proxy that says so.
+    relayed: bool,
 }
 
 impl<'a> Noted<'a> {
@@ -235,7 +249,8 @@ impl<'a> Noted<'a> {
                 CONTENT_LENGTH => noted.body |= value.as_bytes().iter().any(|byte| *byte != b'0'),
                 ACCEPT_ENCODING => noted.wishes = true,
                 IF_MATCH | IF_NONE_MATCH => noted.conditional = true,
-                _ => {}
+                VIA => noted.relayed = true,
+                _ => noted.relayed |= *name == CDN_LOOP,
             }
         }
         noted

@@ -2,7 +2,6 @@
 //!
 //! The only await in the life of a request; nothing here blocks the thread. Callers: [`crate::serve::public`].
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::answer::admit::Target;
@@ -18,6 +17,7 @@ use crate::mirror::details::Details;
 use crate::proxy::read_through::ReadThrough;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::coding::Coding;
+use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::journal::Journal;
@@ -99,8 +99,8 @@ struct Version {
 
 impl Finder {
     /// Finds the answer to a request of a client that likes `coding` best.
-    pub(crate) async fn find(&self, target: Target, coding: Coding, client: IpAddr) -> Found {
-        let found = self.look_up(target, client).await;
+    pub(crate) async fn find(&self, target: Target, coding: Coding, client: Caller) -> Found {
+        let found = self.look_up(target, &client).await;
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
         match &found {
             Found::Snapshot { reply, .. } => reply.body.prepare(coding).await,
@@ -110,7 +110,7 @@ impl Finder {
         found
     }
 
-    async fn look_up(&self, target: Target, client: IpAddr) -> Found {
+    async fn look_up(&self, target: Target, client: &Caller) -> Found {
         let Some(published) = self.live.current() else {
             return self.uncovered(target, client).await;
         };
@@ -144,7 +144,7 @@ impl Finder {
         }
     }
 
-    async fn list(&self, version: Version, query: ListQuery, client: IpAddr) -> Found {
+    async fn list(&self, version: Version, query: ListQuery, client: &Caller) -> Found {
         let Version { published, pinned, beside } = version;
         let key = Key::List(query);
         let kept = if pinned { None } else { self.cache.reply(&key) };
@@ -181,7 +181,7 @@ impl Finder {
     }
 
     /// Asks the origin what the snapshot cannot tell; of any but the newest one it cannot tell either.
-    async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: IpAddr) -> Found {
+    async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: &Caller) -> Found {
         if past {
             let why = "what this query means in it is in doubt, and the origin answers for the present only";
             return not_at_hand(published.dataset.id.as_str(), why, 3600);
@@ -236,7 +236,7 @@ impl Finder {
         }
     }
 
-    async fn detail(&self, published: Arc<Published>, id: ListingId, client: IpAddr) -> Found {
+    async fn detail(&self, published: Arc<Published>, id: ListingId, client: &Caller) -> Found {
         let Some(summary) = published.dataset.summary(id) else {
             return Problem::unknown_listing(id.to_string()).into();
         };
@@ -331,7 +331,7 @@ impl Finder {
     }
 
     /// Before the first publication, or in shield use.
-    async fn uncovered(&self, target: Target, client: IpAddr) -> Found {
+    async fn uncovered(&self, target: Target, client: &Caller) -> Found {
         let pin = match &target {
             Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
             Target::Detail(_) | Target::Changes { .. } | Target::PassThrough { .. } => None,
@@ -348,7 +348,7 @@ impl Finder {
         }
     }
 
-    async fn through(&self, path: &str, rewrites: bool, client: IpAddr) -> Found {
+    async fn through(&self, path: &str, rewrites: bool, client: &Caller) -> Found {
         let Some(read) = &self.read else {
             if self.live.load().is_some() {
                 let why = "what it selects is known to the origin only, and this replica is offline";

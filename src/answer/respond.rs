@@ -13,6 +13,7 @@ use crate::proxy::pass_through::{PassError, PassThrough, Passed};
 use crate::proxy::spool::Reader;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
+use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
 
@@ -75,7 +76,7 @@ impl Responder {
     /// Decides on a request, and makes the answer in `head` where there is one.
     pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, mut head: H) -> Decided<H> {
         let admitted = admit::admit(view, &self.rules, self.clock.now_mono());
-        let Admitted { admission, route, client, limit, conditional } = admitted;
+        let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.pass.is_some();
         let mut asked =
             Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
@@ -92,7 +93,7 @@ impl Responder {
             }
             Admission::Admitted { target, coding } => {
                 asked.coding = coding;
-                match self.finder.find(target, coding, client).await {
+                match self.finder.find(target, coding, Caller { address: client, trail }).await {
                     Found::Snapshot { reply, published, forwarded, pinned } => {
                         let now = self.clock.now_wall();
                         let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };

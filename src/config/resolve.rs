@@ -26,6 +26,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     reader.incomplete = incomplete;
     let config = Section::read(&mut reader, "", root, read);
     check_listeners(&config, &mut reader);
+    check_origin(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
     // A line that is no TOML has been reported; what seems to stand on it is a guess.
@@ -73,11 +74,7 @@ fn check_listeners(config: &Config, reader: &mut Reader) {
         reader.fail("listen", "is empty: at least one address is needed");
     }
     let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
-    let tls = config.tls.iter().flat_map(|tls| &tls.listen);
-    let listeners = config.listen.iter().map(|address| ("listen", *address));
-    let listeners =
-        listeners.chain(tls.map(|address| ("tls.listen", *address))).chain([("admin.listen", config.admin.listen)]);
-    for (key, address) in listeners {
+    for (key, address) in config.listeners() {
         if reader.incomplete && reader.place(key).is_none() {
             continue;
         }
@@ -89,6 +86,16 @@ fn check_listeners(config: &Config, reader: &mut Reader) {
             None => taken.push((key, address)),
         }
     }
+}
+
+/// Clients and this server cannot find two servers under one address.
+fn check_origin(config: &Config, reader: &mut Reader) {
+    let Some(url) = config.origin.url.as_ref().filter(|url| **url == config.public_url) else { return };
+    let problem = format!(
+        "\"{url}\" is public_url, too: what clients find there is this server, which would ask itself; set another name or \
+         the address of the API that is mirrored"
+    );
+    reader.fail("origin.url", problem);
 }
 
 /// What is legal but probably not meant.
@@ -131,12 +138,6 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
         let problem = "is false and origin.url is not set: this is an offline replica, which asks nobody; set origin.url \
                        for a shield";
         warn("mirror.enabled", problem);
-    }
-    if config.origin.url.as_ref() == Some(&config.public_url) {
-        warn(
-            "origin.url",
-            "is the same as public_url: unless the name resolves differently here, grandstand would ask itself",
-        );
     }
     found
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LOCATION, COOKIE, LOCATION, PRAGMA, RANGE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LOCATION, COOKIE, LOCATION, PRAGMA, RANGE, VIA};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use url::Url;
 
 use crate::api::rewrite::Rewrite;
@@ -25,6 +25,7 @@ use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{
     Allowed, Policy, Purpose, RequestDirectives, Reuse, Selecting, Vary, Why, may_stand_in, onward, reuse,
 };
+use crate::semantics::hops::CDN_LOOP;
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::failures::Failures;
 use crate::upstream::flight::{Boarding, Flights};
@@ -59,6 +60,8 @@ pub struct Question {
     pub body: Bytes,
     /// Who asks.
     pub client: IpAddr,
+    /// The version of HTTP that the client speaks.
+    pub version: Version,
 }
 
 /// The head of an answer whose body is still on its way.
@@ -419,7 +422,9 @@ impl Facts for Rungs<'_> {
 /// for what the answers vary by.
 fn for_everybody(question: &Question, names: &[HeaderName]) -> Question {
     let mut question = Question { method: Method::GET, ..question.clone() };
-    for name in [AUTHORIZATION, COOKIE, RANGE, CACHE_CONTROL, PRAGMA].iter().filter(|name| !names.contains(name)) {
+    for name in
+        [AUTHORIZATION, COOKIE, RANGE, CACHE_CONTROL, PRAGMA, VIA, CDN_LOOP].iter().filter(|name| !names.contains(name))
+    {
         question.fields.remove(name);
     }
     question

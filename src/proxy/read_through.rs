@@ -5,7 +5,6 @@
 
 mod representation;
 
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use crate::semantics::caching::{
     Exchange, Policy, RequestDirectives, ResponseDirectives, Reuse, Selecting, Terms, Vary, may_stand_in, may_store,
     reuse,
 };
+use crate::semantics::hops::Caller;
 use crate::upstream::budget::Spent;
 use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
 use crate::upstream::failures::Failures;
@@ -96,7 +96,7 @@ pub struct ReadConfig {
 struct Question {
     path: String,
     rewrites: bool,
-    client: IpAddr,
+    client: Caller,
     key: Key,
 }
 
@@ -124,8 +124,9 @@ impl ReadThrough {
     }
 
     /// How patient a client's read is.
-    pub fn asker(&self, client: IpAddr) -> Asker {
-        Asker::client(Some(client), self.inner.wait)
+    pub fn asker(&self, client: &Caller) -> Asker {
+        let trail = client.trail.clone();
+        Asker { trail, ..Asker::client(Some(client.address), self.inner.wait) }
     }
 
     /// The client that asks the origin.
@@ -152,10 +153,10 @@ impl ReadThrough {
         &self,
         path: &str,
         rewrites: bool,
-        client: IpAddr,
+        client: &Caller,
     ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
         let inner = &*self.inner;
-        let question = Question { path: path.to_owned(), rewrites, client, key: Key::origin(path) };
+        let question = Question { path: path.to_owned(), rewrites, client: client.clone(), key: Key::origin(path) };
         let now = inner.clock.now_mono();
         let kept = self.kept(&question.key);
         let rungs = Rungs { reader: self, question: &question, kept: kept.as_ref(), now };
@@ -245,7 +246,7 @@ impl ReadThrough {
             Boarding::First(ticket, passenger) => {
                 let (this, question, kept) = (self.clone(), question.clone(), kept.cloned());
                 let fetching = behind.then(|| self.inner.demands.fetching(&question.key));
-                let mut asker = Asker { was_well: kept.is_some(), ..self.asker(question.client) };
+                let mut asker = Asker { was_well: kept.is_some(), ..self.asker(&question.client) };
                 if let Some(fetching) = &fetching {
                     asker = Asker { patience: Some(BEHIND), demand: Some(fetching.demand.clone()), ..asker };
                 }
@@ -265,7 +266,7 @@ impl ReadThrough {
         question: &Question,
         kept: Option<&Arc<Stored>>,
     ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
-        let asker = Asker { was_well: kept.is_some(), ..self.asker(question.client) };
+        let asker = Asker { was_well: kept.is_some(), ..self.asker(&question.client) };
         match self.fetch(question, kept.cloned(), asker).await {
             Ok(Landed { stored, fwd_status, kept }) => {
                 let forwarded = Forwarded { fwd_status, stored: kept, collapsed: false };

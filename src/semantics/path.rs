@@ -13,7 +13,7 @@ pub enum PathError {
     /// It does not start with a slash.
     #[error("it does not start with a slash")]
     NotAbsolute,
-    /// It has `.` or `..` as a segment, escaped or not.
+    /// It has `.` or `..` as a segment, escaped or not, with parameters (`..;x`) or without.
     #[error("it has a dot segment")]
     DotSegment,
     /// It has `//` in it.
@@ -90,13 +90,19 @@ fn literal_of(raw: &[u8], at: usize) -> Result<Option<u8>, PathError> {
 fn check_segments(path: &str) -> Result<(), PathError> {
     let mut segments = path.split('/').skip(1).peekable();
     while let Some(segment) = segments.next() {
-        match segment {
+        match name(segment) {
             "." | ".." => return Err(PathError::DotSegment),
             "" if segments.peek().is_some() => return Err(PathError::EmptySegment),
             _ => {}
         }
     }
     Ok(())
+}
+
+/// A segment without its parameters (RFC 3986 §3.3): there are servers that drop them first, for which `..;x` is `..`.
+fn name(segment: &str) -> &str {
+    let end = segment.find(';').into_iter().chain(segment.find("%3B")).chain(segment.find("%3b")).min();
+    &segment[..end.unwrap_or(segment.len())]
 }
 
 /// The path of `public_url`, normalised and without trailing slash; empty when the mirror lives at the root.
@@ -153,6 +159,9 @@ mod tests {
             ("/..a", "/..a"),
             ("/API", "/API"),
             ("/a;b=c:@!$&'()*+,=", "/a;b=c:@!$&'()*+,="),
+            ("/a;../b;.", "/a;../b;."),
+            ("/...;x/", "/...;x/"),
+            ("/a/;x", "/a/;x"),
         ] {
             let normal = normalise(raw.as_bytes()).unwrap();
             assert_eq!(normal, expected);
@@ -174,6 +183,14 @@ mod tests {
             (b"/a/%2e%2E/b", PathError::DotSegment),
             (b"/a/.%2e", PathError::DotSegment),
             (b"/%2e/", PathError::DotSegment),
+            (b"/api/..;/x", PathError::DotSegment),
+            (b"/api/..;a=b/x", PathError::DotSegment),
+            (b"/api/%2e%2e;x/", PathError::DotSegment),
+            (b"/api/.;", PathError::DotSegment),
+            (b"/api/..;", PathError::DotSegment),
+            (b"/api/..%3B/x", PathError::DotSegment),
+            (b"/api/%2e%3bx/y", PathError::DotSegment),
+            (b"/api/;x/y", PathError::EmptySegment),
             (b"//", PathError::EmptySegment),
             (b"//a", PathError::EmptySegment),
             (b"/a//b", PathError::EmptySegment),

@@ -52,6 +52,8 @@ pub enum ProblemKind {
     SnapshotUnavailable,
     /// 504: the client wants what is kept or nothing, and that is nothing.
     OnlyIfCached,
+    /// 508: the request came through this server before.
+    LoopDetected,
 }
 
 impl ProblemKind {
@@ -76,6 +78,7 @@ impl ProblemKind {
             Self::TooManyConnections => "too-many-connections",
             Self::SnapshotUnavailable => "snapshot-unavailable",
             Self::OnlyIfCached => "only-if-cached",
+            Self::LoopDetected => "loop-detected",
         }
     }
 
@@ -95,6 +98,7 @@ impl ProblemKind {
             Self::BadOriginAnswer => StatusCode::BAD_GATEWAY,
             Self::Unavailable | Self::TooManyConnections | Self::SnapshotUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
+            Self::LoopDetected => StatusCode::LOOP_DETECTED,
         }
     }
 
@@ -119,6 +123,7 @@ impl ProblemKind {
             Self::TooManyConnections => "Too many connections",
             Self::SnapshotUnavailable => "Snapshot unavailable",
             Self::OnlyIfCached => "Not in the cache",
+            Self::LoopDetected => "Loop detected",
         }
     }
 }
@@ -153,6 +158,12 @@ impl Problem {
     /// 400: the head of the request takes too many reads.
     pub fn in_pieces() -> Self {
         Self::new(ProblemKind::BadRequest, "The head of the request comes in too many small pieces.".to_owned())
+    }
+
+    /// 400: the target of the request has a byte that ends it, or that has no place in it (RFC 9112 §3.2).
+    pub fn bad_target() -> Self {
+        let detail = "The request target has a space or a control character in it; a space is written %20.".to_owned();
+        Self::new(ProblemKind::BadRequest, detail)
     }
 
     /// 400: the parameter's value can't be obeyed; `why` completes "...: it ". The value may be any bytes.
@@ -278,6 +289,13 @@ impl Problem {
         Self::new(ProblemKind::OnlyIfCached, detail)
     }
 
+    /// 508: the request came through this server before (RFC 8586).
+    pub fn loop_detected() -> Self {
+        let detail = "Via or CDN-Loop names this server: the request came through it before, so the address of its \
+                      origin leads back to it.";
+        Self::new(ProblemKind::LoopDetected, detail.to_owned())
+    }
+
     /// 503: the listing is known but its detail can't be had now.
     pub fn detail_not_mirrored(id: u64, why: &str) -> Self {
         let detail = format!("The detail of listing {id} is not mirrored yet: {}.", bounded(why));
@@ -363,8 +381,10 @@ mod tests {
             (Problem::bad_host(None::<&str>), 400),
             (Problem::bad_host(Some("a b")), 400),
             (Problem::in_pieces(), 400),
+            (Problem::bad_target(), 400),
             (Problem::too_many_headers(1), 431),
             (Problem::only_if_cached(), 504),
+            (Problem::loop_detected(), 508),
             (Problem::repeated_parameter("page", "1", "2"), 400),
             (Problem::missing_parameter("since", "a snapshot"), 400),
             (Problem::bad_path(b"/a//b", PathError::EmptySegment), 400),

@@ -17,6 +17,7 @@ use crate::limit::Decision;
 use crate::proxy::pass_through::Question;
 use crate::semantics::caching::end_to_end;
 use crate::semantics::coding::Coding;
+use crate::semantics::framing::MOST_INTERIM;
 use crate::semantics::problem::Problem;
 use crate::upstream::wire::Interim;
 
@@ -25,8 +26,6 @@ use super::write::{Broken, head, in_time};
 
 /// How long the body of a request may take in all.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
-/// How many interim answers are passed on before the final one; more are dropped.
-const MOST_INTERIM: usize = 16;
 
 impl Public {
     pub(super) async fn pass_through(
@@ -59,7 +58,8 @@ impl Public {
                 Err(_elapsed) => return Err(Broken),
             }
         };
-        let question = Question { method: method.clone(), target, fields: fields.clone(), body, client: info.client };
+        let client = info.client;
+        let question = Question { method: method.clone(), target, fields: fields.clone(), body, client, version };
         let (tell, mut told) = mpsc::channel::<Interim>(MOST_INTERIM);
         let asking = pass.ask(question, move |interim| drop(tell.try_send(interim)));
         let mut asking = std::pin::pin!(asking);

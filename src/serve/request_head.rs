@@ -44,6 +44,8 @@ pub(crate) enum Refusal {
     ManyFields,
     /// It comes in pieces too small to be worth the work.
     Pieces,
+    /// The target has a space or a control in it.
+    Target,
     /// It is not HTTP/1.
     NotHttp,
 }
@@ -56,6 +58,7 @@ impl Refusal {
             Self::LongHead(limit) => Problem::headers_too_large(limit as u64),
             Self::ManyFields => Problem::too_many_headers(MOST_FIELDS),
             Self::Pieces => Problem::in_pieces(),
+            Self::Target => Problem::bad_target(),
             Self::NotHttp => Problem::unreadable(),
         }
     }
@@ -133,6 +136,9 @@ impl Scan {
                     if self.request_line.len() > bounds.line {
                         return Err(Refusal::LongLine(bounds.line));
                     }
+                    if !has_one_reading(&bytes[self.request_line.clone()]) {
+                        return Err(Refusal::Target);
+                    }
                 }
                 _ if is_empty && self.seen > bounds.head => return Err(Refusal::LongHead(bounds.head)),
                 _ if is_empty => return Ok(true),
@@ -166,6 +172,18 @@ impl Scan {
         }
         if self.pieces > MOST_PIECES { Err(Refusal::Pieces) } else { Ok(()) }
     }
+}
+
+/// Whether a request line has three parts, and no byte in the target that could be taken for its end (RFC 9112 §3). Pingora
+/// would escape such bytes, and the origin would be asked something else than the client asked. What is no HTTP at all is
+/// found out elsewhere.
+fn has_one_reading(line: &[u8]) -> bool {
+    let (Some(start), Some(end)) = (memchr(b' ', line), memmem::rfind(line, b" HTTP/")) else { return true };
+    let begins = line.first().is_some_and(|&first| is_token(first));
+    let Some(target) = line.get(start + 1..end).filter(|_| begins) else { return true };
+    // White space after the version is one part too many.
+    let ends = !line[end + 1..].contains(&b' ');
+    ends && !target.iter().any(|&byte| byte == b' ' || byte.is_ascii_control())
 }
 
 /// Whether a method may begin with it (RFC 9110 §5.6.2).

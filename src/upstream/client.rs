@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use http::Version;
 use http::header::{
     ACCEPT, AGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue,
     LAST_MODIFIED, LOCATION, RETRY_AFTER,
@@ -20,6 +21,7 @@ use url::Url;
 
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::freshness::{self, Stamps};
+use crate::semantics::hops::{Pseudonym, Trail};
 
 use super::budget::{Budget, Demand};
 use super::collected::Collected;
@@ -63,17 +65,20 @@ pub struct Asker {
     pub demand: Option<Demand>,
     /// Whether it was answered well before: that it fails is then no doing of the client.
     pub was_well: bool,
+    /// Which processes of this program the client's request came through.
+    pub trail: Trail,
 }
 
 impl Asker {
     /// The mirror itself, which has all the time in the world.
     pub const fn mirror(class: Class) -> Self {
-        Self { class, client: None, patience: None, demand: None, was_well: false }
+        Self { class, client: None, patience: None, demand: None, was_well: false, trail: Trail::NONE }
     }
 
     /// A client that waits no longer than this.
     pub const fn client(client: Option<IpAddr>, patience: Duration) -> Self {
-        Self { class: Class::Client, client, patience: Some(patience), demand: None, was_well: false }
+        let (class, patience) = (Class::Client, Some(patience));
+        Self { class, client, patience, demand: None, was_well: false, trail: Trail::NONE }
     }
 }
 
@@ -152,6 +157,7 @@ pub struct OriginClient {
     told: Arc<LogThrottle>,
     stamps: StampWatch,
     room: Room,
+    name: Pseudonym,
 }
 
 impl OriginClient {
@@ -180,8 +186,8 @@ impl OriginClient {
     ) -> Self {
         let stamps = StampWatch::new(status.clone(), CACHE_TTL);
         let room = Room::new(ROOM, config.max_body);
-        let (chance, told) = (Jitter::default(), Arc::default());
-        Self { transport, config, budget, status, clock, chance, told, stamps, room }
+        let (chance, told, name) = (Jitter::default(), Arc::default(), Pseudonym::of(rand::random()));
+        Self { transport, config, budget, status, clock, chance, told, stamps, room, name }
     }
 
     /// The same client with room for so many bytes of bodies at once; 128 MiB otherwise.
@@ -189,6 +195,11 @@ impl OriginClient {
     pub fn with_room(mut self, bytes: u64) -> Self {
         self.room = Room::new(bytes, self.config.max_body);
         self
+    }
+
+    /// The name of this process on requests to the origin.
+    pub const fn name(&self) -> &Pseudonym {
+        &self.name
     }
 
     /// The room for bodies that are being received.
@@ -305,12 +316,18 @@ impl OriginClient {
     ) -> Result<(u16, Answer), AskError> {
         let failed = |error: TransportError| match error {
             TransportError::Timeout => AskError::Timeout { path: path.to_owned(), after: self.config.timeout },
-            TransportError::Decode(reason) => AskError::nonsense(path, reason),
+            TransportError::Decode(reason) | TransportError::Malformed(reason) => AskError::nonsense(path, reason),
             TransportError::Connection(reason) => AskError::Connection { path: path.to_owned(), reason, reached: true },
             TransportError::Unreached(reason) => AskError::Connection { path: path.to_owned(), reason, reached: false },
         };
-        let fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
-        let Asker { class, client, patience, demand, was_well: _ } = asker;
+        let mut fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
+        let Asker { class, client, patience, demand, was_well: _, trail } = asker;
+        if class == Class::Client {
+            trail.write(&mut fields);
+            self.name.sign_forwarded(&mut fields, Version::HTTP_11);
+        } else {
+            self.name.sign(&mut fields);
+        }
         let permit = self.budget.acquire_for(class, client, patience, demand).await?;
         self.status.sent(class);
         let asked = self.clock.now_wall();

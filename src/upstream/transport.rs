@@ -16,6 +16,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use url::Url;
 
+use crate::semantics::framing;
+
 use super::client::ClientError;
 
 /// What comes in pieces after the head of an answer, decoded.
@@ -46,6 +48,9 @@ pub enum TransportError {
     /// The body is not in the coding that it claims; the chain of causes.
     #[error("{0}")]
     Decode(String),
+    /// What came is not HTTP as it must be.
+    #[error("{0}")]
+    Malformed(String),
 }
 
 /// Carries requests. Whoever implements it bounds the time of the whole of an answer, body included.
@@ -89,6 +94,8 @@ impl Http {
 impl Transport for Http {
     async fn get(&self, url: Url, headers: HeaderMap) -> Result<Arrival, TransportError> {
         let response = self.0.get(url).headers(headers).send().await.map_err(failure)?;
+        framing::check(response.status(), response.headers())
+            .map_err(|error| TransportError::Malformed(error.to_string()))?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         Ok(Arrival { status, headers, body: response.bytes_stream().map(|piece| piece.map_err(failure)).boxed() })
     }
@@ -110,11 +117,19 @@ fn failure(error: reqwest::Error) -> TransportError {
         TransportError::Timeout
     } else if error.is_decode() {
         TransportError::Decode(chain(&error))
+    } else if is_malformed(&error) {
+        TransportError::Malformed(chain(&error.without_url()))
     } else if error.is_connect() {
         TransportError::Unreached(chain(&error.without_url()))
     } else {
         TransportError::Connection(chain(&error.without_url()))
     }
+}
+
+/// Whether an error is that something came which is not HTTP.
+pub(crate) fn is_malformed(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(|error| error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse))
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

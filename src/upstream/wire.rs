@@ -3,6 +3,8 @@
 //! It knows neither caches nor what an answer means, and follows nothing. Every request takes a slot of the origin's
 //! budget, and every wait has an end. Callers: [`crate::proxy::pass_through`].
 
+mod interim;
+
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, DATE, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT};
-use http::{Extensions, HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper_rustls::HttpsConnector;
@@ -23,9 +25,12 @@ use rustls_platform_verifier::Verifier;
 
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::caching::{Vary, is_bare};
-use crate::semantics::freshness;
+use crate::semantics::{framing, freshness};
 use crate::upstream::client::{AskError, Asker, ClientError, OriginClient, read_ca_file};
+use crate::upstream::transport::is_malformed;
 use crate::upstream::window::Class;
+
+use interim::Interims;
 
 /// How often the time for one step may pass before an answer must have ended.
 const MOST_STEPS: u32 = 60;
@@ -49,6 +54,8 @@ pub struct Sending {
     pub fields: HeaderMap,
     /// The body; empty for none.
     pub body: Bytes,
+    /// The version of HTTP in which the client asked.
+    pub received: Version,
     /// Who asks, and how patiently.
     pub asker: Asker,
 }
@@ -69,6 +76,12 @@ pub struct Arrived {
 }
 
 impl Arrived {
+    /// Whether a client that has the head has everything.
+    pub fn ends_with_head(&self) -> bool {
+        let no_length = HeaderValue::from_static("0");
+        self.body.are_all_here() || self.headers.get(CONTENT_LENGTH) == Some(&no_length)
+    }
+
     /// When the origin wants to be asked again, if it says so.
     pub fn retry_after(&self) -> Option<Duration> {
         let wait = self.headers.get(RETRY_AFTER)?;
@@ -229,18 +242,38 @@ impl Upstream {
     ) -> Result<Arrived, (AskError, Fate)> {
         let timeout = self.origin.config().timeout;
         let mut request = self.request(sending).map_err(|reason| (AskError::nonsense(path, reason), Fate::Sent))?;
+        let interims = Arc::<Interims>::default();
+        let listening = interims.clone();
         hyper::ext::on_informational(&mut request, move |answer| {
-            interim((answer.status(), answer.headers().clone()));
+            if listening.hear(answer.status(), answer.headers()) {
+                interim((answer.status(), answer.headers().clone()));
+            }
         });
         let budget = self.origin.budget();
-        let Asker { class, client, patience, demand, was_well: _ } = sending.asker.clone();
+        let Asker { class, client, patience, demand, .. } = sending.asker.clone();
         let permit = budget.acquire_for(class, client, patience, demand).await;
         let permit = permit.map_err(|spent| (AskError::from(spent), Fate::Sent))?;
         self.origin.status().sent(Class::Client);
         let asked = self.clock.now_wall();
-        let sent = tokio::time::timeout(timeout, self.http.request(request)).await;
+        let nonsense = |reason: &dyn std::fmt::Display| (AskError::nonsense(path, reason), Fate::Sent);
+        let answered = async {
+            tokio::select! {
+                biased;
+                bad = interims.bad() => Err(bad),
+                sent = self.http.request(request) => Ok(sent),
+            }
+        };
+        let sent = match tokio::time::timeout(timeout, answered).await {
+            Ok(Err(bad)) => return Err(nonsense(&bad)),
+            Ok(Ok(sent)) => Ok(sent),
+            Err(elapsed) => Err(elapsed),
+        };
         let answer = match sent {
             Err(_elapsed) => return Err((AskError::Timeout { path: path.to_owned(), after: timeout }, Fate::Sent)),
+            Ok(Err(error)) if is_malformed(&error) => return Err(nonsense(&chain(&error))),
+            Ok(Err(error)) if has_ended(&error) && interims.came() => {
+                return Err(nonsense(&"interim answers came, and no final one"));
+            }
             Ok(Err(error)) => {
                 let fate = if error.is_connect() {
                     Fate::Unconnected
@@ -267,8 +300,9 @@ impl Upstream {
         permit.answered();
         let received = self.clock.now_wall();
         let (mut parts, incoming) = answer.into_parts();
-        if parts.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err((AskError::nonsense(path, "101, which nobody asked for"), Fate::Sent));
+        // Written anew: how a length is spelled here is not how it is passed on.
+        if let Some(length) = framing::check(parts.status, &parts.headers).map_err(|bad| nonsense(&bad))? {
+            parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         match parts.status {
             // RFC 9110 §8.6 and §15.3.6: the one has no length, the other none but zero.
@@ -307,6 +341,12 @@ impl Upstream {
         *request.method_mut() = sending.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = sending.fields.clone();
+        // How long a body is, is said of this one.
+        let announced = request.headers_mut().remove(CONTENT_LENGTH).is_some();
+        if announced && sending.body.is_empty() && !matches!(sending.method, Method::GET | Method::HEAD) {
+            request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        self.origin.name().sign_forwarded(request.headers_mut(), sending.received);
         if !request.headers().contains_key(USER_AGENT) {
             let own = HeaderValue::from_str(&self.origin.config().user_agent).map_err(|error| error.to_string())?;
             request.headers_mut().insert(USER_AGENT, own);

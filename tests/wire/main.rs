@@ -41,6 +41,7 @@ mod kept;
 mod kills;
 mod known;
 mod limit;
+mod loops;
 mod metrics;
 mod order;
 mod pass;

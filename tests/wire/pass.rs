@@ -5,6 +5,7 @@
 
 mod allowed;
 mod bodies;
+mod framing;
 mod methods;
 mod poison;
 mod redirects;

@@ -42,12 +42,48 @@ async fn ambiguous_paths_are_400_and_reach_nobody() {
         "/api/regions.json%",
         "/api/regions.json%2",
         "/api/%g0",
+        "/api/..;/x",
+        "/api/..;a=b/listings.json",
+        "/api/%2e%2e;x/",
+        "/api/.;",
+        "/api/..%3B/x",
+        "/api/;x/y",
     ] {
         let reply = server.raw_get(target).await;
         eprintln!("{target}");
         reply.assert_problem(400, &[]);
     }
     assert_eq!(origin.count(), 0, "{:#?}", origin.log());
+}
+
+#[tokio::test]
+async fn a_target_ends_at_the_first_space() {
+    let (origin, server) = mirrored().await;
+    for target in [
+        "/api/x y",
+        "/api/x?a b",
+        "/api/x ",
+        " /api/x",
+        "/api/x HTTP/1.1",
+        "/api/listings.json?sport=a b",
+        "/api/x?a\tb",
+        "/api/x\u{b}y",
+        "/api/x?a\u{7f}",
+        "/api/x?a\rb",
+    ] {
+        let reply = server.raw_get(target).await;
+        eprintln!("{target:?}");
+        reply.assert_problem(400, &[]);
+    }
+    assert_eq!(origin.count(), 0, "{:#?}", origin.log());
+}
+
+#[tokio::test]
+async fn what_usual_clients_send_unescaped_is_no_mistake() {
+    let (_origin, server) = mirrored().await;
+    for target in ["/api/listings.json?x=[1]|{2}^`'", "/api/listings.json?x=a'b\\c"] {
+        assert_eq!(server.raw_get(target).await.status, 200, "{target}");
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ fn rules() -> Rules {
         passthrough_paths: vec!["/api/".to_owned()],
         passthrough_methods: vec![Method::GET],
         head: 2048,
+        name: Some(Pseudonym::of(1)),
     }
 }
 

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::mpsc;
 
 use bytes::Bytes;
@@ -103,7 +104,7 @@ impl Rig {
     }
 
     async fn find(&self, target: Target) -> Found {
-        self.finder.find(target, Coding::Identity, [127, 0, 0, 1].into()).await
+        self.finder.find(target, Coding::Identity, IpAddr::from([127, 0, 0, 1]).into()).await
     }
 
     async fn list(&self, query: &str) -> Found {

@@ -140,6 +140,19 @@ fn secrets_are_not_shown_by_errors_or_debug() {
 }
 
 #[test]
+fn an_origin_that_is_public_url_is_refused() {
+    for (text, refused) in [
+        ("origin.url = \"http://127.0.0.1:8080/\"", true),
+        ("public_url = \"https://m.example/api\"\norigin.url = \"https://M.example:443/api/\"", true),
+        ("public_url = \"https://m.example/api\"\norigin.url = \"https://m.example\"", false),
+        ("public_url = \"https://m.example\"\norigin.url = \"http://m.example\"", false),
+    ] {
+        let got = Config::from_text(text).err().map(|errors| errors.to_string());
+        assert_eq!(got.is_some_and(|got| got.contains("is public_url, too")), refused, "{text}");
+    }
+}
+
+#[test]
 fn what_is_probably_not_meant_is_a_warning() {
     let cases = [
         ("admin.listen = \"0.0.0.0:9090\"", vec!["admin.token"]),
@@ -165,7 +178,6 @@ fn what_is_probably_not_meant_is_a_warning() {
         ("client_ip.header = \"x-real-ip\"", vec!["client_ip.header"]),
         ("mirror.enabled = false", vec!["mirror.enabled"]),
         ("mirror.enabled = false\norigin.url = \"http://a\"", vec![]),
-        ("origin.url = \"http://127.0.0.1:8080/\"", vec!["origin.url"]),
     ];
     for (text, want) in cases {
         let loaded = Config::from_text(text).unwrap();

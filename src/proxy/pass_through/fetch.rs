@@ -135,6 +135,7 @@ impl PassThrough {
             target: question.target.clone(),
             fields,
             body: Bytes::new(),
+            received: question.version,
             asker: asker.clone(),
         };
         let sent = sending.fields.clone();
@@ -183,7 +184,7 @@ impl PassThrough {
             }
             return Ok(Fetched::Confirmed { stored, fwd_status: 304, is_kept });
         }
-        Ok(self.arriving(&fetch, ticket, sent, arrived, asked))
+        Ok(self.arriving(&fetch, ticket, sent, arrived, asked).await)
     }
 
     /// Whether an answer may be kept for others.
@@ -276,7 +277,7 @@ impl PassThrough {
     }
 
     /// Lets the body run, for the client and for the cache.
-    fn arriving(
+    async fn arriving(
         &self,
         fetch: &Fetch,
         ticket: Option<Ticket<Flight, Landing>>,
@@ -332,8 +333,8 @@ impl PassThrough {
             ticket.land(Landing::Arriving { head: head.clone(), selecting, tap });
         }
         let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asked, sent, vary });
-        let this = self.clone();
-        tokio::spawn(async move {
+        let (this, ends_with_head) = (self.clone(), arrived.ends_with_head());
+        let pumping = async move {
             let kept = this.pump(spool, arrived.body, keeping).await;
             if let Some(ticket) = ticket.filter(|_| !plain) {
                 // Whether it shows something of the request is known only now.
@@ -342,7 +343,13 @@ impl PassThrough {
                     Landing::Kept(kept, status)
                 }));
             }
-        });
+        };
+        if ends_with_head {
+            // A client that has read all of an answer finds it kept.
+            pumping.await;
+        } else {
+            tokio::spawn(pumping);
+        }
         // Whether it shows something of a request that is not plain is not known before its end.
         Fetched::Arriving { head, body, keeps: keeps && plain }
     }

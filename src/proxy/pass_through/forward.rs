@@ -46,6 +46,7 @@ impl PassThrough {
             target: question.target.clone(),
             fields: sent.clone(),
             body: question.body.clone(),
+            received: question.version,
             asker: self.asker(question),
         };
         let arrived = inner.upstream.send(sending, interim).await?;
@@ -73,8 +74,14 @@ impl PassThrough {
             });
         let spool = Spool::new(keeping.is_some(), inner.upstream.origin().room().for_streams());
         let body = spool.tap().reader();
-        let this = self.clone();
-        tokio::spawn(async move { drop(this.pump(spool, arrived.body, keeping).await) });
+        let (this, ends_with_head) = (self.clone(), arrived.ends_with_head());
+        let pumping = async move { drop(this.pump(spool, arrived.body, keeping).await) };
+        if ends_with_head {
+            // As in a fetch: kept before the client hears of it.
+            pumping.await;
+        } else {
+            tokio::spawn(pumping);
+        }
         Ok(Passed::Streamed { head, body, outcome: CacheOutcome::Method(forwarded) })
     }
 }

@@ -7,8 +7,10 @@ use std::collections::HashSet;
 
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderName, HeaderValue, PRAGMA, SET_COOKIE, VARY,
+    CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderName, HeaderValue, PRAGMA, SET_COOKIE, VARY, VIA,
 };
+
+use crate::semantics::hops::CDN_LOOP;
 
 use super::list;
 use super::selecting::Vary;
@@ -27,10 +29,15 @@ const HOP_BY_HOP: [&str; 11] = [
     "upgrade",
     "http2-settings",
 ];
-/// Fields that speak of the origin's listener, or of its limits, and not of the answer.
-const OF_THE_ORIGIN: [&str; 5] = ["alt-svc", "nel", "ratelimit", "report-to", "strict-transport-security"];
+/// Fields that speak of the origin's listener, or of its limits, and not of the answer; and what it tells a cache about the
+/// answer as it sent it (`X-Accel-Expires`), which is older when it leaves here.
+const OF_THE_ORIGIN: [&str; 6] =
+    ["alt-svc", "nel", "ratelimit", "report-to", "strict-transport-security", "x-accel-expires"];
 /// Fields of a request that are of this hop or that a client must not choose: no purpose lets them through.
-const NEVER_ONWARD: [&str; 5] = ["host", "expect", "forwarded", "x-real-ip", "via"];
+const NEVER_ONWARD: [&str; 4] = ["host", "expect", "forwarded", "x-real-ip"];
+/// Through which proxies a request came: always sent on, with our name behind (RFC 9110 §7.6.3, RFC 8586), and not a matter
+/// of configuration.
+const HOPS: [HeaderName; 2] = [VIA, CDN_LOOP];
 /// Fields that can change an answer without `Vary` saying so: attacks on caches use them.
 const POISONOUS: [&str; 25] = [
     "cf-connecting-ip",
@@ -114,10 +121,11 @@ impl Allowed {
     }
 }
 
-/// Whether a field never reaches the origin: it is of this hop, or a client must not choose it.
+/// Whether a field is none that an operator lets through: it is of this hop, or a client must not choose it, or it is sent
+/// on anyway.
 pub(crate) fn is_never_onward(name: &HeaderName) -> bool {
     let text = name.as_str();
-    HOP_BY_HOP.contains(&text) || NEVER_ONWARD.contains(&text) || text.starts_with("x-forwarded")
+    HOP_BY_HOP.contains(&text) || NEVER_ONWARD.contains(&text) || HOPS.contains(name) || text.starts_with("x-forwarded")
 }
 
 /// The fields of one connection in a header: by their names, or because its `Connection` nominates them.
@@ -162,6 +170,9 @@ pub(crate) fn onward(
 ) -> HeaderMap {
     filtered(client, |name| {
         let text = name.as_str();
+        if HOPS.contains(name) {
+            return true;
+        }
         if is_never_onward(name) {
             return false;
         }
@@ -353,10 +364,10 @@ mod tests {
             |names: &[&'static str]| Allowed::Only(names.iter().map(|name| HeaderName::from_static(name)).collect());
         let all = only(&["accept", "accept-encoding", "cookie", "host", "user-agent", "via"]);
         for keyed in [true, false] {
-            assert_eq!(names(&onward(&client, Purpose::Store, &all, |_| keyed)), ["accept", "user-agent"]);
-            assert_eq!(names(&onward(&client, Purpose::Store, &only(&[]), |_| keyed)), Vec::<&str>::new());
+            assert_eq!(names(&onward(&client, Purpose::Store, &all, |_| keyed)), ["accept", "user-agent", "via"]);
+            assert_eq!(names(&onward(&client, Purpose::Store, &only(&[]), |_| keyed)), ["via"]);
             let passed = onward(&client, Purpose::Pass, &all, |_| keyed);
-            assert_eq!(names(&passed), ["accept", "accept-encoding", "if-none-match", "range", "user-agent"]);
+            assert_eq!(names(&passed), ["accept", "accept-encoding", "if-none-match", "range", "user-agent", "via"]);
         }
         let posted = headers(&[("content-type", "x"), ("user-agent", "x"), ("x-tenant", "x")]);
         let nothing = HeaderMap::new();

@@ -27,7 +27,7 @@ pub(crate) enum NotStored {
     Authorization,
     /// The request carried cookies, as above.
     Cookie,
-    /// The answer sets a cookie and does not say how long it is fresh.
+    /// The answer sets a cookie and does not say that it is for everybody.
     SetCookie,
     /// Nothing says how long it is fresh and it is not for a cache to guess, or it can never be used.
     NoFreshness,
@@ -42,7 +42,8 @@ pub(crate) enum NotStored {
 ///
 /// An answer to POST that [`super::stores_for_get`] may be asked about as one to GET. Our own rules, stricter than RFC
 /// 9111: a request with `Cookie` counts as authorized unless `Vary` names the field (much of the web sends no
-/// `private`), and an answer with `Set-Cookie` needs a lifetime of its own.
+/// `private`), and an answer with `Set-Cookie` has to say `public` (RFC 9111 §7.3): the cookie would be everybody's. Of known
+/// endpoints the field is dropped.
 ///
 /// # Errors
 /// The first reason that forbids it.
@@ -72,7 +73,7 @@ pub(crate) fn may_store(
     if let Some((reason, _)) = reasons.into_iter().find(|(_, forbids)| *forbids) {
         return Err(reason);
     }
-    if response.contains_key(SET_COOKIE) && !explicit && default_lifetime.is_none() {
+    if response.contains_key(SET_COOKIE) && !directives.public && default_lifetime.is_none() {
         return Err(NotStored::SetCookie);
     }
     let validator = response.contains_key(ETAG) || response.contains_key(LAST_MODIFIED);
@@ -204,7 +205,11 @@ mod tests {
         assert_eq!(stored(&[("authorization", "x")], 200, &keyed), Err(NotStored::Authorization));
         assert_eq!(stored(&[], 200, &[("cache-control", "max-age=5"), ("vary", "a, *")]), Err(NotStored::VaryStar));
         assert_eq!(stored(&[], 200, &[("etag", "\"a\""), ("set-cookie", "a=b")]), Err(NotStored::SetCookie));
-        assert_eq!(stored(&[], 200, &[("cache-control", "max-age=5"), ("set-cookie", "a=b")]), Ok(()));
+        for control in ["max-age=5", "s-maxage=5", "max-age=5, must-revalidate"] {
+            let answer = [("cache-control", control), ("set-cookie", "a=b")];
+            assert_eq!(stored(&[], 200, &answer), Err(NotStored::SetCookie), "{control}");
+        }
+        assert_eq!(stored(&[], 200, &[("cache-control", "public, max-age=5"), ("set-cookie", "a=b")]), Ok(()));
     }
 
     proptest! {

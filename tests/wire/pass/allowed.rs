@@ -13,7 +13,7 @@ async fn shield(answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) -> (Up
 
 /// What the origin saw of a request beside what this proxy says of itself.
 fn said(seen: &Seen) -> Vec<String> {
-    let own = ["host", "user-agent"];
+    let own = ["host", "user-agent", "via", "cdn-loop"];
     let mut said: Vec<String> =
         seen.headers.keys().map(ToString::to_string).filter(|name| !own.contains(&name.as_str())).collect();
     said.sort_unstable();

@@ -262,13 +262,20 @@ async fn cookies_and_authorization_need_the_origins_leave_to_share() {
 }
 
 #[tokio::test]
-async fn set_cookie_is_passed_and_kept_only_with_a_lifetime() {
+async fn set_cookie_is_passed_and_kept_only_where_the_origin_says_that_it_is_public() {
     let (origin, server) = shield(|seen| {
         let answer = Script::new(200, "x").with("Set-Cookie", "a=1").with("Set-Cookie", "b=2").with("ETag", "\"x\"");
-        if seen.target.contains("lifetime") { answer.with("Cache-Control", "max-age=60") } else { answer }
+        match seen.target.as_str() {
+            "/api/none" => answer,
+            "/api/lifetime" => answer.with("Cache-Control", "max-age=60"),
+            "/api/shared" => answer.with("Cache-Control", "s-maxage=60"),
+            _ => answer.with("Cache-Control", "public, max-age=60"),
+        }
     })
     .await;
-    for (target, kept) in [("/api/lifetime", true), ("/api/none", false)] {
+    for (target, kept) in
+        [("/api/lifetime", false), ("/api/none", false), ("/api/shared", false), ("/api/public", true)]
+    {
         origin.forget();
         for _ in 0..2 {
             assert_eq!(server.ok(target).await.the("set-cookie"), "a=1, b=2", "{target}");

@@ -200,11 +200,13 @@ async fn fields_of_both_sides_are_as_the_contract_says() {
     let origin = Upstream::start(|_| {
         kept("x")
             .with("Set-Cookie", "a=1")
+            .with("Cache-Control", "public")
             .with("Link", "</a>; rel=next")
             .with("Cache-Status", "cdn; hit")
             .with("ETag", "\"own\"")
             .with("Vary", "Accept-Language")
             .with("X-Own", "1")
+            .with("X-Accel-Expires", "3600")
             .with("Access-Control-Allow-Origin", "https://one.example")
             .with("Access-Control-Allow-Credentials", "true")
             .with("Alt-Svc", "h3=\":443\"")
@@ -228,16 +230,22 @@ async fn fields_of_both_sides_are_as_the_contract_says() {
             ("etag", "\"own\""),
             ("vary", "Accept-Language"),
             ("x-own", "1"),
-            ("cache-control", "max-age=3600"),
+            ("cache-control", "max-age=3600, public"),
             ("access-control-allow-origin", "*"),
         ] {
             assert_eq!(reply.the(name), value, "{name}");
         }
         assert!(reply.the("ratelimit").starts_with("\"default\";r="), "ours: {reply:?}");
         assert!(reply.the("access-control-expose-headers").contains("Cache-Status"));
-        for name in
-            ["access-control-allow-credentials", "alt-svc", "strict-transport-security", "nel", "report-to", "x-hop"]
-        {
+        for name in [
+            "access-control-allow-credentials",
+            "alt-svc",
+            "strict-transport-security",
+            "nel",
+            "report-to",
+            "x-hop",
+            "x-accel-expires",
+        ] {
             assert_eq!(reply.header(name), None, "{name}");
         }
         assert_ne!(reply.header("keep-alive").as_deref(), Some("timeout=5"));
