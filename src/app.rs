@@ -317,6 +317,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
             None => Box::new(Arc::default),
         },
         kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
+        ipv6_prefix: config.rate_limit.ipv6_prefix,
         is_behind: {
             let versions = core.versions.clone();
             Box::new(move || versions.as_ref().is_some_and(Versions::is_behind))
