@@ -21,7 +21,7 @@ use pingora::services::listening::Service;
 use prometheus_client::registry::Registry;
 
 use crate::admin::Admin;
-use crate::admin::bundle::Bundles;
+use crate::admin::bundle::{Bundles, upload};
 use crate::admin::front::AdminFront;
 use crate::admin::purge::Purger;
 use crate::admin::status::Status;
@@ -213,13 +213,20 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
 }
 
 fn bundles(config: &Config, core: &Core) -> Result<Bundles, AppError> {
+    if core.versions.is_some()
+        && let Err(error) = upload::sweep(&config.data_dir)
+    {
+        tracing::warn!(%error, "an upload that was killed may have left a file in the data directory");
+    }
     Ok(Bundles {
         versions: core.versions.clone(),
         details: core.details.clone(),
         trusted: trusted_keys(config)?,
+        most: config.bundle.max_size,
         data_dir: config.data_dir.clone(),
         clock: core.clock.clone(),
         turn: Arc::default(),
+        uploading: Arc::default(),
     })
 }
 
@@ -300,6 +307,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
             None => Box::new(Arc::default),
         },
         kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
+        ipv6_prefix: config.rate_limit.ipv6_prefix,
         is_behind: {
             let versions = core.versions.clone();
             Box::new(move || versions.as_ref().is_some_and(Versions::is_behind))

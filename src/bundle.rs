@@ -4,6 +4,7 @@
 //! |---|---|
 //! | what is a part, and how is it hashed and packed | `part`, `frame` |
 //! | what is in a part | `manifest`, `records`, `script` |
+//! | how much memory may a file take | `held` |
 //! | how is one written | `write` |
 //! | how is one verified and read | `parts` (part by part), `open` (the whole), `apply` (a delta), `details` |
 //! | who vouches for it | [`signature`], [`trust`] |
@@ -17,6 +18,7 @@ mod apply;
 mod details;
 mod error;
 mod frame;
+mod held;
 mod manifest;
 mod open;
 mod part;
@@ -33,6 +35,8 @@ pub(crate) use details::Detail;
 pub(crate) use error::{BundleError, WriteError};
 pub(crate) use manifest::{Counts, Manifest};
 pub(crate) use open::{Bundle, DetailHash};
+pub(crate) use part::START_LEN as BEGINNING;
+pub(crate) use parts::check_beginning;
 pub(crate) use write::{Export, Written, write};
 
 /// The format that is written, and the newest that is read.
@@ -49,11 +53,6 @@ const MAGIC: [u8; 8] = *b"\x89GSB\r\n\x1a\n";
 /// All parts of a file together may unpack to this.
 const fn most_unpacked(file: u64) -> u64 {
     (64 << 20) + file.saturating_mul(256)
-}
-
-/// Those that are held in memory, all but details and validators, may unpack to this.
-const fn most_held(file: u64) -> u64 {
-    (64 << 20) + file.saturating_mul(32)
 }
 
 /// What is told of the progress: bytes or records that are done, and of how many.

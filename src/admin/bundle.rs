@@ -2,13 +2,15 @@
 //! directory this process holds.
 //!
 //! Either can be larger than memory, so that both pass through a file in the data directory which has no name any more
-//! and goes with the process. One is written or imported at a time; the next one waits. Callers: [`super::front`].
+//! and goes with the process. One is written or imported at a time; the next one waits. One upload is taken in at a time;
+//! the next one is refused. Callers: [`super::front`].
+
+pub(crate) mod upload;
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read as _, Seek as _};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
@@ -28,11 +30,11 @@ use crate::versions::bundles::{ExportError, Exported, ImportError};
 use super::snapshots::status_of;
 use super::{Reply, error, json_reply};
 
-/// The largest bundle that is taken in, in bytes.
-const LARGEST: u64 = 64 << 30;
-
 /// How much is read from a file at once.
 const PIECE: usize = 256 << 10;
+
+/// When an upload that was refused because of another one may be tried again, in seconds.
+const AGAIN: u32 = 3;
 
 /// The signature of an uploaded bundle: the text of its `.minisig` file, percent-encoded.
 pub(crate) const SIGNATURE: &str = "bundle-signature";
@@ -51,12 +53,16 @@ pub(crate) struct Bundles {
     pub details: Option<Details>,
     /// Whose bundles are imported.
     pub trusted: TrustedKeys,
+    /// The largest bundle that is taken in, in bytes.
+    pub most: u64,
     /// Where files go.
     pub data_dir: PathBuf,
     /// The clock.
     pub clock: Clock,
     /// Held by whoever writes or imports.
     pub turn: Arc<Mutex<()>>,
+    /// Held by whoever uploads, from the first byte to the end of the import.
+    pub uploading: Arc<Mutex<()>>,
 }
 
 /// Why there is no bundle, or none was imported.
@@ -76,10 +82,14 @@ enum Failed {
     Signature(#[from] SignatureError),
     #[error("the bundle is not signed, and bundle.trusted_keys asks for a signature")]
     Unsigned,
-    #[error("the bundle is larger than {LARGEST} bytes")]
-    TooLarge,
+    #[error("the bundle is larger than {0} bytes, the most that bundle.max_size allows")]
+    TooLarge(u64),
     #[error("the upload broke off")]
     BrokenOff,
+    #[error("the upload is too slow: it has to bring 64 KiB a second, and to end within two hours")]
+    Slow,
+    #[error("another bundle is being uploaded or imported; try again when it is done")]
+    Busy,
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("it was not done: {0}")]
@@ -97,7 +107,9 @@ impl Failed {
             }
             Self::Signature(_) | Self::Unsigned => StatusCode::FORBIDDEN,
             Self::Bundle(_) | Self::Import(ImportError::Bundle(_)) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Self::Export(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Lost(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -106,7 +118,11 @@ impl Failed {
     }
 
     fn reply(&self) -> Reply {
-        error(self.status(), &self.to_string())
+        let mut reply = error(self.status(), &self.to_string());
+        if matches!(self, Self::Busy) {
+            reply.headers_mut().insert(http::header::RETRY_AFTER, AGAIN.into());
+        }
+        reply
     }
 }
 
@@ -139,7 +155,7 @@ impl Bundles {
         let _turn = self.turn.lock().await;
         let directory = self.data_dir.clone();
         blocking(move || {
-            let mut file = nameless(&directory)?;
+            let mut file = upload::nameless(&directory)?;
             let exported = versions.export(&mut file, since.as_deref(), &mut |_, _| {})?;
             file.rewind().map_err(|source| Failed::Io { path: directory, source })?;
             Ok(Sent::File(file, Box::new(exported)))
@@ -154,9 +170,13 @@ impl Bundles {
         let signature = if self.trusted.is_empty() {
             None
         } else {
-            Some(signature(&session.req_header().headers)?.ok_or(Failed::Unsigned)?)
+            let signature = signature(&session.req_header().headers)?.ok_or(Failed::Unsigned)?;
+            signature.check_key(&self.trusted)?;
+            Some(signature)
         };
-        let file = self.receive(session).await?;
+        upload::check_length(&session.req_header().headers, self.most)?;
+        let Ok(_uploading) = self.uploading.try_lock() else { return Err(Failed::Busy) };
+        let file = upload::receive(session, &self.data_dir, self.most).await?;
         let (details, trusted) = (self.details.clone(), self.trusted.clone());
         let now_ms = self.clock.now_wall().as_millis();
         let _turn = self.turn.lock().await;
@@ -190,26 +210,6 @@ impl Bundles {
         if let Ok(Err(error)) = remembered {
             tracing::warn!(%error, "an export is not remembered; no delta can build upon it");
         }
-    }
-
-    /// Takes in the body of a request.
-    async fn receive(&self, session: &mut ServerSession) -> Result<File, Failed> {
-        let path = self.data_dir.clone();
-        let fail = |source| Failed::Io { path: path.clone(), source };
-        let file = nameless(&self.data_dir)?;
-        let mut file = tokio::fs::File::from_std(file);
-        let mut length = 0;
-        while let Some(piece) = session.read_request_body().await.map_err(|_| Failed::BrokenOff)? {
-            length += piece.len() as u64;
-            if length > LARGEST {
-                return Err(Failed::TooLarge);
-            }
-            tokio::io::AsyncWriteExt::write_all(&mut file, &piece).await.map_err(fail)?;
-        }
-        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(fail)?;
-        let mut file = file.into_std().await;
-        file.flush().and_then(|()| file.seek(SeekFrom::Start(0))).map_err(fail)?;
-        Ok(file)
     }
 }
 
@@ -265,16 +265,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failed> + 
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Failed::Lost(error.to_string())))
 }
 
-/// A file that nobody else can open, and that is gone when it is closed.
-fn nameless(directory: &Path) -> Result<File, Failed> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = directory.join(format!("bundle-{}-{number}.tmp", std::process::id()));
-    let file = File::options().read(true).write(true).create_new(true).open(&path);
-    let file = file.and_then(|file| std::fs::remove_file(&path).map(|()| file));
-    file.map_err(|source| Failed::Io { path, source })
-}
-
 /// The base of a delta; `None`: a full bundle.
 fn since(query: Option<&str>) -> Result<Option<String>, Failed> {
     let mut since = None;
@@ -328,14 +318,5 @@ mod tests {
         for wrong in ["allow_older", "allow_older=1", "allow-older=true", "since=ab", "allow_older=true&x=1"] {
             assert!(allow_older(Some(wrong)).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_nameless_file_leaves_nothing_behind() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut file = nameless(dir.path()).unwrap();
-        file.write_all(b"x").unwrap();
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert!(nameless(&dir.path().join("none")).is_err());
     }
 }

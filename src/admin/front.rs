@@ -1,8 +1,10 @@
-//! Deadlines and bounds for the operator's listener: a client that drips bytes, or never sends any, is let go.
+//! Deadlines and bounds for the operator's listener: a client that drips bytes, or never sends any, is let go. What is not
+//! for this listener is refused.
 //!
-//! Bundles, which may be large, have a deadline per read and write and none for the whole. Callers: [`crate::app`] hands
+//! Bundles, which may be large, have a deadline per read and write; an upload has one for the whole as well. Callers: [`crate::app`] hands
 //! it to pingora, in front of [`super::Admin`].
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,9 +134,18 @@ impl AdminFront {
         if *shutdown.borrow() {
             session.set_keepalive(None);
         }
+        let local = session.server_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip);
         let request = session.req_header();
         let (method, query) = (request.method.clone(), request.uri.query().map(str::to_owned));
-        if request.uri.path() == "/bundle" && matches!(method, Method::GET | Method::POST) {
+        if let Err(foreign) = guard::is_for_us(&self.admin.config, local, request) {
+            session.set_keepalive(None);
+            let mut refusal = error(StatusCode::FORBIDDEN, &foreign);
+            if method == Method::HEAD {
+                refusal.body_mut().clear();
+            }
+            timeout(DEADLINE, write(&mut session, refusal)).await.ok()?.ok()?;
+            linger(&mut session).await;
+        } else if request.uri.path() == "/bundle" && matches!(method, Method::GET | Method::POST) {
             // What is left of an upload is not waited for.
             session.set_keepalive(None);
             // Both cost work, and an export is remembered.

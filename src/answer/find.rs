@@ -24,9 +24,13 @@ use crate::snapshot::journal::Journal;
 use crate::snapshot::live::{Live, Published};
 use crate::store::{DetailRecord, DetailState};
 use crate::upstream::client::AskError;
-use crate::versions::kept::{Kept, Missing};
+use crate::versions::kept::Kept;
 
 use super::{basis, render};
+
+mod pinned;
+
+use pinned::{Version, not_at_hand};
 
 /// What was found.
 pub(crate) enum Found {
@@ -81,21 +85,14 @@ pub(crate) struct Finder {
     pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
     /// Kept versions.
     pub kept: Kept,
+    /// How many bits of an IPv6 address make a household.
+    pub ipv6_prefix: u8,
     /// Whether newer data waits behind what is served, so that the origin's answers are not those of the snapshot.
     pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// Larger documents are not looked through on a thread that serves clients, in bytes.
 const LARGE: usize = 64 << 10;
-
-/// The version that answers a request.
-struct Version {
-    published: Arc<Published>,
-    /// Whether the client named it.
-    pinned: bool,
-    /// What is served, where that is another one.
-    beside: Option<Arc<Published>>,
-}
 
 impl Finder {
     /// Finds the answer to a request of a client that likes `coding` best.
@@ -115,11 +112,11 @@ impl Finder {
             return self.uncovered(target, client).await;
         };
         match target {
-            Target::List { query, pin } => match self.version(published, pin.as_deref()).await {
+            Target::List { query, pin } => match self.version(published, pin.as_deref(), client.address).await {
                 Ok(version) => self.list(version, query, client).await,
                 Err(none) => none,
             },
-            Target::Taxonomy { kind, pin } => match self.version(published, pin.as_deref()).await {
+            Target::Taxonomy { kind, pin } => match self.version(published, pin.as_deref(), client.address).await {
                 Ok(version) => self.taxonomy(version, kind).await,
                 Err(none) => none,
             },
@@ -127,20 +124,6 @@ impl Finder {
             Target::Changes { since: Ok(since) } => self.changes(published, since).await,
             Target::Changes { since: Err(problem) } => problem.into(),
             Target::PassThrough { .. } => Problem::internal().into(),
-        }
-    }
-
-    /// The version that a client names: the served one, at once, or a kept one. Else what the client is told.
-    async fn version(&self, served: Arc<Published>, pin: Option<&str>) -> Result<Version, Found> {
-        let current = served.dataset.id.as_str();
-        let Some(pin) = pin.filter(|pin| *pin != current) else {
-            return Ok(Version { published: served, pinned: pin.is_some(), beside: None });
-        };
-        match self.kept.get(pin).await {
-            Ok(published) => Ok(Version { published, pinned: true, beside: Some(served) }),
-            Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
-            Err(Missing::Busy) => Err(not_at_hand(pin, "it is being read, or others are", 5)),
-            Err(Missing::Failed) => Err(not_at_hand(pin, "it cannot be read", 30)),
         }
     }
 
@@ -362,11 +345,6 @@ impl Finder {
             Err(error) => failed(&error),
         }
     }
-}
-
-/// What a client is told of a kept snapshot that cannot answer now.
-fn not_at_hand(id: &str, why: &str, retry_after: u64) -> Found {
-    Found::Problem { problem: Problem::snapshot_unavailable(id, why), retry_after: Some(retry_after) }
 }
 
 /// What a client is told when the origin gives no answer.

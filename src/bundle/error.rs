@@ -4,8 +4,8 @@
 
 use std::io;
 
+use super::FORMAT;
 use super::part::{At, Kind};
-use super::{FORMAT, MAX_PART};
 use crate::api::listing::ListingId;
 use crate::snapshot::content::SnapshotId;
 
@@ -73,7 +73,7 @@ pub enum BundleError {
         wanted: Kind,
     },
     /// A part says that it is larger than any may be.
-    #[error("{at} would unpack to {raw} bytes; a part has at most {MAX_PART}")]
+    #[error("{at} would unpack to {raw} bytes; such a part has at most {}", at.kind.most_raw())]
     TooLarge {
         /// The part.
         at: At,
@@ -87,6 +87,16 @@ pub enum BundleError {
         at: At,
         /// The sum of the lengths.
         raw: u64,
+        /// The bound.
+        most: u64,
+    },
+    /// What is kept of the parts would take more memory than a file of this length can need in good faith.
+    #[error(
+        "{at}: up to here the bundle would take more than {most} bytes of memory, the most for a file of this length"
+    )]
+    Heavy {
+        /// The part with which it is too much.
+        at: At,
         /// The bound.
         most: u64,
     },

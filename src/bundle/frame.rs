@@ -7,6 +7,8 @@ use std::io;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CParameter, compress_bound, find_frame_compressed_size};
 
+use super::MAX_PART;
+
 /// How hard zstd tries. 5,000 listings of the sample origin with their details (`tests::size` measures it):
 ///
 /// | level | 3 | 6 | 9 | 12 | 15 | 19 |
@@ -14,6 +16,10 @@ use zstd::zstd_safe::{CParameter, compress_bound, find_frame_compressed_size};
 /// | kB | 1282 | 1146 | 1084 | 1035 | 981 | 931 |
 /// | time | 1 | 1.4 | 2.0 | 2.2 | 6.9 | 51 |
 pub(super) const LEVEL: i32 = 12;
+
+/// The largest window of a frame, in bytes: whoever unpacks piece by piece has to keep so much. It is the longest part,
+/// rounded up to a power of two.
+const MAX_WINDOW: u64 = (MAX_PART as u64).next_power_of_two();
 
 pub(super) struct Packer(Compressor<'static>);
 
@@ -36,16 +42,57 @@ impl Unpacker {
         Ok(Self(Decompressor::new()?))
     }
 
-    /// Unpacks one frame; `None` when it is not one frame of exactly `len` bytes.
+    /// Unpacks one frame; `None` when it is not one frame of exactly `len` bytes, or its window is larger than any part.
     pub(super) fn unpack(&mut self, frame: &[u8], len: usize) -> Option<Vec<u8>> {
-        if find_frame_compressed_size(frame) != Ok(frame.len()) {
+        if find_frame_compressed_size(frame) != Ok(frame.len()) || window(frame)? > MAX_WINDOW {
             return None;
         }
         self.0.decompress(frame, len).ok().filter(|raw| raw.len() == len)
     }
 }
 
+/// The window of a frame in bytes (RFC 8878 §3.1.1.1.2); 0: it is the content's own length. `None`: it is no frame.
+fn window(frame: &[u8]) -> Option<u64> {
+    const SINGLE_SEGMENT: u8 = 1 << 5;
+    let [_, _, _, _, descriptor, window, ..] = *frame else { return None };
+    if descriptor & SINGLE_SEGMENT != 0 {
+        return Some(0);
+    }
+    let base = 1_u64 << (10 + (window >> 3));
+    Some(base + base / 8 * u64::from(window & 7))
+}
+
 /// The longest frame of so many bytes.
 pub(super) fn longest(raw: usize) -> usize {
     compress_bound(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// A frame of a stream whose length was not known, so that it names a window.
+    fn streamed(raw: &[u8], window_log: u32) -> Vec<u8> {
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.set_parameter(CParameter::WindowLog(window_log)).unwrap();
+        encoder.write_all(raw).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_window_that_no_part_needs_is_refused() {
+        let raw = b"a".repeat(1000);
+        let mut unpacker = Unpacker::new().unwrap();
+        let packed = Packer::new(LEVEL).unwrap().pack(&raw).unwrap();
+        assert_eq!((window(&packed), unpacker.unpack(&packed, 1000)), (Some(0), Some(raw.clone())));
+        for (log, accepted) in [(20, true), (26, true), (27, false)] {
+            let frame = streamed(&raw, log);
+            assert_eq!(window(&frame), Some(1 << log));
+            assert_eq!(unpacker.unpack(&frame, 1000).is_some(), accepted, "{log}");
+        }
+        assert_eq!(window(b"\x28\xb5\x2f\xfd\0\x0f"), Some((1 << 11) + 7 * (1 << 8)));
+        assert!(window(b"short").is_none());
+    }
 }

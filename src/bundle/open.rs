@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::details::DetailReader;
 use super::error::BundleError;
+use super::held;
 use super::manifest::{Base, Counts, Manifest};
 use super::part::{Digest, Kind};
 use super::parts::{Known, Part, PartReader};
@@ -78,11 +79,22 @@ impl Bundle {
         let mut parts = PartReader::begin(BufReader::with_capacity(1 << 16, file))?;
         let manifest = read_manifest(&parts.one(Kind::Manifest)?)?;
         let envelope = read_envelope(&parts.one(Kind::Envelope)?)?;
-        let taxonomies = [parts.one(Kind::Taxonomy)?, parts.one(Kind::Taxonomy)?, parts.one(Kind::Taxonomy)?];
+        let is_full = manifest.base.is_none();
+        let mut taxonomy = || {
+            let part = parts.one(Kind::Taxonomy)?;
+            // A delta has scripts here, which have no terms.
+            let terms = if is_full { held::terms(part.raw.len() as u64) } else { 0 };
+            parts.hold(part.at, terms).map(|()| part)
+        };
+        let taxonomies = [taxonomy()?, taxonomy()?, taxonomy()?];
         let order = manifest.base.as_ref().map(|base| read_order(&mut parts, &manifest, base)).transpose()?;
         let mut summaries = Vec::new();
         while let Some(part) = some(&mut parts, Kind::Summaries)? {
-            records::summaries(&part.raw, &mut summaries).map_err(|wrong| part.malformed(wrong))?;
+            let mut reader = Reader(&part.raw);
+            while !reader.0.is_empty() {
+                parts.hold(part.at, held::SUMMARY)?;
+                summaries.push(records::summary(&part.raw, &mut reader).map_err(|wrong| part.malformed(wrong))?);
+            }
             if summaries.len() as u64 > manifest.listings {
                 agree("summaries at most", manifest.listings, summaries.len() as u64)?;
             }
@@ -135,6 +147,15 @@ impl Bundle {
             Carried::Full(content) => Some(content),
             Carried::Delta(_) => None,
         }
+    }
+
+    /// What it says of itself, the content of a full one, and what the origin listed for terms; the rest is let go.
+    pub fn into_content(self) -> (Manifest, Option<Content>, Evidence) {
+        let content = match self.carried {
+            Carried::Full(content) => Some(content),
+            Carried::Delta(_) => None,
+        };
+        (self.manifest, content, self.evidence)
     }
 
     /// What the origin listed for terms.
@@ -243,6 +264,7 @@ fn read_evidence<R: Read>(parts: &mut PartReader<R>) -> Result<Evidence, BundleE
     while let Some(part) = some(parts, Kind::Evidence)? {
         let mut reader = Reader(&part.raw);
         while !reader.0.is_empty() {
+            parts.hold(part.at, held::TERM)?;
             let (term, listed) = records::term(&mut reader).map_err(|wrong| part.malformed(wrong))?;
             if evidence.last_key_value().is_some_and(|(last, _)| *last >= term) {
                 return Err(part.malformed(format!("the term {:?} comes out of turn", term.1)));
@@ -286,6 +308,7 @@ fn read_details<R: Read>(
                     ContentHash::default()
                 }
             };
+            parts.hold(part.at, held::DETAIL)?;
             details.push(DetailHash { id, state, hash });
         }
         let (done, of) = parts.progress();

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::{FORMAT, MAGIC};
+use super::{FORMAT, MAGIC, MAX_PART};
 
 /// What a part holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +46,17 @@ impl Kind {
     /// The kind of that number; `None`: format 1 has none such.
     pub fn of(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    /// The most bytes that a part of this kind unpacks to.
+    pub const fn most_raw(self) -> usize {
+        match self {
+            // Lists of short texts take many times their length in memory.
+            Self::Manifest => 1 << 20,
+            Self::Envelope => 4 << 20,
+            Self::End => 64,
+            _ => MAX_PART,
+        }
     }
 
     /// The word for messages.
@@ -105,7 +116,7 @@ impl fmt::Debug for Digest {
 }
 
 /// The first bytes of a file.
-pub(super) const START_LEN: usize = 10;
+pub(crate) const START_LEN: usize = 10;
 
 /// The first bytes of a file of this format.
 pub(super) fn start() -> [u8; START_LEN] {

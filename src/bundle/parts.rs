@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::error::BundleError;
 use super::frame::{self, Unpacker};
 use super::part::{self, At, Digest, HEAD_LEN, Head, Kind, START_LEN};
-use super::{FORMAT, MAGIC, MAX_PART, most_held, most_unpacked};
+use super::{FORMAT, MAGIC, held, most_unpacked};
 
 /// A part that has its hash, unpacked.
 pub(super) struct Part {
@@ -32,6 +32,8 @@ pub(super) struct PartReader<R> {
     chain: Digest,
     parts: u32,
     raw: u64,
+    /// What is in memory of it, in bytes.
+    held: u64,
     /// The head of the next part, once it is read.
     ahead: Option<Head>,
     unpacker: Unpacker,
@@ -51,7 +53,29 @@ impl<R: Read + Seek> PartReader<R> {
         let mut whole = blake3::Hasher::new();
         whole.update(&start);
         let (offset, chain) = (START_LEN as u64, part::first());
-        Ok(Self { file, length, offset, chain, parts: 0, raw: 0, ahead: None, unpacker: Unpacker::new()?, whole })
+        Ok(Self {
+            file,
+            length,
+            offset,
+            chain,
+            parts: 0,
+            raw: 0,
+            held: 0,
+            ahead: None,
+            unpacker: Unpacker::new()?,
+            whole,
+        })
+    }
+}
+
+/// Judges the first bytes of a file, however few there are yet.
+///
+/// # Errors
+/// When no bundle that this program reads begins so.
+pub(crate) fn check_beginning(bytes: &[u8]) -> Result<(), BundleError> {
+    match check_start(&bytes[..bytes.len().min(START_LEN)], bytes.len() as u64) {
+        Err(BundleError::Empty | BundleError::Ends { .. }) => Ok(()),
+        judged => judged,
     }
 }
 
@@ -132,6 +156,13 @@ impl<R: Read> PartReader<R> {
         Err(BundleError::Trailing { end: self.offset, length: self.length.max(self.offset + 1) })
     }
 
+    /// Counts what is about to be kept in memory.
+    pub(super) fn hold(&mut self, at: At, bytes: u64) -> Result<(), BundleError> {
+        self.held = self.held.saturating_add(bytes);
+        let most = held::most(self.length);
+        if self.held > most { Err(BundleError::Heavy { at, most }) } else { Ok(()) }
+    }
+
     const fn at(&self, kind: Kind) -> At {
         At { part: self.parts + 1, kind, offset: self.offset }
     }
@@ -156,16 +187,13 @@ impl<R: Read> PartReader<R> {
             return Err(BundleError::UnknownFlags(at));
         }
         let raw = u64::from(head.raw);
-        let len = usize::try_from(raw).ok().filter(|len| *len <= MAX_PART).ok_or(BundleError::TooLarge { at, raw })?;
+        let len = usize::try_from(raw).ok().filter(|len| *len <= at.kind.most_raw());
+        let len = len.ok_or(BundleError::TooLarge { at, raw })?;
         let (sum, most) = (self.raw + raw, most_unpacked(self.length));
         if sum > most {
             return Err(BundleError::Bomb { at, raw: sum, most });
         }
-        // Details come after everything that stays in memory.
-        let most = most_held(self.length);
-        if !matches!(at.kind, Kind::Details | Kind::Validators | Kind::End) && sum > most {
-            return Err(BundleError::Bomb { at, raw: sum, most });
-        }
+        self.hold(at, held::part(at.kind, raw))?;
         if head.packed as usize > frame::longest(len) {
             return Err(BundleError::Frame { at, raw });
         }

@@ -100,14 +100,10 @@ pub(super) fn put_summary(out: &mut Vec<u8>, summary: &Summary) {
     out.extend_from_slice(&summary.raw);
 }
 
-/// The summaries of a part, whose texts are slices of it.
-pub(super) fn summaries(part: &Bytes, into: &mut Vec<Summary>) -> Result<(), Wrong> {
-    let mut reader = Reader(part);
-    while !reader.0.is_empty() {
-        let len = reader.u32()? as usize;
-        into.push(summary_of(part.slice_ref(reader.take(len)?))?);
-    }
-    Ok(())
+/// A summary of a part, whose text is a slice of it.
+pub(super) fn summary(part: &Bytes, reader: &mut Reader<'_>) -> Result<Summary, Wrong> {
+    let len = reader.u32()? as usize;
+    summary_of(part.slice_ref(reader.take(len)?))
 }
 
 pub(super) fn put_term(out: &mut Vec<u8>, (kind, slug): &(TaxonomyKind, String), listed: &ListedTerm) {

@@ -138,6 +138,16 @@ impl Signature {
         KeyId::of(self.0.keynum())
     }
 
+    /// Checks that a trusted key has the id of the key that it says it was made with: what is signed need not be there yet.
+    ///
+    /// # Errors
+    /// When none has.
+    pub(crate) fn check_key(&self, trusted: &TrustedKeys) -> Result<(), SignatureError> {
+        let found = self.key();
+        let is_trusted = trusted.0.iter().any(|known| KeyId::of(known.keynum()) == found);
+        if is_trusted { Ok(()) } else { Err(SignatureError::Untrusted { found, trusted: trusted.ids() }) }
+    }
+
     /// Verifies that one of the trusted keys signed the file, which is read once.
     ///
     /// # Errors

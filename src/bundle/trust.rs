@@ -21,6 +21,16 @@ pub(crate) enum TrustError {
         /// What the system says.
         source: io::Error,
     },
+    /// The file is larger than any that is read.
+    #[error("{} has {length} bytes, and bundle.max_size allows {most}", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        length: u64,
+        /// The bound.
+        most: u64,
+    },
     /// There is no signature, although one is asked for.
     #[error("{} is not signed, and bundle.trusted_keys asks for a signature beside it (.minisig)", .0.display())]
     Unsigned(PathBuf),
@@ -56,12 +66,21 @@ pub(crate) struct Opened {
     pub voucher: Voucher,
 }
 
-/// Verifies signature and bundle. `progress` is told bytes of the bundle.
+/// Verifies signature and bundle. `most`: the most bytes that the file may have. `progress` is told bytes of the bundle.
 ///
 /// # Errors
 /// When either is not accepted; an unsigned one is refused if any key is trusted.
-pub(crate) fn open(path: &Path, trusted: &TrustedKeys, progress: Progress<'_>) -> Result<Opened, TrustError> {
+pub(crate) fn open(
+    path: &Path,
+    trusted: &TrustedKeys,
+    most: u64,
+    progress: Progress<'_>,
+) -> Result<Opened, TrustError> {
     let file = open_file(path)?;
+    let length = file.metadata().map_err(|source| TrustError::Io { path: path.to_owned(), source })?.len();
+    if length > most {
+        return Err(TrustError::TooLarge { path: path.to_owned(), length, most });
+    }
     let voucher = vouch(path, &file, trusted)?;
     let bundle = Bundle::open(&file, progress)?;
     match &voucher {

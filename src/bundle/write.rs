@@ -12,7 +12,7 @@ use super::frame::{self, Packer};
 use super::manifest::{self, Base, Counts, Manifest};
 use super::part::{self, Digest, Head, Kind, START_LEN};
 use super::records::{self, BODY_HEAD, Body, Validators};
-use super::{MAX_PART, MAX_TEXT, Progress, most_unpacked, open, script};
+use super::{MAX_PART, MAX_TEXT, Progress, held, most_unpacked, open, script};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId};
 use crate::snapshot::content::Content;
@@ -73,7 +73,7 @@ pub(super) fn write_with<W: Write, E>(
     let mut parts = PartWriter::begin(out, level)?;
     let manifest = manifest_of(export);
     manifest.check().map_err(|why| unwritable("the manifest", why))?;
-    parts.part(Kind::Manifest, &json(&manifest)?)?;
+    parts.json(Kind::Manifest, &manifest)?;
     content(&mut parts, export)?;
     let mut evidence = Batch::new(Kind::Evidence);
     for (term, listed) in export.evidence {
@@ -92,16 +92,16 @@ pub(super) fn write_with<W: Write, E>(
     if parts.raw > most_unpacked(parts.bytes) {
         return Err(unwritable("the bundle", format!("{} bytes would unpack to {}", parts.bytes, parts.raw)));
     }
+    if parts.held > held::most(parts.bytes) {
+        let why = format!("{} bytes would take {} bytes of memory", parts.bytes, parts.held);
+        return Err(unwritable("the bundle", why));
+    }
     parts.out.flush()?;
     Ok(Written { manifest, digest, bytes: parts.bytes })
 }
 
 fn unwritable<E>(what: impl Into<String>, why: impl Into<String>) -> WriteError<E> {
     WriteError::Unwritable { what: what.into(), why: why.into() }
-}
-
-fn json<E>(value: &impl serde::Serialize) -> Result<Vec<u8>, WriteError<E>> {
-    serde_json::to_vec(value).map_err(|error| unwritable("JSON", error.to_string()))
 }
 
 fn manifest_of(export: &Export<'_>) -> Manifest {
@@ -147,13 +147,16 @@ fn hashes(content: &Content) -> HashMap<ListingId, ContentHash> {
 fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Result<(), WriteError<E>> {
     let Export { content, base, .. } = *export;
     open::check_envelope(&content.envelope).map_err(|why| unwritable("the envelope", why))?;
-    parts.part(Kind::Envelope, &json(&content.envelope)?)?;
+    parts.json(Kind::Envelope, &content.envelope)?;
     for (n, text) in content.taxonomies.iter().enumerate() {
         if text.len() > MAX_TEXT {
             return Err(unwritable("a taxonomy", format!("{} bytes are too many", text.len())));
         }
         match base {
-            None => parts.part(Kind::Taxonomy, text.as_bytes())?,
+            None => {
+                parts.held += held::terms(text.len() as u64);
+                parts.part(Kind::Taxonomy, text.as_bytes())?;
+            }
             Some(base) => parts.part(Kind::Taxonomy, &script::text(&base.taxonomies[n], text))?,
         }
     }
@@ -256,6 +259,8 @@ struct PartWriter<W> {
     chain: Digest,
     count: u32,
     raw: u64,
+    /// What a reader has in memory of it, in bytes.
+    held: u64,
     bytes: u64,
 }
 
@@ -263,7 +268,16 @@ impl<W: Write> PartWriter<W> {
     fn begin(mut out: W, level: i32) -> io::Result<Self> {
         out.write_all(&part::start())?;
         let packer = Packer::new(level)?;
-        Ok(Self { out, packer, chain: part::first(), count: 0, raw: 0, bytes: START_LEN as u64 })
+        Ok(Self { out, packer, chain: part::first(), count: 0, raw: 0, held: 0, bytes: START_LEN as u64 })
+    }
+
+    fn json<E>(&mut self, kind: Kind, value: &impl serde::Serialize) -> Result<(), WriteError<E>> {
+        let raw = serde_json::to_vec(value).map_err(|error| unwritable("JSON", error.to_string()))?;
+        if raw.len() > kind.most_raw() {
+            let why = format!("{} bytes are more than the {} that it has", raw.len(), kind.most_raw());
+            return Err(unwritable(format!("the {}", kind.as_str()), why));
+        }
+        Ok(self.part(kind, &raw)?)
     }
 
     fn part(&mut self, kind: Kind, raw: &[u8]) -> io::Result<()> {
@@ -279,6 +293,7 @@ impl<W: Write> PartWriter<W> {
         self.chain = head.hash;
         self.count += 1;
         self.raw += u64::from(raw);
+        self.held += held::part(kind, u64::from(raw));
         self.bytes += (bytes.len() + packed.len()) as u64;
         Ok(())
     }
@@ -296,6 +311,12 @@ impl<W: Write> PartWriter<W> {
             self.flush(batch)?;
         }
         batch.raw.extend_from_slice(record);
+        self.held += match batch.kind {
+            Kind::Summaries => held::SUMMARY,
+            Kind::Evidence => held::TERM,
+            Kind::Details => held::DETAIL,
+            _ => 0,
+        };
         Ok(())
     }
 

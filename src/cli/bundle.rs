@@ -97,10 +97,10 @@ struct InFile {
     source: TrustError,
 }
 
-/// Opens a bundle behind a bar.
-fn opened(path: &Path, keys: &TrustedKeys) -> Result<Opened, Failure> {
+/// Opens a bundle of at most `most` bytes behind a bar.
+fn opened(path: &Path, keys: &TrustedKeys, most: u64) -> Result<Opened, Failure> {
     let bar = bytes_bar("verifying");
-    let opened = trust::open(path, keys, &mut |done, of| bar.show(done, of));
+    let opened = trust::open(path, keys, most, &mut |done, of| bar.show(done, of));
     bar.finish();
     opened.map_err(|error| in_file(path, error))
 }
@@ -109,20 +109,21 @@ fn opened(path: &Path, keys: &TrustedKeys) -> Result<Opened, Failure> {
 fn in_file(path: &Path, error: TrustError) -> Failure {
     match error {
         // These name it themselves.
-        TrustError::Io { .. } | TrustError::Unsigned(_) => error.into(),
+        TrustError::Io { .. } | TrustError::Unsigned(_) | TrustError::TooLarge { .. } => error.into(),
         source => InFile { path: path.to_owned(), source }.into(),
     }
 }
 
 impl Verify {
     fn run(&self) -> Result<ExitCode, Failure> {
-        let keys = trusted(&load(&self.sources)?.config)?;
-        let Opened { bundle, voucher, .. } = opened(&self.file, &keys)?;
-        if let Some(content) = bundle.content() {
-            Dataset::build(content.clone(), bundle.evidence()).map_err(Unservable)?;
+        let config = load(&self.sources)?.config;
+        let (keys, most) = (trusted(&config)?, config.bundle.max_size);
+        let Opened { bundle, voucher, .. } = opened(&self.file, &keys, most)?;
+        let (manifest, content, evidence) = bundle.into_content();
+        if let Some(content) = content {
+            Dataset::build(content, &evidence).map_err(Unservable)?;
         }
-        let manifest = bundle.manifest();
-        println!("{}: intact, {}", self.file.display(), what(manifest));
+        println!("{}: intact, {}", self.file.display(), what(&manifest));
         println!("{}", signed(&voucher));
         Ok(ExitCode::SUCCESS)
     }

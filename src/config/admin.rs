@@ -2,10 +2,14 @@
 //!
 //! Not the listener. Read by `resolve`, acted upon by `admin`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::semantics::host;
 
 use super::address::socket;
 use super::describe::Toml;
+use super::parse::expected;
+use super::raw::Node;
 use super::secret::{Secret, token};
 use super::section::Section;
 
@@ -16,6 +20,8 @@ pub struct AdminConfig {
     pub listen: SocketAddr,
     /// What writes must present. `None`: nothing on loopback, and writes are refused elsewhere.
     pub token: Option<Secret>,
+    /// Further names and addresses that requests may have in `Host`, as [`host::name_of`] writes them; empty: none.
+    pub hosts: Vec<String>,
 }
 
 impl AdminConfig {
@@ -27,7 +33,7 @@ impl AdminConfig {
 
 impl Default for AdminConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 9090)), token: None }
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 9090)), token: None, hosts: Vec::new() }
     }
 }
 
@@ -36,6 +42,7 @@ impl AdminConfig {
         Self {
             listen: section.field("listen", Self::default().listen, socket),
             token: section.optional("token", token),
+            hosts: section.list("hosts", "\"mirror.internal\"", Vec::new(), own_name),
         }
     }
 
@@ -44,5 +51,16 @@ impl AdminConfig {
         out.pair("listen", self.listen.to_string());
         let token = self.token.as_ref();
         out.absent("token", token.map_or("absent", |_| "set, not shown"));
+        out.list("hosts", &self.hosts);
+    }
+}
+
+/// A name or an address that `Host` may have. A port says nothing of who is meant, so that none is compared.
+fn own_name(node: &Node) -> Result<String, String> {
+    let address = || node.as_text()?.parse::<IpAddr>().ok().map(|address| address.to_canonical().to_string());
+    let name = || host::name_of(node.as_text()?.as_bytes()).filter(|_| !node.text.contains(':'));
+    match address().or_else(name) {
+        Some(name) => Ok(name),
+        None => expected(node, "a host name or an IP address without a port, such as \"mirror.internal\""),
     }
 }

@@ -9,15 +9,23 @@ use super::describe::Toml;
 use super::parse::expected;
 use super::raw::Node;
 use super::section::Section;
-use super::units::{DAY, duration, duration_text};
+use super::units::{DAY, duration, duration_text, size, size_text};
 
 /// `[bundle]`, resolved.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleConfig {
     /// Only bundles signed by one of these are imported; empty: signatures are not asked for.
     pub trusted_keys: Vec<TrustedKey>,
+    /// The largest bundle that is read, in bytes; 1 KiB to 1 TiB.
+    pub max_size: u64,
     /// How old served data may be before `/status` says that something is wrong; 1 s to 3650 d. `None`: as old as it is.
     pub max_age: Option<Duration>,
+}
+
+impl Default for BundleConfig {
+    fn default() -> Self {
+        Self { trusted_keys: Vec::new(), max_size: 4 << 30, max_age: None }
+    }
 }
 
 /// A minisign public key in its written form: 56 characters of base64 that begin with `RW`.
@@ -55,6 +63,7 @@ impl BundleConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         Self {
             trusted_keys: section.list("trusted_keys", "\"RW...\"", Vec::new(), trusted_key),
+            max_size: section.field("max_size", Self::default().max_size, size(1 << 10..=1 << 40)),
             max_age: section.optional("max_age", duration(Duration::from_secs(1)..=3650 * DAY)),
         }
     }
@@ -62,6 +71,7 @@ impl BundleConfig {
     pub(super) fn write(&self, out: &mut Toml) {
         out.table("bundle");
         out.list("trusted_keys", &self.trusted_keys);
+        out.pair("max_size", size_text(self.max_size));
         match self.max_age {
             Some(age) => out.pair("max_age", duration_text(age)),
             None => out.absent("max_age", "absent, data may be of any age"),

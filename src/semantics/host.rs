@@ -1,8 +1,8 @@
-//! The value of `Host`: whether it is one.
+//! The value of `Host`: whether it is one, and which host it names.
 //!
-//! Not whose host it is. Callers: `answer::admit`.
+//! Not whose host it is. Callers: `answer::admit`, `admin::guard`, `config`.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Whether a value is `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2) with a host that is not empty, which http
 /// and https ask for (RFC 9110 §4.2). Bytes outside of ASCII are not part of a host. A port may be empty.
@@ -13,6 +13,20 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
     }
     let end = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
     end > 0 && is_registered_name(&value[..end]) && is_port(&value[end..])
+}
+
+/// The host that a value names, written in one way: an address as an address (IPv4-mapped IPv6 as IPv4), a name in lower
+/// case without the dot at its end; no port. `None`: the value is no host.
+pub(crate) fn name_of(value: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(value).ok().filter(|_| is_host(value))?;
+    let name = match text.strip_prefix('[') {
+        Some(literal) => literal.split(']').next()?,
+        None => text.split(':').next()?,
+    };
+    Some(match name.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().to_string(),
+        Err(_) => name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase(),
+    })
 }
 
 /// What stands between brackets.
@@ -102,10 +116,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_host_has_one_name_however_it_is_written() {
+        for (value, name) in [
+            ("LOCALHOST:9090", Some("localhost")),
+            ("localhost.", Some("localhost")),
+            ("127.0.0.1:80", Some("127.0.0.1")),
+            ("[0:0:0:0:0:0:0:1]:9090", Some("::1")),
+            ("[::ffff:127.0.0.1]", Some("127.0.0.1")),
+            ("127.0.0.1.evil.test", Some("127.0.0.1.evil.test")),
+            ("a b", None),
+            ("::1", None),
+        ] {
+            assert_eq!(name_of(value.as_bytes()).as_deref(), name, "{value}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_value_is_judged(value: Vec<u8>) {
-            let _ = is_host(&value);
+            prop_assert_eq!(is_host(&value), name_of(&value).is_some());
         }
 
         #[test]

@@ -1,5 +1,8 @@
 //! Bundles from the command line: what is accepted, what is refused, and that nothing else is touched.
 
+mod heavy;
+mod uploads;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

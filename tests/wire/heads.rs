@@ -51,19 +51,19 @@ async fn a_request_of_http_1_1_names_one_host_that_is_one() {
 
 /// The head of a `GET` with so many bytes in all.
 fn head_of(length: usize) -> String {
-    let (start, end) = (format!("GET {LIST} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nx: "), "\r\n\r\n");
+    let (start, end) = (format!("GET {LIST} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nx: "), "\r\n\r\n");
     format!("{start}{}{end}", "y".repeat(length - start.len() - end.len()))
 }
 
 fn line_of(length: usize) -> String {
     let (start, end) = (format!("GET {LIST}?x="), " HTTP/1.1");
     let line = format!("{start}{}{end}", "y".repeat(length - start.len() - end.len()));
-    format!("{line}\r\nHost: a\r\nConnection: close\r\n\r\n")
+    format!("{line}\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 }
 
 fn fields(count: usize) -> String {
     let others = "x: y\r\n".repeat(count - 2);
-    format!("GET {LIST} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{others}\r\n")
+    format!("GET {LIST} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{others}\r\n")
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod client;
 mod compare;
 mod harness;
 
+mod admin;
 mod answers;
 mod assumptions;
 mod attacks;

@@ -10,6 +10,7 @@ mod load;
 mod paging;
 mod retention;
 mod rollback;
+mod walking;
 
 use std::collections::BTreeMap;
 

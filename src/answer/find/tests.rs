@@ -95,6 +95,7 @@ impl Rig {
             public_url: PUBLIC.into(),
             journal: Box::new(move || Arc::new(known.lock().clone())),
             kept,
+            ipv6_prefix: 64,
         };
         Self { finder: Arc::new(finder), old, may, journal }
     }

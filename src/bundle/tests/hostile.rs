@@ -113,7 +113,58 @@ fn parts_that_together_are_too_large_for_the_file_are_refused() {
     let bytes = put_together(&parts);
     assert!(bytes.len() < 64 << 10, "{}", bytes.len());
     let error = open(&bytes).unwrap_err();
-    assert!(matches!(error, BundleError::Bomb { at, .. } if at.part == 4), "{error}");
+    assert!(matches!(error, BundleError::Heavy { at, .. } if at.part == 3), "{error}");
+}
+
+/// A detail of almost the longest text that there can be.
+fn long_detail(id: u64) -> Made {
+    let text = format!("{{\"id\":{id}{}}}", " ".repeat(31 << 20));
+    let head = [&id.to_le_bytes()[..], &[0], &(text.len() as u32).to_le_bytes()].concat();
+    Made::new(Kind::Details, &[&head, text.as_bytes()].concat())
+}
+
+#[test]
+fn details_that_together_are_too_large_for_the_file_are_refused() {
+    let mut parts = parts();
+    let at = first(&parts, Kind::Details);
+    parts.splice(at..=at, [1, 2, 4].map(long_detail));
+    let error = open(&put_together(&parts)).unwrap_err();
+    assert!(matches!(error, BundleError::Bomb { at: found, .. } if found.part as usize == at + 3), "{error}");
+}
+
+#[test]
+fn records_that_take_more_memory_than_the_file_accounts_for_are_refused() {
+    let summaries: Vec<u8> = (0..200_000_u64)
+        .flat_map(|id| {
+            let text = format!("{{\"id\":{}}}", id + 1);
+            [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
+        })
+        .collect();
+    let terms: Vec<u8> = (0..400_000_u32)
+        .flat_map(|term| {
+            let slug = format!("{term:08}");
+            [&[0][..], &8_u32.to_le_bytes(), slug.as_bytes(), &0_u32.to_le_bytes(), &[0; 16], &[0; 4]].concat()
+        })
+        .collect();
+    for (kind, raw) in [(Kind::Summaries, summaries), (Kind::Evidence, terms)] {
+        let error = with(kind, |made| made.raw = raw);
+        assert!(matches!(error, BundleError::Heavy { at, .. } if at.kind == kind), "{error}");
+    }
+}
+
+#[test]
+fn lists_of_nothing_in_manifest_and_envelope_are_refused_before_they_are_unpacked() {
+    let manifest = with(Kind::Manifest, |made| {
+        let text = String::from_utf8(made.raw.clone()).unwrap();
+        let many = format!("\"open_points\":[{}\"\"]", "\"\",".repeat(1 << 20));
+        made.raw = text.replace("\"open_points\":[\"page 3\"]", &many).into();
+    });
+    let envelope = with(Kind::Envelope, |made| {
+        made.raw = format!("{{\"fields\":[{}\"items\"],\"empty_filters\":\"[]\"}}", "\"page\",".repeat(1 << 20)).into();
+    });
+    for error in [manifest, envelope] {
+        assert!(matches!(error, BundleError::TooLarge { .. }), "{error}");
+    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Import {
         if config.usage() == Use::Shield {
             return Err(ImportFailure::Shield.into());
         }
-        let bundle = opened(&self.file, &trusted(&config)?)?;
+        let bundle = opened(&self.file, &trusted(&config)?, config.bundle.max_size)?;
         for doubt in doubts(&config, bundle.bundle.manifest(), Clock::system().now_wall()) {
             eprintln!("warning: {doubt}");
         }
@@ -149,7 +149,7 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
     let Some(versions) = core.versions.as_ref().filter(|_| config.usage() != Use::Shield) else {
         return Err(ImportFailure::Shield.into());
     };
-    let Opened { file, bundle, voucher } = opened(path, &trusted(config)?)?;
+    let Opened { file, bundle, voucher } = opened(path, &trusted(config)?, config.bundle.max_size)?;
     for doubt in doubts(config, bundle.manifest(), core.clock.now_wall()) {
         tracing::warn!("{doubt}");
     }

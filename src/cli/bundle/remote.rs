@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -21,6 +21,9 @@ use crate::config::Secret;
 /// A server that is there takes a connection sooner. How long it works before it answers depends on the bundle.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a server may be busy with other uploads.
+const TURN: Duration = Duration::from_secs(1800);
+
 /// Why a server did not do it.
 #[derive(Debug, thiserror::Error)]
 enum RemoteError {
@@ -28,6 +31,8 @@ enum RemoteError {
     Unreachable { url: String, reason: String },
     #[error("{0}")]
     Refused(String),
+    #[error("{why}")]
+    Busy { why: String, again: Duration },
     #[error("the bundle broke off after {done} of {of} bytes")]
     BrokenOff { done: u64, of: u64 },
 }
@@ -86,17 +91,24 @@ pub(super) fn import(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    let mut file = file.try_clone()?;
-    file.rewind()?;
     let length = file.metadata()?.len();
     run(async move {
-        let mut request = client()?.post(&url).header(reqwest::header::CONTENT_LENGTH, length);
-        if let Some(signature) = signature {
-            request = request.header(SIGNATURE, signature);
-        }
+        let (client, began) = (client()?, Instant::now());
         let waiting = Spinner::new("the server imports the bundle");
-        let body = reqwest::Body::from(tokio::fs::File::from_std(file));
-        let response = send(request.body(body), token, &url).await;
+        let response = loop {
+            let mut request = client.post(&url).header(reqwest::header::CONTENT_LENGTH, length);
+            if let Some(signature) = &signature {
+                request = request.header(SIGNATURE, signature);
+            }
+            let mut again = file.try_clone()?;
+            again.rewind()?;
+            let body = reqwest::Body::from(tokio::fs::File::from_std(again));
+            match send(request.body(body), token, &url).await {
+                // It takes in one upload at a time.
+                Err(RemoteError::Busy { again, .. }) if began.elapsed() < TURN => tokio::time::sleep(again).await,
+                response => break response,
+            }
+        };
         waiting.finish();
         let response = response.inspect_err(|error| {
             // It may have been done when the connection went.
@@ -135,6 +147,12 @@ async fn send(
         return Ok(response);
     }
     let status = response.status().as_u16();
+    let again =
+        response.headers().get(reqwest::header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let text = response.text().await.unwrap_or_default();
-    Err(RemoteError::Refused(refusal(url, status, &text)))
+    let why = refusal(url, status, &text);
+    Err(match again {
+        Some(seconds) => RemoteError::Busy { why, again: Duration::from_secs(seconds) },
+        None => RemoteError::Refused(why),
+    })
 }

@@ -48,6 +48,7 @@ stale_if_error = "24h"
 
 [bundle]
 trusted_keys = []
+max_size = "4GiB"
 
 [passthrough]
 paths   = ["/api/"]
@@ -56,6 +57,7 @@ request_headers = ["Accept", "Accept-Language", "Authorization", "Cookie"]
 
 [admin]
 listen = "127.0.0.1:9090"
+hosts = []
 
 [log]
 format = "text"
@@ -81,9 +83,10 @@ mirror = { enabled = false, details = "on-demand", sweep_every = "1h30m", verify
   audit_per_hour = 0, max_shrink = 1.0, keep = 1, keep_daily = 0, changes_for = "0s" }
 client_ip = { trusted_proxies = ["10.0.0.0/8", "::1"], header = "forwarded", proxy_protocol = true }
 cache = { max_bytes = 1025, stale_while_revalidate = "0s", stale_if_error = "1m" }
-bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"], max_age = "30d" }
+bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"], max_size = 1025,
+  max_age = "30d" }
 passthrough = { paths = [], methods = ["POST"], request_headers = ["*"] }
-admin = { listen = "127.0.0.1:0" }
+admin = { listen = "127.0.0.1:0", hosts = ["Mirror.Internal.", "::ffff:10.0.0.1"] }
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
 log = { format = "json", level = "trace" }
 limits = { connections = 1, connections_per_client = 2, head = "1KiB", origin_bytes = "1MiB" }

@@ -35,7 +35,11 @@ fn version(number: u64) -> Arc<Published> {
     Arc::new(Published::new(Arc::new(dataset), meta, number, 0))
 }
 
-/// Eight versions, and a store that counts how often it is read and gives a version for each time it may.
+fn household(number: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, number])
+}
+
+/// Many versions, of which the first seven are kept, and a store that counts how often it is read and gives a version for each time it may.
 struct Rig {
     versions: Vec<Arc<Published>>,
     kept: Kept,
@@ -45,7 +49,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let versions: Vec<_> = (0..8).map(version).collect();
+        let versions: Vec<_> = (0..40).map(version).collect();
         let (may, told) = mpsc::channel::<Result<(), &'static str>>();
         let (stored, reads, told) = (versions.clone(), Arc::new(AtomicUsize::new(0)), Mutex::new(told));
         let counted = reads.clone();
@@ -77,13 +81,22 @@ impl Rig {
     }
 
     async fn get(&self, number: usize) -> Result<u64, Missing> {
-        self.kept.get(self.id(number)).await.map(|found| found.version)
+        self.get_by(0, number).await
     }
 
-    /// Asks, and leaves somebody waiting for the answer.
+    /// The same for one of several households.
+    async fn get_by(&self, by: u8, number: usize) -> Result<u64, Missing> {
+        self.kept.get(self.id(number), household(by)).await.map(|found| found.version)
+    }
+
+    /// Asks, each time from a household of its own, and leaves somebody waiting for the answer.
     fn ask(&self, number: usize) -> tokio::task::JoinHandle<Result<u64, Missing>> {
+        self.ask_by(100 + number as u8, number)
+    }
+
+    fn ask_by(&self, by: u8, number: usize) -> tokio::task::JoinHandle<Result<u64, Missing>> {
         let (kept, id) = (self.kept.clone(), self.id(number).to_owned());
-        tokio::spawn(async move { kept.get(&id).await.map(|found| found.version) })
+        tokio::spawn(async move { kept.get(&id, household(by)).await.map(|found| found.version) })
     }
 
     async fn until(&self, holds: impl Fn(&State) -> bool) {
@@ -101,7 +114,7 @@ impl Rig {
 async fn what_is_not_kept_is_never_looked_for() {
     let rig = Rig::new();
     assert_eq!(rig.get(7).await, Err(Missing::Gone));
-    assert_eq!(rig.kept.get("nonsense").await.err(), Some(Missing::Gone));
+    assert_eq!(rig.kept.get("nonsense", household(0)).await.err(), Some(Missing::Gone));
     rig.keep(&[7]);
     assert_eq!(rig.get(0).await, Err(Missing::Gone));
     rig.allow(1);
@@ -133,6 +146,103 @@ async fn the_version_that_was_not_asked_for_longest_goes_first() {
     assert_eq!(rig.reads(), 3, "0 was used between 1 and 2, so that 1 went");
     assert_eq!((rig.get(1).await, rig.reads()), (Ok(1), 4));
     assert_eq!(rig.kept.0.state.lock().loaded.len(), LOADED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_client_that_walks_through_all_versions_evicts_nothing_that_others_use() {
+    let rig = Rig::new();
+    rig.keep(&(0..40).collect::<Vec<_>>());
+    rig.allow(100);
+    assert_eq!((rig.get_by(1, 0).await, rig.get_by(2, 1).await), (Ok(0), Ok(1)));
+    let mut refused = 0;
+    for number in 2..40 {
+        match rig.get_by(3, number).await {
+            Ok(found) => assert_eq!((found, refused), (number as u64, 0)),
+            Err(Missing::Spent(wait)) if !wait.is_zero() => refused += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+        let reads = rig.reads();
+        assert_eq!((rig.get_by(1, 0).await, rig.get_by(2, 1).await, rig.reads()), (Ok(0), Ok(1), reads), "{number}");
+        let state = rig.kept.0.state.lock();
+        assert!(state.loaded.len() == LOADED && state.loading.is_empty());
+    }
+    assert_eq!((rig.reads(), refused), (12, 28), "each request would have loaded one");
+    assert_eq!(rig.get_by(4, 39).await, Ok(39), "others are not held up");
+}
+
+#[tokio::test]
+async fn a_version_that_does_not_stay_is_there_for_whoever_pages_through_it() {
+    let rig = Rig::new();
+    rig.allow(100);
+    assert_eq!((rig.get_by(1, 0).await, rig.get_by(2, 1).await), (Ok(0), Ok(1)));
+    for _ in 0..100 {
+        assert_eq!(rig.get_by(3, 2).await, Ok(2));
+    }
+    assert_eq!(rig.reads(), 3, "one load for a hundred pages");
+    assert_eq!(rig.get_by(4, 3).await, Ok(3));
+    assert_eq!(Arc::strong_count(&rig.versions[2]), 2, "the next one took its place");
+}
+
+#[tokio::test]
+async fn a_version_that_more_households_use_stays_instead_of_another() {
+    let rig = Rig::new();
+    rig.allow(100);
+    assert_eq!((rig.get_by(1, 0).await, rig.get_by(2, 1).await, rig.get_by(3, 2).await), (Ok(0), Ok(1), Ok(2)));
+    assert_eq!(rig.get_by(1, 1).await, Ok(1));
+    assert_eq!(rig.get_by(4, 2).await, Ok(2));
+    assert_eq!(rig.get_by(5, 3).await, Ok(3), "it takes the place of 0, which passes by now");
+    assert_eq!((rig.get_by(6, 2).await, rig.get_by(6, 1).await, rig.reads()), (Ok(2), Ok(1), 4));
+    assert_eq!((rig.get_by(6, 0).await, rig.reads()), (Ok(0), 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_does_not_stay_leaves_memory_when_nobody_asks_for_it() {
+    let versions: Vec<_> = (0..4).map(version).collect();
+    let stored = versions.clone();
+    let kept = Kept::new(move |id: &str| {
+        Ok::<_, &str>(stored.iter().find(|stored| stored.dataset.id.as_str() == id).unwrap().clone())
+    });
+    kept.keep_only(versions.iter().map(|version| version.dataset.id.as_str()));
+    let get = async |by, number: usize| {
+        let found = kept.get(versions[number].dataset.id.as_str(), household(by)).await.unwrap();
+        assert_eq!(found.version, number as u64);
+    };
+    for (by, number) in [(1, 0), (2, 1), (3, 2)] {
+        get(by, number).await;
+    }
+    // More want it by now: another one goes in its place.
+    get(4, 2).await;
+    assert!(kept.0.state.lock().passing.is_some());
+    let began = Instant::now();
+    while kept.0.state.lock().passing.is_some() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(began.elapsed() <= 2 * IDLE);
+    }
+    assert!(began.elapsed() >= IDLE && kept.0.state.lock().loaded.len() == LOADED);
+    assert_eq!(Arc::strong_count(&versions[0]), 2, "here and in the store");
+    get(5, 3).await;
+    assert!(kept.0.state.lock().passing.is_some());
+    tokio::time::sleep(2 * IDLE).await;
+    assert!(kept.0.state.lock().passing.is_none(), "the next one as well");
+}
+
+#[tokio::test]
+async fn one_household_does_not_take_all_places_of_those_that_wait() {
+    let rig = Rig::new();
+    let mut asking = Vec::new();
+    for number in 0..LOADING_EACH {
+        asking.push(rig.ask_by(1, number));
+        rig.until(|state| state.loading.len() == number + 1).await;
+    }
+    assert_eq!(rig.get_by(1, 5).await, Err(Missing::Busy));
+    asking.push(rig.ask_by(1, 0));
+    let other = rig.ask_by(2, 5);
+    rig.until(|state| state.loading.len() == LOADING_EACH + 1).await;
+    rig.allow(LOADING);
+    assert_eq!(other.await.unwrap(), Ok(5));
+    for asking in asking {
+        asking.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
@@ -222,8 +332,8 @@ async fn a_load_that_crashes_lets_the_next_one_through() {
         Ok::<_, String>(stored.clone())
     });
     kept.keep_only([id.as_str()]);
-    assert_eq!(kept.get(id.as_str()).await.err(), Some(Missing::Failed));
-    assert_eq!(kept.get(id.as_str()).await.unwrap().version, 1);
+    assert_eq!(kept.get(id.as_str(), household(0)).await.err(), Some(Missing::Failed));
+    assert_eq!(kept.get(id.as_str(), household(0)).await.unwrap().version, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,7 +350,7 @@ async fn nobody_waits_for_long_and_the_load_goes_on() {
     // A blocking task holds the paused clock; time is moved by hand.
     let asking = {
         let (kept, id) = (kept.clone(), id.clone());
-        tokio::spawn(async move { kept.get(id.as_str()).await.err() })
+        tokio::spawn(async move { kept.get(id.as_str(), household(0)).await.err() })
     };
     while kept.0.state.lock().loading.is_empty() {
         tokio::task::yield_now().await;
@@ -251,5 +361,5 @@ async fn nobody_waits_for_long_and_the_load_goes_on() {
     }
     assert_eq!(asking.await.unwrap(), Some(Missing::Busy));
     may.send(()).unwrap();
-    assert_eq!(kept.get(id.as_str()).await.unwrap().version, 1);
+    assert_eq!(kept.get(id.as_str(), household(0)).await.unwrap().version, 1);
 }

@@ -1,0 +1,159 @@
+//! Takes in the body of `POST /bundle`, into a file without a name.
+//!
+//! What cannot be a bundle that may be imported is refused before any of it is stored: by its announced length, and by its
+//! first bytes. A client that sends slowly would keep others from uploading, so that an upload has a deadline that moves
+//! with what has arrived, and one for the whole. It does not read what is in a bundle. Callers: [`super`].
+
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::{HeaderMap, header};
+use pingora::protocols::http::ServerSession;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{Instant, timeout_at};
+
+use super::Failed;
+use crate::bundle;
+
+/// An upload may lag this far behind the slowest pace.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// The slowest pace of an upload, in bytes a second.
+const SLOWEST: u64 = 64 << 10;
+
+/// The longest time that an upload takes.
+const LONGEST: Duration = Duration::from_secs(2 * 3600);
+
+/// What the names of files begin and end with.
+const NAME: (&str, &str) = ("bundle-", ".tmp");
+
+/// Refuses an upload that announces more than `most` bytes.
+pub(super) fn check_length(headers: &HeaderMap, most: u64) -> Result<(), Failed> {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    match announced {
+        Some(length) if length > most => Err(Failed::TooLarge(most)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes in a body of at most `most` bytes.
+pub(super) async fn receive(session: &mut ServerSession, directory: &Path, most: u64) -> Result<File, Failed> {
+    let fail = |source| Failed::Io { path: directory.to_owned(), source };
+    let waits = |value: &http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    if session.req_header().headers.get(header::EXPECT).is_some_and(waits) {
+        session.write_continue_response().await.map_err(|_| Failed::BrokenOff)?;
+    }
+    let began = Instant::now();
+    let (mut length, mut beginning, mut file) = (0, Vec::new(), None);
+    loop {
+        let read = timeout_at(began + due(length), session.read_request_body()).await;
+        let Some(piece) = read.map_err(|_| Failed::Slow)?.map_err(|_| Failed::BrokenOff)? else { break };
+        length += piece.len() as u64;
+        if length > most {
+            return Err(Failed::TooLarge(most));
+        }
+        let file = match &mut file {
+            Some(file) => file,
+            none => {
+                beginning.extend_from_slice(&piece);
+                bundle::check_beginning(&beginning)?;
+                if beginning.len() < bundle::BEGINNING {
+                    continue;
+                }
+                let file = none.insert(tokio::fs::File::from_std(nameless(directory)?));
+                file.write_all(&std::mem::take(&mut beginning)).await.map_err(fail)?;
+                continue;
+            }
+        };
+        file.write_all(&piece).await.map_err(fail)?;
+    }
+    let mut file = match file {
+        Some(mut file) => {
+            file.flush().await.map_err(fail)?;
+            file.into_std().await
+        }
+        // It ended within its first bytes.
+        None => nameless(directory)?,
+    };
+    file.write_all(&beginning).and_then(|()| file.rewind()).map_err(fail)?;
+    Ok(file)
+}
+
+/// Until when after its beginning an upload that has brought so many bytes has to bring more.
+fn due(received: u64) -> Duration {
+    (GRACE + Duration::from_secs(received / SLOWEST)).min(LONGEST)
+}
+
+/// A file that nobody else can open, and that is gone when it is closed.
+pub(super) fn nameless(directory: &Path) -> Result<File, Failed> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = directory.join(format!("{}{}-{number}{}", NAME.0, std::process::id(), NAME.1));
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path);
+    let file = file.and_then(|file| std::fs::remove_file(&path).map(|()| file));
+    file.map_err(|source| Failed::Io { path, source })
+}
+
+/// Removes what a process left that was killed before its file had lost its name. The data directory has to be this
+/// process's own.
+///
+/// # Errors
+/// When the directory cannot be read, or a file not be removed.
+pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let numbers = name.to_str().and_then(|name| name.strip_prefix(NAME.0)?.strip_suffix(NAME.1));
+        if numbers.is_some_and(|numbers| numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upload_has_to_keep_a_pace_and_to_end() {
+        for (received, seconds) in [(0, 20), (SLOWEST - 1, 20), (60 * SLOWEST, 80), (u64::MAX, 7200)] {
+            assert_eq!(due(received), Duration::from_secs(seconds), "{received}");
+        }
+    }
+
+    #[test]
+    fn what_announces_too_much_is_refused_by_that() {
+        for (length, refused) in [("10", false), ("11", true), ("18446744073709551615", true)] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_LENGTH, length.parse().unwrap())]);
+            assert_eq!(check_length(&headers, 10).is_err(), refused, "{length}");
+        }
+        assert!(check_length(&HeaderMap::new(), 10).is_ok());
+    }
+
+    #[test]
+    fn a_nameless_file_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = nameless(dir.path()).unwrap();
+        file.write_all(b"x").unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(nameless(&dir.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_swept_up_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["bundle-1-0.tmp", "bundle-77-12.tmp", "bundle-mine.tmp", "bundle-1-0.gsb", "LOCK"] {
+            std::fs::write(dir.path().join(name), "x").unwrap();
+        }
+        sweep(dir.path()).unwrap();
+        let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["LOCK", "bundle-1-0.gsb", "bundle-mine.tmp"]);
+        assert!(sweep(&dir.path().join("none")).is_err());
+    }
+}

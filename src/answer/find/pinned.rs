@@ -1,0 +1,51 @@
+//! The version that a client names with `snapshot=`: the served one, a kept one, or why none answers.
+//!
+//! What is in memory and what is loaded is [`crate::versions::kept`]'s business. Callers: [`super`].
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{Finder, Found};
+use crate::semantics::network::household;
+use crate::semantics::problem::Problem;
+use crate::snapshot::live::Published;
+use crate::versions::kept::Missing;
+
+/// The version that answers a request.
+pub(super) struct Version {
+    pub published: Arc<Published>,
+    /// Whether the client named it.
+    pub pinned: bool,
+    /// What is served, where that is another one.
+    pub beside: Option<Arc<Published>>,
+}
+
+impl Finder {
+    /// The version that a client names: the served one, at once, or a kept one. Else what the client is told.
+    pub(super) async fn version(
+        &self,
+        served: Arc<Published>,
+        pin: Option<&str>,
+        client: IpAddr,
+    ) -> Result<Version, Found> {
+        let current = served.dataset.id.as_str();
+        let Some(pin) = pin.filter(|pin| *pin != current) else {
+            return Ok(Version { published: served, pinned: pin.is_some(), beside: None });
+        };
+        match self.kept.get(pin, household(client, self.ipv6_prefix)).await {
+            Ok(published) => Ok(Version { published, pinned: true, beside: Some(served) }),
+            Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
+            Err(Missing::Busy) => Err(not_at_hand(pin, "it is being read, or others are", 5)),
+            Err(Missing::Failed) => Err(not_at_hand(pin, "it cannot be read", 30)),
+            Err(Missing::Spent(wait)) => {
+                let why = "it is not in memory, and this address had many snapshots loaded of late";
+                Err(not_at_hand(pin, why, wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
+            }
+        }
+    }
+}
+
+/// What a client is told of a kept snapshot that cannot answer now.
+pub(super) fn not_at_hand(id: &str, why: &str, retry_after: u64) -> Found {
+    Found::Problem { problem: Problem::snapshot_unavailable(id, why), retry_after: Some(retry_after) }
+}

@@ -1,0 +1,34 @@
+//! What a reader keeps in memory of a bundle, and how much that may be.
+//!
+//! A few bytes of a file can be a million records, each of which takes more memory than text: so it is not the unpacked
+//! length that is bounded, but what is made of it, indexes included. Details stay in the file; only their hashes count.
+//! Callers: `parts` and `open`, before anything is kept; `write`, so that what is written can be read.
+
+use super::part::Kind;
+
+/// For each summary beside its text: the record, its place in every index, its names.
+pub(super) const SUMMARY: u64 = 512;
+
+/// For each term of the evidence beside its record.
+pub(super) const TERM: u64 = 256;
+
+/// For each detail: its id and its hash.
+pub(super) const DETAIL: u64 = 64;
+
+/// For the terms of a taxonomy of so many bytes, beside its text, at most.
+pub(super) const fn terms(text: u64) -> u64 {
+    11 * text
+}
+
+/// The most for a file of so many bytes.
+pub(super) const fn most(file: u64) -> u64 {
+    (32 << 20) + file.saturating_mul(32)
+}
+
+/// What a part takes while its records are in memory, beside what each of them takes.
+pub(super) const fn part(kind: Kind, raw: u64) -> u64 {
+    match kind {
+        Kind::Manifest | Kind::Envelope | Kind::Taxonomy | Kind::Order | Kind::Summaries | Kind::Evidence => raw,
+        Kind::Details | Kind::Validators | Kind::End => 0,
+    }
+}
