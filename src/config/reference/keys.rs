@@ -129,7 +129,7 @@ pub(super) const KEYS: &[Key] = &[
         "origin.cache_ttl",
         Duration("0s", "1d"),
         ONLINE,
-        "How old a copy in the origin's CDN can be when its headers do not say. A `generated_at` more than twice as old is not used as a time.",
+        "How old a copy in the origin's CDN can be when its headers do not say. A `generated_at` more than twice as old is not used as a time (`origin.stamps` in `/status`).",
     ),
     key("origin.timeout", Duration("10ms", "10m"), ONLINE, "How long one request to the origin may take."),
     key(
@@ -222,14 +222,14 @@ pub(super) const KEYS: &[Key] = &[
         "none",
         Words("network or address"),
         ALL,
-        "Starts with `[[rate_limit.override]]`, as often as needed: another limit for the clients in this network.",
+        "In a table `[[rate_limit.override]]`, which can be repeated: the clients that get another limit.",
     ),
     unset(
         "rate_limit.override.requests_per_minute",
         "none",
         Whole(0, RATE),
         ALL,
-        "The limit of each client in that network. 0: no limit. The longest matching prefix wins.",
+        "In the same table: how many requests each of these clients may send in any 60 seconds. 0: no limit. If networks overlap, the longest prefix wins.",
     ),
     key(
         "client_ip.trusted_proxies",
@@ -280,7 +280,7 @@ pub(super) const KEYS: &[Key] = &[
         "passthrough.methods",
         Words("list of methods"),
         ONLINE,
-        "Methods that are forwarded there. Methods other than `GET` and `HEAD` are not cached, have a bounded body, and invalidate.",
+        "Methods that are forwarded there. Methods other than `GET` and `HEAD` are not cached, have a bounded body, and remove what is cached for the path.",
     ),
     key(
         "passthrough.request_headers",

@@ -1,4 +1,4 @@
-//! Runs the commands of the book.
+//! Runs the commands of the README and the book.
 //!
 //! Blocks marked `sh` are run, in the order of the page, each by one shell that stops at the first failure. After `sh`:
 //! `server` is a command that keeps running, until the page ends or starts another one on the same machine. `@name` names
@@ -165,9 +165,9 @@ impl Page {
 }
 
 #[tokio::test]
-async fn the_commands_of_the_book_work() {
+async fn the_commands_of_the_documentation_work() {
     let mut count = 0;
-    for path in book() {
+    for path in [repository("README.md")].into_iter().chain(book()) {
         let blocks = blocks(&read(&path));
         if blocks.is_empty() {
             continue;
