@@ -1,8 +1,9 @@
-//! The README and the book in `docs/`: links lead somewhere, and commands work.
+//! The README and the book in `docs/`: links lead somewhere, commands work, and names are those of the program.
 //!
-//! Not what the pages say. `commands` runs the shell blocks.
+//! Not what the pages say. `commands` runs the shell blocks, `facts` compares names on the pages with a running server.
 
 mod commands;
+mod facts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};

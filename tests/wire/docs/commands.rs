@@ -85,10 +85,10 @@ impl Page {
         }
         for other in std::fs::read_dir(self.dir.path()).unwrap().map(|entry| entry.unwrap().path()) {
             for file in std::fs::read_dir(other).unwrap().map(|entry| entry.unwrap().path()) {
-                let name = file.file_name().unwrap().to_str().unwrap();
-                let is_carried = name.contains(".gsb") || name.ends_with(".pub");
-                if is_carried && !machine.join(name).exists() {
-                    std::fs::copy(&file, machine.join(name)).unwrap();
+                let kind = file.extension().and_then(|kind| kind.to_str());
+                let to = machine.join(file.file_name().unwrap());
+                if matches!(kind, Some("gsb" | "minisig" | "pub")) && !to.exists() {
+                    std::fs::copy(&file, to).unwrap();
                 }
             }
         }
