@@ -9,7 +9,7 @@
 //! the command line, once, before anything else starts.
 //!
 //! To add a key: give it a field, a default, a line in `read` and a line in `write` in the file of its
-//! section, and a commented line in `config/*.toml`.
+//! section, a row in `reference/keys.rs`, and a commented line in `config/*.toml`.
 
 mod address;
 mod admin;
@@ -28,6 +28,8 @@ mod parse;
 mod passthrough;
 mod rate_limit;
 mod raw;
+#[cfg(test)]
+mod reference;
 mod resolve;
 mod secret;
 mod section;

@@ -389,7 +389,7 @@ fn is_settled(status: &Value) -> bool {
 }
 
 /// The public and the admin address of a server that has just been started.
-async fn discover(process: &mut Process, data_dir: &Path, client: &reqwest::Client) -> (SocketAddr, SocketAddr) {
+pub async fn discover(process: &mut Process, data_dir: &Path, client: &reqwest::Client) -> (SocketAddr, SocketAddr) {
     let start = Instant::now();
     loop {
         if let Some(code) = process.ended() {

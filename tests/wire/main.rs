@@ -33,6 +33,7 @@ mod damage;
 mod dialects;
 mod dialects_exact;
 mod disk;
+mod docs;
 mod faults;
 mod gap;
 mod golden;

@@ -220,16 +220,3 @@ fn files_that_cannot_be_opened_are_found_by_check() {
     assert!(named, "{errors}");
     assert!(files(&shipped("mirror.toml").0).is_ok());
 }
-
-#[test]
-fn the_readme_lists_every_key_with_its_default() {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let defaults = flat(DEFAULTS);
-    for key in flat(OTHERS).into_keys() {
-        let row = match defaults.get(&key) {
-            Some(value) => format!("\n| `{key}` | `{value}` |"),
-            None => format!("`{key}`"),
-        };
-        assert!(readme.contains(&row), "README.md has no {row}");
-    }
-}

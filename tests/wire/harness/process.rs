@@ -36,7 +36,8 @@ impl Process {
         Self::spawn_under(&[], arguments, working_dir)
     }
 
-    pub(super) fn spawn_under(under: &[String], arguments: &[String], working_dir: &Path) -> Self {
+    /// Runs the binary under a program that becomes it, such as `env`.
+    pub fn spawn_under(under: &[String], arguments: &[String], working_dir: &Path) -> Self {
         let words: Vec<&str> = under.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_grandstand")]).collect();
         let mut child = Command::new(words[0])
             .args(&words[1..])

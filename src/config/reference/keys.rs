@@ -1,0 +1,345 @@
+//! The table of keys: what each one does, which values it takes, which use it matters for.
+//!
+//! Not the defaults: those are read from the code. Callers: [`super`].
+
+use super::Use::{self, Mirror, Offline, Shield};
+use Values::{Duration, Size, Whole, Words};
+
+/// Which values a key takes. Bounds are included, and a test compares them with the program.
+pub(super) enum Values {
+    /// From the first to the second, as the configuration writes durations.
+    Duration(&'static str, &'static str),
+    /// From the first to the second, as the configuration writes sizes.
+    Size(&'static str, &'static str),
+    /// From the first to the second.
+    Whole(u32, u32),
+    /// Anything else, in words.
+    Words(&'static str),
+}
+
+/// One key.
+pub(super) struct Key {
+    /// The dotted key.
+    pub name: &'static str,
+    /// What stands in place of the default; `None`: the default of the code.
+    pub default: Option<&'static str>,
+    /// Which values it takes.
+    pub values: Values,
+    /// The uses that it matters for.
+    pub uses: &'static [Use],
+    /// What it does, in Markdown.
+    pub meaning: &'static str,
+}
+
+impl Key {
+    /// The table that the key stands in; empty: the top level.
+    pub(super) fn section(&self) -> &'static str {
+        self.name.split_once('.').map_or("", |(section, _)| section)
+    }
+}
+
+const ALL: &[Use] = &[Mirror, Shield, Offline];
+/// Uses that have an origin.
+const ONLINE: &[Use] = &[Mirror, Shield];
+/// Uses that have snapshots.
+const KEPT: &[Use] = &[Mirror, Offline];
+const MIRROR: &[Use] = &[Mirror];
+
+const RATE: u32 = 1_000_000_000;
+
+const fn key(name: &'static str, values: Values, uses: &'static [Use], meaning: &'static str) -> Key {
+    Key { name, default: None, values, uses, meaning }
+}
+
+/// A key whose default the code cannot show: there is none, or it depends on something else.
+const fn unset(
+    name: &'static str,
+    default: &'static str,
+    values: Values,
+    uses: &'static [Use],
+    meaning: &'static str,
+) -> Key {
+    Key { name, default: Some(default), values, uses, meaning }
+}
+
+/// The tables of the file, in the order of the page, and what each one is for.
+pub(super) const SECTIONS: [(&str, &str); 12] = [
+    ("", "Where grandstand listens, where it stores data, and how fresh answers are."),
+    ("origin", "The provider's server, and how much it may be asked."),
+    ("mirror", "What is crawled, how often, and which snapshots are kept."),
+    ("rate_limit", "How many requests one client may send. See [HTTP behaviour](http.md#the-rate-limit)."),
+    ("client_ip", "How a client is identified behind a proxy or load balancer."),
+    ("cache", "Answers in memory, and how long a stale answer may be used."),
+    ("bundle", "Which bundles are imported. See [Cross an air gap](cross-an-air-gap.md)."),
+    ("passthrough", "Requests that are not part of the known API. See [HTTP behaviour](http.md#other-paths)."),
+    ("admin", "The listener for operators. See [Operate](operate.md#the-admin-listener)."),
+    ("tls", "The public HTTPS listener. Set all three keys or none. See [Operate](operate.md#https)."),
+    ("log", "The log on standard error."),
+    ("limits", "Bounds on connections, request heads and memory."),
+];
+
+/// Every key, in the order of the page.
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "listen",
+        Words("list of addresses with port"),
+        ALL,
+        "Public addresses: HTTP/1.1, and HTTP/2 without TLS. Port 0: the system chooses a port.",
+    ),
+    unset(
+        "public_url",
+        "the first address of `listen`",
+        Words("URL, may have a path"),
+        ALL,
+        "The address that clients use. Links in the answers (`api_url`, `Link`) start with it.",
+    ),
+    key(
+        "data_dir",
+        Words("path"),
+        ALL,
+        "Where snapshots and the ledger of the origin's budget are stored. A relative path is relative to the working directory. One server at a time.",
+    ),
+    key(
+        "ttl",
+        Duration("100ms", "1d"),
+        ALL,
+        "How long clients may cache an answer. A mirror refreshes early enough to stay below it.",
+    ),
+    key("drain", Duration("0s", "1h"), ALL, "How long a stop (SIGTERM, Ctrl-C) waits for requests in flight."),
+    unset(
+        "origin.url",
+        "none",
+        Words("URL, may have a path"),
+        ONLINE,
+        "The base address of the origin. Without it grandstand is offline.",
+    ),
+    key(
+        "origin.aliases",
+        Words("list of URLs"),
+        ALL,
+        "Other base addresses that the origin's data uses for itself. Links to them are rewritten. A bundle from an alias is accepted.",
+    ),
+    key(
+        "origin.requests_per_minute",
+        Whole(0, RATE),
+        ONLINE,
+        "The budget: at most this many requests to the origin in any 60 seconds. 0: unlimited.",
+    ),
+    key(
+        "origin.cache_ttl",
+        Duration("0s", "1d"),
+        ONLINE,
+        "How old a copy in the origin's CDN can be when its headers do not say. A `generated_at` more than twice as old is not used as a time (`origin.stamps` in `/status`).",
+    ),
+    key("origin.timeout", Duration("10ms", "10m"), ONLINE, "How long one request to the origin may take."),
+    key(
+        "origin.wait",
+        Duration("0s", "10m"),
+        ONLINE,
+        "How long a client's request may wait for the budget. Then the answer is 503. A request with a stale answer at hand does not wait.",
+    ),
+    key("origin.max_body", Size("1KiB", "4GiB"), ONLINE, "The largest body that is accepted from the origin."),
+    unset(
+        "origin.ca_file",
+        "none",
+        Words("path of a PEM file"),
+        ONLINE,
+        "Certificate authorities to trust in addition to those of the system. It must hold the authority, not the server's own certificate.",
+    ),
+    unset(
+        "origin.user_agent",
+        "`\"grandstand/<version>\"`",
+        Words("header value"),
+        ONLINE,
+        "The `User-Agent` sent to the origin. A contact address in it is good manners.",
+    ),
+    key("mirror.enabled", Words("`true` or `false`"), ONLINE, "`true`: mirror. `false`: shield, nothing is crawled."),
+    key(
+        "mirror.details",
+        Words("`\"all\"` or `\"on-demand\"`"),
+        MIRROR,
+        "`\"all\"`: the details of all listings are fetched. `\"on-demand\"`: a detail is fetched when a client asks for it, and kept current from then on.",
+    ),
+    key(
+        "mirror.sweep_every",
+        Duration("100ms", "365d"),
+        MIRROR,
+        "How often every page is revalidated even when nothing seems to have changed.",
+    ),
+    key(
+        "mirror.verify_details_every",
+        Duration("100ms", "365d"),
+        MIRROR,
+        "Each detail is revalidated at least this often.",
+    ),
+    key(
+        "mirror.audit_per_hour",
+        Whole(0, 3600),
+        MIRROR,
+        "How many requests per hour are compared with the origin in the background. 0: none.",
+    ),
+    key(
+        "mirror.max_shrink",
+        Words("number, 0 to 1"),
+        MIRROR,
+        "A new snapshot that lost more than this share of its listings is held back. `grandstand snapshot accept` publishes it.",
+    ),
+    key(
+        "mirror.keep",
+        Whole(1, 1000),
+        KEPT,
+        "How many of the newest snapshots are kept for rollback and for `snapshot=`.",
+    ),
+    key("mirror.keep_daily", Whole(0, 3660), KEPT, "For how many days the last snapshot of the day is kept as well."),
+    key("mirror.changes_for", Duration("0s", "3650d"), KEPT, "How far back `/changes.json` answers."),
+    key(
+        "rate_limit.requests_per_minute",
+        Whole(0, RATE),
+        ALL,
+        "How many requests one client may send in any 60 seconds. 0: no limit.",
+    ),
+    key(
+        "rate_limit.ipv6_prefix",
+        Whole(1, 128),
+        ALL,
+        "How many leading bits of an IPv6 address identify a client. An IPv4 address is one client.",
+    ),
+    key(
+        "rate_limit.max_clients",
+        Whole(1, 100_000_000),
+        ALL,
+        "How many clients are remembered. Beyond that, clients with the fewest requests are forgotten first.",
+    ),
+    unset(
+        "rate_limit.store",
+        "none",
+        Words("`redis://` or `rediss://` URL"),
+        ALL,
+        "Not implemented yet: a value is refused. Each process counts for itself.",
+    ),
+    unset(
+        "rate_limit.override.network",
+        "none",
+        Words("network or address"),
+        ALL,
+        "In a table `[[rate_limit.override]]`, which can be repeated: the clients that get another limit.",
+    ),
+    unset(
+        "rate_limit.override.requests_per_minute",
+        "none",
+        Whole(0, RATE),
+        ALL,
+        "In the same table: how many requests each of these clients may send in any 60 seconds. 0: no limit. If networks overlap, the longest prefix wins.",
+    ),
+    key(
+        "client_ip.trusted_proxies",
+        Words("list of networks or addresses"),
+        ALL,
+        "Peers whose `client_ip.header` is believed. Empty: no peer is believed, and the TCP peer is the client.",
+    ),
+    key(
+        "client_ip.header",
+        Words("header name"),
+        ALL,
+        "`\"x-forwarded-for\"`, `\"forwarded\"`, or the name of a header that holds one address.",
+    ),
+    key("client_ip.proxy_protocol", Words("`false`"), ALL, "Not implemented yet: `true` is refused."),
+    key("cache.max_bytes", Size("1KiB", "1024GiB"), ALL, "Memory for cached answers."),
+    key(
+        "cache.stale_while_revalidate",
+        Duration("0s", "30d"),
+        ALL,
+        "How long a stale answer may be used while it is revalidated. On other paths only the origin decides.",
+    ),
+    key(
+        "cache.stale_if_error",
+        Duration("0s", "365d"),
+        ALL,
+        "How long a stale answer may be used when the origin fails, unless the origin forbids it.",
+    ),
+    key(
+        "bundle.trusted_keys",
+        Words("list of minisign public keys (`RW...`)"),
+        KEPT,
+        "If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import`, `serve --bundle` and the admin listener.",
+    ),
+    unset(
+        "bundle.max_age",
+        "none",
+        Duration("1s", "3650d"),
+        KEPT,
+        "`/status` is 503 when the data was confirmed longer ago.",
+    ),
+    key(
+        "passthrough.paths",
+        Words("list of path prefixes"),
+        ONLINE,
+        "Paths that are forwarded to the origin and cached. `[]`: none.",
+    ),
+    key(
+        "passthrough.methods",
+        Words("list of methods"),
+        ONLINE,
+        "Methods that are forwarded there. Methods other than `GET` and `HEAD` are not cached, have a bounded body, and remove what is cached for the path.",
+    ),
+    key(
+        "passthrough.request_headers",
+        Words("list of header names"),
+        ONLINE,
+        "Client headers that are forwarded there with `GET` and `HEAD`. Other methods carry all headers. `[\"*\"]`: nearly all headers; then only the origin's `Vary` says what an answer depends on.",
+    ),
+    key(
+        "admin.listen",
+        Words("address with port"),
+        ALL,
+        "Address of the admin listener. Never a public address. Port 0: the system chooses a port.",
+    ),
+    unset(
+        "admin.token",
+        "none",
+        Words("visible ASCII characters"),
+        ALL,
+        "What commands must send as `Authorization: Bearer <token>`. Without a token, commands are accepted on loopback only.",
+    ),
+    unset(
+        "tls.listen",
+        "none",
+        Words("list of addresses with port"),
+        ALL,
+        "Public HTTPS addresses: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1.",
+    ),
+    unset(
+        "tls.cert",
+        "none",
+        Words("path of a PEM file"),
+        ALL,
+        "The certificate chain, the server's own certificate first. A new file is loaded within seconds.",
+    ),
+    unset("tls.key", "none", Words("path of a PEM file"), ALL, "The private key, without a passphrase."),
+    key("log.format", Words("`\"text\"` or `\"json\"`"), ALL, "The form of a line."),
+    key(
+        "log.level",
+        Words("`\"error\"`, `\"warn\"`, `\"info\"`, `\"debug\"` or `\"trace\"`"),
+        ALL,
+        "The least severe level that is logged. `\"debug\"` logs each request.",
+    ),
+    key(
+        "limits.connections",
+        Whole(1, 1_000_000),
+        ALL,
+        "Client connections in total. When all are taken, the connection that has been idle longest is closed. A low limit on open files lowers it.",
+    ),
+    key(
+        "limits.connections_per_client",
+        Whole(1, 1_000_000),
+        ALL,
+        "Connections of one client. More get 503 or are closed. Peers in `client_ip.trusted_proxies` are exempt.",
+    ),
+    key("limits.head", Size("1KiB", "256KiB"), ALL, "The longest request line (414) and request head (431)."),
+    key(
+        "limits.origin_bytes",
+        Size("1MiB", "1024GiB"),
+        ONLINE,
+        "Memory for all bodies from the origin that are being received, decoded or checked.",
+    ),
+];
