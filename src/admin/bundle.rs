@@ -22,6 +22,7 @@ use crate::bundle::signature::{Signature, SignatureError, TrustedKeys};
 use crate::bundle::{Bundle, BundleError};
 use crate::clock::Clock;
 use crate::origin::details::Details;
+use crate::store::files;
 use crate::versions::Versions;
 use crate::versions::bundles::{ExportError, Exported, ImportError};
 
@@ -270,7 +271,7 @@ fn nameless(directory: &Path) -> Result<File, Failed> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = directory.join(format!("bundle-{}-{number}.tmp", std::process::id()));
-    let file = File::options().read(true).write(true).create_new(true).open(&path);
+    let file = files::create_new(&path);
     let file = file.and_then(|file| std::fs::remove_file(&path).map(|()| file));
     file.map_err(|source| Failed::Io { path, source })
 }

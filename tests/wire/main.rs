@@ -45,6 +45,7 @@ mod metrics;
 mod order;
 mod pass;
 mod paths;
+mod private;
 mod process;
 mod publication;
 mod purge;
