@@ -11,7 +11,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 
 use crate::api::route::Route;
-use crate::clock::{Clock, WallTime};
+use crate::clock::{self, Clock, WallTime};
 use crate::limit::Decision;
 use crate::pipeline::admit::{self, Admission, Admitted, Rules, Target, View};
 use crate::pipeline::answer::{Answer, Asked, FromSnapshot, Standing};
@@ -185,7 +185,7 @@ impl Public {
         let fields = std::mem::take(&mut answer.head);
         let mut bytes = body.as_ref().map_or(0, Bytes::len);
         let sent = async {
-            in_time(session.write_response_header(Box::new(head(answer.status, fields)))).await?;
+            write_head(session, answer.status, fields).await?;
             let Some(mut rest) = rest else {
                 if let Some(body) = body {
                     write_body(session, body, true).await?;
@@ -275,12 +275,22 @@ impl Public {
     pub(super) async fn unreadable(&self, session: &mut ServerSession, peer: IpAddr) {
         let (answer, _) = self.refuse(peer, Problem::unreadable(), HeaderMap::new());
         session.set_keepalive(None);
-        let sent = in_time(session.write_response_header(Box::new(head(answer.status, answer.head)))).await;
+        let sent = write_head(session, answer.status, answer.head).await;
         if let (Ok(()), Some(body)) = (sent, answer.body) {
             // Who left before it was sent is not told.
             let _sent = in_time(session.write_response_body(body, true)).await;
         }
     }
+}
+
+/// Writes the head of a final answer. Before 1970 pingora would panic: the connection ends instead. What the fast way
+/// answers, it does not write.
+async fn write_head(session: &mut ServerSession, status: StatusCode, fields: HeaderMap) -> Result<(), Broken> {
+    if clock::is_before_1970() {
+        tracing::debug!("the system clock shows a time before 1970; a connection is closed without an answer");
+        return Err(Broken);
+    }
+    in_time(session.write_response_header(Box::new(head(status, fields)))).await
 }
 
 /// Writes a part of a body, and the end of all of it if `ends`. The deadline is around progress: a client that reads
@@ -336,7 +346,7 @@ mod tests {
             let mut session = ServerSession::new_http1(Box::new(server));
             session.read_request().await.unwrap();
             let fields = HeaderMap::from_iter([(http::header::CONTENT_LENGTH, HeaderValue::from(SIZE))]);
-            in_time(session.write_response_header(Box::new(head(StatusCode::OK, fields)))).await?;
+            write_head(&mut session, StatusCode::OK, fields).await?;
             write_body(&mut session, vec![b'x'; SIZE].into(), true).await
         };
         let reads = async {

@@ -81,6 +81,7 @@ fn meta(at_ms: i64) -> VersionMeta {
     VersionMeta {
         certificate: Certificate::Full,
         confirmed_ms: at_ms,
+        claimed_ms: None,
         published_ms: at_ms,
         volatile: VolatileKeys::default(),
         volatile_values: std::collections::BTreeMap::new(),

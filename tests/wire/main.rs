@@ -32,6 +32,7 @@ mod damage;
 mod dialects;
 mod dialects_exact;
 mod disk;
+mod excerpts;
 mod faults;
 mod gap;
 mod golden;
