@@ -29,7 +29,9 @@ async fn a_data_directory_is_private_and_one_of_an_older_version_becomes_it() {
     assert_eq!((mode(&data), modes()), (0o700, [0o600; 3]));
     server.process.kill();
     set_mode(&data, 0o755);
-    OURS.iter().for_each(|name| set_mode(&data.join(name), 0o644));
+    for name in OURS {
+        set_mode(&data.join(name), 0o644);
+    }
     server.restart().await;
     server.ready().await;
     assert_eq!(server.snapshot().await, snapshot);
