@@ -19,7 +19,7 @@ use crate::origin::details::Details;
 use crate::origin::eta;
 use crate::origin::pass::PAGE_SIZE;
 use crate::origin::status::{OriginState, OriginStatus, Picture};
-use crate::semantics::{excerpt, freshness};
+use crate::semantics::excerpt;
 use crate::serve::tls::renewal::Current;
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
@@ -108,14 +108,14 @@ impl Status {
         let published = self.live.current();
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let state = if self.usage == Use::Offline { OriginState::Offline } else { picture.state };
-        let age = published.as_ref().map(|published| freshness::age_seconds(now, published.confirmed()));
+        let age = published.as_ref().and_then(|published| published.age_seconds(now));
         // A stamp from the future confirms nothing.
         let unconfirmed = published.as_ref().is_some_and(|published| published.is_unconfirmed(now));
         let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
         let reasons = health::reasons(&Facts {
             usage: self.usage,
             not_ready: self.ready().err(),
-            age,
+            age: age.or(unconfirmed.then_some(0)),
             unconfirmed,
             ttl: self.ttl,
             max_age: self.max_age,
@@ -148,7 +148,7 @@ impl Status {
             "listings": published.as_ref().map(|published| published.dataset.len()),
             "details": details.map(|(mirrored, of)| json!({ "mirrored": mirrored, "of": of, "wanted": wanted })),
             "confirmed_at": published.as_ref().and_then(|published| published.claimed().rfc3339()),
-            "age_seconds": age.filter(|_| !unconfirmed),
+            "age_seconds": age,
             "unconfirmed": unconfirmed,
             "origin": {
                 "state": state.as_str(),

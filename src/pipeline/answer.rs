@@ -176,8 +176,10 @@ impl Standing {
     /// Seconds since the instant for which the data is confirmed. A stamp from the future confirms nothing: how old the
     /// data is cannot be known then, so it is stale at once.
     fn age(&self, published: &Published, now: WallTime) -> u32 {
-        let age = freshness::age_seconds(now, published.confirmed());
-        if published.is_unconfirmed(now) { age.max(u32::try_from(self.ttl).unwrap_or(u32::MAX)) } else { age }
+        published.age_seconds(now).unwrap_or_else(|| {
+            let least = u32::try_from(self.ttl).unwrap_or(u32::MAX);
+            freshness::age_seconds(now, published.confirmed()).max(least)
+        })
     }
 
     /// How long nginx may keep what is so old, in seconds: it counts `max-age` from when it asked, whatever `Age` says. What

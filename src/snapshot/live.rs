@@ -54,6 +54,12 @@ impl Published {
     pub fn is_unconfirmed(&self, now: WallTime) -> bool {
         freshness::is_from_the_future(self.claimed(), now)
     }
+
+    /// Seconds since the instant for which the data is confirmed; `None` while its stamp lies in the future. A clock that was
+    /// behind (a machine that keeps no time while it is off) makes it count again as soon as it is right.
+    pub fn age_seconds(&self, now: WallTime) -> Option<u32> {
+        (!self.is_unconfirmed(now)).then(|| freshness::age_seconds(now, self.claimed()))
+    }
 }
 
 /// The place where the served snapshot hangs; cheap to clone.
@@ -101,6 +107,7 @@ impl Published {
     /// Prepares what answers from a version repeat; `epoch` is 0 for one that is kept and not served.
     pub fn new(dataset: Arc<Dataset>, meta: VersionMeta, version: u64, epoch: u64) -> Self {
         let confirmed = WallTime::from_millis(meta.confirmed_ms);
+        let claimed = meta.claimed_ms.map_or(confirmed, WallTime::from_millis);
         // Hexadecimal digits and HTTP-dates are always valid header values.
         let header = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
         let license = dataset.content.envelope.carried("license").and_then(json::string);
@@ -110,7 +117,8 @@ impl Published {
             frame: Frame::new(&dataset.content.envelope, &generated_at, &meta.volatile_of("list")),
             epoch,
             snapshot_header: header(dataset.id.as_str()),
-            confirmed_header: confirmed.http_date().as_deref().map(header),
+            // Shown only while the stamp is believed.
+            confirmed_header: claimed.http_date().as_deref().map(header),
             generated_at,
             license,
             version,

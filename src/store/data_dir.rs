@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::error::OpenError;
@@ -85,8 +86,13 @@ impl DataDir {
                 Err(error @ (OpenError::Held { .. } | OpenError::Locked { .. })) => return Err(error),
                 Err(error) => tracing::debug!(%error, "the directory cannot be locked; the file in it is"),
             },
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(denied(error, path)),
-            Err(_) => {}
+            Err(error) => {
+                let owner = fs::metadata(&path).map(|meta| meta.uid()).ok();
+                let is_denied = error.kind() == ErrorKind::PermissionDenied;
+                if let Some(owner) = owner.filter(|owner| is_denied && *owner != geteuid().as_raw()) {
+                    return Err(OpenError::Denied { path, owner });
+                }
+            }
         }
         match lock_file(&file, &store) {
             Ok(lock) => {
@@ -178,13 +184,6 @@ fn lock_file(file: &Path, store: &Path) -> Result<File, OpenError> {
 /// The directory itself where an operator named a link to it: it is followed once, whatever it leads to later.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     if fs::symlink_metadata(path)?.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
-}
-
-fn denied(error: io::Error, path: PathBuf) -> OpenError {
-    match fs::metadata(&path) {
-        Ok(meta) => OpenError::Denied { path, owner: meta.uid() },
-        Err(_) => OpenError::of_io(error, &path),
-    }
 }
 
 /// Takes the lock. A command that looks for the holder has it for an instant, so a refusal is tried again for a while.

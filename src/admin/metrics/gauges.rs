@@ -3,7 +3,6 @@
 //! The same facts as `/status`. Callers: [`super::answer`].
 
 use crate::origin::audit::score::Score;
-use crate::semantics::freshness;
 
 use super::super::status::Status;
 use super::families::Families;
@@ -52,11 +51,10 @@ fn data(status: &Status, families: &mut Families) {
     families.gauge("grandstand_ready", "Whether a snapshot is served or the shield is up", ready);
     let Some(published) = &status.live.current() else { return };
     let now = status.clock.now_wall();
-    let unconfirmed = published.is_unconfirmed(now);
+    let age = published.age_seconds(now);
     let help = "Whether the data is dated in the future, so that its age is not known";
-    families.gauge("grandstand_unconfirmed", help, u8::from(unconfirmed));
-    if !unconfirmed {
-        let age = freshness::age_seconds(now, published.confirmed());
+    families.gauge("grandstand_unconfirmed", help, u8::from(age.is_none()));
+    if let Some(age) = age {
         families.gauge("grandstand_age_seconds", "Seconds since the instant for which the data is confirmed", age);
     }
     families.gauge("grandstand_listings", "Listings in the served snapshot", published.dataset.len());
