@@ -125,6 +125,7 @@ fn live(confirmed: WallTime) -> Live {
     let meta = VersionMeta {
         certificate: Certificate::Full,
         confirmed_ms: confirmed.as_millis(),
+        claimed_ms: None,
         published_ms: confirmed.as_millis(),
         volatile: VolatileKeys::default(),
         volatile_values: BTreeMap::new(),

@@ -104,6 +104,7 @@ fn meta() -> VersionMeta {
     VersionMeta {
         certificate: Certificate::Full,
         confirmed_ms: 0,
+        claimed_ms: None,
         published_ms: 0,
         volatile: VolatileKeys::default(),
         volatile_values: [].into(),

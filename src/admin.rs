@@ -21,8 +21,10 @@ use pingora::protocols::http::ServerSession;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
+use crate::clock;
 use crate::config::AdminConfig;
 use crate::mirror::commands::Commands;
+use crate::semantics::excerpt::Excerpt;
 use crate::versions::Versions;
 
 use bundle::Bundles;
@@ -76,12 +78,23 @@ fn json_reply(status: StatusCode, value: &serde_json::Value) -> Reply {
     reply(status, "application/json", text)
 }
 
+/// A problem document. The detail may quote a bundle or a request, so it is an excerpt.
 fn error(status: StatusCode, detail: &str) -> Reply {
+    let detail = Excerpt(detail).to_string();
     let problem = json!({ "type": "about:blank", "title": status.canonical_reason(), "status": status.as_u16(), "detail": detail });
     let mut response = json_reply(status, &problem);
     let problem = http::HeaderValue::from_static("application/problem+json");
     response.headers_mut().insert(http::header::CONTENT_TYPE, problem);
     response
+}
+
+/// Whether pingora can write the head of an answer: before 1970 it would panic.
+fn has_time() -> pingora::Result<()> {
+    if clock::is_before_1970() {
+        let why = "the system clock shows a time before 1970";
+        return pingora::Error::e_explain(pingora::ErrorType::InternalError, why);
+    }
+    Ok(())
 }
 
 fn not_allowed(allow: &'static str) -> Reply {
@@ -151,7 +164,7 @@ impl Admin {
             }
             "/audit" => audit::show(self.status.audits.as_ref()),
             "/snapshots" => match &self.versions {
-                Some(versions) => json_reply(StatusCode::OK, &snapshots::list(versions)),
+                Some(versions) => json_reply(StatusCode::OK, &snapshots::list(versions, self.status.clock.now_wall())),
                 None => snapshots::none(),
             },
             "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const NANOS: u64 = 1_000_000_000;
 /// 9999-12-31T23:59:59Z, the last second that an HTTP-date can say (RFC 9110 §5.6.7).
 const LAST_HTTP_SECOND: i64 = 253_402_300_799;
+/// 0000-01-01T00:00:00Z, the first instant that RFC 3339 can say.
+const FIRST_MILLIS: i64 = -62_167_219_200_000;
 
 /// An instant of wall time in milliseconds since 1970-01-01T00:00:00Z. It may jump either way between two readings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -68,11 +70,19 @@ impl WallTime {
         self.millis_since(earlier).div_euclid(1000)
     }
 
-    /// The instant as an IMF-fixdate (RFC 9110 §5.6.7), rounded down to the second. Instants before the epoch or after
-    /// the year 9999, which no HTTP-date can say, are moved to the nearest that can be said.
-    pub fn http_date(self) -> String {
-        let seconds = self.as_seconds().clamp(0, LAST_HTTP_SECOND).unsigned_abs();
-        httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
+    /// The instant as an IMF-fixdate (RFC 9110 §5.6.7), rounded down to the second. `None` outside the years 0 to 9999,
+    /// which no HTTP-date can say: the field is left out then, because another instant would be a lie.
+    pub fn http_date(self) -> Option<String> {
+        match self.as_seconds() {
+            seconds @ 0..=LAST_HTTP_SECOND => {
+                Some(httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.unsigned_abs())))
+            }
+            // The library above panics before 1970.
+            seconds => {
+                let at = jiff::Timestamp::from_second(seconds).ok()?;
+                jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&at).ok()
+            }
+        }
     }
 
     /// Reads an HTTP-date in any of its three forms (RFC 9110 §5.6.7); `None` for anything else.
@@ -80,12 +90,12 @@ impl WallTime {
         httpdate::parse_http_date(text.trim_ascii()).ok().map(Self::from_system)
     }
 
-    /// The instant in RFC 3339 form, in UTC, with as many decimals as it needs: `2026-11-20T12:00:00.25Z`. Instants
-    /// beyond the years -9999 to 9999 are moved to the nearest inside.
-    pub fn rfc3339(self) -> String {
-        let (first, last) = (jiff::Timestamp::MIN.as_millisecond(), jiff::Timestamp::MAX.as_millisecond());
-        // The clamp leaves nothing that can fail.
-        jiff::Timestamp::from_millisecond(self.0.clamp(first, last)).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
+    /// The instant in RFC 3339 form, in UTC, with as many decimals as it needs: `2026-11-20T12:00:00.25Z`. `None` outside
+    /// the years 0 to 9999 (but for the last day of 9999), which that form cannot say: `null` in JSON. For people there is
+    /// `Display`, which always says something.
+    pub fn rfc3339(self) -> Option<String> {
+        let at = jiff::Timestamp::from_millisecond(self.0).ok()?;
+        (self.0 >= FIRST_MILLIS).then(|| at.to_string())
     }
 
     /// Reads a timestamp that carries an offset, rounded down to the millisecond.
@@ -105,10 +115,25 @@ impl WallTime {
     }
 }
 
+/// For people: in RFC 3339 form, or that the calendar ends before it.
 impl fmt::Display for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.rfc3339())
+        match self.rfc3339() {
+            Some(text) => f.write_str(&text),
+            None => write!(f, "an instant beyond the calendar ({} ms since 1970)", self.0),
+        }
     }
+}
+
+/// Whether the operating system's clock shows a time before 1970. pingora panics then when it writes `Date`, and rustls
+/// when it begins a handshake: they must not be asked to.
+pub(crate) fn is_before_1970() -> bool {
+    SystemTime::now() < UNIX_EPOCH
+}
+
+/// Whether the operating system's clock shows a time before 1970 or after 9999, at which hyper's server panics.
+pub(crate) fn is_beyond_http() -> bool {
+    is_before_1970() || WallTime::from_system(SystemTime::now()).as_seconds() > LAST_HTTP_SECOND
 }
 
 /// An instant of monotonic time in nanoseconds since the process started (strictly: since its [`Clock`] was made). It
@@ -246,8 +271,8 @@ mod tests {
     fn an_instant_renders_as_http_date_and_rfc_3339() {
         let time = WallTime::from_millis(784_111_777_250);
         assert_eq!(WallTime::parse_rfc3339("1994-11-06T09:49:37.250+01:00"), Ok(time));
-        assert_eq!(time.http_date(), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(time.rfc3339(), "1994-11-06T08:49:37.25Z");
+        assert_eq!(time.http_date().as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert_eq!(time.rfc3339().as_deref(), Some("1994-11-06T08:49:37.25Z"));
         assert_eq!(
             WallTime::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
             Some(WallTime::from_seconds(784_111_777))
@@ -256,6 +281,25 @@ mod tests {
             WallTime::parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT"),
             Some(WallTime::from_seconds(784_111_777))
         );
+    }
+
+    #[test]
+    fn an_instant_before_1970_or_beyond_the_calendar_is_never_shown_as_1970() {
+        for (millis, http, rfc) in [
+            (-1, Some("Wed, 31 Dec 1969 23:59:59 GMT"), Some("1969-12-31T23:59:59.999Z")),
+            (-18_489_600_000, Some("Sun, 01 Jun 1969 00:00:00 GMT"), Some("1969-06-01T00:00:00Z")),
+            (-62_167_219_200_000, Some("Sat, 01 Jan 0000 00:00:00 GMT"), Some("0000-01-01T00:00:00Z")),
+            (-62_167_219_200_001, None, None),
+            (253_402_300_799_999, Some("Fri, 31 Dec 9999 23:59:59 GMT"), None),
+            (253_402_300_800_000, None, None),
+            (i64::MAX, None, None),
+            (i64::MIN, None, None),
+        ] {
+            let time = WallTime::from_millis(millis);
+            assert_eq!((time.http_date().as_deref(), time.rfc3339().as_deref()), (http, rfc), "{millis}");
+            let told = time.to_string();
+            assert!(!told.contains("1970-") && (rfc.is_some() || told.contains("beyond the calendar")), "{told}");
+        }
     }
 
     #[test]
@@ -308,7 +352,7 @@ mod tests {
         #[test]
         fn rfc_3339_round_trips(millis in -60_000_000_000_000_i64..250_000_000_000_000) {
             let time = WallTime::from_millis(millis);
-            prop_assert_eq!(WallTime::parse_rfc3339(&time.rfc3339()), Ok(time));
+            prop_assert_eq!(WallTime::parse_rfc3339(&time.rfc3339().unwrap()), Ok(time));
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod caching;
 pub(crate) mod client_address;
 pub(crate) mod coding;
 pub(crate) mod etag;
+pub(crate) mod excerpt;
 pub(crate) mod framing;
 pub(crate) mod freshness;
 pub(crate) mod hops;

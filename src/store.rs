@@ -2,7 +2,7 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | the directory and its lock | [`data_dir`] |
+//! | the directory and its lock; opening files in it | [`data_dir`], [`files`] |
 //! | published versions, as trees of content-addressed blocks | [`version`], `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
 //! | details by listing id | [`details`] |
@@ -33,6 +33,7 @@ pub(crate) mod copies;
 pub(crate) mod data_dir;
 pub(crate) mod details;
 pub(crate) mod error;
+pub(crate) mod files;
 pub(crate) mod version;
 
 mod block;
@@ -44,6 +45,7 @@ mod garbage;
 mod handle;
 mod heal;
 mod load;
+mod locker;
 mod migration;
 mod opening;
 mod overlay;

@@ -24,6 +24,7 @@ use crate::bundle::signature::{Signature, SignatureError, TrustedKeys};
 use crate::bundle::{Bundle, BundleError};
 use crate::clock::Clock;
 use crate::mirror::details::Details;
+use crate::semantics::excerpt::Excerpt;
 use crate::versions::Versions;
 use crate::versions::bundles::{ExportError, Exported, ImportError};
 
@@ -144,7 +145,7 @@ impl Bundles {
         };
         done.unwrap_or_else(|failed| {
             let what = if *method == Method::POST { "imported" } else { "exported" };
-            tracing::warn!(error = %failed, "no bundle was {what}");
+            tracing::warn!(error = %Excerpt(&failed), "no bundle was {what}");
             Sent::Reply(failed.reply())
         })
     }
@@ -243,6 +244,7 @@ pub(crate) async fn send(session: &mut ServerSession, mut file: File, exported: 
     head.insert_header("mirror-snapshot", snapshot)?;
     head.insert_header(EXACT, exported.is_exact.to_string())?;
     head.insert_header(WHOLE, exported.is_whole.to_string())?;
+    super::has_time()?;
     session.write_response_header(Box::new(head)).await?;
     let mut left = length;
     while left > 0 {

@@ -30,7 +30,7 @@ use crate::serve::request_head::{self, HeadBounds, Refusal, Unread};
 
 use super::bundle::{self, Sent};
 use super::snapshots::Action;
-use super::{Admin, Reply, error, guard};
+use super::{Admin, Reply, error, guard, has_time};
 
 /// For reading the head of a request, waiting for it on an idle connection included; and for an answer.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -98,12 +98,18 @@ impl ServerApp for AdminFront {
 
 impl AdminFront {
     /// Refuses a request whose head will not be read.
-    async fn refuse(&self, mut stream: Stream, refusal: Refusal) {
+    async fn refuse(&self, stream: Stream, refusal: Refusal) {
         let problem = refusal.problem();
-        let (parts, body) = error(problem.status(), problem.detail()).into_parts();
+        self.say(stream, error(problem.status(), problem.detail())).await;
+    }
+
+    /// Writes an answer without pingora's help, and ends the connection.
+    async fn say(&self, mut stream: Stream, reply: Reply) {
+        let (parts, body) = reply.into_parts();
         let mut lines = Lines::default();
         lines.adopt(parts.status, parts.headers);
-        lines.end(self.admin.status.clock.now_wall().http_date().as_bytes(), Persistence::Close);
+        let date = self.admin.status.clock.now_wall().http_date();
+        lines.end(date.as_deref().map(str::as_bytes), Persistence::Close);
         let sent = timeout(DEADLINE, async {
             stream.write_all(lines.as_bytes()).await?;
             stream.write_all(&body).await?;
@@ -166,13 +172,15 @@ impl AdminFront {
         } else {
             // A command on snapshots waits for an import: what comes of it is told, however late.
             let deadline = if Action::of_path(request.uri.path()).is_some() { PATIENCE } else { DEADLINE };
-            timeout(deadline, async {
-                let reply = self.admin.response(&mut session).await;
-                write(&mut session, reply).await
-            })
-            .await
-            .ok()?
-            .ok()?;
+            let reply = timeout(deadline, self.admin.response(&mut session)).await.ok()?;
+            match session {
+                // The operator is told of a clock that is wrong, too.
+                ServerSession::H1(h1) if has_time().is_err() => {
+                    self.say(h1.into_inner(), reply).await;
+                    return None;
+                }
+                _ => timeout(DEADLINE, write(&mut session, reply)).await.ok()?.ok()?,
+            }
         }
         // Requests that come before the answer to the one in front are not served: pingora ends the connection.
         let reusable = timeout(DEADLINE, session.finish()).await.ok()?.ok()??;
@@ -189,6 +197,7 @@ async fn linger(session: &mut ServerSession) {
 
 async fn write(session: &mut ServerSession, reply: Reply) -> pingora::Result<()> {
     let (head, body) = reply.into_parts();
+    has_time()?;
     session.write_response_header(Box::new(ResponseHeader::from(head))).await?;
     if body.is_empty() {
         return Ok(());

@@ -7,6 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::clock::WallTime;
+use crate::semantics::freshness::is_from_the_future;
 use crate::store::StoreError;
 use crate::versions::{KeptVersion, RolledBack, Versions, VersionsError};
 
@@ -88,7 +89,7 @@ impl Action {
 }
 
 /// Every kept version, the newest first.
-pub(crate) fn list(versions: &Versions) -> Value {
+pub(crate) fn list(versions: &Versions, now: WallTime) -> Value {
     let kept = versions.kept();
     let id = |which: fn(&KeptVersion) -> bool| kept.iter().find(|kept| which(kept)).map(|kept| &kept.id);
     json!({
@@ -96,17 +97,18 @@ pub(crate) fn list(versions: &Versions) -> Value {
         "newest": id(|kept| kept.newest),
         "rolled_back": versions.rolled_back().is_some(),
         "damage": versions.store().damage(),
-        "snapshots": kept.iter().map(one).collect::<Vec<_>>(),
+        "snapshots": kept.iter().map(|kept| one(kept, now)).collect::<Vec<_>>(),
     })
 }
 
-fn one(kept: &KeptVersion) -> Value {
+fn one(kept: &KeptVersion, now: WallTime) -> Value {
     let at = |ms| WallTime::from_millis(ms).rfc3339();
     json!({
         "id": kept.id,
         "listings": kept.listings,
         "certificate": kept.meta.certificate.as_str(),
         "confirmed_at": at(kept.meta.confirmed_ms),
+        "unconfirmed": is_from_the_future(WallTime::from_millis(kept.meta.confirmed_ms), now),
         "published_at": at(kept.meta.published_ms),
         "served": kept.served,
         "newest": kept.newest,

@@ -16,7 +16,7 @@ use crate::config::Use;
 use crate::limit::Limiter;
 use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
-use crate::semantics::freshness;
+use crate::semantics::excerpt;
 use crate::serve::tls::renewal::Current;
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
@@ -108,15 +108,14 @@ impl Status {
         let published = self.live.current();
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
         let state = if self.usage == Use::Offline { OriginState::Offline } else { picture.state };
-        let age = published.as_ref().map(|published| freshness::age_seconds(now, published.confirmed()));
+        let age = published.as_ref().and_then(|published| published.age_seconds(now));
         // A stamp from the future confirms nothing.
-        let unconfirmed =
-            published.as_ref().is_some_and(|published| freshness::is_from_the_future(published.confirmed(), now));
+        let unconfirmed = published.as_ref().is_some_and(|published| published.is_unconfirmed(now));
         let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
         let reasons = health::reasons(&Facts {
             usage: self.usage,
             not_ready: self.ready().err(),
-            age,
+            age: age.or(unconfirmed.then_some(0)),
             unconfirmed,
             ttl: self.ttl,
             max_age: self.max_age,
@@ -129,7 +128,7 @@ impl Status {
             details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
         let wanted = self.details.as_ref().and_then(Details::all_wanted);
         let wanted = wanted.map(|all| if all { "all" } else { "on-demand" });
-        let value = json!({
+        let mut value = json!({
             "use": self.usage.as_str(),
             "state": if healthy { "healthy" } else { "unhealthy" },
             "reasons": reasons,
@@ -148,7 +147,7 @@ impl Status {
             "versions": self.versions.as_ref().map(|versions| versions.kept().len()),
             "listings": published.as_ref().map(|published| published.dataset.len()),
             "details": details.map(|(mirrored, of)| json!({ "mirrored": mirrored, "of": of, "wanted": wanted })),
-            "confirmed_at": published.as_ref().map(|published| published.confirmed().rfc3339()),
+            "confirmed_at": published.as_ref().and_then(|published| published.claimed().rfc3339()),
             "age_seconds": age,
             "unconfirmed": unconfirmed,
             "origin": {
@@ -172,6 +171,8 @@ impl Status {
             "disk": disk,
             "last_error": picture.last_error,
         });
+        // Whatever came from outside into any of it.
+        excerpt::cut_all(&mut value);
         (healthy, value)
     }
 
@@ -211,7 +212,7 @@ fn parity(audits: &Audits) -> Value {
             "percent": percent,
             "compared": score.compared(),
             "differences": score.differences(),
-            "last_at": score.last_at().map(crate::clock::WallTime::rfc3339),
+            "last_at": score.last_at().and_then(WallTime::rfc3339),
         })
     })
 }

@@ -204,7 +204,10 @@ impl Standing {
         head.put_static(&fields::VARY, "accept-encoding");
         head.put_static(&fields::ACCEPT_RANGES, "none");
         head.put(&fields::MIRROR_SNAPSHOT, &published.snapshot_header);
-        head.put(&fields::MIRROR_CONFIRMED, &published.confirmed_header);
+        // Without it, nobody takes a stamp from the future for a confirmation.
+        if let Some(confirmed) = published.confirmed_header.as_ref().filter(|_| !published.is_unconfirmed(now)) {
+            head.put(&fields::MIRROR_CONFIRMED, confirmed);
+        }
         head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
         common(&mut head, asked.limit);
         let body = body.filter(|_| *asked.method != Method::HEAD).map(|(_, variant)| variant.body.clone());
@@ -214,8 +217,10 @@ impl Standing {
     /// Seconds since the instant for which the data is confirmed. A stamp from the future confirms nothing: how old the
     /// data is cannot be known then, so it is stale at once.
     fn age(&self, published: &Published, now: WallTime) -> u32 {
-        let (confirmed, least) = (published.confirmed(), u32::try_from(self.ttl).unwrap_or(u32::MAX));
-        if freshness::is_from_the_future(confirmed, now) { least } else { freshness::age_seconds(now, confirmed) }
+        published.age_seconds(now).unwrap_or_else(|| {
+            let least = u32::try_from(self.ttl).unwrap_or(u32::MAX);
+            freshness::age_seconds(now, published.confirmed()).max(least)
+        })
     }
 
     /// How long nginx may keep what is so old, in seconds: it counts `max-age` from when it asked, whatever `Age` says. What

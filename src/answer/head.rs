@@ -140,15 +140,16 @@ impl Lines {
         Self(buffer)
     }
 
-    /// Ends the head.
-    pub fn end(&mut self, date: &[u8], persistence: Persistence) {
-        let connection: &[u8] = match persistence {
-            Persistence::KeepAlive => b"\r\nConnection: keep-alive\r\n\r\n",
-            Persistence::Close => b"\r\nConnection: close\r\n\r\n",
-        };
-        for part in [b"Date: ", date, connection] {
-            self.0.extend_from_slice(part);
+    /// Ends the head. `date`: an HTTP-date; `None`: the clock shows no time that one can say, and so does the head (RFC 9110
+    /// §6.6.1).
+    pub fn end(&mut self, date: Option<&[u8]>, persistence: Persistence) {
+        if let Some(date) = date {
+            self.line(b"Date: ", date);
         }
+        self.0.extend_from_slice(match persistence {
+            Persistence::KeepAlive => b"Connection: keep-alive\r\n\r\n",
+            Persistence::Close => b"Connection: close\r\n\r\n",
+        });
     }
 
     /// What is on the wire so far.
@@ -224,7 +225,7 @@ mod tests {
     fn both_kinds_say_the_same() {
         let map = filled(HeaderMap::new());
         let mut lines = filled(Lines::default());
-        lines.end(b"Sun, 06 Nov 1994 08:49:37 GMT", Persistence::KeepAlive);
+        lines.end(Some(b"Sun, 06 Nov 1994 08:49:37 GMT"), Persistence::KeepAlive);
         let text = std::str::from_utf8(lines.as_bytes()).unwrap();
         assert_eq!(
             text,
@@ -259,8 +260,11 @@ mod tests {
     #[test]
     fn an_end_is_announced() {
         let mut lines = Lines::default();
-        lines.end(b"now", Persistence::Close);
+        lines.end(Some(b"now"), Persistence::Close);
         assert_eq!(lines.as_bytes(), b"Date: now\r\nConnection: close\r\n\r\n");
+        let mut timeless = Lines::default();
+        timeless.end(None, Persistence::KeepAlive);
+        assert_eq!(timeless.as_bytes(), b"Connection: keep-alive\r\n\r\n");
     }
 
     #[test]

@@ -183,7 +183,7 @@ impl Core {
         let store = Arc::new(store);
         self.store = Some(store.clone());
         if let Some(told) = aside {
-            status.error(told, self.clock.now_wall());
+            status.error(&told, self.clock.now_wall());
         }
         self.remember_origin(config, &store)?;
         let evidence = store.evidence().unwrap_or_else(|error| {

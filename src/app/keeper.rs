@@ -80,6 +80,6 @@ pub(crate) fn heal(versions: &Versions, status: Option<&OriginStatus>, clock: &C
     };
     tracing::error!("{told}");
     if let Some(status) = status {
-        status.error(told, clock.now_wall());
+        status.error(&told, clock.now_wall());
     }
 }

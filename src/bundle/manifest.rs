@@ -88,6 +88,7 @@ impl Manifest {
         VersionMeta {
             certificate: self.certificate,
             confirmed_ms: self.confirmed_ms,
+            claimed_ms: None,
             published_ms,
             volatile: self.volatile.clone(),
             volatile_values: self.volatile_values.clone(),

@@ -60,6 +60,7 @@ impl World {
             meta: VersionMeta {
                 certificate: Certificate::Incremental,
                 confirmed_ms: 1_795_000_000_123,
+                claimed_ms: None,
                 published_ms: 1_795_000_001_000,
                 volatile,
                 volatile_values: BTreeMap::from([("list request_id".to_owned(), "\"x\"".to_owned())]),

@@ -125,6 +125,10 @@ impl Verify {
         }
         println!("{}: intact, {}", self.file.display(), what(&manifest));
         println!("{}", signed(&voucher));
+        let (now, confirmed) = (Clock::system().now_wall(), WallTime::from_millis(manifest.confirmed_ms));
+        if is_from_the_future(confirmed, now) {
+            eprintln!("warning: the data is dated {confirmed}, in the future: an import counts it as not confirmed");
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -206,7 +210,8 @@ impl Inspect {
             "kind": manifest.kind(),
             "digest": bundle.digest().to_string(),
             "confirmed_at": confirmed.rfc3339(),
-            "age_seconds": age_seconds(now, confirmed),
+            "unconfirmed": is_from_the_future(confirmed, now),
+            "age_seconds": (!is_from_the_future(confirmed, now)).then(|| age_seconds(now, confirmed)),
             "signature": signature,
             "manifest": serde_json::to_value(manifest)?,
         }))
@@ -237,7 +242,7 @@ fn signed(voucher: &Voucher) -> String {
 /// How long ago that was, in the unit that says it best.
 fn ago(now: WallTime, then: WallTime) -> String {
     if is_from_the_future(then, now) {
-        return "in the future".to_owned();
+        return "in the future: not confirmed".to_owned();
     }
     match age_seconds(now, then) {
         seconds @ 0..120 => format!("{seconds} s ago"),
@@ -262,7 +267,7 @@ mod tests {
             (7_200, "2 hours ago"),
             (172_800, "2 days ago"),
             (3_456_926, "40 days ago"),
-            (-3_600, "in the future"),
+            (-3_600, "in the future: not confirmed"),
         ] {
             assert_eq!(ago(now, now.plus_seconds(-seconds)), told);
         }

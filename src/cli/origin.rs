@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::clock::{self, Clock, WallTime};
 use crate::sample::{Origin as SampleOrigin, Switches, World};
 
 use super::Failure;
@@ -31,9 +32,17 @@ pub(super) struct Origin {
     until_stdin_closes: bool,
 }
 
+/// The clock is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("the system clock shows {0}, and the sample origin can only write years from 1970 to 9999: set the clock")]
+struct ClockError(WallTime);
+
 impl Origin {
     /// Serves until the process is stopped.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        if clock::is_beyond_http() {
+            return Err(ClockError(Clock::system().now_wall()).into());
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let limit = (self.requests_per_minute > 0).then_some(self.requests_per_minute);
         let switches = Switches { refuse_61st: limit, ..Switches::default() };

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::admin::snapshots::{self, Action};
 use crate::app::core::open_versions;
+use crate::clock::Clock;
 use crate::config::{Loaded, LogConfig, LogLevel, Use};
 
 use super::holder::Holder;
@@ -134,7 +135,7 @@ impl Desk {
             Holder::There { admin, .. } => {
                 Ok(serde_json::from_str(&ask(reqwest::Method::GET, &format!("{admin}/snapshots"), None)?.1)?)
             }
-            Holder::Here(_, versions) => Ok(snapshots::list(versions)),
+            Holder::Here(_, versions) => Ok(snapshots::list(versions, Clock::system().now_wall())),
         }
     }
 
@@ -211,7 +212,8 @@ fn table(list: &Value) -> String {
     let mut out =
         format!("{:<32}  {:>9}  {:<11}  {:<20}  {}\n", "SNAPSHOT", "LISTINGS", "CERTIFICATE", "CONFIRMED", "");
     for one in snapshots_of(list) {
-        let marks = ["served", "newest", "pinned", "exported"].into_iter().filter(|mark| one[mark] == true);
+        let marks =
+            ["served", "newest", "pinned", "exported", "unconfirmed"].into_iter().filter(|mark| one[mark] == true);
         let marks = marks.collect::<Vec<_>>().join(", ");
         let line = format!(
             "{:<32}  {:>9}  {:<11}  {:<20}  {marks}",

@@ -91,7 +91,9 @@ fn screen(value: &Value) -> String {
             let newest = text("/rollback/newest");
             line("rollback", format!("{newest} is the newest; `grandstand snapshot release` serves it"));
         }
-        line("confirmed", format!("{} ({} s ago)", text("/confirmed_at"), text("/age_seconds")));
+        let unconfirmed = value.pointer("/unconfirmed").and_then(Value::as_bool) == Some(true);
+        let age = if unconfirmed { "in the future: not confirmed".to_owned() } else { text("/age_seconds") + " s ago" };
+        line("confirmed", format!("{} ({age})", text("/confirmed_at")));
         line("listings", text("/listings"));
         let (mirrored, of) = (text("/details/mirrored"), text("/details/of"));
         line("details", format!("{mirrored} of {of}, ETA {} s", text("/origin/eta_seconds")));

@@ -22,6 +22,7 @@ use parking_lot::RwLock;
 use crate::api::render::VolatileValues;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::clock::{Clock, Monotonic};
+use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
@@ -363,9 +364,9 @@ impl Mirror {
             }
             _ => self.work.as_ref().map_or(1, |work| work.failures),
         };
-        tracing::warn!(%error, failures, "the origin could not be mirrored; what is published goes on serving");
+        tracing::warn!(error = %Excerpt(&error), failures, "the origin could not be mirrored; what is published goes on serving");
         self.status.set_state(error.state());
-        self.status.error(error.to_string(), self.clock.now_wall());
+        self.status.error(&error, self.clock.now_wall());
         if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {
             self.status.set_disk(Some(error.to_string()));
         }

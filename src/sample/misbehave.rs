@@ -14,6 +14,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 
+use crate::clock::Clock;
+
 use super::raw::Raw;
 use super::tamper::Tamper;
 use super::wire::{self, Body};
@@ -29,7 +31,7 @@ pub(super) fn tampered(method: &Method, tamper: Tamper, text: &str) -> Response<
 /// A status with `Retry-After` as an HTTP-date.
 pub(super) fn later(method: &Method, status: u16, seconds: u64) -> Response<Body> {
     let mut response = wire::error(method, status);
-    let date = httpdate::fmt_http_date(std::time::SystemTime::now() + Duration::from_secs(seconds));
+    let date = Clock::system().now_wall().plus(Duration::from_secs(seconds)).http_date().unwrap_or_default();
     set(response.headers_mut(), RETRY_AFTER, date.as_bytes());
     response
 }

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::clock::{Clock, Monotonic};
+use crate::clock::{self, Clock, Monotonic, WallTime};
 
 use super::answer::{Answer, Context};
 use super::cdn::{Copies, Copy, age_of};
@@ -83,6 +83,11 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
         Ok(twins) => twins,
         Err(error) => return tracing::warn!(%error, "a connection was lost"),
     };
+    if clock::is_beyond_http() {
+        return tracing::error!(
+            "the system clock shows a time before 1970 or after 9999; the sample origin cannot answer"
+        );
+    }
     let service = service_fn(|request| handle(Arc::clone(&shared), client, twin.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
@@ -295,5 +300,5 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 }
 
 fn http_date(at: Timestamp) -> String {
-    httpdate::fmt_http_date(at.into())
+    WallTime::from_millis(at.as_millisecond()).http_date().unwrap_or_default()
 }

@@ -265,14 +265,14 @@ pub(super) fn peer_of(stream: &Stream) -> IpAddr {
 #[derive(Default)]
 struct Date {
     second: Option<i64>,
-    text: String,
+    text: Option<String>,
 }
 
 impl Date {
-    fn at(&mut self, now: WallTime) -> &[u8] {
+    fn at(&mut self, now: WallTime) -> Option<&[u8]> {
         if self.second != Some(now.as_seconds()) {
             (self.second, self.text) = (Some(now.as_seconds()), now.http_date());
         }
-        self.text.as_bytes()
+        self.text.as_deref().map(str::as_bytes)
     }
 }

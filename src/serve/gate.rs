@@ -166,7 +166,7 @@ impl Gate {
         }
         let (answer, now) = self.public.answers.turn_away(peer, full.most(), Lines::default());
         let mut head = answer.head;
-        head.end(now.http_date().as_bytes(), Persistence::Close);
+        head.end(now.http_date().as_deref().map(str::as_bytes), Persistence::Close);
         let sent = timeout(ASKS_WITHIN, async {
             stream.write_all(head.as_bytes()).await?;
             stream.write_all(&answer.body.unwrap_or_default()).await?;

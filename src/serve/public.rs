@@ -17,7 +17,7 @@ use crate::proxy::spool::Reader;
 use crate::semantics::problem::Problem;
 
 use super::in_flight::InFlight;
-use super::write::{Broken, head, in_time, write_body};
+use super::write::{Broken, in_time, write_body, write_head};
 
 /// The public listener's state.
 pub(crate) struct Public {
@@ -78,7 +78,7 @@ impl Public {
         let fields = std::mem::take(&mut answer.head);
         let mut bytes = body.as_ref().map_or(0, Bytes::len);
         let sent = async {
-            in_time(session.write_response_header(Box::new(head(answer.status, fields)))).await?;
+            write_head(session, answer.status, fields).await?;
             let Some(mut rest) = rest else {
                 if let Some(body) = body {
                     write_body(session, body, true).await?;
@@ -104,7 +104,7 @@ impl Public {
     pub(super) async fn unreadable(&self, session: &mut ServerSession, peer: IpAddr) {
         let (answer, _) = self.answers.refuse(peer, Problem::unreadable(), HeaderMap::new());
         session.set_keepalive(None);
-        let sent = in_time(session.write_response_header(Box::new(head(answer.status, answer.head)))).await;
+        let sent = write_head(session, answer.status, answer.head).await;
         if let (Ok(()), Some(body)) = (sent, answer.body) {
             // Who left before it was sent is not told.
             let _sent = in_time(session.write_response_body(body, true)).await;

@@ -26,6 +26,8 @@ use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use rustls::server::ResolvesServerCert;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::clock;
+
 use super::connection::peer_of;
 use super::farewell;
 use super::gate::{Gate, PREFACE};
@@ -65,6 +67,8 @@ enum Refused {
     Handshake(#[from] Box<pingora::Error>),
     #[error("it said hello and did not go on")]
     Silent,
+    #[error("the system clock shows a time before 1970, and TLS needs a true one")]
+    NoTime,
     #[error("it does not speak TLS")]
     NotTls,
     #[error("it agreed on HTTP/2 and speaks something else")]
@@ -108,6 +112,9 @@ impl TlsGate {
             return Err(Refused::NotTls);
         }
         hello(&mut tcp).await?;
+        if clock::is_before_1970() {
+            return Err(Refused::NoTime);
+        }
         let place = self.room.enter(household).await.map_err(std::io::Error::other)?;
         let handshake = pingora_timeout::timeout(SECOND_FLIGHT, self.acceptor.tls_handshake(tcp)).await;
         let mut stream = handshake.map_err(|_elapsed| Refused::Silent)??;

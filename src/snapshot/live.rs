@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::api::render::Frame;
 use crate::api::{json, links};
 use crate::clock::WallTime;
+use crate::semantics::freshness;
 
 use super::dataset::Dataset;
 use super::version::VersionMeta;
@@ -28,9 +29,9 @@ pub struct Published {
     pub epoch: u64,
     /// `Mirror-Snapshot`.
     pub snapshot_header: HeaderValue,
-    /// `Mirror-Confirmed`.
-    pub confirmed_header: HeaderValue,
-    /// `generated_at` of lists: JSON text, quotes included.
+    /// `Mirror-Confirmed`; `None` for an instant that no HTTP-date can say.
+    pub confirmed_header: Option<HeaderValue>,
+    /// `generated_at` of lists: JSON text, quotes included; `null` for an instant beyond the calendar.
     pub generated_at: String,
     /// What is around the items of every list.
     pub frame: Frame,
@@ -42,6 +43,22 @@ impl Published {
     /// The instant for which the data is confirmed.
     pub fn confirmed(&self) -> WallTime {
         WallTime::from_millis(self.meta.confirmed_ms)
+    }
+
+    /// What the stamp of the data says; other than [`Published::confirmed`] where it lay in the future when it was read.
+    pub fn claimed(&self) -> WallTime {
+        WallTime::from_millis(self.meta.claimed_ms.unwrap_or(self.meta.confirmed_ms))
+    }
+
+    /// Whether the stamp lies in the future, so that it confirms nothing: how old the data is cannot be known.
+    pub fn is_unconfirmed(&self, now: WallTime) -> bool {
+        freshness::is_from_the_future(self.claimed(), now)
+    }
+
+    /// Seconds since the instant for which the data is confirmed; `None` while its stamp lies in the future. A clock that was
+    /// behind (a machine that keeps no time while it is off) makes it count again as soon as it is right.
+    pub fn age_seconds(&self, now: WallTime) -> Option<u32> {
+        (!self.is_unconfirmed(now)).then(|| freshness::age_seconds(now, self.claimed()))
     }
 }
 
@@ -90,16 +107,18 @@ impl Published {
     /// Prepares what answers from a version repeat; `epoch` is 0 for one that is kept and not served.
     pub fn new(dataset: Arc<Dataset>, meta: VersionMeta, version: u64, epoch: u64) -> Self {
         let confirmed = WallTime::from_millis(meta.confirmed_ms);
+        let claimed = meta.claimed_ms.map_or(confirmed, WallTime::from_millis);
         // Hexadecimal digits and HTTP-dates are always valid header values.
         let header = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
         let license = dataset.content.envelope.carried("license").and_then(json::string);
         let license = license.and_then(|license| links::license_target(&license));
-        let generated_at = json::quote(&whole_seconds(confirmed));
+        let generated_at = whole_seconds(confirmed).map_or_else(|| "null".to_owned(), |at| json::quote(&at));
         Self {
             frame: Frame::new(&dataset.content.envelope, &generated_at, &meta.volatile_of("list")),
             epoch,
             snapshot_header: header(dataset.id.as_str()),
-            confirmed_header: header(&confirmed.http_date()),
+            // Shown only while the stamp is believed.
+            confirmed_header: claimed.http_date().as_deref().map(header),
             generated_at,
             license,
             version,
@@ -110,6 +129,6 @@ impl Published {
 }
 
 /// RFC 3339 without fractions, rounded down: never later than the instant.
-fn whole_seconds(at: WallTime) -> String {
+fn whole_seconds(at: WallTime) -> Option<String> {
     WallTime::from_seconds(at.as_millis().div_euclid(1000)).rfc3339()
 }

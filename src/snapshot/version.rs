@@ -69,6 +69,10 @@ pub struct VersionMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
+    /// What the stored stamp says, where that lay in the future when it was read: it confirms nothing, and `confirmed_ms` is
+    /// an instant that can be true. `None`: the stamp is believed. Not stored.
+    #[serde(skip)]
+    pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.
     pub published_ms: i64,
     /// Top-level fields that take no part in identity.

@@ -2,22 +2,26 @@
 //!
 //! The operating system's locks on the directory and on the file `LOCK` in it decide, never the file's presence or
 //! content: the lock of a killed process is gone with it. The content only names the holder. Both are taken where both
-//! can be: on a disk that takes no writes the file may be missing, on some network disks a directory cannot be locked. Not the store itself. Callers: [`crate::app`] and the
-//! commands.
+//! can be: on a disk that takes no writes the file may be missing, on some network disks a directory cannot be locked.
+//! Nobody else can lock them, because only their owner can open them ([`super::files`]). Not the store itself.
+//! Callers: [`crate::app`] and the commands.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::error::OpenError;
+use super::files;
 use super::heal::aside_of;
+use super::locker::{self, Locker};
 use super::opening;
 
 const LOCK: &str = "LOCK";
@@ -70,19 +74,24 @@ impl DataDir {
     /// # Errors
     /// When another process holds it, the format is unknown, or there is nothing yet and nothing can be created.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let path = path.as_ref().to_owned();
-        if path.exists() && !path.is_dir() {
-            return Err(OpenError::of_io(ErrorKind::NotADirectory.into(), &path));
-        }
-        fs::create_dir_all(&path).map_err(|error| OpenError::of_io(error, &path))?;
+        let path = path.as_ref();
+        files::prepare_directory(path).map_err(|error| OpenError::of_io(error, path))?;
+        let path = resolved(path).map_err(|error| OpenError::of_io(error, path))?;
         let (file, store) = (path.join(LOCK), path.join(STORE));
         let mut locked = Vec::new();
         // First, because it is there before the file: a process that could not create the file may be at work here.
-        if let Ok(directory) = File::open(&path) {
-            match acquire(&directory, &path, &path) {
+        match File::open(&path) {
+            Ok(directory) => match acquire(&directory, &path, &path) {
                 Ok(()) => locked.push(directory),
-                Err(error @ OpenError::Held { .. }) => return Err(error),
+                Err(error @ (OpenError::Held { .. } | OpenError::Locked { .. })) => return Err(error),
                 Err(error) => tracing::debug!(%error, "the directory cannot be locked; the file in it is"),
+            },
+            Err(error) => {
+                let owner = fs::metadata(&path).map(|meta| meta.uid()).ok();
+                let is_denied = error.kind() == ErrorKind::PermissionDenied;
+                if let Some(owner) = owner.filter(|owner| is_denied && *owner != geteuid().as_raw()) {
+                    return Err(OpenError::Denied { path, owner });
+                }
             }
         }
         match lock_file(&file, &store) {
@@ -113,7 +122,7 @@ impl DataDir {
     /// The process that has the directory open; `None` when there is none, or no such directory.
     pub fn holder(path: impl AsRef<Path>) -> Option<Holder> {
         let path = path.as_ref();
-        let file = File::open(path.join(LOCK)).ok();
+        let file = files::read(&path.join(LOCK)).ok();
         // Dropping a file gives the shared lock back.
         let held = |file: &File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         let unnamed = Holder { pid: None, admin: None };
@@ -152,7 +161,7 @@ impl DataDir {
         text.push(b'\n');
         // Not through the lock's own handle: that may be open for reading alone, from a time when nothing else was allowed.
         // Created where it could not be before: then the lock on the directory is what counts.
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&file).map_err(fail)?;
+        let lock = files::edit_or_create(&file).map_err(fail)?;
         lock.write_all_at(&text, 0).map_err(fail)
     }
 }
@@ -160,16 +169,21 @@ impl DataDir {
 /// Opens the lock's file, for reading alone where no more is allowed, and creates it where it is missing.
 fn lock_file(file: &Path, store: &Path) -> Result<File, OpenError> {
     let fail = |error| OpenError::of_io(error, file);
-    match OpenOptions::new().read(true).write(true).open(file) {
+    match files::edit(file) {
         Ok(lock) => return Ok(lock),
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
-            return File::open(file).map_err(fail);
+            return files::read(file).map_err(fail);
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(fail(error)),
     }
     opening::refuse_unknown(store)?;
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file).map_err(fail)
+    files::edit_or_create(file).map_err(fail)
+}
+
+/// The directory itself where an operator named a link to it: it is followed once, whatever it leads to later.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    if fs::symlink_metadata(path)?.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
 }
 
 /// Takes the lock. A command that looks for the holder has it for an instant, so a refusal is tried again for a while.
@@ -182,8 +196,13 @@ fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
             Err(TryLockError::Error(error)) => return Err(OpenError::of_io(error, file)),
         }
     }
-    let Holder { pid, admin } = DataDir::holder(dir).unwrap_or(Holder { pid: None, admin: None });
-    Err(OpenError::Held { path: dir.to_owned(), pid, admin })
+    let path = dir.to_owned();
+    let named = DataDir::holder(dir).unwrap_or(Holder { pid: None, admin: None });
+    // What an earlier server wrote into the file says nothing of another program that has locked it since.
+    if let Some(Locker { pid, program }) = locker::stranger(lock, named.pid) {
+        return Err(OpenError::Locked { path, pid, program });
+    }
+    Err(OpenError::Held { path, pid: named.pid, admin: named.admin })
 }
 
 fn read(mut file: &File) -> Holder {
@@ -195,6 +214,9 @@ fn read(mut file: &File) -> Holder {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -235,6 +257,54 @@ mod tests {
         assert!(matches!(DataDir::open(path), Err(OpenError::Held { admin: Some(_), .. })));
         drop(dir);
         assert_eq!(DataDir::holder(path), None);
+    }
+
+    #[test]
+    fn a_directory_and_its_files_are_for_their_owner_alone_and_a_link_to_it_is_followed_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let (real, link) = (temp.path().join("real"), temp.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        fs::write(real.join(LOCK), "").unwrap();
+        for (path, mode) in [(real.clone(), 0o755), (real.join(LOCK), 0o644)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let dir = DataDir::open(&link).unwrap();
+        assert_eq!(fs::canonicalize(dir.path()).unwrap(), dir.path());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&real), mode(&real.join(LOCK))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_lock_that_is_no_regular_file_is_refused_and_nothing_is_written_through_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let target = temp.path().join("target");
+        fs::write(&target, "mine").unwrap();
+        let path = temp.path().join("data");
+        fs::create_dir(&path).unwrap();
+        std::os::unix::fs::symlink(&target, path.join(LOCK)).unwrap();
+        let refused = DataDir::open(&path).unwrap_err().to_string();
+        assert!(refused.contains("data/LOCK") && refused.contains("symbolic link"), "{refused}");
+        fs::remove_file(path.join(LOCK)).unwrap();
+        assert!(Command::new("mkfifo").arg(path.join(LOCK)).status().unwrap().success());
+        let refused = DataDir::open(&path).unwrap_err().to_string();
+        assert!(refused.contains("data/LOCK") && refused.contains("FIFO"), "{refused}");
+        assert_eq!(fs::read(target).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn another_program_that_has_locked_the_directory_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        drop(DataDir::open(temp.path()).unwrap());
+        let mut other = Command::new("flock");
+        let other = other.args(["--shared".as_ref(), temp.path().as_os_str()]).args(["sh", "-c", "echo; read _"]);
+        let mut other = other.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        other.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let refused = DataDir::open(temp.path()).unwrap_err();
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        assert!(matches!(&refused, OpenError::Locked { pid, .. } if *pid == other.id()), "{refused}");
+        assert!(refused.to_string().contains("flock"), "{refused}");
     }
 
     #[test]

@@ -21,6 +21,24 @@ pub enum OpenError {
         /// Its admin listener, if it announced one.
         admin: Option<SocketAddr>,
     },
+    /// Another program than this one has locked it.
+    #[error("the data directory {} is locked by process {pid} ({program}); end that process first", path.display())]
+    Locked {
+        /// The data directory.
+        path: PathBuf,
+        /// The other process.
+        pid: u32,
+        /// What the system calls its program.
+        program: String,
+    },
+    /// It belongs to somebody else.
+    #[error("the data directory {} belongs to user {owner}, and only that user may open it: run this as that user", path.display())]
+    Denied {
+        /// The data directory.
+        path: PathBuf,
+        /// The number of that user.
+        owner: u32,
+    },
     /// A newer program wrote it. Nothing was changed.
     #[error("the store has format {found}, this program supports up to {supported}; use a newer one")]
     NewerFormat {

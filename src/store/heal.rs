@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use redb::ReadableTable;
 use super::coding;
 use super::data_dir::{DataDir, Lock};
 use super::error::StoreError;
+use super::files;
 use super::handle::Handle;
 use super::packing::Unpacker;
 use super::tables;
@@ -70,10 +71,16 @@ fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
         |removed: io::Result<()>| removed.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(()) } else { Err(e) });
     gone(fs::remove_file(&unfinished))?;
     let kept = fs::hard_link(path, &unfinished)
-        .or_else(|_| fs::copy(path, &unfinished).and_then(|_| File::open(&unfinished)?.sync_all()))
+        .or_else(|_| copy_bytes(path, &unfinished))
         .and_then(|()| fs::rename(&unfinished, aside));
     // Renaming one of two names of a file to the other leaves both.
     gone(fs::remove_file(&unfinished)).and(kept)
+}
+
+fn copy_bytes(path: &Path, new: &Path) -> io::Result<()> {
+    let mut copy = files::create_new(new)?;
+    io::copy(&mut files::read(path)?, &mut copy)?;
+    copy.sync_all()
 }
 
 /// Puts what could be read of a damaged file in its place.
@@ -108,11 +115,11 @@ pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
 pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
     let path = dir.store_file();
     let (aside, fresh) = (aside_of(&path), path.with_extension("new"));
-    if fs::symlink_metadata(&path).is_ok() || !aside.is_file() {
+    if fs::symlink_metadata(&path).is_ok() || !files::is_file(&aside) {
         return Ok(());
     }
     let (path_told, aside_told) = (path.display(), aside.display());
-    if !fresh.is_file() {
+    if !files::is_file(&fresh) {
         tracing::warn!("there is no {path_told}, only the damaged {aside_told}; the store begins empty");
         return Ok(());
     }

@@ -12,6 +12,7 @@ use redb::{Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, 
 use super::checked::Checked;
 use super::coding;
 use super::error::{OpenError, StoreError};
+use super::files;
 use super::handle::{self, Fault};
 use super::migration;
 use super::overlay::Overlay;
@@ -22,7 +23,7 @@ const CACHE_BYTES: usize = 32 << 20;
 
 /// Opens an existing file.
 pub(super) fn database(path: &Path) -> Result<Database, DatabaseError> {
-    on(FileBackend::new(File::options().read(true).write(true).open(path)?)?)
+    on(FileBackend::new(files::edit(path)?)?)
 }
 
 /// The database in a file that was created before, every page of which is verified as it is read.
@@ -43,7 +44,7 @@ fn builder() -> Builder {
 
 /// A view of an existing file in which nothing that is written reaches the file.
 pub(super) fn untouched(path: &Path) -> Result<Database, DatabaseError> {
-    on(Overlay::new(File::open(path)?)?)
+    on(Overlay::new(files::read(path)?)?)
 }
 
 /// Refuses a file whose format this program neither knows nor can migrate, without changing a byte. What else may be
@@ -52,7 +53,7 @@ pub(super) fn untouched(path: &Path) -> Result<Database, DatabaseError> {
 /// # Errors
 /// When the format is a newer one, or an older one that no migration starts from.
 pub(super) fn refuse_unknown(path: &Path) -> Result<(), OpenError> {
-    if !path.is_file() {
+    if !files::is_file(path) {
         return Ok(());
     }
     let found = handle::guarded(|| {
@@ -108,7 +109,7 @@ pub(super) fn create_as(unfinished: &Path) -> Result<(), Fault> {
 
 fn fill(unfinished: &Path) -> Result<(), Fault> {
     let io = |error| Fault::Store(StoreError::of_io(error, unfinished, 1 << 20));
-    let file = File::options().read(true).write(true).create_new(true).open(unfinished).map_err(io)?;
+    let file = files::create_new(unfinished).map_err(io)?;
     let database = builder().create_with_backend(Checked(FileBackend::new(file)?))?;
     let transaction = handle::begin_write(&database)?;
     {

@@ -57,6 +57,7 @@ fn meta(published_ms: i64) -> VersionMeta {
     VersionMeta {
         certificate: Certificate::Full,
         confirmed_ms: 1,
+        claimed_ms: None,
         published_ms,
         volatile: VolatileKeys::default(),
         volatile_values: [("list x".to_owned(), "1".to_owned())].into(),

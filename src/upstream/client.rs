@@ -391,7 +391,7 @@ impl OriginClient {
 impl OriginClient {
     /// An answer that came is not what it should be.
     pub fn unusable(&self, error: &AskError) {
-        self.status.error(error.to_string(), self.clock.now_wall());
+        self.status.error(error, self.clock.now_wall());
         self.tell(error, Class::Client, None);
     }
 

@@ -7,8 +7,8 @@
 //! them where the file is damaged or cannot be written, because an earlier process could not write there either.
 //! Callers: [`super::budget`].
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clock::{Monotonic, WallTime};
+use crate::store::files;
 
 use super::window::{Class, SPAN, UNANSWERED, Window};
 
@@ -66,18 +67,21 @@ impl Ledger {
         wall: WallTime,
     ) -> (Self, Duration) {
         let limit = window.as_ref().map_or(0, |window| window.limit());
-        let recorded = match fs::read(path) {
+        let recorded = match whole(path) {
             Ok(bytes) => read(&bytes),
             // Nothing was ever sent.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some((Pause::default(), Vec::new())),
-            Err(_) => None,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the ledger of the origin's budget cannot be read");
+                None
+            }
         };
         let damaged = recorded.is_none();
         let (pause, slots) = recorded.unwrap_or_default();
         let left = pause.left(wall);
         let mut ledger = Self { path: path.to_owned(), file: None, slots: vec![0; limit], pause };
         // Before anything is counted on it, and without losing what it says.
-        let writable = OpenOptions::new().write(true).create(true).truncate(false).open(path).is_ok();
+        let writable = files::edit_or_create(path).is_ok();
         let mut counting: Vec<Duration> = if damaged || !writable {
             tracing::warn!(
                 path = %path.display(),
@@ -140,7 +144,7 @@ impl Ledger {
     fn rewrite(&mut self) {
         let mut image = head(self.pause).to_vec();
         self.slots.iter().enumerate().for_each(|(index, value)| image.extend_from_slice(&record(index, *value)));
-        let open = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
+        let open = files::edit_or_create(&self.path);
         let written = open.and_then(|file| {
             file.write_all_at(&image, 0)?;
             file.set_len(image.len() as u64)?;
@@ -158,6 +162,13 @@ impl Ledger {
             tracing::error!(%path, %error, "the budget's ledger cannot be written; it is kept in memory, and tried again");
         }
     }
+}
+
+/// All of the file that can mean something.
+fn whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    files::read(path)?.take((HEAD + MOST * RECORD) as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn head(pause: Pause) -> [u8; HEAD] {
@@ -203,6 +214,8 @@ fn counts_for(until: i64, wall: WallTime) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const WALL: WallTime = WallTime::from_seconds(1_000_000);

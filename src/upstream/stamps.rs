@@ -243,7 +243,7 @@ impl StampWatch {
     }
 
     fn tell(&self, place: Place, reading: Reading, stamp: WallTime) {
-        let (place, stamp) = (place.as_str(), stamp.rfc3339());
+        let (place, stamp) = (place.as_str(), tracing::field::display(stamp));
         match reading {
             Reading::Used => tracing::debug!(place, stamp, "generated_at dates the origin's answers"),
             Reading::StandsStill => {

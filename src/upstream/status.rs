@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::clock::WallTime;
+use crate::semantics::excerpt::Excerpt;
 
 use super::client::AskError;
 use super::eta::Pace;
@@ -58,10 +59,16 @@ impl OriginState {
 /// The last failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastError {
-    /// When, as RFC 3339.
-    pub at: String,
-    /// What happened, for people.
+    /// When, as RFC 3339; `None` where the clock is beyond the calendar.
+    pub at: Option<String>,
+    /// What happened, for people: an excerpt, because an origin can make it as long as it likes.
     pub message: String,
+}
+
+impl LastError {
+    fn new(message: &impl std::fmt::Display, now: WallTime) -> Self {
+        Self { at: now.rfc3339(), message: Excerpt(message).to_string() }
+    }
 }
 
 /// Pages of the pass that runs.
@@ -151,7 +158,7 @@ impl OriginStatus {
     /// A request failed; returns what that says about the origin. `paused`: as in [`Health::failed`].
     pub fn failed(&self, error: &AskError, witness: Witness, paused: bool, now: WallTime) -> Verdict {
         let mut picture = self.0.lock();
-        picture.last_error = Some(LastError { at: now.rfc3339(), message: error.to_string() });
+        picture.last_error = Some(LastError::new(error, now));
         let verdict = picture.health.failed(error, witness, paused);
         // One failure is an accident.
         if verdict.counts && picture.health.failures() > 1 && picture.state != OriginState::Crawling {
@@ -161,8 +168,8 @@ impl OriginStatus {
     }
 
     /// Something else went wrong.
-    pub fn error(&self, message: String, now: WallTime) {
-        self.0.lock().last_error = Some(LastError { at: now.rfc3339(), message });
+    pub fn error(&self, message: &impl std::fmt::Display, now: WallTime) {
+        self.0.lock().last_error = Some(LastError::new(message, now));
     }
 
     /// How a look at the origin ended.

@@ -16,6 +16,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use url::Url;
 
+use crate::clock;
 use crate::semantics::framing;
 
 use super::client::ClientError;
@@ -63,6 +64,9 @@ pub trait Transport: Send + Sync {
     async fn get(&self, url: Url, headers: HeaderMap) -> Result<Arrival, TransportError>;
 }
 
+/// Why nothing is asked over TLS then: the library would panic.
+pub(crate) const NO_TIME: &str = "the system clock shows a time before 1970, and TLS needs a true one: set the clock";
+
 /// HTTP over sockets.
 pub(crate) struct Http(reqwest::Client);
 
@@ -93,6 +97,9 @@ impl Http {
 #[async_trait]
 impl Transport for Http {
     async fn get(&self, url: Url, headers: HeaderMap) -> Result<Arrival, TransportError> {
+        if url.scheme() == "https" && clock::is_before_1970() {
+            return Err(TransportError::Unreached(NO_TIME.to_owned()));
+        }
         let response = self.0.get(url).headers(headers).send().await.map_err(failure)?;
         framing::check(response.status(), response.headers())
             .map_err(|error| TransportError::Malformed(error.to_string()))?;

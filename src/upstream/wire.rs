@@ -23,11 +23,11 @@ use parking_lot::Mutex;
 use rustls::crypto::aws_lc_rs;
 use rustls_platform_verifier::Verifier;
 
-use crate::clock::{Clock, Monotonic, WallTime};
+use crate::clock::{self, Clock, Monotonic, WallTime};
 use crate::semantics::caching::{Vary, is_bare};
 use crate::semantics::{framing, freshness};
 use crate::upstream::client::{AskError, Asker, ClientError, OriginClient, read_ca_file};
-use crate::upstream::transport::is_malformed;
+use crate::upstream::transport::{self, is_malformed};
 use crate::upstream::window::Class;
 
 use interim::Interims;
@@ -254,6 +254,11 @@ impl Upstream {
         let permit = budget.acquire_for(class, client, patience, demand).await;
         let permit = permit.map_err(|spent| (AskError::from(spent), Fate::Sent))?;
         self.origin.status().sent(Class::Client);
+        if request.uri().scheme_str() == Some("https") && clock::is_before_1970() {
+            let reason = transport::NO_TIME.to_owned();
+            let error = AskError::Connection { path: path.to_owned(), reason, reached: false };
+            return Err((error, Fate::Unconnected));
+        }
         let asked = self.clock.now_wall();
         let nonsense = |reason: &dyn std::fmt::Display| (AskError::nonsense(path, reason), Fate::Sent);
         let answered = async {
@@ -317,7 +322,7 @@ impl Upstream {
         let mut headers = parts.headers;
         if !headers.contains_key(DATE) {
             // RFC 9110 §6.6.1.
-            if let Ok(date) = HeaderValue::from_str(&received.http_date()) {
+            if let Some(Ok(date)) = received.http_date().as_deref().map(HeaderValue::from_str) {
                 headers.insert(DATE, date);
             }
         }

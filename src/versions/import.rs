@@ -70,7 +70,7 @@ impl Versions {
         let head = self.0.head.current();
         let is_older = head.as_ref().is_some_and(|head| meta.confirmed_ms < head.meta.confirmed_ms);
         if let Some(head) = head.as_ref().filter(|_| is_older && self.0.policy.has_origin) {
-            let at = |ms| WallTime::from_millis(ms).rfc3339();
+            let at = |ms| WallTime::from_millis(ms).to_string();
             return Err(VersionsError::Backwards {
                 bundle: dataset.id.to_string(),
                 bundle_confirmed: at(meta.confirmed_ms),
@@ -117,8 +117,8 @@ impl Versions {
         match highest {
             Some(highest) if counted < highest && !allow_older => Err(VersionsError::Older {
                 bundle: id.to_string(),
-                bundle_confirmed: WallTime::from_millis(confirmed_ms).rfc3339(),
-                highest: WallTime::from_millis(highest).rfc3339(),
+                bundle_confirmed: WallTime::from_millis(confirmed_ms).to_string(),
+                highest: WallTime::from_millis(highest).to_string(),
             }),
             _ => Ok(counted),
         }

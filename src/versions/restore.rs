@@ -87,7 +87,7 @@ impl Versions {
         tracing::info!(
             snapshot = %dataset.id,
             listings = dataset.len(),
-            confirmed = %WallTime::from_millis(meta.confirmed_ms).rfc3339(),
+            confirmed = %WallTime::from_millis(meta.confirmed_ms),
             rolled_back = notes.rolled_back,
             "serving the snapshot published last"
         );
@@ -125,7 +125,9 @@ impl Versions {
     }
 
     fn believed(&self, mut meta: VersionMeta) -> VersionMeta {
-        meta.confirmed_ms = believable(&meta, self.0.clock.now_wall(), self.0.policy.ttl);
+        let (now, stamp) = (self.0.clock.now_wall(), meta.confirmed_ms);
+        meta.claimed_ms = freshness::is_from_the_future(WallTime::from_millis(stamp), now).then_some(stamp);
+        meta.confirmed_ms = believable(&meta, now, self.0.policy.ttl);
         meta
     }
 
@@ -193,6 +195,7 @@ mod tests {
         let meta = |confirmed: i64, published: i64| VersionMeta {
             certificate: Certificate::Full,
             confirmed_ms: confirmed * 1000,
+            claimed_ms: None,
             published_ms: published * 1000,
             volatile: VolatileKeys::default(),
             volatile_values: std::collections::BTreeMap::new(),

@@ -81,6 +81,7 @@ fn meta(at_ms: i64) -> VersionMeta {
     VersionMeta {
         certificate: Certificate::Full,
         confirmed_ms: at_ms,
+        claimed_ms: None,
         published_ms: at_ms,
         volatile: VolatileKeys::default(),
         volatile_values: std::collections::BTreeMap::new(),
@@ -435,4 +436,19 @@ fn every_kept_version_can_be_verified() {
         rig.versions.verify(kept.seq).unwrap();
     }
     assert!(matches!(rig.versions.verify(77), Err(StoreError::NoSuchVersion(77))));
+}
+
+#[test]
+fn a_stamp_from_the_future_confirms_once_the_clock_has_passed_it() {
+    let rig = Rig::new(5).reopen(5, !HAS_ORIGIN);
+    let stamp = Clock::system().now_wall().plus_seconds(3600);
+    import(&rig.versions, &[1, 2], stamp.as_millis(), &[]).unwrap();
+    let rig = rig.reopen(5, !HAS_ORIGIN);
+    let served = rig.versions.live().current().unwrap();
+    assert!(served.confirmed() < stamp && served.claimed() == stamp);
+    assert_eq!(served.confirmed_header.as_ref().unwrap().to_str().ok(), stamp.http_date().as_deref());
+    for (after, age) in [(-3600, None), (-60, None), (0, Some(0)), (10, Some(10))] {
+        assert_eq!(served.age_seconds(stamp.plus_seconds(after)), age, "{after}");
+        assert_eq!(served.is_unconfirmed(stamp.plus_seconds(after)), age.is_none());
+    }
 }

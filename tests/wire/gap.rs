@@ -7,6 +7,7 @@ mod beside;
 mod carried;
 mod damage;
 mod deltas;
+mod future;
 mod kills;
 mod mended;
 mod offline;

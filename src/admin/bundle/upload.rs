@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Failed;
 use crate::bundle;
+use crate::store::files;
 
 /// An upload may lag this far behind the slowest pace.
 const GRACE: Duration = Duration::from_secs(20);
@@ -93,7 +93,7 @@ pub(super) fn nameless(directory: &Path) -> Result<File, Failed> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = directory.join(format!("{}{}-{number}{}", NAME.0, std::process::id(), NAME.1));
-    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path);
+    let file = files::create_new(&path);
     let file = file.and_then(|file| std::fs::remove_file(&path).map(|()| file));
     file.map_err(|source| Failed::Io { path, source })
 }

@@ -3,7 +3,6 @@
 //! The same facts as `/status`. Callers: [`super::answer`].
 
 use crate::audit::score::Score;
-use crate::semantics::freshness;
 
 use super::super::status::Status;
 use super::families::Families;
@@ -51,8 +50,13 @@ fn data(status: &Status, families: &mut Families) {
     let ready = u8::from(status.ready().is_ok());
     families.gauge("grandstand_ready", "Whether a snapshot is served or the shield is up", ready);
     let Some(published) = &status.live.current() else { return };
-    let age = freshness::age_seconds(status.clock.now_wall(), published.confirmed());
-    families.gauge("grandstand_age_seconds", "Seconds since the instant for which the data is confirmed", age);
+    let now = status.clock.now_wall();
+    let age = published.age_seconds(now);
+    let help = "Whether the data is dated in the future, so that its age is not known";
+    families.gauge("grandstand_unconfirmed", help, u8::from(age.is_none()));
+    if let Some(age) = age {
+        families.gauge("grandstand_age_seconds", "Seconds since the instant for which the data is confirmed", age);
+    }
     families.gauge("grandstand_listings", "Listings in the served snapshot", published.dataset.len());
     let rolled_back = status.versions.as_ref().is_some_and(|versions| versions.rolled_back().is_some());
     families.gauge("grandstand_rolled_back", "Whether a rollback pins what is served", u8::from(rolled_back));

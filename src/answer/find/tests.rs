@@ -45,6 +45,7 @@ fn meta(confirmed_ms: i64) -> VersionMeta {
     VersionMeta {
         certificate: Certificate::Full,
         confirmed_ms,
+        claimed_ms: None,
         published_ms: 0,
         volatile: VolatileKeys::default(),
         volatile_values: BTreeMap::new(),

@@ -152,7 +152,7 @@ fn coverage(manifest: &Manifest) -> String {
 
 /// What the signature says of the file.
 fn comment(manifest: &Manifest) -> String {
-    let confirmed = WallTime::from_millis(manifest.confirmed_ms).rfc3339();
+    let confirmed = WallTime::from_millis(manifest.confirmed_ms);
     format!("grandstand {}, confirmed at {confirmed}", what(manifest))
 }
 

@@ -114,7 +114,7 @@ fn silent() -> (Arc<Silent>, FakeClock, Copies, tempfile::TempDir) {
 const NOW: i64 = 1_795_176_000;
 
 fn body(stamp: i64, content: u32) -> String {
-    format!(r#"{{"generated_at":"{}","content":[{content}]}}"#, WallTime::from_seconds(stamp).rfc3339())
+    format!(r#"{{"generated_at":"{}","content":[{content}]}}"#, WallTime::from_seconds(stamp))
 }
 
 #[tokio::test]

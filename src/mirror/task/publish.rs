@@ -68,8 +68,9 @@ impl Mirror {
         }
         let now = self.clock.now_wall().as_millis();
         let same = serving.as_ref().filter(|serving| serving.dataset.id == dataset.id);
+        let confirmed = same.filter(|serving| !serving.is_unconfirmed(self.clock.now_wall()));
         // Never backwards for the same data; other data is confirmed for its own instant.
-        let before = same.map_or(i64::MIN, |serving| serving.meta.confirmed_ms).min(now);
+        let before = confirmed.map_or(i64::MIN, |serving| serving.meta.confirmed_ms).min(now);
         let meta = VersionMeta {
             // A refresh that came later says less of a later instant than the pass says of its own.
             certificate: if certificate == Certificate::Full && before > until_ms {
@@ -78,6 +79,7 @@ impl Mirror {
                 certificate
             },
             confirmed_ms: until_ms.max(before),
+            claimed_ms: None,
             published_ms: same.map_or(now, |serving| serving.meta.published_ms),
             volatile: self.volatile(),
             volatile_values,
@@ -117,7 +119,7 @@ impl Mirror {
             snapshot = %dataset.id,
             listings = dataset.len(),
             certificate = meta.certificate.as_str(),
-            confirmed = %WallTime::from_millis(meta.confirmed_ms).rfc3339(),
+            confirmed = %WallTime::from_millis(meta.confirmed_ms),
             "published"
         );
         self.held = None;

@@ -3,7 +3,6 @@
 //! Callers: [`super`].
 
 use crate::api::taxonomy::TaxonomyKind;
-use crate::semantics::freshness;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Published;
 use crate::snapshot::version::Certificate;
@@ -146,8 +145,9 @@ impl Mirror {
         self.unsettled = 0;
         let mut meta = published.meta.clone();
         // A stamp from the future is from a clock that was set back since: it confirms nothing.
-        let from_the_future = freshness::is_from_the_future(published.confirmed(), self.clock.now_wall());
-        meta.confirmed_ms = if from_the_future { until_ms } else { meta.confirmed_ms.max(until_ms) };
+        let unconfirmed = published.is_unconfirmed(self.clock.now_wall());
+        meta.confirmed_ms = if unconfirmed { until_ms } else { meta.confirmed_ms.max(until_ms) };
+        meta.claimed_ms = None;
         if meta.certificate == Certificate::Full && until_ms > published.meta.confirmed_ms {
             meta.certificate = Certificate::Incremental;
         }

@@ -112,7 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(text: &str) -> Option<String> {
-        parse(text.as_bytes(), NOW).map(WallTime::rfc3339)
+        parse(text.as_bytes(), NOW).and_then(WallTime::rfc3339)
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         fn reading_is_total_and_what_we_write_is_read_back(bytes: Vec<u8>, now: i64, seconds in 0..253_402_300_800_i64) {
             let _ = parse(&bytes, WallTime::from_millis(now));
             let time = WallTime::from_seconds(seconds);
-            prop_assert_eq!(parse(time.http_date().as_bytes(), NOW), Some(time));
+            prop_assert_eq!(parse(time.http_date().unwrap().as_bytes(), NOW), Some(time));
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 
 /// [`NOW`] and so many seconds, as an HTTP-date.
 pub(super) fn date(offset: i64) -> String {
-    NOW.plus_seconds(offset).http_date()
+    NOW.plus_seconds(offset).http_date().unwrap()
 }
 
 /// Values of every kind: the pieces that parsers look for, in any order, and bytes of any sort.

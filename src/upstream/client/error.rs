@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::semantics::excerpt::Excerpt;
 use crate::upstream::budget::Spent;
 
 /// Why there is no such answer.
@@ -13,7 +14,7 @@ pub enum AskError {
     #[error(transparent)]
     Spent(#[from] Spent),
     /// The origin refused: 429, or another status of failure.
-    #[error("the origin answered {status} to {path}")]
+    #[error("the origin answered {status} to {}", Excerpt(path))]
     Status {
         /// The status.
         status: u16,
@@ -23,7 +24,7 @@ pub enum AskError {
         retry_after: Option<Duration>,
     },
     /// No answer in time.
-    #[error("the origin did not answer {path} within {} s", after.as_secs_f32())]
+    #[error("the origin did not answer {} within {} s", Excerpt(path), after.as_secs_f32())]
     Timeout {
         /// What was asked.
         path: String,
@@ -31,7 +32,7 @@ pub enum AskError {
         after: Duration,
     },
     /// No connection, or one that broke.
-    #[error("no answer from the origin to {path}: {reason}")]
+    #[error("no answer from the origin to {}: {}", Excerpt(path), Excerpt(reason))]
     Connection {
         /// What was asked.
         path: String,
@@ -41,7 +42,7 @@ pub enum AskError {
         reached: bool,
     },
     /// More bytes than are allowed.
-    #[error("the origin's answer to {path} is larger than {limit} bytes")]
+    #[error("the origin's answer to {} is larger than {limit} bytes", Excerpt(path))]
     TooLarge {
         /// What was asked.
         path: String,
@@ -49,7 +50,7 @@ pub enum AskError {
         limit: u64,
     },
     /// A redirect to elsewhere, or too many.
-    #[error("the origin redirects {path} to {to}, which is not followed")]
+    #[error("the origin redirects {} to {}, which is not followed", Excerpt(path), Excerpt(to))]
     Redirect {
         /// What was asked.
         path: String,
@@ -57,7 +58,7 @@ pub enum AskError {
         to: String,
     },
     /// An answer that is not what was asked for.
-    #[error("the origin's answer to {path} is not usable: {reason}")]
+    #[error("the origin's answer to {} is not usable: {}", Excerpt(path), Excerpt(reason))]
     Nonsense {
         /// What was asked.
         path: String,

@@ -23,6 +23,7 @@ fn version(number: u64) -> Arc<Published> {
     let meta = VersionMeta {
         certificate: Certificate::Full,
         confirmed_ms: 0,
+        claimed_ms: None,
         published_ms: 0,
         volatile: VolatileKeys::default(),
         volatile_values: std::collections::BTreeMap::new(),

@@ -1,0 +1,84 @@
+//! How much of a text from outside is shown: at most 500 bytes.
+//!
+//! An origin, a bundle, a client or a file can bring a text of any length into a message. Messages are kept, logged and
+//! shown by `/status`, so the length is bounded where they are put together. Not an escape of control characters: JSON
+//! and the terminal have their own. Callers: [`crate::admin`], [`crate::upstream`].
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The most bytes of one text.
+pub(crate) const MOST_BYTES: usize = 500;
+
+/// What stands for the rest.
+const REST: char = '…';
+
+/// Cuts a text that is too long at the end of a character; the mark for the rest is part of the length.
+pub(crate) fn cut(text: &mut String) {
+    if text.len() > MOST_BYTES {
+        let end = (0..=MOST_BYTES - REST.len_utf8()).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or_default());
+        text.push(REST);
+        text.shrink_to_fit();
+    }
+}
+
+/// Cuts every text of a JSON value. The names of fields stay: they are ours.
+pub(crate) fn cut_all(value: &mut Value) {
+    match value {
+        Value::String(text) => cut(text),
+        Value::Array(items) => items.iter_mut().for_each(cut_all),
+        Value::Object(fields) => fields.values_mut().for_each(cut_all),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Displays the start of something that may be long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Excerpt<T>(pub T);
+
+impl<T: fmt::Display> fmt::Display for Excerpt<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.0.to_string();
+        cut(&mut text);
+        f.write_str(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_long_text_is_cut_and_a_short_one_stays() {
+        for (text, length) in [("x".repeat(500), 500), ("x".repeat(501), 500), ("é".repeat(251), 499)] {
+            let shown = Excerpt(&text).to_string();
+            assert_eq!((shown.len(), shown == text), (length, text.len() <= 500));
+            assert_eq!(shown.ends_with(REST), shown != text);
+        }
+    }
+
+    #[test]
+    fn every_text_of_a_value_is_cut_however_deep() {
+        let long = "x".repeat(9999);
+        let mut value = json!({ "a": [{ "b": long, "n": 7 }, long], "c": "short", "d": null });
+        cut_all(&mut value);
+        assert_eq!((&value["c"], &value["a"][0]["n"], &value["d"]), (&json!("short"), &json!(7), &Value::Null));
+        for cut in [&value["a"][0]["b"], &value["a"][1]] {
+            assert_eq!(cut.as_str().unwrap().len(), MOST_BYTES);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_bounded_and_cut_once(text in "\\PC{0,400}") {
+            let shown = Excerpt(&text).to_string();
+            prop_assert!(shown.len() <= MOST_BYTES);
+            prop_assert_eq!(Excerpt(&shown).to_string(), shown.clone());
+            prop_assert!(text.starts_with(shown.trim_end_matches(REST)));
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Opening what lies in the data directory: regular files of ours only, and nobody else may read them.
+//!
+//! A symbolic link is not followed, a FIFO is not waited for, and a file of another user is neither read nor written: in a
+//! directory that others could write once, any of them may be a trap. Older versions of this program left files that
+//! everybody could read; they are tightened as they are opened. Not for files whose path an operator gave (a bundle, a
+//! certificate): those are as the operator wants them. Callers: [`super`], `origin::ledger`, `admin::bundle`.
+
+use std::fs::{self, File, FileType, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
+};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+
+/// What the owner may have beside the bits that say what a file is run as.
+const OWNERS: u32 = 0o7700;
+const ROOT: u32 = 0;
+
+/// Why something in the data directory is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Refused {
+    #[error(
+        "this is {0}, and only regular files are opened in the data directory; remove it, or move the file itself here \
+         (data_dir as a whole may be a symbolic link)"
+    )]
+    NoFile(&'static str),
+    #[error("this file belongs to user {0}, and neither to the user of this process nor to the directory's; remove it")]
+    Foreign(u32),
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        Self::new(ErrorKind::InvalidInput, refused)
+    }
+}
+
+/// Opens a file for reading alone.
+///
+/// # Errors
+/// When there is none, it is no regular file of ours, or it cannot be opened.
+pub(crate) fn read(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true))
+}
+
+/// Opens a file for reading and writing.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn edit(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true).write(true))
+}
+
+/// Opens a file for reading and writing, and creates it if it is missing.
+///
+/// # Errors
+/// As [`read`], or when it cannot be created.
+pub(crate) fn edit_or_create(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
+}
+
+/// Creates a file that is not there.
+///
+/// # Errors
+/// When anything has that name, or it cannot be created.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true).write(true).create_new(true))
+}
+
+/// Whether a regular file, and no link to one, has this name.
+pub(crate) fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
+}
+
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // Without NONBLOCK, opening a FIFO waits for somebody at its other end.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = options.mode(0o600).custom_flags(flags).open(path).map_err(|error| explained(error, path))?;
+    let meta = file.metadata()?;
+    if let Some(what) = no_file(meta.file_type()) {
+        return Err(Refused::NoFile(what).into());
+    }
+    // As seen through the directory: on some network disks all files belong to one user that is nobody here.
+    let directory = path.parent().and_then(|parent| fs::metadata(parent).ok());
+    let own = geteuid().as_raw();
+    if ![own, ROOT].contains(&meta.uid()) && directory.as_ref().is_none_or(|directory| directory.uid() != meta.uid()) {
+        return Err(Refused::Foreign(meta.uid()).into());
+    }
+    if let Some(directory) = directory.filter(|directory| own == ROOT && meta.uid() == ROOT && directory.uid() != ROOT)
+    {
+        // Else a command that root ran once would leave files that the server cannot open.
+        if let Err(error) = fchown(&file, Some(directory.uid()), Some(directory.gid())) {
+            tracing::debug!(path = %path.display(), %error, "a file cannot be given to the directory's owner");
+        }
+    }
+    if is_too_open(&meta) && (own == ROOT || own == meta.uid()) {
+        // A disk that takes no writes stays as it is; the directory keeps others out.
+        if let Err(error) = file.set_permissions(Permissions::from_mode(meta.mode() & OWNERS)) {
+            tracing::debug!(path = %path.display(), %error, "others may open this file, and that cannot be changed");
+        }
+    }
+    Ok(file)
+}
+
+/// The same error, or what the thing is that cannot be opened.
+fn explained(error: io::Error, path: &Path) -> io::Error {
+    // A name that was to be new is taken: what has it matters to nobody.
+    if error.kind() == ErrorKind::AlreadyExists {
+        return error;
+    }
+    let found = fs::symlink_metadata(path).ok().and_then(|meta| no_file(meta.file_type()));
+    found.map_or(error, |what| Refused::NoFile(what).into())
+}
+
+/// What something is that is no regular file.
+fn no_file(kind: FileType) -> Option<&'static str> {
+    match kind {
+        _ if kind.is_file() => None,
+        _ if kind.is_symlink() => Some("a symbolic link"),
+        _ if kind.is_fifo() => Some("a FIFO"),
+        _ if kind.is_dir() => Some("a directory"),
+        _ if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
+    }
+}
+
+fn is_too_open(meta: &Metadata) -> bool {
+    meta.mode() & 0o077 != 0
+}
+
+/// Creates the data directory for its owner alone, with the directories above it as usual; one that is there already and
+/// that others may enter is closed to them, and the log says so.
+///
+/// It is left as it is, with a warning, where it belongs to somebody else, or where directories are in it: then it serves
+/// other purposes too (`/tmp`, a home), and closing it would harm them.
+///
+/// # Errors
+/// When it cannot be created.
+pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if !path.exists() => return Err(error),
+        _ => {}
+    }
+    let meta = fs::metadata(path)?;
+    if !meta.is_dir() {
+        return Err(ErrorKind::NotADirectory.into());
+    }
+    if !is_too_open(&meta) {
+        return Ok(());
+    }
+    let (shown, before) = (path.display(), format!("{:04o}", meta.mode() & 0o7777));
+    let own = geteuid().as_raw();
+    if own != ROOT && own != meta.uid() {
+        let owner = meta.uid();
+        let what = "the data directory belongs to another user, and others may enter it";
+        tracing::warn!(path = %shown, mode = before, owner, "{what}");
+        return Ok(());
+    }
+    if let Some(other) = other_directory(path) {
+        let other = other.display();
+        tracing::warn!(
+            path = %shown, mode = before, %other,
+            "others may enter the data directory; it stays so because there are directories in it: give grandstand one of \
+             its own"
+        );
+        return Ok(());
+    }
+    let mode = meta.mode() & OWNERS;
+    match fs::set_permissions(path, Permissions::from_mode(mode)) {
+        Ok(()) => tracing::warn!(
+            path = %shown, before, now = format!("{:04o}", mode & 0o7777),
+            "other users could enter the data directory; now they cannot"
+        ),
+        Err(error) => tracing::warn!(path = %shown, mode = before, %error, "others may enter the data directory"),
+    }
+    Ok(())
+}
+
+/// A directory in this one, but for what every new file system has.
+fn other_directory(path: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(path).ok()?.filter_map(Result::ok);
+    let mut others =
+        entries.filter(|entry| entry.file_name() != "lost+found" && entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    others.next().map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    use super::*;
+
+    type Opens = fn(&Path) -> io::Result<File>;
+    const EACH: [Opens; 4] = [read, edit, edit_or_create, create_new];
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o7777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn nothing_but_a_regular_file_is_opened_and_no_link_is_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link, fifo) = (dir.path().join("target"), dir.path().join("link"), dir.path().join("fifo"));
+        fs::write(&target, "mine").unwrap();
+        symlink(&target, &link).unwrap();
+        let (dangling, nowhere) = (dir.path().join("dangling"), dir.path().join("nowhere"));
+        symlink(&nowhere, &dangling).unwrap();
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let socket = dir.path().join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let directory = dir.path().join("directory");
+        fs::create_dir(&directory).unwrap();
+        for (path, what) in [
+            (&link, "symbolic link"),
+            (&dangling, "symbolic link"),
+            (&fifo, "FIFO"),
+            (&socket, "socket"),
+            (&directory, "directory"),
+        ] {
+            for opens in &EACH[..3] {
+                let refused = opens(path).unwrap_err();
+                assert!(refused.to_string().contains(what), "{what}: {refused}");
+            }
+            assert_eq!(create_new(path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+            assert!(!is_file(path));
+        }
+        assert_eq!((fs::read(&target).unwrap().as_slice(), nowhere.exists()), (&b"mine"[..], false));
+    }
+
+    #[test]
+    fn what_is_created_is_for_its_owner_alone_and_what_was_open_to_others_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [new, newer, old, read_only] = ["new", "newer", "old", "read-only"].map(|name| dir.path().join(name));
+        edit_or_create(&new).unwrap().write_all(b"x").unwrap();
+        create_new(&newer).unwrap();
+        fs::write(&old, "kept").unwrap();
+        set_mode(&old, 0o644);
+        fs::write(&read_only, "kept").unwrap();
+        set_mode(&read_only, 0o444);
+        let mut text = String::new();
+        read(&read_only).unwrap().read_to_string(&mut text).unwrap();
+        edit(&old).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "keptkept");
+        for (path, want) in [(&new, 0o600), (&newer, 0o600), (&old, 0o600), (&read_only, 0o400)] {
+            assert_eq!(mode(path), want, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_still_told_by_its_kind() {
+        let dir = tempfile::tempdir().unwrap();
+        for opens in &EACH[..2] {
+            assert_eq!(opens(&dir.path().join("none")).unwrap_err().kind(), ErrorKind::NotFound);
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_stranger_is_not_opened_and_roots_files_go_to_the_owner_of_the_directory() {
+        if geteuid().as_raw() != ROOT {
+            // Only root can make files of others.
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("budget");
+        fs::write(&file, "theirs").unwrap();
+        std::os::unix::fs::chown(&file, Some(12_345), None).unwrap();
+        for opens in &EACH[..3] {
+            assert!(opens(&file).unwrap_err().to_string().contains("belongs to user 12345"));
+        }
+        std::os::unix::fs::chown(dir.path(), Some(12_345), None).unwrap();
+        edit(&file).unwrap();
+        let new = dir.path().join("new");
+        edit_or_create(&new).unwrap();
+        assert_eq!(fs::metadata(new).unwrap().uid(), 12_345);
+    }
+
+    #[test]
+    fn the_directory_is_closed_to_others_unless_it_serves_other_purposes_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, old) = (dir.path().join("above/new"), dir.path().join("old"));
+        prepare_directory(&new).unwrap();
+        assert_eq!(mode(&new), 0o700);
+        fs::create_dir(&old).unwrap();
+        for (before, after) in [(0o755, 0o700), (0o555, 0o500), (0o1777, 0o1700), (0o750, 0o700), (0o700, 0o700)] {
+            set_mode(&old, before);
+            prepare_directory(&old).unwrap();
+            assert_eq!(mode(&old), after, "{before:o}");
+        }
+        fs::create_dir(old.join("lost+found")).unwrap();
+        set_mode(&old, 0o755);
+        prepare_directory(&old).unwrap();
+        assert_eq!(mode(&old), 0o700);
+        fs::create_dir(old.join("of-others")).unwrap();
+        set_mode(&old, 0o755);
+        prepare_directory(&old).unwrap();
+        assert_eq!(mode(&old), 0o755);
+        let file = dir.path().join("file");
+        fs::write(&file, "x").unwrap();
+        assert_eq!(prepare_directory(&file).unwrap_err().kind(), ErrorKind::NotADirectory);
+    }
+}
