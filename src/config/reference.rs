@@ -127,7 +127,7 @@ mod tests {
 
     fn bytes(text: &str) -> u64 {
         Config::from_text(&format!("cache.max_bytes = {text:?}")).map_or_else(
-            |_| Config::from_text(&format!("origin.max_body = {text:?}")).unwrap().config.origin.max_body,
+            |_| Config::from_text(&format!("bundle.max_size = {text:?}")).unwrap().config.bundle.max_size,
             |loaded| loaded.config.cache.max_bytes,
         )
     }

@@ -271,6 +271,12 @@ pub(super) const KEYS: &[Key] = &[
         "`/status` is 503 when the data was confirmed longer ago.",
     ),
     key(
+        "bundle.max_size",
+        Size("1KiB", "1TiB"),
+        ALL,
+        "The largest bundle that is verified, imported or uploaded. A larger upload is refused before its body is read.",
+    ),
+    key(
         "passthrough.paths",
         Words("list of path prefixes"),
         ONLINE,
@@ -293,6 +299,13 @@ pub(super) const KEYS: &[Key] = &[
         Words("address with port"),
         ALL,
         "Address of the admin listener. Never a public address. Port 0: the system chooses a port.",
+    ),
+    key(
+        "admin.hosts",
+        Words("list of host names or addresses without port"),
+        ALL,
+        "Further names in `Host` that the admin listener accepts, beside `localhost`, loopback addresses and its own address. \
+         For example the name by which Prometheus in another container reaches it.",
     ),
     unset(
         "admin.token",

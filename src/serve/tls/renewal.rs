@@ -139,9 +139,10 @@ impl Renewal {
         }
         let errors = match self.files.judge(contents, &self.provider) {
             Ok(certificate) => {
-                tracing::info!(until = %certificate.until, "the certificate was renewed");
+                let until = certificate.until;
                 self.current.certificate.store(Arc::new(certificate));
                 *self.current.problem.lock() = None;
+                tracing::info!(%until, "the certificate was renewed");
                 (self.known, self.doubtful, self.warned) = (seen, None, false);
                 return Look::Renewed;
             }
@@ -153,8 +154,8 @@ impl Renewal {
         }
         let errors: Vec<String> = errors.iter().map(|error| format!("{}: {error}", error.key)).collect();
         let told = format!("the new certificate cannot be used, the old one stays: {}", errors.join("; "));
+        *self.current.problem.lock() = Some(told.clone());
         tracing::error!("{told}");
-        *self.current.problem.lock() = Some(told);
         (self.known, self.doubtful) = (seen, None);
         Look::Broken
     }
