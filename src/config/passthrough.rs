@@ -70,7 +70,10 @@ fn request_header(node: &Node) -> Result<Option<HeaderName>, String> {
     }
     let name = header_name(node)?;
     if is_never_onward(&name) {
-        return expected(node, "a field that may reach the origin (Host, Forwarded, X-Forwarded-* ... never do; Via always does)");
+        return expected(
+            node,
+            "a field that may reach the origin (Host, Forwarded, X-Forwarded-* ... never do; Via always does)",
+        );
     }
     Ok(Some(name))
 }

@@ -10,9 +10,13 @@ use flate2::write::GzEncoder;
 use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
 
 const MEBIBYTE: u64 = 1 << 20;
-/// What the server may have used at any time: the 128 MiB of `limits.origin_bytes`, and what it needs besides, which is more
-/// without optimisation.
-const MOST: u64 = 240 * MEBIBYTE;
+/// `limits.origin_bytes`: a quarter of the default, so that a test takes seconds.
+const ROOM: u64 = 32;
+/// The largest body, in MiB: what just fits into that room.
+const LARGEST: usize = 8;
+/// What the server may have used at any time: the room, what it needs besides, which is more without optimisation, and
+/// what the allocator holds on to for a moment.
+const MOST: u64 = (2 * ROOM + 48) * MEBIBYTE;
 
 /// The most memory that the server had in use at any time, in bytes.
 fn most_resident(server: &Server) -> u64 {
@@ -27,10 +31,10 @@ fn gzip(pieces: impl Iterator<Item = &'static str>) -> Bytes {
     Bytes::from(encoder.finish().unwrap())
 }
 
-/// Bodies of almost 32 MiB that are a few dozen kilobytes on the wire, by what they are full of.
+/// Bodies that just fit and are a few dozen kilobytes on the wire, by what they are full of.
 fn bombs() -> Vec<(&'static str, Bytes)> {
     let many = |start: &'static str, piece: &'static str, end: &'static str| {
-        let times = 31 * (1 << 20) / piece.len();
+        let times = (LARGEST * (1 << 20) - 4096) / piece.len();
         gzip([start].into_iter().chain(std::iter::repeat_n(piece, times)).chain([end]))
     };
     let open = "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[";
@@ -54,7 +58,11 @@ async fn shield(answer: impl Fn(&Seen) -> Option<Script> + Send + Sync + 'static
     })
     .await;
     // What is kept counts apart: here it is little.
-    let setup = Setup::shield_of_url(&origin.url()).set("origin.timeout", "20s").set("cache.max_bytes", "8MiB");
+    let setup = Setup::shield_of_url(&origin.url())
+        .set("origin.timeout", "20s")
+        .set("cache.max_bytes", "8MiB")
+        .set("origin.max_body", &format!("{LARGEST}MiB"))
+        .set("limits.origin_bytes", &format!("{ROOM}MiB"));
     let server = setup.start().await;
     server.ok("/api/listings.json?page=9").await;
     (origin, server)
