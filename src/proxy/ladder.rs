@@ -74,6 +74,7 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Copy)]
+    #[expect(clippy::struct_excessive_bools, reason = "one for each question")]
     struct Case {
         kept: Option<Reuse>,
         stands_in: bool,

@@ -61,7 +61,9 @@ mod tests {
         #[test]
         fn what_was_pushed_comes_out(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20_000), 0..30)) {
             let mut collected = Collected::default();
-            pieces.iter().for_each(|piece| collected.push(piece));
+            for piece in &pieces {
+                collected.push(piece);
+            }
             prop_assert_eq!(collected.len(), pieces.iter().map(Vec::len).sum::<usize>());
             prop_assert_eq!(collected.into_bytes(), pieces.concat());
         }

@@ -150,7 +150,7 @@ fn the_list_of_snapshots_is_never_ahead_of_what_is_served() {
     let rig = Rig::new(3);
     rig.publish(&[1], 1);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| (2..300).for_each(|n| drop(rig.publish(&[1, n], n as i64))));
+        let writer = scope.spawn(|| (2..300_u32).for_each(|n| drop(rig.publish(&[1, n.into()], n.into()))));
         while !writer.is_finished() {
             let newest = rig.versions.kept().first().map(|kept| kept.seq);
             let (head, live) = (rig.versions.head().current(), rig.versions.live().current());
