@@ -272,7 +272,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "bundle.max_size",
-        Size("1KiB", "1TiB"),
+        Size("1KiB", "1024GiB"),
         ALL,
         "The largest bundle that is verified, imported or uploaded. A larger upload is refused before its body is read.",
     ),
