@@ -9,6 +9,7 @@ mod holder;
 mod logging;
 mod origin;
 mod progress;
+mod server_client;
 mod snapshot;
 mod status;
 mod sync;

@@ -1,15 +1,18 @@
 //! The only way to the origin: one client, one budget, one health policy.
 //!
 //! It knows HTTP and how often the origin may be asked, but neither what the mirror wants nor what a cache keeps.
-//! Decisions are plain functions ([`budget`], [`window`], [`health`]); [`client`] and [`wire`] move the bytes.
+//! Decisions are plain functions ([`budget`], [`window`], [`health`]); [`client`] asks for documents, [`forward`] passes on requests of clients, both over
+//! one [`wire`].
 //! Callers: [`crate::mirror`], [`crate::audit`], [`crate::proxy`]; [`crate::app`] builds it.
 
 pub(crate) mod budget;
 pub(crate) mod client;
 mod collected;
+pub(crate) mod connector;
 pub(crate) mod eta;
 pub(crate) mod failures;
 pub(crate) mod flight;
+pub(crate) mod forward;
 pub(crate) mod health;
 mod jitter;
 mod ledger;

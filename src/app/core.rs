@@ -149,7 +149,7 @@ impl Core {
                 let client = origin::client(config, base, &data_dir, status.clone(), &clock)?;
                 let public = address("public_url", config.public_url.as_str())?;
                 let names = aliases.into_iter().chain([public]);
-                Some(Origin::new(config, client, names, &cache, &rewrite, &clock)?)
+                Some(Origin::new(config, client, names, &cache, &rewrite, &clock))
             }
             None => None,
         };

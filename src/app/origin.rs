@@ -3,6 +3,7 @@
 //! Callers: [`super::core`].
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use url::Url;
@@ -16,8 +17,9 @@ use crate::proxy::read_through::{ReadConfig, ReadThrough};
 use crate::store::DataDir;
 use crate::upstream::budget::Budget;
 use crate::upstream::client::{ClientConfig, ClientError, OriginClient};
+use crate::upstream::forward::Forwarder;
 use crate::upstream::status::OriginStatus;
-use crate::upstream::wire::Upstream;
+use crate::upstream::wire::Wire;
 
 /// The way to the origin.
 pub struct Origin {
@@ -39,7 +41,7 @@ pub(crate) fn client(
     data_dir: &DataDir,
     status: OriginStatus,
     clock: &Clock,
-) -> Result<OriginClient, ClientError> {
+) -> Result<(OriginClient, Wire), ClientError> {
     let path = data_dir.path().join("budget");
     let limit = config.origin.requests_per_minute.map(NonZeroU32::get).map(|limit| limit as usize);
     let budget = Budget::open(limit, Some(&path), clock.clone()).with_ipv6_prefix(config.rate_limit.ipv6_prefix);
@@ -48,36 +50,33 @@ pub(crate) fn client(
         timeout: config.origin.timeout,
         max_body: config.origin.max_body.min(crate::store::MAX_BODY as u64),
         longest_pause: config.ttl.min(Duration::from_secs(10)),
-        user_agent: config.origin.user_agent.clone(),
     };
-    let client = OriginClient::new(client, config.origin.ca_file.as_deref(), budget, status, clock.clone())?;
-    Ok(client.with_cache_ttl(config.origin.cache_ttl).with_room(config.limits.origin_bytes))
+    let wire = Wire::new(client.timeout, &config.origin.user_agent, config.origin.ca_file.as_deref())?;
+    let client = OriginClient::over(Arc::new(wire.clone()), client, budget, status, clock.clone());
+    Ok((client.with_cache_ttl(config.origin.cache_ttl).with_room(config.limits.origin_bytes), wire))
 }
 
 impl Origin {
     /// Readers over `client`. `names`: other addresses under which clients and the origin name resources.
-    ///
-    /// # Errors
-    /// When the CA file or the TLS library is not usable.
     pub fn new(
         config: &Config,
-        client: OriginClient,
+        (client, wire): (OriginClient, Wire),
         names: impl Iterator<Item = Url>,
         cache: &Cache,
         rewrite: &Rewrite,
         clock: &Clock,
-    ) -> Result<Self, ClientError> {
+    ) -> Self {
         let (stale_if_error, wait) = (config.cache.stale_if_error, config.origin.wait);
         let stale_while_revalidate = config.cache.stale_while_revalidate;
         let public_url = config.public_url.as_str().to_owned();
         let times = ReadConfig { public_url, ttl: config.ttl, stale_while_revalidate, stale_if_error, wait };
         let read = ReadThrough::new(client.clone(), cache.clone(), rewrite.clone(), times, clock.clone());
-        let upstream = Upstream::new(client.clone(), config.origin.ca_file.as_deref(), clock.clone())?;
+        let upstream = Forwarder::new(client.clone(), wire, clock.clone());
         let bases = std::iter::once(client.base().clone()).chain(names).collect();
         let allowed = config.passthrough.request_headers.clone();
         let (max_body, rewrite) = (config.origin.max_body, rewrite.clone());
         let bounds = PassConfig { stale_if_error, wait, max_body, allowed, bases, rewrite };
         let pass = PassThrough::new(upstream, cache.clone(), bounds, clock.clone());
-        Ok(Self { client, read, pass })
+        Self { client, read, pass }
     }
 }

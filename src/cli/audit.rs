@@ -96,14 +96,14 @@ impl Audit {
 
     /// Asks the server that holds the data directory.
     fn through(&self, admin: &str, token: Option<&Secret>) -> Result<Job, Failure> {
-        let (_, text) = ask(reqwest::Method::POST, &format!("{admin}/audit?samples={}", self.samples), token)?;
+        let (_, text) = ask(http::Method::POST, &format!("{admin}/audit?samples={}", self.samples), token)?;
         let accepted: serde_json::Value = serde_json::from_str(&text)?;
         if accepted["joined"] == true {
             eprintln!("an audit of {} samples is running already; waiting for it", accepted["samples"]);
         }
         let id = accepted["id"].as_u64().ok_or(AuditError::GivenUp("the server does not say which one it started"))?;
         follow(id, || {
-            let (_, text) = ask(reqwest::Method::GET, &format!("{admin}/audit"), None)?;
+            let (_, text) = ask(http::Method::GET, &format!("{admin}/audit"), None)?;
             Ok(serde_json::from_str(&text)?)
         })
     }

@@ -133,7 +133,7 @@ impl Desk {
     fn list(&self) -> Result<Value, Failure> {
         match &self.0 {
             Holder::There { admin, .. } => {
-                Ok(serde_json::from_str(&ask(reqwest::Method::GET, &format!("{admin}/snapshots"), None)?.1)?)
+                Ok(serde_json::from_str(&ask(http::Method::GET, &format!("{admin}/snapshots"), None)?.1)?)
             }
             Holder::Here(_, versions) => Ok(snapshots::list(versions, Clock::system().now_wall())),
         }
@@ -143,7 +143,7 @@ impl Desk {
         match &self.0 {
             Holder::There { admin, token } => {
                 let url = format!("{admin}{}", action.path());
-                Ok(serde_json::from_str(&ask(reqwest::Method::POST, &url, token.as_ref())?.1)?)
+                Ok(serde_json::from_str(&ask(http::Method::POST, &url, token.as_ref())?.1)?)
             }
             Holder::Here(_, versions) => Ok(action.perform(versions)?),
         }

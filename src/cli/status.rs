@@ -4,12 +4,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 use crate::config::Secret;
 
 use super::progress::Display;
-use super::{Failure, Sources, chain, load, sync};
+use super::server_client::{self, ServerClient};
+use super::{Failure, Sources, load, sync};
 
 /// The HTTP status of an unhealthy server's whole status.
 const UNHEALTHY: u16 = 503;
@@ -42,7 +44,7 @@ impl Status {
         let config = load(&self.sources)?.config;
         let admin = self.admin.clone().or_else(|| sync::running(&config.data_dir));
         let admin = admin.unwrap_or_else(|| format!("http://{}", config.admin.listen));
-        let (code, text) = ask(reqwest::Method::GET, &format!("{admin}/status"), None)?;
+        let (code, text) = ask(Method::GET, &format!("{admin}/status"), None)?;
         if self.json {
             print!("{text}");
         } else {
@@ -56,7 +58,7 @@ impl Status {
 /// The base address of an admin listener: a URL, or a host with a port.
 fn admin_url(text: &str) -> Result<String, String> {
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let usable = reqwest::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let usable = url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     if usable {
         Ok(url.trim_end_matches('/').to_owned())
     } else {
@@ -127,12 +129,12 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Fail
     const PATIENCE: Duration = Duration::from_secs(3600);
     const MOST_FAILURES: u64 = 8;
     let look = || -> Result<Value, Failure> {
-        let (_, text) = ask(reqwest::Method::GET, &format!("{admin}/status"), None)?;
+        let (_, text) = ask(Method::GET, &format!("{admin}/status"), None)?;
         Ok(serde_json::from_str(&text)?)
     };
     let number = |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
     let before = number(&look()?, "/origin/passes");
-    ask(reqwest::Method::POST, &format!("{admin}/sync"), token)?;
+    ask(Method::POST, &format!("{admin}/sync"), token)?;
     let mut display = Display::new();
     let mut last = (Value::Null, Instant::now());
     loop {
@@ -174,31 +176,20 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Fail
 }
 
 /// Asks a running server.
-pub(super) fn ask(method: reqwest::Method, url: &str, token: Option<&Secret>) -> Result<(u16, String), Failure> {
+pub(super) fn ask(method: Method, url: &str, token: Option<&Secret>) -> Result<(u16, String), Failure> {
     /// A command may wait for an import that runs; what is read is at hand.
     const COMMAND: Duration = Duration::from_secs(600);
     const LOOK: Duration = Duration::from_secs(10);
-    let patience = if method == reqwest::Method::GET { LOOK } else { COMMAND };
+    let patience = if method == Method::GET { LOOK } else { COMMAND };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let unreachable = |error: reqwest::Error| {
-        let reason = chain(&error.without_url());
-        StatusError::Unreachable { url: url.to_owned(), reason }
+    let unreachable = |reason: String| StatusError::Unreachable { url: url.to_owned(), reason };
+    let asking = async {
+        let answer = ServerClient::new(LOOK, token)?.send(method, url, HeaderMap::new(), None).await?;
+        Ok((answer.status().as_u16(), server_client::text(answer).await?))
     };
-    let (status, body) = runtime.block_on(async {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .connect_timeout(LOOK)
-            .timeout(patience)
-            .build()
-            .map_err(unreachable)?;
-        let mut request = client.request(method, url);
-        if let Some(token) = token {
-            request = request.bearer_auth(token.expose());
-        }
-        let response = request.send().await.map_err(unreachable)?;
-        let status = response.status().as_u16();
-        Ok::<_, StatusError>((status, response.text().await.map_err(unreachable)?))
-    })?;
+    let asked = runtime.block_on(async { tokio::time::timeout(patience, asking).await });
+    let asked = asked.unwrap_or_else(|_elapsed| Err(format!("no answer within {} s", patience.as_secs())));
+    let (status, body) = asked.map_err(unreachable)?;
     if status >= 400 && status != UNHEALTHY {
         return Err(StatusError::Refused(refusal(url, status, &body)).into());
     }

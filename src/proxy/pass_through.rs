@@ -36,7 +36,8 @@ use super::ladder::{self, Facts, Step};
 use super::read_through::BEHIND;
 use super::recent::Recent;
 use super::spool::{Reader, Tap};
-use crate::upstream::wire::{Interim, Upstream};
+use crate::upstream::forward::Forwarder;
+use crate::upstream::wire::Interim;
 use fetch::{Fetch, Fetched};
 
 /// A client's `no-cache` is heeded once per resource in this time: more of them would be a way around the cache.
@@ -161,7 +162,7 @@ fn flight(key: &Key, names: &[HeaderName], selectable: &HeaderMap) -> Flight {
 pub struct PassThrough(Arc<Inner>);
 
 struct Inner {
-    upstream: Upstream,
+    upstream: Forwarder,
     cache: Cache,
     clock: Clock,
     policy: Policy,
@@ -201,7 +202,7 @@ pub struct PassConfig {
 
 impl PassThrough {
     /// A cache in front of `upstream`.
-    pub fn new(upstream: Upstream, cache: Cache, config: PassConfig, clock: Clock) -> Self {
+    pub fn new(upstream: Forwarder, cache: Cache, config: PassConfig, clock: Clock) -> Self {
         let PassConfig { stale_if_error, wait, max_body, allowed, bases, rewrite } = config;
         Self(Arc::new(Inner {
             upstream,

@@ -22,7 +22,7 @@ use pingora::protocols::{ALPN, Peek as _, Ssl as _, Stream};
 use pingora::server::ShutdownWatch;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::server::ResolvesServerCert;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

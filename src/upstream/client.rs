@@ -6,17 +6,16 @@
 mod error;
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::Version;
 use http::header::{
     ACCEPT, AGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue,
     LAST_MODIFIED, LOCATION, RETRY_AFTER,
 };
+use http::{Method, Version};
 use url::Url;
 
 use crate::clock::{Clock, Monotonic, WallTime};
@@ -31,10 +30,9 @@ use super::log_throttle::LogThrottle;
 use super::room::{Held, Room};
 use super::stamps::StampWatch;
 use super::status::OriginStatus;
-use super::transport::{Arrival, Http, Transport, TransportError};
+use super::transport::{Arrival, MOST_RETRIES, Transport, TransportError};
 use super::window::Class;
 
-pub(crate) use super::transport::read_ca_file;
 pub(crate) use error::AskError;
 
 /// How old the copies of the origin's CDN can be where nothing else is known.
@@ -127,8 +125,6 @@ pub struct ClientConfig {
     pub max_body: u64,
     /// How long a failing origin is left alone at most, unless it asks for more.
     pub longest_pause: Duration,
-    /// What is sent as `User-Agent`.
-    pub user_agent: String,
 }
 
 /// Why no client can be built.
@@ -137,9 +133,9 @@ pub enum ClientError {
     /// The CA file cannot be used.
     #[error("origin.ca_file: {0}")]
     CaFile(String),
-    /// The TLS library refuses.
-    #[error("the HTTP client cannot be set up: {0}")]
-    Setup(#[from] reqwest::Error),
+    /// The name of this program cannot be sent.
+    #[error("origin.user_agent: {0}")]
+    UserAgent(String),
     /// The TLS library refuses what it is given.
     #[error("TLS to the origin cannot be set up: {0}")]
     Tls(String),
@@ -161,22 +157,7 @@ pub struct OriginClient {
 }
 
 impl OriginClient {
-    /// A client for one origin.
-    ///
-    /// # Errors
-    /// When the CA file or the TLS library is not usable.
-    pub fn new(
-        config: ClientConfig,
-        ca_file: Option<&Path>,
-        budget: Budget,
-        status: OriginStatus,
-        clock: Clock,
-    ) -> Result<Self, ClientError> {
-        let http = Http::new(config.timeout, &config.user_agent, ca_file)?;
-        Ok(Self::over(Arc::new(http), config, budget, status, clock))
-    }
-
-    /// A client for one origin that is reached in another way than by sockets.
+    /// A client for one origin that is reached over this wire, or over what a test puts in its place.
     pub fn over(
         transport: Arc<dyn Transport>,
         config: ClientConfig,
@@ -314,12 +295,7 @@ impl OriginClient {
         validators: Option<&Validators>,
         asker: Asker,
     ) -> Result<(u16, Answer), AskError> {
-        let failed = |error: TransportError| match error {
-            TransportError::Timeout => AskError::Timeout { path: path.to_owned(), after: self.config.timeout },
-            TransportError::Decode(reason) | TransportError::Malformed(reason) => AskError::nonsense(path, reason),
-            TransportError::Connection(reason) => AskError::Connection { path: path.to_owned(), reason, reached: true },
-            TransportError::Unreached(reason) => AskError::Connection { path: path.to_owned(), reason, reached: false },
-        };
+        let failed = |error| AskError::of(path, error, self.config.timeout);
         let mut fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
         let Asker { class, client, patience, demand, was_well: _, trail } = asker;
         if class == Class::Client {
@@ -328,13 +304,23 @@ impl OriginClient {
         } else {
             self.name.sign(&mut fields);
         }
-        let permit = self.budget.acquire_for(class, client, patience, demand).await?;
-        self.status.sent(class);
-        let asked = self.clock.now_wall();
-        let Arrival { status, headers, body: mut pieces } = self.transport.get(url, fields).await.map_err(failed)?;
-        // The answer's head is the answer: the origin has counted the request by now.
-        permit.answered();
+        let mut tries = 0;
+        let (asked, arrival) = loop {
+            let permit = self.budget.acquire_for(class, client, patience, demand.clone()).await?;
+            self.status.sent(class);
+            let asked = self.clock.now_wall();
+            match self.transport.get(url.clone(), fields.clone()).await {
+                Ok(arrival) => {
+                    // The answer's head is the answer: the origin has counted the request by now.
+                    permit.answered();
+                    break (asked, arrival);
+                }
+                Err(error) if tries < MOST_RETRIES && error.allows_another_try(&Method::GET) => tries += 1,
+                Err(error) => return Err(failed(error)),
+            }
+        };
         let received = self.clock.now_wall();
+        let Arrival { status, headers, body: mut pieces } = arrival;
         let (mut body, mut held) = (Collected::default(), Held::default());
         let limit = self.config.max_body.min(self.room.largest());
         // What a client asked for may be refused in the origin's own words.

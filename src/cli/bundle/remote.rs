@@ -7,6 +7,9 @@ use std::io::{self, Seek};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue, Method, Response};
+use hyper::body::{Body as _, Incoming};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
@@ -15,6 +18,7 @@ use crate::admin::bundle::{EXACT, SIGNATURE, WHOLE};
 use crate::bundle::signature;
 use crate::cli::Failure;
 use crate::cli::progress::{Spinner, bytes_bar};
+use crate::cli::server_client::{self, ServerClient};
 use crate::cli::status::refusal;
 use crate::config::Secret;
 
@@ -58,15 +62,18 @@ pub(super) fn export(
     let out = out.try_clone()?;
     run(async move {
         let waiting = Spinner::new("the server writes the bundle");
-        let response = send(client()?.get(&url), token, &url).await;
+        let server = client(&url, token)?;
+        let response = send(&server, Method::GET, &url, HeaderMap::new(), None).await;
         waiting.finish();
         let mut response = response?;
         let unless_denied = |name| response.headers().get(name).is_none_or(|told| told != "false");
         let known = Known { is_exact: unless_denied(EXACT), is_whole: unless_denied(WHOLE) };
-        let of = response.content_length().unwrap_or(0);
+        let of = response.body().size_hint().exact().unwrap_or(0);
         let (bar, mut done) = (bytes_bar("exporting"), 0);
         let mut out = tokio::fs::File::from_std(out);
-        while let Some(piece) = response.chunk().await.map_err(|error| unreachable(&url, &error))? {
+        while let Some(piece) =
+            server_client::next_piece(&mut response).await.map_err(|reason| unreachable(&url, reason))?
+        {
             out.write_all(&piece).await?;
             done += piece.len() as u64;
             bar.show(done, of);
@@ -91,19 +98,17 @@ pub(super) fn import(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    let length = file.metadata()?.len();
     run(async move {
-        let (client, began) = (client()?, Instant::now());
+        let (server, began) = (client(&url, token)?, Instant::now());
+        let mut headers = HeaderMap::new();
+        if let Some(signature) = &signature {
+            headers.insert(SIGNATURE, HeaderValue::from_str(signature)?);
+        }
         let waiting = Spinner::new("the server imports the bundle");
         let response = loop {
-            let mut request = client.post(&url).header(reqwest::header::CONTENT_LENGTH, length);
-            if let Some(signature) = &signature {
-                request = request.header(SIGNATURE, signature);
-            }
             let mut again = file.try_clone()?;
             again.rewind()?;
-            let body = reqwest::Body::from(tokio::fs::File::from_std(again));
-            match send(request.body(body), token, &url).await {
+            match send(&server, Method::POST, &url, headers.clone(), Some(again)).await {
                 // It takes in one upload at a time.
                 Err(RemoteError::Busy { again, .. }) if began.elapsed() < TURN => tokio::time::sleep(again).await,
                 response => break response,
@@ -116,7 +121,7 @@ pub(super) fn import(
                 eprintln!("`grandstand snapshot list` tells whether it was imported");
             }
         })?;
-        let text = response.text().await.map_err(|error| unreachable(&url, &error))?;
+        let text = server_client::text(response).await.map_err(|reason| unreachable(&url, reason))?;
         Ok(serde_json::from_str(&text)?)
     })
 }
@@ -125,31 +130,29 @@ fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> 
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-fn client() -> Result<reqwest::Client, Failure> {
-    Ok(reqwest::Client::builder().no_proxy().connect_timeout(PATIENCE).tcp_keepalive(PATIENCE).build()?)
+fn client(url: &str, token: Option<&Secret>) -> Result<ServerClient, RemoteError> {
+    ServerClient::new(PATIENCE, token).map_err(|reason| unreachable(url, reason))
 }
 
-fn unreachable(url: &str, error: &reqwest::Error) -> RemoteError {
-    RemoteError::Unreachable { url: url.to_owned(), reason: error.to_string() }
+fn unreachable(url: &str, reason: String) -> RemoteError {
+    RemoteError::Unreachable { url: url.to_owned(), reason }
 }
 
 /// The answer, if it is a good one; else what the server says is wrong.
 async fn send(
-    mut request: reqwest::RequestBuilder,
-    token: Option<&Secret>,
+    server: &ServerClient,
+    method: Method,
     url: &str,
-) -> Result<reqwest::Response, RemoteError> {
-    if let Some(token) = token {
-        request = request.bearer_auth(token.expose());
-    }
-    let response = request.send().await.map_err(|error| unreachable(url, &error))?;
+    headers: HeaderMap,
+    file: Option<File>,
+) -> Result<Response<Incoming>, RemoteError> {
+    let response = server.send(method, url, headers, file).await.map_err(|reason| unreachable(url, reason))?;
     if response.status().is_success() {
         return Ok(response);
     }
     let status = response.status().as_u16();
-    let again =
-        response.headers().get(reqwest::header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let text = response.text().await.unwrap_or_default();
+    let again = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let text = server_client::text(response).await.unwrap_or_default();
     let why = refusal(url, status, &text);
     Err(match again {
         Some(seconds) => RemoteError::Busy { why, again: Duration::from_secs(seconds) },

@@ -45,13 +45,13 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
         return Err(AcceptError::NoServer(config.data_dir.display().to_string()).into());
     };
     let status = || -> Result<Value, Failure> {
-        Ok(serde_json::from_str(&ask(reqwest::Method::GET, &format!("{admin}/status"), None)?.1)?)
+        Ok(serde_json::from_str(&ask(http::Method::GET, &format!("{admin}/status"), None)?.1)?)
     };
     let then = status()?;
     let (held, before) = (then["held"].clone(), newest(&then));
     let Some(snapshot) = held["snapshot"].as_str() else { return Err(AcceptError::NothingHeld.into()) };
     eprintln!("accepting {snapshot}: {} listings in the place of {}", held["listings"], held["serving"]);
-    ask(reqwest::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.token.as_ref())?;
+    ask(http::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.token.as_ref())?;
     let began = Instant::now();
     let mut neither: Option<Instant> = None;
     while began.elapsed() < PATIENCE {

@@ -9,6 +9,7 @@ use crate::upstream::client::ClientConfig;
 use crate::upstream::status::OriginStatus;
 use crate::upstream::transport::{Arrival, Transport, TransportError};
 use crate::upstream::window::Class;
+use crate::upstream::wire::Wire;
 
 use super::*;
 
@@ -25,9 +26,9 @@ async fn scene(limit: Option<usize>) -> (Origin, Copies, Budget, tempfile::TempD
         timeout: Duration::from_secs(5),
         max_body: 1 << 20,
         longest_pause: Duration::from_secs(1),
-        user_agent: "test".into(),
     };
-    let client = OriginClient::new(config, None, budget.clone(), OriginStatus::default(), Clock::system()).unwrap();
+    let wire = Wire::new(config.timeout, "test", None).unwrap();
+    let client = OriginClient::over(Arc::new(wire), config, budget.clone(), OriginStatus::default(), Clock::system());
     (origin, Copies::new(client, store, Arc::default()), budget, dir)
 }
 
@@ -103,8 +104,7 @@ fn silent() -> (Arc<Silent>, FakeClock, Copies, tempfile::TempDir) {
     let store = Arc::new(Store::open(&DataDir::open(dir.path()).unwrap()).unwrap());
     let second = Duration::from_secs(1);
     let base = "http://origin.test".parse().unwrap();
-    let config =
-        ClientConfig { base, timeout: second, max_body: 1 << 20, longest_pause: second, user_agent: "test".into() };
+    let config = ClientConfig { base, timeout: second, max_body: 1 << 20, longest_pause: second };
     let budget = Budget::open(None, None, clock.clone());
     let transport = Arc::new(Silent(Mutex::default()));
     let client = OriginClient::over(transport.clone(), config, budget, OriginStatus::default(), clock);

@@ -95,6 +95,7 @@ mod tests {
     use crate::upstream::client::ClientConfig;
     use crate::upstream::status::OriginStatus;
     use crate::upstream::window::Class;
+    use crate::upstream::wire::Wire;
 
     /// An origin that closes each connection after its request, and how often it was asked.
     async fn failing() -> (Details, OriginClient, Budget, Arc<AtomicUsize>, tempfile::TempDir) {
@@ -113,9 +114,9 @@ mod tests {
         let details = Details::open(store, Cache::new(1 << 20), Live::default()).unwrap();
         let budget = Budget::open(None, None, Clock::system());
         let second = Duration::from_secs(1);
-        let user_agent = "test".to_owned();
-        let config = ClientConfig { base, timeout: 5 * second, max_body: 1 << 20, longest_pause: second, user_agent };
-        let client = OriginClient::new(config, None, budget.clone(), OriginStatus::default(), Clock::system()).unwrap();
+        let config = ClientConfig { base, timeout: 5 * second, max_body: 1 << 20, longest_pause: second };
+        let wire = Arc::new(Wire::new(config.timeout, "test", None).unwrap());
+        let client = OriginClient::over(wire, config, budget.clone(), OriginStatus::default(), Clock::system());
         (details, client, budget, asked, dir)
     }
 

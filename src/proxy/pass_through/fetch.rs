@@ -24,7 +24,8 @@ use crate::upstream::flight::Ticket;
 
 use super::{Flight, Head, LARGE, Landing, PassThrough, Question, is_failure, told, wants_part};
 use crate::proxy::spool::{Reader, Spool};
-use crate::upstream::wire::{Arrived, Interim, Pieces, Sending};
+use crate::upstream::forward::{Arrived, Pieces, Sending};
+use crate::upstream::wire::Interim;
 
 /// What a fetch brings to the one who started it.
 #[derive(Debug)]

@@ -19,7 +19,8 @@ use crate::upstream::client::AskError;
 use super::fetch::Keeping;
 use super::{Head, PassThrough, Passed, Question, selectable};
 use crate::proxy::spool::Spool;
-use crate::upstream::wire::{Interim, Sending};
+use crate::upstream::forward::Sending;
+use crate::upstream::wire::Interim;
 
 impl PassThrough {
     /// A method that is not for caches: it passes as it is, and what it changes is forgotten (RFC 9111 §4.4), whether or

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::semantics::excerpt::Excerpt;
 use crate::upstream::budget::Spent;
+use crate::upstream::transport::TransportError;
 
 /// Why there is no such answer.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -130,6 +131,19 @@ impl AskError {
             path.shrink_to_fit();
         }
         self
+    }
+
+    /// No answer to `path` came over the wire, which had so long.
+    pub(in crate::upstream) fn of(path: &str, error: TransportError, after: Duration) -> Self {
+        let path = path.to_owned();
+        match error {
+            TransportError::Timeout => Self::Timeout { path, after },
+            TransportError::Decode(reason) | TransportError::Malformed(reason) => Self::nonsense(&path, reason),
+            TransportError::Connection(reason) | TransportError::Unsent(reason) | TransportError::Idle(reason) => {
+                Self::Connection { path, reason, reached: true }
+            }
+            TransportError::Unreached(reason) => Self::Connection { path, reason, reached: false },
+        }
     }
 
     /// An answer to `path` that is not what it should be.

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::WallTime;
+use crate::upstream::wire::Wire;
 
 fn client() -> OriginClient {
     let (clock, _hand) = Clock::of_runtime(WallTime::from_seconds(1_000_000));
@@ -10,10 +11,10 @@ fn client() -> OriginClient {
         timeout: Duration::from_secs(5),
         max_body: 1 << 20,
         longest_pause: Duration::from_secs(60),
-        user_agent: "test".into(),
     };
     let budget = Budget::open(Some(60), None, clock.clone());
-    OriginClient::new(config, None, budget, OriginStatus::default(), clock).unwrap()
+    let wire = Wire::new(config.timeout, "test", None).unwrap();
+    OriginClient::over(Arc::new(wire), config, budget, OriginStatus::default(), clock)
 }
 
 fn error(status: u16, path: &str, seconds: Option<u64>) -> AskError {

@@ -39,7 +39,7 @@ impl TlsOrigin {
     async fn start(dir: &Path, protocols: &[&str]) -> Self {
         let chain = vec![CertificateDer::from_pem_file(dir.join("cert.pem")).unwrap()];
         let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let mut config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();

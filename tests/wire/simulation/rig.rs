@@ -123,7 +123,6 @@ impl Rig {
             timeout: TIMEOUT,
             max_body: 4 << 20,
             longest_pause: scene.ttl.min(Duration::from_secs(10)),
-            user_agent: "simulation".to_owned(),
         };
         let budget = Budget::open(scene.budget, Some(&ground.dir.path().join("budget")), clock.clone());
         let wire = Arc::new(Wire(ground.origin.clone()));

@@ -1,0 +1,63 @@
+//! Connections over TCP and TLS, with certificates that the system's authorities vouch for.
+//!
+//! Callers: [`super::wire`]; [`crate::cli`] for requests to a running server.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls_platform_verifier::Verifier;
+
+use super::client::ClientError;
+
+/// Connections that are there within `timeout`. `ca_file`: more authorities to trust.
+///
+/// # Errors
+/// When the CA file or the TLS library is not usable.
+pub(crate) fn new(timeout: Duration, ca_file: Option<&Path>) -> Result<HttpsConnector<HttpConnector>, ClientError> {
+    let failed = |error: &dyn std::fmt::Display| ClientError::Tls(error.to_string());
+    let provider = Arc::new(ring::default_provider());
+    let more = ca_file.map(read_ca_file).transpose()?.unwrap_or_default();
+    let verifier = Verifier::new_with_extra_roots(more, provider.clone()).map_err(|error| failed(&error))?;
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(&error))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    let mut tcp = HttpConnector::new();
+    tcp.set_connect_timeout(Some(timeout));
+    tcp.set_keepalive(Some(timeout));
+    tcp.set_nodelay(true);
+    tcp.enforce_http(false);
+    let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
+    Ok(https.wrap_connector(tcp))
+}
+
+/// The certificates of a CA file (PEM).
+///
+/// # Errors
+/// When it cannot be read, or holds none.
+fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+    let bad = |error: &dyn std::fmt::Display| ClientError::CaFile(format!("{}: {error}", path.display()));
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))?;
+    let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(|error| bad(&error))?;
+    if certificates.is_empty() { Err(bad(&"it holds no certificate")) } else { Ok(certificates) }
+}
+
+/// What an error says, and what caused it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

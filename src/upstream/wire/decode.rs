@@ -1,0 +1,151 @@
+//! Bodies free of their content coding (RFC 9110 §8.4), piece by piece, in bounded memory.
+//!
+//! How much may come out is bounded by whoever reads it. Callers: [`super`].
+
+use std::io;
+use std::pin::Pin;
+
+use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder};
+use async_compression::zstd::DParameter;
+use futures_util::TryStreamExt as _;
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use tokio::io::AsyncRead;
+use tokio_util::io::{ReaderStream, StreamReader};
+
+use crate::upstream::transport::{Body, TransportError};
+
+/// `Accept-Encoding` of requests whose answers are decoded.
+pub(super) const ACCEPTED: &str = "gzip, br, zstd";
+
+/// How much is decoded at once, in bytes.
+const PIECE: usize = 16 << 10;
+
+/// The largest window that zstd may ask for: 8 MiB, as a power of two (RFC 9659).
+const ZSTD_WINDOW: u32 = 23;
+
+/// The body in no coding, and its head without the fields that speak of one.
+///
+/// # Errors
+/// When the coding is one that was not asked for.
+pub(super) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Result<Body, TransportError> {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    let coding = match (codings.next(), codings.next()) {
+        (None, _) => return Ok(pieces),
+        (Some(coding), None) => coding.as_bytes().trim_ascii().to_ascii_lowercase(),
+        (Some(_), Some(_)) => return Err(unknown("several")),
+    };
+    let packed = StreamReader::new(pieces.map_err(io::Error::other));
+    let plain: Pin<Box<dyn AsyncRead + Send>> = match &*coding {
+        b"gzip" | b"x-gzip" => {
+            let mut decoder = GzipDecoder::new(packed);
+            decoder.multiple_members(true);
+            Box::pin(decoder)
+        }
+        b"br" => Box::pin(BrotliDecoder::new(packed)),
+        b"zstd" => {
+            let mut decoder = ZstdDecoder::with_params(packed, &[DParameter::window_log_max(ZSTD_WINDOW)]);
+            decoder.multiple_members(true);
+            Box::pin(decoder)
+        }
+        b"identity" | b"" => Box::pin(packed),
+        other => return Err(unknown(&String::from_utf8_lossy(other))),
+    };
+    headers.remove(CONTENT_ENCODING);
+    headers.remove(CONTENT_LENGTH);
+    Ok(Box::pin(ReaderStream::with_capacity(plain, PIECE).map_err(why)))
+}
+
+fn unknown(coding: &str) -> TransportError {
+    TransportError::Decode(format!("its content coding is {coding}, and {ACCEPTED} were asked for"))
+}
+
+/// An error of the connection comes through the decoder.
+fn why(error: io::Error) -> TransportError {
+    error.downcast::<TransportError>().unwrap_or_else(|error| TransportError::Decode(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use bytes::Bytes;
+    use futures_util::{StreamExt as _, stream};
+    use http::HeaderValue;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"{\"total\": 1, \"items\": [1]}";
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn brotli(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        brotli::BrotliCompress(&mut &*text, &mut out, &brotli::enc::BrotliEncoderParams::default()).unwrap();
+        out
+    }
+
+    /// What comes of a body that arrives in pieces of so many bytes.
+    async fn plain(coding: &'static str, body: &[u8], piece: usize) -> Result<Vec<u8>, TransportError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        let pieces: Vec<_> = body.chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        let pieces = decoded(&mut headers, stream::iter(pieces).boxed())?;
+        assert!(headers.is_empty(), "{headers:?}");
+        let pieces: Vec<Bytes> = pieces.try_collect().await?;
+        Ok(pieces.concat())
+    }
+
+    #[tokio::test]
+    async fn each_coding_that_is_asked_for_is_decoded_however_it_is_cut() {
+        let twice = [gzip(&TEXT[..5]), gzip(&TEXT[5..])].concat();
+        for (coding, body) in [
+            ("gzip", gzip(TEXT)),
+            ("X-GZIP ", gzip(TEXT)),
+            ("gzip", twice),
+            ("br", brotli(TEXT)),
+            ("zstd", zstd::bulk::compress(TEXT, 3).unwrap()),
+            ("identity", TEXT.to_vec()),
+        ] {
+            for piece in [1, 7, 1000] {
+                assert_eq!(plain(coding, &body, piece).await.as_deref(), Ok(TEXT), "{coding} {piece}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_in_no_coding_that_was_asked_for_is_an_error() {
+        let cut = gzip(TEXT);
+        for (coding, body) in [
+            ("gzip", &b"no gzip"[..]),
+            ("gzip", &cut[..cut.len() - 3]),
+            ("br", b"\xff\xff\xff"),
+            ("zstd", b"no zstd"),
+            ("deflate", TEXT),
+            ("gzip, br", TEXT),
+        ] {
+            let error = plain(coding, body, 100).await.unwrap_err();
+            assert!(matches!(error, TransportError::Decode(_)), "{coding}: {error:?}");
+        }
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.window_log(27).unwrap();
+        encoder.write_all(&vec![b'x'; 1 << 20]).unwrap();
+        let error = plain("zstd", &encoder.finish().unwrap(), 100).await.unwrap_err();
+        assert!(matches!(error, TransportError::Decode(_)), "a window of 128 MiB: {error:?}");
+    }
+
+    #[tokio::test]
+    async fn an_error_of_the_connection_stays_one() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        let start = Ok(Bytes::from(gzip(TEXT)).slice(..10));
+        let pieces = stream::iter([start, Err(TransportError::Timeout)]).boxed();
+        let pieces: Result<Vec<Bytes>, _> = decoded(&mut headers, pieces).unwrap().try_collect().await;
+        assert_eq!(pieces.unwrap_err(), TransportError::Timeout);
+    }
+}
