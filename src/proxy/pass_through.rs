@@ -348,6 +348,9 @@ impl PassThrough {
             return;
         }
         if let Boarding::First(ticket, _) = inner.flights.board(flight) {
+            if self.landed_meanwhile(key, &selectable(question, &inner.allowed), Some(stored)).is_some() {
+                return;
+            }
             let (this, key, names) = (self.clone(), key.clone(), names.to_vec());
             let fetching = inner.demands.fetching(&key);
             let demand = Some(fetching.demand.clone());

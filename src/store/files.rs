@@ -3,7 +3,7 @@
 //! A symbolic link is not followed, a FIFO is not waited for, and a file of another user is neither read nor written: in a
 //! directory that others could write once, any of them may be a trap. Older versions of this program left files that
 //! everybody could read; they are tightened as they are opened. Not for files whose path an operator gave (a bundle, a
-//! certificate): those are as the operator wants them. Callers: [`super`], `origin::ledger`, `admin::bundle`.
+//! certificate): those are as the operator wants them. Callers: [`super`], [`crate::upstream`], [`crate::admin`].
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};

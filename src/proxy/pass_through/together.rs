@@ -102,7 +102,12 @@ impl PassThrough {
     }
 
     /// What another flight brought between the look into the cache and the boarding of this one.
-    fn landed_meanwhile(&self, key: &Key, selectable: &HeaderMap, kept: Option<&Arc<Stored>>) -> Option<Passed> {
+    pub(super) fn landed_meanwhile(
+        &self,
+        key: &Key,
+        selectable: &HeaderMap,
+        kept: Option<&Arc<Stored>>,
+    ) -> Option<Passed> {
         let (inner, now) = (&*self.0, self.0.clock.now_mono());
         let variants = inner.cache.stored(key)?;
         let stored = variants.select(selectable).filter(|stored| kept.is_none_or(|kept| !Arc::ptr_eq(kept, stored)))?;
