@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use http::Version;
 use http::header::{
     ACCEPT, AGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue,
     LAST_MODIFIED, LOCATION, RETRY_AFTER,
 };
-use http::{Method, Version};
 use url::Url;
 
 use crate::clock::{Clock, Monotonic, WallTime};
@@ -315,7 +315,8 @@ impl OriginClient {
                     permit.answered();
                     break (asked, arrival);
                 }
-                Err(error) if tries < MOST_RETRIES && error.allows_another_try(&Method::GET) => tries += 1,
+                // Not one that may have arrived: the mirror has patience, and for clients a kept answer stands in.
+                Err(TransportError::Unsent(_)) if tries < MOST_RETRIES => tries += 1,
                 Err(error) => return Err(failed(error)),
             }
         };

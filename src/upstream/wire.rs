@@ -162,8 +162,8 @@ impl Transport for Wire {
     async fn get(&self, url: Url, mut headers: HeaderMap) -> Result<Arrival, TransportError> {
         let deadline = Instant::now() + self.timeout;
         let uri: Uri = url.as_str().parse().map_err(|error| TransportError::Malformed(format!("{url}: {error}")))?;
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(decode::ACCEPTED));
         headers.insert(USER_AGENT, self.user_agent.clone());
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(decode::ACCEPTED));
         let mut request = Request::new(Full::default());
         (*request.uri_mut(), *request.headers_mut()) = (uri, headers);
         let (parts, incoming) = self.exchange(request, |_interim| {}).await?.into_parts();
@@ -184,7 +184,8 @@ async fn next_piece(
         match timeout_at(deadline, incoming.frame()).await {
             Err(_elapsed) => return Some((Err(TransportError::Timeout), None)),
             Ok(None) => return None,
-            Ok(Some(Err(error))) => return Some((Err(TransportError::Connection(chain(&error))), None)),
+            // The head came, and what it announced did not: the answer is bad.
+            Ok(Some(Err(error))) => return Some((Err(TransportError::Malformed(chain(&error))), None)),
             // Trailers are of no use here.
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data() {

@@ -167,7 +167,8 @@ async fn changes_show_without_being_told_within_the_ttl() {
         let expected = origin.expected(&detail(id)).1["name"].clone();
         wait_until("the change shows", || async { server.ok(&detail(id)).await.json()["name"] == expected }).await;
         // A detail that was late for the change before may be ahead of the list.
-        let shows = |list: serde_json::Value| list["items"].as_array().unwrap().iter().any(|item| item["name"] == expected);
+        let shows =
+            |list: serde_json::Value| list["items"].as_array().unwrap().iter().any(|item| item["name"] == expected);
         wait_until("the list shows it", || async { shows(server.ok(LIST).await.json()) }).await;
         list_is_the_origins(&server, &origin, LIST).await;
     }

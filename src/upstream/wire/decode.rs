@@ -16,7 +16,7 @@ use tokio_util::io::{ReaderStream, StreamReader};
 use crate::upstream::transport::{Body, TransportError};
 
 /// `Accept-Encoding` of requests whose answers are decoded.
-pub(super) const ACCEPTED: &str = "gzip, br, zstd";
+pub(super) const ACCEPTED: &str = "zstd,gzip,br";
 
 /// How much is decoded at once, in bytes.
 const PIECE: usize = 16 << 10;
