@@ -23,6 +23,7 @@ use moka::sync::Cache as Moka;
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::semantics::path;
 
 use doorkeeper::Doorkeeper;
 use recoder::Recoder;
@@ -58,9 +59,22 @@ impl Key {
             Self::Taxonomy(kind) => path == kind.path().as_bytes(),
             Self::Detail(id) => path == format!("/api/listings/{id}.json").as_bytes(),
             Self::Changes(_) => path == b"/changes.json",
-            Self::Origin(target) => target.split(|byte| *byte == b'?').next() == Some(path),
+            Self::Origin(target) => is_spelled(target.split(|byte| *byte == b'?').next().unwrap_or_default(), path),
         }
     }
+}
+
+/// Whether two spellings name one path: escapes of unreserved characters, and the case of escapes, do not matter.
+fn is_spelled(one: &[u8], other: &[u8]) -> bool {
+    let folded = |path: &[u8]| {
+        let mut path = path::normalise(path).map_or_else(|_| path.to_vec(), |path| path.into_owned().into_bytes());
+        let escapes: Vec<usize> = (0..path.len()).filter(|at| path[*at] == b'%').collect();
+        for at in escapes {
+            path.iter_mut().skip(at + 1).take(2).for_each(u8::make_ascii_uppercase);
+        }
+        path
+    };
+    one == other || (one.contains(&b'%') || other.contains(&b'%')) && folded(one) == folded(other)
 }
 
 #[derive(Clone)]

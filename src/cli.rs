@@ -151,8 +151,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// A text of somebody else's that cannot steer a terminal.
 fn plain(text: &str) -> String {
-    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escape).collect()
+    crate::semantics::excerpt::escaped(text)
 }
 
 /// Reads the configuration from file, environment and command line, and finds every mistake in it.

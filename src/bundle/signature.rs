@@ -99,10 +99,14 @@ impl Signature {
     /// When it cannot be read, or is none.
     pub(crate) fn beside(bundle: &Path) -> Result<Option<Self>, SignatureError> {
         let path = path_of(bundle);
-        let file = match std::fs::File::open(&path) {
+        let wrong = |source| SignatureError::Io { path: path.clone(), source };
+        // Before it is opened: a pipe would be waited for.
+        match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|source| SignatureError::Io { path: path.clone(), source })?,
+            Ok(meta) if !meta.is_file() => return Err(wrong(io::Error::other("it is no regular file"))),
+            other => other.map_err(wrong)?,
         };
+        let file = std::fs::File::open(&path).map_err(wrong)?;
         let mut text = Vec::new();
         let read = file.take(MAX_SIGNATURE + 1).read_to_end(&mut text);
         read.map_err(|source| SignatureError::Io { path, source })?;

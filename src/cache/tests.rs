@@ -124,3 +124,20 @@ fn a_reply_holds_in_later_epochs_while_it_is_made_of_the_same() {
     reply.confirm(2);
     assert_eq!(reply.epoch(), 3, "epochs do not go back");
 }
+
+#[test]
+fn a_path_is_purged_however_it_is_spelled() {
+    for (target, path, is_at) in [
+        ("/api/x?y=1", "/api/x", true),
+        ("/%61pi/x", "/api/x", true),
+        ("/api/%78?y", "/api/x", true),
+        ("/api/x", "/api/%78", true),
+        ("/api/caf%c3%a9", "/api/caf%C3%A9", true),
+        ("/api/x%3Fy", "/api/x", false),
+        ("/api/x/", "/api/x", false),
+        ("/api/x", "/api/y", false),
+        ("/api/%zz", "/api/%zz", true),
+    ] {
+        assert_eq!(Key::origin(target).is_at(path.as_bytes()), is_at, "{target} {path}");
+    }
+}

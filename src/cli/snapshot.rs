@@ -17,7 +17,7 @@ use crate::config::{Loaded, LogConfig, LogLevel, Use};
 
 use super::holder::Holder;
 use super::status::ask;
-use super::{Failure, Sources, load, logging};
+use super::{Failure, Sources, load, logging, plain};
 
 /// Arguments of `grandstand snapshot`.
 #[derive(Debug, Args)]
@@ -82,7 +82,8 @@ impl Snapshot {
             Command::Accept(sources) => accept::run(sources),
             Command::List(List { sources, json }) => {
                 let list = Desk::open(sources)?.list()?;
-                print!("{}", if *json { serde_json::to_string_pretty(&list)? + "\n" } else { table(&list) });
+                let shown = if *json { serde_json::to_string_pretty(&list)? } else { table(&list) };
+                shown.lines().for_each(|line| println!("{}", plain(line)));
                 Ok(ExitCode::SUCCESS)
             }
             Command::Verify(sources) => verify(&Desk::open(sources)?),

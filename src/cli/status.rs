@@ -11,7 +11,7 @@ use crate::config::Secret;
 
 use super::progress::Display;
 use super::server_client::{self, ServerClient};
-use super::{Failure, Sources, load, sync};
+use super::{Failure, Sources, load, plain, sync};
 
 /// The HTTP status of an unhealthy server's whole status.
 const UNHEALTHY: u16 = 503;
@@ -49,7 +49,7 @@ impl Status {
             print!("{text}");
         } else {
             let value: Value = serde_json::from_str(&text)?;
-            print!("{}", screen(&value));
+            screen(&value).lines().for_each(|line| println!("{}", plain(line)));
         }
         Ok(if code == UNHEALTHY { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

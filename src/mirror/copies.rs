@@ -120,6 +120,15 @@ impl Copies {
         Ok(self.store.copy_meta(path)?.is_some_and(|meta| (since_ms..=now_ms).contains(&meta.fetched_ms)))
     }
 
+    /// Forgets the copy of a resource, which is then asked for without a condition.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub fn forget(&self, path: &str) -> Result<(), StoreError> {
+        let _judging = self.judging.lock();
+        self.store.remove_copies(&[path.to_owned()])
+    }
+
     /// What is kept of `path`: the interval that it speaks for, and the body.
     ///
     /// # Errors

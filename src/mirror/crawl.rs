@@ -12,6 +12,7 @@ use crate::api::page::Page;
 use crate::api::taxonomy::{self, TaxonomyKind, VolatileKeys};
 
 use super::copies::{Copies, Copy, CopyError};
+use super::pass;
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::window::Class;
 
@@ -26,7 +27,9 @@ const AT_ONCE: usize = 6;
 /// # Errors
 /// When it is not, with the reason.
 pub(crate) fn check_page(body: &Bytes) -> Result<(), String> {
-    Page::parse(body, &VolatileKeys::default()).map(|_| ()).map_err(|error| error.to_string())
+    let page = Page::parse(body, &VolatileKeys::default()).map_err(|error| error.to_string())?;
+    // Before it is stored: how many pages there are is read from there.
+    if pass::pages(page.total) > pass::MOST_PAGES { Err(format!("a total of {} listings", page.total)) } else { Ok(()) }
 }
 
 /// Says that a body is a taxonomy.

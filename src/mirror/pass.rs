@@ -17,6 +17,9 @@ use crate::snapshot::content::Content;
 /// Listings on a page of the crawl.
 pub(crate) const PAGE_SIZE: u64 = 100;
 
+/// More pages than this no list has: what says so is nonsense.
+pub(crate) const MOST_PAGES: u64 = u32::MAX as u64 / PAGE_SIZE;
+
 /// The path of one page of the crawl.
 pub(crate) fn page_path(page: u64) -> String {
     if page == 1 {

@@ -146,6 +146,8 @@ pub struct Mirror {
     asked: bool,
     /// Changes in a row that did not hold still until they were confirmed.
     unsettled: u32,
+    /// How often in a row the origin seemed to disprove an assumption while it changed.
+    doubted: u32,
     /// How often in a row the probe alone was not answered.
     unprobed: u32,
     /// When it was last tried to settle what is published.
@@ -201,6 +203,7 @@ impl Mirror {
             refresh: false,
             asked: false,
             unsettled: 0,
+            doubted: 0,
             unprobed: 0,
             tried: None,
             terms: Default::default(),

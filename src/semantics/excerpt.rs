@@ -1,8 +1,7 @@
 //! How much of a text from outside is shown: at most 500 bytes.
 //!
 //! An origin, a bundle, a client or a file can bring a text of any length into a message. Messages are kept, logged and
-//! shown by `/status`, so the length is bounded where they are put together. Not an escape of control characters: JSON
-//! and the terminal have their own. Callers: [`crate::admin`], [`crate::upstream`].
+//! shown by `/status`, so the length is bounded where they are put together, and what could steer a terminal is escaped. Callers: [`crate::admin`], [`crate::upstream`].
 
 use std::fmt;
 
@@ -24,6 +23,17 @@ pub(crate) fn cut(text: &mut String) {
     }
 }
 
+/// A text that steers no terminal and breaks no line of a log: controls, and what changes the direction of writing, are
+/// written out.
+pub(crate) fn escaped(text: &str) -> String {
+    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 /// Cuts every text of a JSON value. The names of fields stay: they are ours.
 pub(crate) fn cut_all(value: &mut Value) {
     match value {
@@ -40,7 +50,7 @@ pub(crate) struct Excerpt<T>(pub T);
 
 impl<T: fmt::Display> fmt::Display for Excerpt<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = self.0.to_string();
+        let mut text = escaped(&self.0.to_string());
         cut(&mut text);
         f.write_str(&text)
     }
@@ -51,6 +61,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    #[test]
+    fn what_steers_a_terminal_or_breaks_a_line_is_written_out() {
+        let text = "a\u{1b}[31m\u{9b}31m\r\nb\u{202e}c\u{7f} é";
+        assert_eq!(Excerpt(text).to_string(), "a\\u{1b}[31m\\u{9b}31m\\r\\nb\\u{202e}c\\u{7f} é");
+    }
 
     #[test]
     fn a_long_text_is_cut_and_a_short_one_stays() {

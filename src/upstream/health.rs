@@ -139,6 +139,10 @@ impl Health {
         note(&mut self.limited, failing);
         let all = self.limited.len() >= FEW as usize && !is_one_household(&self.limited);
         let asked = self.limited.iter().map(|one| one.asked).min().flatten();
+        // Clients choose what they ask for: after a pause the next one takes as many refusals again.
+        if all {
+            self.limited.clear();
+        }
         Verdict { outage: None, asked: all.then_some(asked), counts: false }
     }
 }

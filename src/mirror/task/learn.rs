@@ -11,10 +11,10 @@ use crate::snapshot::dataset::Dataset;
 
 use super::super::copies::CopyError;
 use super::super::plan::is_settled;
-use super::super::refresh::Verdict;
+use super::super::refresh::{Verdict, What};
 use super::super::terms::Listed;
 use super::super::{assumptions, terms};
-use super::{Mirror, MirrorError};
+use super::{Mirror, MirrorError, TRIES};
 
 impl Mirror {
     /// What is asked beside the refreshes, and never at their cost: terms in doubt, and what filters mean.
@@ -124,13 +124,18 @@ impl Mirror {
         if !disproved.is_empty() {
             // An edit meanwhile looks the same: only an origin that has not changed disproves.
             let answers = self.ask(&published.dataset, published.meta.confirmed_ms).await?;
-            if answers.judge(&published.dataset, i64::MIN, &self.volatile()) != Verdict::Unchanged {
+            // One that answers no probe is as unchanged as can be seen; and one that never holds still is believed.
+            let verdict = answers.judge(&published.dataset, i64::MIN, &self.volatile());
+            let holds_still = matches!(verdict, Verdict::Unchanged | Verdict::Changed(What::Unprobed));
+            self.doubted += 1;
+            if !holds_still && self.doubted < TRIES {
                 self.refresh = true;
                 return Ok(false);
             }
         }
         let mut meta = published.meta.clone();
         meta.disproved = Some(disproved);
+        self.doubted = 0;
         self.switch(move |versions, seen| versions.renew(seen, meta)).await?;
         Ok(true)
     }

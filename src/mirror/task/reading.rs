@@ -39,9 +39,6 @@ const BATCH: usize = 12;
 /// Copies looked at in one piece when it is found out what is missing.
 const GLANCE: u64 = 4096;
 
-/// More pages than this are not believed: four thousand million listings.
-const MOST_PAGES: u64 = u32::MAX as u64 / pass::PAGE_SIZE;
-
 /// A reading of every page.
 pub(super) struct Reading {
     purpose: Purpose,
@@ -345,7 +342,9 @@ fn page_count(copies: &Copies) -> Result<u64, MirrorError> {
     let Some((_, body)) = copies.span(&first)? else { return Ok(1) };
     let total = parse(copies, &first, &body)?.total;
     let pages = pass::pages(total);
-    if pages > MOST_PAGES {
+    if pages > pass::MOST_PAGES {
+        // Stored by an older version: without it the page is asked for again.
+        copies.forget(&first)?;
         let absurd = AskError::nonsense(&first, format!("a total of {total} listings"));
         return Err(CopyError::from(absurd).into());
     }

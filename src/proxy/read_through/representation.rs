@@ -68,6 +68,11 @@ impl Representation {
         for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
             fields.remove(name);
         }
+        // It is JSON: another type would have browsers take it for a page.
+        let is_json = |kind: &HeaderValue| kind.as_bytes().to_ascii_lowercase().starts_with(b"application/json");
+        if fields.get_all(CONTENT_TYPE).iter().nth(1).is_some() || !fields.get(CONTENT_TYPE).is_some_and(is_json) {
+            fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         let Validators { etag, last_modified } = answer.validators();
         // Weakened: the body may be rewritten and is recoded for clients (RFC 9110 §8.8.1).
         let tag = etag.as_ref().and_then(|etag| EntityTag::parse(etag.as_bytes()).ok()).map(|tag| tag.weakened());

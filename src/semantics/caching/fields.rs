@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderName, HeaderValue, PRAGMA, SET_COOKIE, VARY, VIA,
+    CONTENT_TYPE, COOKIE, DATE, HOST, HeaderMap, HeaderName, HeaderValue, PRAGMA, SET_COOKIE, VARY, VIA,
 };
 
 use crate::semantics::hops::CDN_LOOP;
@@ -31,8 +31,17 @@ const HOP_BY_HOP: [&str; 11] = [
 ];
 /// Fields that speak of the origin's listener, or of its limits, and not of the answer; and what it tells a cache about the
 /// answer as it sent it (`X-Accel-Expires`), which is older when it leaves here.
-const OF_THE_ORIGIN: [&str; 6] =
-    ["alt-svc", "nel", "ratelimit", "report-to", "strict-transport-security", "x-accel-expires"];
+const OF_THE_ORIGIN: [&str; 9] = [
+    "alt-svc",
+    "nel",
+    "ratelimit",
+    "report-to",
+    "strict-transport-security",
+    "x-accel-expires",
+    "x-lighttpd-send-file",
+    "x-reproxy-url",
+    "x-sendfile",
+];
 /// Fields of a request that are of this hop or that a client must not choose: no purpose lets them through.
 const NEVER_ONWARD: [&str; 4] = ["host", "expect", "forwarded", "x-real-ip"];
 /// Through which proxies a request came: always sent on, with our name behind (RFC 9110 §7.6.3, RFC 8586), and not a matter
@@ -154,6 +163,8 @@ pub(crate) fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
             || text.starts_with("ratelimit-")
             || text.starts_with("x-ratelimit-")
             || text.starts_with("access-control-")
+            // What servers in front of this one act on: it is for the origin's own.
+            || text.starts_with("x-accel-")
             || (known && (*name == SET_COOKIE || text == "set-cookie2" || text.starts_with("mirror-")));
         !ours
     })
@@ -168,7 +179,7 @@ pub(crate) fn onward(
     allowed: &Allowed,
     keyed: impl Fn(&HeaderName) -> bool,
 ) -> HeaderMap {
-    filtered(client, |name| {
+    let mut fields = filtered(client, |name| {
         let text = name.as_str();
         if HOPS.contains(name) {
             return true;
@@ -182,7 +193,15 @@ pub(crate) fn onward(
         }
         let is_listed = matches!(allowed, Allowed::Only(_));
         !own && *name != ACCEPT_ENCODING && allowed.names(name) && (is_listed || keyed(name) || !is_unkeyed(text))
-    })
+    });
+    // HTTP/2 cuts it into lines, which HTTP/1 does not know (RFC 9113 §8.2.3).
+    if fields.get_all(COOKIE).iter().nth(1).is_some() {
+        let lines: Vec<&[u8]> = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+        if let Ok(joined) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
+            fields.insert(COOKIE, joined);
+        }
+    }
+    fields
 }
 
 fn is_unkeyed(name: &str) -> bool {
@@ -271,6 +290,21 @@ mod tests {
         let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         names
+    }
+
+    #[test]
+    fn lines_of_a_cookie_are_one_for_the_origin() {
+        let client = headers(&[("cookie", "a=1"), ("accept", "x"), ("cookie", "b=2")]);
+        let sent = onward(&client, Purpose::Pass, &Allowed::All, |_| false);
+        assert_eq!(sent.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2"]);
+    }
+
+    #[test]
+    fn words_for_the_servers_in_front_are_dropped_from_answers() {
+        for known in [true, false] {
+            let answer = headers(&[("x-accel-redirect", "/x"), ("x-sendfile", "/x"), ("etag", "e")]);
+            assert_eq!(end_to_end(&answer, known).keys().collect::<Vec<_>>(), ["etag"]);
+        }
     }
 
     #[test]
@@ -406,7 +440,8 @@ mod tests {
             ] {
                 let hop_by_hop = HopByHop::of(&headers);
                 prop_assert!(passed.keys().all(|name| !hop_by_hop.contains(name)));
-                prop_assert!(passed.keys().all(|name| passed.get_all(name).iter().eq(headers.get_all(name).iter())));
+                let as_it_was = |name: &HeaderName| passed.get_all(name).iter().eq(headers.get_all(name).iter());
+                prop_assert!(passed.keys().all(|name| *name == COOKIE || as_it_was(name)));
             }
         }
 

@@ -6,7 +6,9 @@
 //!
 //! `Accept-Encoding` is never compared: [`super::onward`] never sends the client's, so all clients share the answer.
 
-use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_LANGUAGE, HeaderMap, HeaderName, HeaderValue, VARY};
+use http::header::{
+    ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_LANGUAGE, COOKIE, HeaderMap, HeaderName, HeaderValue, VARY,
+};
 
 use super::list;
 use crate::semantics::trim;
@@ -108,7 +110,12 @@ impl Value {
         if !request.contains_key(name) {
             return Self::Absent;
         }
-        let text = if *name == ACCEPT_LANGUAGE { languages(request) } else { combined(request, name) };
+        let text = match *name {
+            ACCEPT_LANGUAGE => languages(request),
+            // No lists: a comma is a part of their values.
+            COOKIE | AUTHORIZATION => whole(request, name),
+            _ => combined(request, name),
+        };
         if text.len() > MAX_VALUE { Self::Long(*blake3::hash(&text).as_bytes()) } else { Self::Short(text.into()) }
     }
 
@@ -119,6 +126,11 @@ impl Value {
             Self::Long(hash) => hash.len(),
         }
     }
+}
+
+/// All lines of a field, byte for byte, as lines of `Cookie` are joined (RFC 9113 §8.2.3).
+fn whole(request: &HeaderMap, name: &HeaderName) -> Vec<u8> {
+    request.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b"; "[..])
 }
 
 /// All lines of a field as one list without whitespace around its members (RFC 9111 §4.1).

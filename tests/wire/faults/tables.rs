@@ -17,6 +17,7 @@ fn false_texts() -> Vec<Fault> {
         Tamper::RepeatedId,
         Tamper::SharedId(7),
         Tamper::Total("130000000"),
+        Tamper::Total("18446744073709551615"),
         Tamper::Total("129"),
         Tamper::Total("-1"),
         Tamper::Total("130.5"),
