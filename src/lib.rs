@@ -182,8 +182,8 @@
 //! * Of a client's `Via` and `CDN-Loop` a read of a known endpoint sends on the names of this program's processes only
 //!   (RFC 9110 §7.6.3): it is the question of all who wait, and others must not be refused for what one client writes there.
 //!   Answers carry no `Via`, which that section leaves to a gateway, so that no client learns the name.
-//! * Interim answers are cut at 16 on unknown paths over HTTP/1. On known endpoints, and over HTTP/2, the libraries tell
-//!   nobody of them: there `origin.timeout` ends them, with 503.
+//! * Interim answers of the origin are cut at 16 over HTTP/1. Over HTTP/2 hyper tells nobody of them: there
+//!   `origin.timeout` ends them, with 503.
 //! * A query in doubt of a kept snapshot that is not the newest is 503: the origin could only answer for the present.
 //! * Parts (206) are not stored, and interim answers are not sent over HTTP/2, which pingora cannot.
 //! * A detail that is answered 404 once, after it was here, is kept until a second 404 confirms that it is gone.
