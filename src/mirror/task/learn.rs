@@ -14,7 +14,10 @@ use super::super::plan::is_settled;
 use super::super::refresh::{Verdict, What};
 use super::super::terms::Listed;
 use super::super::{assumptions, terms};
-use super::{Mirror, MirrorError, TRIES};
+use super::{Mirror, MirrorError};
+
+/// How often in a row an origin that seems to disprove an assumption may change meanwhile, before it is believed.
+const MOST_DOUBTS: u32 = 10;
 
 impl Mirror {
     /// What is asked beside the refreshes, and never at their cost: terms in doubt, and what filters mean.
@@ -128,7 +131,7 @@ impl Mirror {
             let verdict = answers.judge(&published.dataset, i64::MIN, &self.volatile());
             let holds_still = matches!(verdict, Verdict::Unchanged | Verdict::Changed(What::Unprobed));
             self.doubted += 1;
-            if !holds_still && self.doubted < TRIES {
+            if !holds_still && self.doubted < MOST_DOUBTS {
                 self.refresh = true;
                 return Ok(false);
             }
