@@ -1,7 +1,8 @@
 //! The public listener, kept thin.
 //!
-//! Sockets only: [`crate::answer`] finds and makes the answers. [`public`] moves the bytes, [`tls`] makes connections secure, [`gate`] tells protocols apart, `connection` holds clients to deadlines,
-//! [`request_head`] to sizes and [`connections`] to numbers, [`listener`] holds the sockets. Callers: [`crate::app`].
+//! Sockets only: [`crate::answer`] finds and makes the answers. [`public`] moves the bytes, [`tls`] makes connections secure,
+//! [`gate`] tells protocols apart, `connection` holds clients to deadlines, [`request_head`] to sizes and [`connections`] to
+//! numbers, [`listener`] holds the sockets. Callers: [`crate::app`].
 
 mod connection;
 pub(crate) mod connections;

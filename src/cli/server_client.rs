@@ -19,7 +19,9 @@ use hyper_util::rt::TokioExecutor;
 use tokio_util::io::ReaderStream;
 
 use crate::config::Secret;
-use crate::upstream::connector::{self, chain};
+use crate::upstream::connector;
+
+use super::chain;
 
 /// A client that shares no connection with others.
 pub(super) struct ServerClient {

@@ -171,6 +171,7 @@ impl ReadThrough {
                 return Ok((stored, CacheOutcome::StaleIfError { fwd_status: None }));
             }
             Step::Rest(error) => return self.stale_or(kept, error),
+            // Never: known endpoints ignore `only-if-cached`.
             Step::Nothing => return Err(Spent::soon().into()),
             Step::Fetch { why, .. } => why.is_some(),
         };

@@ -15,6 +15,9 @@ use rustls_platform_verifier::Verifier;
 
 use super::client::ClientError;
 
+/// How long a connection may be silent before the system checks that its other end is still there.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
 /// Connections that are there within `timeout`. `ca_file`: more authorities to trust.
 ///
 /// # Errors
@@ -32,7 +35,7 @@ pub(crate) fn new(timeout: Duration, ca_file: Option<&Path>) -> Result<HttpsConn
         .with_no_client_auth();
     let mut tcp = HttpConnector::new();
     tcp.set_connect_timeout(Some(timeout));
-    tcp.set_keepalive(Some(timeout));
+    tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_nodelay(true);
     tcp.enforce_http(false);
     let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
@@ -51,7 +54,7 @@ fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError
 }
 
 /// What an error says, and what caused it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

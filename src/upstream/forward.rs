@@ -23,7 +23,7 @@ use super::wire::{Interim, Wire};
 /// How often the time for one step may pass before an answer must have ended.
 const MOST_STEPS: u32 = 60;
 
-/// What is sent.
+/// A request to forward.
 #[derive(Clone, Debug)]
 pub struct Sending {
     /// The method.
@@ -142,26 +142,21 @@ impl Forwarder {
     ) -> Result<Arrived, AskError> {
         let path = String::from_utf8_lossy(&sending.target).into_owned();
         let mut tries = 0;
-        let outcome = loop {
+        loop {
             let error = match self.once(&sending, &path, interim.clone()).await? {
-                Ok(arrived) => break Ok(arrived),
+                Ok(arrived) => {
+                    self.heed(&path, &arrived, &sending);
+                    return Ok(arrived);
+                }
                 Err(error) => error,
             };
             if tries == MOST_RETRIES || !error.allows_another_try(&sending.method) {
-                break Err(AskError::of(&path, error, self.origin.config().timeout));
+                let error = AskError::of(&path, error, self.origin.config().timeout);
+                self.origin.failed(&error, self.origin.witness(&sending.asker, false));
+                return Err(error);
             }
             tracing::debug!(%error, "an idle connection was closed under a request");
             tries += 1;
-        };
-        match outcome {
-            Ok(arrived) => {
-                self.heed(&path, &arrived, &sending);
-                Ok(arrived)
-            }
-            Err(error) => {
-                self.origin.failed(&error, self.origin.witness(&sending.asker, false));
-                Err(error)
-            }
         }
     }
 
