@@ -263,6 +263,7 @@ mod tests {
             Some(Some(Duration::from_secs(9))),
             "the shortest"
         );
+        assert_eq!(health.failed(&error("/y"), foreign(3), false), Verdict::default(), "the next one takes as many");
     }
 
     #[test]
