@@ -367,9 +367,14 @@ impl Mirror {
             }
             _ => self.work.as_ref().map_or(1, |work| work.failures),
         };
-        tracing::warn!(error = %Excerpt(&error), failures, "the origin could not be mirrored; what is published goes on serving");
-        self.status.set_state(error.state());
-        self.status.error(&error, self.clock.now_wall());
+        if error.is_damage() {
+            // The keeper heals the store, and says so in `last_error`: the origin has nothing to do with it.
+            tracing::warn!(error = %Excerpt(&error), failures, "a step met damage in the store; it is tried again");
+        } else {
+            tracing::warn!(error = %Excerpt(&error), failures, "the origin could not be mirrored; the published snapshot stays");
+            self.status.set_state(error.state());
+            self.status.error(&error, self.clock.now_wall());
+        }
         if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {
             self.status.set_disk(Some(error.to_string()));
         }

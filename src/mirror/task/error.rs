@@ -56,4 +56,25 @@ impl MirrorError {
             Self::Copy(_) | Self::Store(_) | Self::Moved => OriginState::CouldNotBeAsked,
         }
     }
+
+    /// Whether the store is damaged: nothing that the origin did.
+    pub(super) const fn is_damage(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Damaged(_)) | Self::Copy(CopyError::Store(StoreError::Damaged(_))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_in_the_store_is_told_from_a_disk_that_takes_no_writes() {
+        let damage = || StoreError::Damaged("wrong checksum of page 46".to_owned());
+        let full = || StoreError::ReadOnly { path: "grandstand.redb".into() };
+        assert!(MirrorError::Store(damage()).is_damage());
+        assert!(MirrorError::Copy(CopyError::Store(damage())).is_damage());
+        assert!(!MirrorError::Store(full()).is_damage());
+        assert!(!MirrorError::Copy(CopyError::Store(full())).is_damage());
+        assert!(!MirrorError::Moved.is_damage());
+    }
 }
