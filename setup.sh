@@ -1,8 +1,17 @@
 #!/bin/sh
-# Installs what building grandstand needs and this machine lacks: a C compiler, make, cmake, pkg-config,
-# curl for trying it out; for the tests also faketime, openssl, minisign, strace, prometheus (for promtool) and nginx,
-# without which all else works. Does nothing when all of it is there. Rust itself is not installed.
+# Installs what this machine lacks. Does nothing when all of it is there. Rust itself is not installed.
+#
+#   ./setup.sh build   what building grandstand needs: a C compiler, make, cmake, pkg-config; and curl for trying it out
+#   ./setup.sh         the same, and the programs that the tests use
 set -eu
+
+case "${1-}" in
+    "" | build) ;;
+    *)
+        echo "setup: unknown argument '$1'; use ./setup.sh or ./setup.sh build" >&2
+        exit 64
+        ;;
+esac
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
@@ -24,12 +33,14 @@ have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
 # signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program.
 for_tests=""
-have faketime || for_tests="$for_tests faketime"
-have openssl || for_tests="$for_tests openssl"
-have minisign || for_tests="$for_tests minisign"
-have strace || for_tests="$for_tests strace"
-have promtool || for_tests="$for_tests prometheus"
-have nginx || [ -x /usr/sbin/nginx ] || for_tests="$for_tests nginx-light"
+if [ "${1-}" != build ]; then
+    have faketime || for_tests="$for_tests faketime"
+    have openssl || for_tests="$for_tests openssl"
+    have minisign || for_tests="$for_tests minisign"
+    have strace || for_tests="$for_tests strace"
+    have promtool || for_tests="$for_tests prometheus"
+    have nginx || [ -x /usr/sbin/nginx ] || for_tests="$for_tests nginx-light"
+fi
 
 if [ -z "$missing$for_tests" ]; then
     exit 0
