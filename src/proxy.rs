@@ -13,6 +13,7 @@ mod fetch;
 mod forward;
 mod judged;
 mod ladder;
+mod landing;
 mod onward;
 pub(crate) mod question;
 mod recent;
@@ -44,10 +45,10 @@ use crate::upstream::wire::Listener;
 use demand::Demands;
 use fetch::Fetch;
 use ladder::{Facts, Step};
+use landing::{Flight, Landing};
 use onward::{names, selectable, wants_part};
 use question::{Endpoint, PassError, Passed, Question};
 use recent::Recent;
-use together::{Flight, Landing};
 
 /// A client's `no-cache` is heeded once per resource in this time: more of them would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);

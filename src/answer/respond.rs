@@ -102,7 +102,7 @@ impl Responder {
                         return Decided::Ready { answer, info, now };
                     }
                     Found::Through { stored, outcome } => {
-                        let answer = self.standing.through(asked, &stored, outcome, self.clock.now_mono());
+                        let answer = self.standing.stored(asked, &stored, outcome, self.clock.now_mono());
                         let Answer { status, head: fields, body, outcome } = answer;
                         head.adopt(status, fields);
                         Answer { status, head, body, outcome }

@@ -6,21 +6,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::HeaderName;
 
 use crate::cache::Key;
 use crate::cache::stored::Stored;
 use crate::semantics::caching::{Purpose, Vary, is_bare};
 use crate::upstream::client::{AskError, Asker};
-use crate::upstream::flight::Ticket;
 use crate::upstream::forward::Sending;
 use crate::upstream::wire::Listener;
 
 use super::Proxy;
+use super::landing::{Landing, Waiting, failed_for};
 use super::onward::{purpose, sent, told};
 use super::question::{Endpoint, Head, Question};
 use super::spool::Reader;
-use super::together::{Flight, Landing};
 
 /// What a fetch brings to the one who started it.
 #[derive(Debug)]
@@ -45,9 +44,6 @@ pub(super) struct Fetch {
     /// Who waits.
     pub asker: Asker,
 }
-
-/// Those who wait for what a fetch brings; `None` when it is for one client alone.
-pub(super) type Waiting = Option<Ticket<Flight, Landing>>;
 
 impl Proxy {
     /// Asks the origin; the fetch goes on when the caller is dropped.
@@ -108,17 +104,4 @@ impl Proxy {
         }
         Err(error)
     }
-}
-
-/// What those who waited hear of a failure: that of a request with fields of its own may be due to these.
-pub(super) fn failed_for(said: impl FnOnce() -> HeaderMap, error: AskError, bare: bool) -> Landing {
-    if bare || matches!(error, AskError::Spent(_)) {
-        return Landing::Failed(error);
-    }
-    Landing::FailedFor(error, Arc::new(said()))
-}
-
-/// Whether the origin failed, so that something stale may stand in for its answer.
-pub(super) fn is_failure(status: StatusCode) -> bool {
-    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }

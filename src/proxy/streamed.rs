@@ -20,11 +20,11 @@ use crate::semantics::caching::{
 use crate::upstream::client::AskError;
 use crate::upstream::forward::{Arrived, Pieces};
 
-use super::fetch::{Fetch, Fetched, Waiting, failed_for, is_failure};
+use super::fetch::{Fetch, Fetched};
+use super::landing::{Landing, Waiting, failed_for, is_failure};
 use super::onward::{purpose, told};
 use super::question::{Head, Question};
 use super::spool::Spool;
-use super::together::Landing;
 use super::{LARGE, Proxy};
 
 /// Whether an answer is kept for others, and if not, whom that is due to.
@@ -273,7 +273,7 @@ impl Proxy {
                 None => break Bytes::new(),
                 // Its end tells the readers that something is missing.
                 Some(Err(error)) => {
-                    tracing::debug!(%error, "an answer broke off");
+                    tracing::debug!(%error, "an answer of the origin ended early");
                     return None;
                 }
                 Some(Ok(piece)) => {

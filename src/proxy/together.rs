@@ -11,16 +11,16 @@ use tokio::time::timeout;
 use crate::cache::Key;
 use crate::cache::stored::Stored;
 use crate::semantics::cache_status::Forwarded;
-use crate::semantics::caching::{RequestDirectives, Selecting, Vary, reuse};
+use crate::semantics::caching::{RequestDirectives, reuse};
 use crate::upstream::budget::Spent;
 use crate::upstream::client::{AskError, Asker};
 use crate::upstream::flight::Boarding;
 use crate::upstream::wire::Listener;
 
-use super::fetch::{Fetch, Fetched, is_failure};
+use super::fetch::{Fetch, Fetched};
+use super::landing::{Landing, flight, is_failure};
 use super::onward::{and_these, for_everybody, names, told};
-use super::question::{Head, PassError, Passed, Question};
-use super::spool::Tap;
+use super::question::{PassError, Passed, Question};
 use super::{Proxy, Reason};
 
 /// How often a client waits for an answer that others asked for and that then is not for it.
@@ -31,28 +31,16 @@ const PATIENCE_WITH_STALE: Duration = Duration::from_secs(2);
 /// How long a fetch that nobody waits for stays in the queue.
 const BEHIND: Duration = Duration::from_secs(60);
 
-/// One fetch at a time for a resource and the values of what it is known to vary by.
-pub(super) type Flight = (Key, Selecting);
-
-/// What a fetch brings to those who did not start it.
-#[derive(Clone, Debug)]
-pub(super) enum Landing {
-    /// An answer that is kept.
-    Kept(Arc<Stored>, u16),
-    /// An answer that will be kept, while it arrives.
-    Arriving { head: Arc<Head>, selecting: Selecting, tap: Tap },
-    /// An answer for one client alone, as the request wanted it or the answer says something of it: others may share.
-    Personal,
-    /// An answer that must not be kept, of a resource that answers each client alone for example: ask for yourself.
-    Private,
-    /// No answer.
-    Failed(AskError),
-    /// No answer to a request with these fields, which may be why: others who say something else ask again.
-    FailedFor(AskError, Arc<HeaderMap>),
-}
-
-fn flight(key: &Key, names: &[HeaderName], selectable: &HeaderMap) -> Flight {
-    (key.clone(), Selecting::of(&Vary::Fields(names.to_vec()), selectable))
+/// What is next for a client that waited for another's fetch.
+enum Turn {
+    /// It is answered.
+    Served(Result<Passed, PassError>),
+    /// It asks again: whoever asked had less time than it.
+    Again,
+    /// It asks again, a few times: what came is for others.
+    OfOthers,
+    /// It asks for itself.
+    Alone,
 }
 
 impl Proxy {
@@ -109,46 +97,64 @@ impl Proxy {
                 let bound = deadline.since(inner.clock.now_mono()) + inner.upstream.origin().config().timeout;
                 timeout(bound, passenger.landed()).await.ok().flatten()
             };
-            match landed {
-                Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(selectable, &stored.fields) => {
-                    let forwarded = Forwarded { fwd_status, stored: true, collapsed: true };
-                    return Ok(Passed::Stored { stored, outcome: why(forwarded) });
-                }
-                Some(Landing::Arriving { head, selecting, tap })
-                    if selecting.matches(selectable, &head.fields)
-                        && let Some(body) = tap.reader() =>
-                {
-                    let fwd_status = head.status.as_u16();
-                    let outcome = why(Forwarded { fwd_status, stored: true, collapsed: true });
-                    return Ok(Passed::Streamed { head, body: Some(body), outcome });
-                }
-                // It was the patience of somebody who came earlier that ended.
-                Some(Landing::Failed(AskError::Spent(_))) | None if inner.clock.now_mono() < deadline => {}
-                Some(Landing::Failed(error)) => return self.stale_or(known, fetch.kept, error),
-                Some(Landing::FailedFor(error, said))
-                    if *said == told(&fetch.question, &inner.config.allowed, &fetch.names) =>
-                {
-                    return self.stale_or(known, fetch.kept, error);
-                }
-                // Others wait for something slow, which for an unknown path may be for one of them alone: the time to wait is
-                // over.
-                None if !known && !fetch.kept.as_ref().is_some_and(|stored| self.stands_in(known, stored)) => {
-                    fetch.asker.patience = Some(Duration::ZERO);
-                    return self.alone(fetch, why, interim).await;
-                }
-                None => return self.stale_or(known, fetch.kept, Spent::soon().into()),
-                // What came is not for this request; what the answers vary by is known now.
-                Some(Landing::Arriving { selecting, .. }) if tries < MOST_TRIES => {
-                    fetch.names = and_these(fetch.names, selecting.names().cloned());
-                    tries += 1;
-                }
-                Some(Landing::Kept(stored, _)) if tries < MOST_TRIES => {
-                    fetch.names = and_these(fetch.names, stored.selecting.names().cloned());
-                    tries += 1;
-                }
-                Some(Landing::Personal | Landing::FailedFor(..)) if tries < MOST_TRIES => tries += 1,
-                Some(_) => return self.alone(fetch, why, interim).await,
+            match self.shared(landed, &mut fetch, selectable, why, inner.clock.now_mono() < deadline) {
+                Turn::Served(answer) => return answer,
+                Turn::Again => {}
+                Turn::OfOthers if tries < MOST_TRIES => tries += 1,
+                Turn::OfOthers | Turn::Alone => return self.alone(fetch, why, interim).await,
             }
+        }
+    }
+
+    /// What a client makes of what another's fetch brought; `None`: nothing, in the time that it had. `may_wait`: it has
+    /// time left to wait.
+    fn shared(
+        &self,
+        landed: Option<Landing>,
+        fetch: &mut Fetch,
+        selectable: &HeaderMap,
+        why: Reason,
+        may_wait: bool,
+    ) -> Turn {
+        let known = fetch.question.is_known();
+        let forwarded = |fwd_status| Forwarded { fwd_status, stored: true, collapsed: true };
+        match landed {
+            Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(selectable, &stored.fields) => {
+                Turn::Served(Ok(Passed::Stored { stored, outcome: why(forwarded(fwd_status)) }))
+            }
+            Some(Landing::Arriving { head, selecting, tap })
+                if selecting.matches(selectable, &head.fields)
+                    && let Some(body) = tap.reader() =>
+            {
+                let outcome = why(forwarded(head.status.as_u16()));
+                Turn::Served(Ok(Passed::Streamed { head, body: Some(body), outcome }))
+            }
+            // What came is not for this request; what the answers vary by is known now.
+            Some(Landing::Kept(stored, _)) => {
+                fetch.names = and_these(std::mem::take(&mut fetch.names), stored.selecting.names().cloned());
+                Turn::OfOthers
+            }
+            Some(Landing::Arriving { selecting, .. }) => {
+                fetch.names = and_these(std::mem::take(&mut fetch.names), selecting.names().cloned());
+                Turn::OfOthers
+            }
+            // It was the patience of somebody who came earlier that ended.
+            Some(Landing::Failed(AskError::Spent(_))) | None if may_wait => Turn::Again,
+            Some(Landing::Failed(error)) => Turn::Served(self.stale_or(known, fetch.kept.take(), error)),
+            Some(Landing::FailedFor(error, said))
+                if *said == told(&fetch.question, &self.0.config.allowed, &fetch.names) =>
+            {
+                Turn::Served(self.stale_or(known, fetch.kept.take(), error))
+            }
+            Some(Landing::Personal | Landing::FailedFor(..)) => Turn::OfOthers,
+            Some(Landing::Private) => Turn::Alone,
+            // Others wait for something slow, which for an unknown path may be for one of them alone: the time to wait is
+            // over.
+            None if !known && !fetch.kept.as_ref().is_some_and(|stored| self.stands_in(known, stored)) => {
+                fetch.asker.patience = Some(Duration::ZERO);
+                Turn::Alone
+            }
+            None => Turn::Served(self.stale_or(known, fetch.kept.take(), Spent::soon().into())),
         }
     }
 

@@ -51,7 +51,7 @@ impl OriginClient {
                     return Ok(Answered { answer, asked, received: self.clock.now_wall() });
                 }
                 Err(error) if tries < MOST_RETRIES && error.allows_another_try(method) => {
-                    tracing::debug!(%error, "a connection was closed under a request");
+                    tracing::debug!(%error, "an idle connection was closed while it was reused");
                     tries += 1;
                 }
                 Err(error) => return Err(AskError::of(path, error, self.config.timeout)),
