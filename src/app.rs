@@ -155,8 +155,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let commands = core.mirror.is_some().then(|| core.commands.clone());
     let purger = Purger {
         cache: core.cache.clone(),
-        read: core.origin.as_ref().map(|origin| origin.read.clone()),
-        pass: core.origin.as_ref().map(|origin| origin.pass.clone()),
+        proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         base_path: base_path(config),
     };
     let bundles = bundles(config, &core)?;
@@ -299,7 +298,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         live: core.live.clone(),
         cache: core.cache.clone(),
         details: core.details.clone(),
-        read: core.origin.as_ref().map(|origin| origin.read.clone()),
+        proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         rewrite: core.rewrite.clone(),
         public_url: config.public_url.as_str().to_owned(),
         journal: match core.versions.clone() {
@@ -323,7 +322,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         finder,
         standing: Standing::new(cache_control, !offline, passthrough_methods),
         telemetry,
-        pass: core.origin.as_ref().map(|origin| origin.pass.clone()),
+        proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         clock: core.clock.clone(),
     };
     Public { answers, in_flight }

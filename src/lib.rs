@@ -40,11 +40,11 @@
 //! pingora's session parses it once, when it is whole. [`serve::public`] takes it to [`answer::admit`]:
 //! client address, preflight, limit, host, size, path, route, method, body, query, coding. [`answer::find`] looks the answer up, which
 //! is the only await: a reply kept in [`cache`], one rendered from the [`snapshot`] by copying slices of stored text, a
-//! stored detail, or one read through [`proxy::read_through`]; one from an older version ([`versions::kept`]) if the client
+//! stored detail, or one read through [`proxy`]; one from an older version ([`versions::kept`]) if the client
 //! names that. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 at once as the lines that go on
 //! the wire ([`answer::head`]), for HTTP/2 as a map. Head and body leave in one send, from where they lie in memory. What is rendered is kept when it is asked for again, and stays over
-//! publications that do not change it. Paths that are not known here go to [`proxy::pass_through`], whose bodies
-//! are streamed.
+//! publications that do not change it. Paths that are not known here go to [`proxy`] at once, and the bodies of
+//! their answers are streamed.
 //!
 //! `/changes.json` reads the journal of what was served ([`snapshot::journal`]), which knows ids and no contents.
 //!
@@ -52,16 +52,18 @@
 //!
 //! [`proxy`] is an HTTP cache by RFC 9111, in shield use the whole of the program. What may be stored, for how long it is
 //! fresh, whom it answers and what a 304 changes are plain functions in [`semantics::caching`]; [`cache`] holds what is
-//! stored, bounded by bytes, under one policy with the rendered replies; the proxy decides whether to ask, once for all
-//! who wait ([`upstream::flight`]).
+//! stored, bounded by bytes, under one policy with the rendered replies; the proxy decides whether to ask
+//! (`proxy::ladder`), once for all who wait ([`upstream::flight`], `proxy::together`). A known endpoint is an unknown one
+//! without the client's fields, whose body is judged before anybody sees it:
 //!
-//! | | known endpoints ([`proxy::read_through`]) | other paths ([`proxy::pass_through`]) |
+//! | | known endpoints (`proxy::judged`) | other paths (`proxy::streamed`) |
 //! |---|---|---|
 //! | key, and request sent | the canonical query, with our fields only | path and query byte for byte, the client's fields that `passthrough.request_headers` names |
 //! | body | read whole, checked to be JSON, `api_url` rewritten, coded for each client | streamed as it comes, held until its end only to be kept |
 //! | lifetime | the origin's, else `ttl` | the origin's, else a tenth of the time since `Last-Modified` |
 //! | a client's `no-cache` and `max-age` | ignored | one revalidation per resource in 10 s |
 //! | stale while it is fetched anew | `cache.stale_while_revalidate`, or what the origin says | only what the origin says |
+//! | stale while the origin takes more than 2 s to answer | yes, where it may be when the origin fails | no |
 //! | stale when the origin fails | `cache.stale_if_error`, or what the origin says; not with `must-revalidate`, `proxy-revalidate`, `no-cache` | the same, and not with `s-maxage` |
 //!
 //! Why our own and not pingora-cache: out of the box that passes 112 of the 160 required and 73 of the 105 optimal cases of

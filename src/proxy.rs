@@ -1,13 +1,296 @@
 //! The caching reverse proxy: what the snapshot does not cover is asked for once, kept, and served on when the origin
 //! fails.
 //!
-//! An HTTP cache by RFC 9111, whose decisions are in [`crate::semantics::caching`] and whose storage is
-//! [`crate::cache`]. [`ladder`] decides what is done about a request, whether [`read_through`] knows its endpoint or
-//! [`pass_through`] does not. Callers: [`crate::answer`], [`crate::serve`].
+//! An HTTP cache by RFC 9111, whose decisions are in [`crate::semantics::caching`] and whose storage is [`crate::cache`].
+//! A known endpoint is an unknown one without the client's fields, whose body is judged before anybody sees it; so both
+//! take one way: [`ladder`] decides what is done about a request, [`together`] lets all who ask share one fetch, [`fetch`]
+//! asks the origin. Only then they part: [`judged`] reads the answer of a known endpoint whole, [`streamed`] passes others
+//! on while they arrive. [`forward`] is for methods that no cache answers. Callers: [`crate::answer`], [`crate::serve`];
+//! [`crate::app`] builds it.
 
-pub(crate) mod demand;
-pub(crate) mod ladder;
-pub(crate) mod pass_through;
-pub(crate) mod read_through;
-pub(crate) mod recent;
+mod demand;
+mod fetch;
+mod forward;
+mod judged;
+mod ladder;
+mod landing;
+mod onward;
+pub(crate) mod question;
+mod recent;
 pub(crate) mod spool;
+mod streamed;
+mod together;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONTENT_LOCATION, COOKIE, HeaderMap, HeaderValue, LOCATION};
+use http::{HeaderName, Method};
+use url::Url;
+
+use crate::api::rewrite::Rewrite;
+use crate::cache::stored::Stored;
+use crate::cache::{Cache, Key};
+use crate::clock::{Clock, Monotonic};
+use crate::mirror::early_copies::EarlyCopies;
+use crate::semantics::cache_status::{CacheOutcome, Forwarded};
+use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, Why, may_stand_in, reuse};
+use crate::semantics::hops::{Caller, Trail};
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::failures::Failures;
+use crate::upstream::flight::Flights;
+use crate::upstream::forward::Forwarder;
+use crate::upstream::wire::Listener;
+
+use demand::Demands;
+use fetch::Fetch;
+use ladder::{Facts, Step};
+use landing::{Flight, Landing};
+use onward::{names, selectable, wants_part};
+use question::{Endpoint, PassError, Passed, Question};
+use recent::Recent;
+
+/// A client's `no-cache` is heeded once per resource in this time: more of them would be a way around the cache.
+const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
+/// For how long a resource whose answers are for one client each is asked for by each at once.
+const PRIVATE_FOR: Duration = Duration::from_secs(120);
+
+/// Larger bodies are not looked through on a thread that serves clients, in bytes.
+const LARGE: u64 = 64 << 10;
+
+/// The caching reverse proxy; cheap to clone.
+#[derive(Clone)]
+pub struct Proxy(Arc<Inner>);
+
+struct Inner {
+    upstream: Forwarder,
+    cache: Cache,
+    clock: Clock,
+    config: ProxyConfig,
+    flights: Flights<Flight, Landing>,
+    failures: Failures,
+    demands: Demands,
+    forced: Recent,
+    private: Recent,
+    /// The same for requests with credentials only.
+    personal: Recent,
+    /// Where is kept what is read of known endpoints before there is a snapshot; never set in shield use.
+    early: OnceLock<EarlyCopies>,
+}
+
+/// What bounds it.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// How long a client waits for the budget.
+    pub wait: Duration,
+    /// Freshness of known endpoints where the origin gives none.
+    pub ttl: Duration,
+    /// How long a stale answer of a known endpoint may be served while a new one is fetched.
+    pub stale_while_revalidate: Duration,
+    /// How long a stale answer may stand in for a failing origin.
+    pub stale_if_error: Duration,
+    /// Largest body of an unknown path that is kept, in bytes; larger ones pass.
+    pub max_body: u64,
+    /// The fields of a client's GET and HEAD that reach the origin.
+    pub allowed: Allowed,
+    /// Under which addresses clients and the origin name resources.
+    pub bases: Vec<Url>,
+    /// What becomes of the origin's addresses.
+    pub rewrite: Rewrite,
+    /// What clients know this server as.
+    pub public_url: String,
+}
+
+impl Proxy {
+    /// A cache in front of `upstream`.
+    pub fn new(upstream: Forwarder, cache: Cache, config: ProxyConfig, clock: Clock) -> Self {
+        let max_body = config.max_body.min(cache.largest());
+        Self(Arc::new(Inner {
+            upstream,
+            cache,
+            clock,
+            config: ProxyConfig { max_body, ..config },
+            flights: Flights::default(),
+            failures: Failures::default(),
+            demands: Demands::default(),
+            forced: Recent::new(FORCED_ONCE_IN),
+            private: Recent::new(PRIVATE_FOR),
+            personal: Recent::new(PRIVATE_FOR),
+            early: OnceLock::new(),
+        }))
+    }
+
+    /// What is read of known endpoints before there is a snapshot is kept for it.
+    pub fn keep_early(&self, early: EarlyCopies) {
+        // Set once, when the store is opened.
+        let _ = self.0.early.set(early);
+    }
+
+    /// Lets nobody join the fetches that are under way: something was purged.
+    pub fn purged(&self) {
+        self.0.flights.close();
+    }
+
+    /// What reaches the origin.
+    pub fn upstream(&self) -> &Forwarder {
+        &self.0.upstream
+    }
+
+    /// How patient a client's read of a known endpoint is.
+    pub fn asker(&self, client: &Caller) -> Asker {
+        let trail = client.trail.clone();
+        Asker { trail, ..Asker::client(Some(client.address), self.0.config.wait) }
+    }
+
+    /// Leads clients who follow an answer's head to us, where it leads to the origin. What is kept, and what an answer makes
+    /// void, goes by the origin's own addresses.
+    pub fn lead_here(&self, head: &mut HeaderMap) {
+        for name in [LOCATION, CONTENT_LOCATION] {
+            let mut values = head.get_all(&name).iter();
+            let (Some(value), None) = (values.next(), values.next()) else { continue };
+            let ours = value.to_str().ok().and_then(|value| self.0.config.rewrite.reference(value));
+            if let Some(ours) = ours.and_then(|ours| HeaderValue::try_from(ours).ok()) {
+                head.insert(name, ours);
+            }
+        }
+    }
+
+    /// Reads a canonical path and query of a known endpoint. `rewrites`: the document holds `api_url`s.
+    ///
+    /// # Errors
+    /// When the origin gives no answer and none is kept that may stand in for it.
+    pub async fn read(
+        &self,
+        path: &str,
+        rewrites: bool,
+        client: &Caller,
+    ) -> Result<(Arc<Stored>, CacheOutcome), AskError> {
+        match self.ask(Question::known(path, rewrites, client), None).await {
+            Ok(Passed::Stored { stored, outcome }) => Ok((stored, outcome)),
+            Err(PassError::Ask(error)) => Err(error),
+            // Never: it is read whole, and no directive of a client is in it.
+            Ok(Passed::Streamed { .. }) | Err(PassError::OnlyIfCached) => Err(AskError::nonsense(path, "a stream")),
+        }
+    }
+
+    /// Answers a request; `interim` hears of interim answers of the origin.
+    ///
+    /// # Errors
+    /// When the origin gives no answer and none is kept that may stand in for it.
+    pub async fn ask(&self, question: Question, interim: Option<Listener>) -> Result<Passed, PassError> {
+        if !matches!(question.method, Method::GET | Method::HEAD) {
+            return Ok(self.forward(question, interim).await?);
+        }
+        let inner = &*self.0;
+        let key = Key::origin(&question.target);
+        let variants = inner.cache.stored(&key);
+        let selectable = selectable(&question, &inner.config.allowed);
+        let kept = variants.as_ref().and_then(|variants| variants.select(&selectable)).cloned();
+        let (directives, now) = (RequestDirectives::of(&question.fields), inner.clock.now_mono());
+        let rungs =
+            Rungs { proxy: self, question: &question, key: &key, kept: kept.as_ref(), directives: &directives, now };
+        let (why, alone) = match ladder::next(&rungs) {
+            Step::Serve(stored) => return Ok(Passed::hit(stored, now)),
+            Step::ServeWhileRevalidating(stored) => {
+                self.refresh(&question, key, names(variants.as_deref()), &selectable, &stored);
+                return Ok(Passed::hit(stored, now));
+            }
+            Step::StandIn(stored) => {
+                self.refresh(&question, key, names(variants.as_deref()), &selectable, &stored);
+                return Ok(Passed::stale(stored, None));
+            }
+            Step::Rest(error) => return self.stale_or(question.is_known(), kept, error),
+            Step::Nothing => return Err(PassError::OnlyIfCached),
+            Step::Fetch { why, alone } => (why, alone),
+        };
+        let why: Reason = match why {
+            None if variants.is_some() => CacheOutcome::VaryMiss,
+            None => CacheOutcome::Miss,
+            Some(Why::Request) => CacheOutcome::Requested,
+            Some(Why::Stale | Why::NoCache) => CacheOutcome::Revalidated,
+        };
+        let (asker, names) = (self.asker_of(&question), names(variants.as_deref()));
+        let fetch = Fetch { question, key, names, kept, asker };
+        if alone {
+            self.alone(fetch, why, interim).await
+        } else {
+            self.together(fetch, &selectable, why, interim).await
+        }
+    }
+
+    fn asker_of(&self, question: &Question) -> Asker {
+        let trail = match &question.endpoint {
+            Endpoint::Known { trail, .. } => trail.clone(),
+            // It is among the fields.
+            Endpoint::Unknown => Trail::NONE,
+        };
+        self.asker(&Caller { address: question.client, trail })
+    }
+
+    fn policy(&self, known: bool) -> Policy {
+        let ProxyConfig { stale_while_revalidate, stale_if_error, .. } = self.0.config;
+        Policy { known, stale_while_revalidate, stale_if_error }
+    }
+
+    /// Whether what is kept may stand in for an origin that fails.
+    fn stands_in(&self, known: bool, stored: &Stored) -> bool {
+        may_stand_in(&stored.terms, stored.age(self.0.clock.now_mono()), &self.policy(known))
+    }
+}
+
+/// What becomes of an outcome when it is known how the origin answered.
+type Reason = fn(Forwarded) -> CacheOutcome;
+
+/// What the ladder asks about a request.
+struct Rungs<'a> {
+    proxy: &'a Proxy,
+    question: &'a Question,
+    key: &'a Key,
+    kept: Option<&'a Arc<Stored>>,
+    directives: &'a RequestDirectives,
+    now: Monotonic,
+}
+
+impl Facts for Rungs<'_> {
+    type Kept = Arc<Stored>;
+    type Failure = AskError;
+
+    /// As the request wants it, unless that wants too much.
+    fn kept(&self) -> Option<(Arc<Stored>, Reuse)> {
+        let stored = self.kept?;
+        let (age, policy) = (stored.age(self.now), self.proxy.policy(self.question.is_known()));
+        let wanted = reuse(&stored.terms, age, self.directives, &policy);
+        if wanted != Reuse::Validate(Why::Request) {
+            return Some((stored.clone(), wanted));
+        }
+        let modest = reuse(&stored.terms, age, &RequestDirectives::default(), &policy);
+        let too_often = modest.is_usable() && !self.proxy.0.forced.mark(self.key, self.now);
+        Some((stored.clone(), if too_often { modest } else { wanted }))
+    }
+
+    fn stands_in(&self) -> bool {
+        self.kept.is_some_and(|stored| self.proxy.stands_in(self.question.is_known(), stored))
+    }
+
+    fn has_room(&self) -> bool {
+        self.proxy.0.upstream.origin().budget().has_room()
+    }
+
+    fn only_if_cached(&self) -> bool {
+        self.directives.only_if_cached
+    }
+
+    fn is_alone(&self) -> bool {
+        let (inner, fields) = (&*self.proxy.0, &self.question.fields);
+        let credentials = || [AUTHORIZATION, COOKIE].iter().any(|name: &HeaderName| fields.contains_key(name));
+        self.directives.no_store
+            || self.question.method == Method::HEAD
+            || wants_part(self.question, self.kept.map(|stored| &**stored))
+            || inner.private.holds(self.key, self.now)
+            || (credentials() && inner.personal.holds(self.key, self.now))
+    }
+
+    fn resting(&self) -> Option<AskError> {
+        self.proxy.0.failures.resting(self.key, self.now)
+    }
+}

@@ -5,10 +5,13 @@
 //! requests of clients, both over one [`wire`].
 //! Callers: [`crate::mirror`], [`crate::audit`], [`crate::proxy`]; [`crate::app`] builds it.
 
+pub(crate) mod answer;
+pub(crate) mod asker;
 pub(crate) mod budget;
 pub(crate) mod client;
 mod collected;
 pub(crate) mod connector;
+pub(crate) mod error;
 pub(crate) mod eta;
 pub(crate) mod failures;
 pub(crate) mod flight;

@@ -4,18 +4,15 @@
 
 use crate::answer::purge::{Purge, PurgeError};
 use crate::cache::Cache;
-use crate::proxy::pass_through::PassThrough;
-use crate::proxy::read_through::ReadThrough;
+use crate::proxy::Proxy;
 use crate::semantics::path::BasePath;
 
 /// What forgets.
 pub(crate) struct Purger {
     /// The cache.
     pub cache: Cache,
-    /// What is fetching known endpoints; `None` offline.
-    pub read: Option<ReadThrough>,
-    /// What is fetching others; `None` offline.
-    pub pass: Option<PassThrough>,
+    /// What is fetching; `None` offline.
+    pub proxy: Option<Proxy>,
     /// The path of `public_url`, where it has one.
     pub base_path: Option<BasePath>,
 }
@@ -33,8 +30,7 @@ impl Purger {
             Purge::Keys(keys) => keys.iter().map(|key| u64::from(self.cache.purge(key))).sum(),
         };
         // Who asks from now on must not be told what was asked before.
-        self.read.iter().for_each(ReadThrough::purged);
-        self.pass.iter().for_each(PassThrough::purged);
+        self.proxy.iter().for_each(Proxy::purged);
         tracing::info!(query = query.unwrap_or("everything"), count, "purged");
         Ok(count)
     }

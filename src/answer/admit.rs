@@ -3,14 +3,13 @@
 //! In this order: client address, preflight, limit, host, loop, size, path, route, method, body, query, coding. Nothing is
 //! looked up here. Callers: [`super::respond`].
 
+mod noted;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{
-    ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, HOST, HeaderMap, IF_MATCH, IF_NONE_MATCH, ORIGIN,
-    TRANSFER_ENCODING, VIA,
-};
-use http::{HeaderValue, Method, Version};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, ORIGIN};
+use http::{Method, Version};
 
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery, Parameters, QueryError};
@@ -20,11 +19,14 @@ use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};
 use crate::semantics::client_address::{self, ClientIpConfig};
 use crate::semantics::coding::{self, Coding};
-use crate::semantics::hops::{CDN_LOOP, Pseudonym, Trail};
-use crate::semantics::host;
+use crate::semantics::hops::{Pseudonym, Trail};
 use crate::semantics::path::{self, BasePath};
 use crate::semantics::problem::Problem;
 use crate::telemetry::RouteLabel;
+
+use noted::{Noted, check_body, check_host, check_size};
+
+pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS};
 
 /// The methods of known endpoints, for `Allow`.
 pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -217,67 +219,6 @@ fn judge(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> (RouteLabel, Resu
     (routed.route.label(), admission)
 }
 
-/// The most fields that a request may have.
-pub(crate) const MOST_FIELDS: usize = 255;
-
-/// What a header says, found in one pass: nearly every request has none of it.
-#[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-struct Noted<'a> {
-    /// All names and values together, in bytes.
-    size: usize,
-    /// `Host`.
-    host: Option<&'a HeaderValue>,
-    /// Whether a body is announced. `Content-Length: 0` announces none.
-    body: bool,
-    /// Whether there are wishes for a coding.
-    wishes: bool,
-    /// Whether there are conditions.
-    conditional: bool,
-    /// Whether it came through a proxy that says so.
-    relayed: bool,
-}
-
-impl<'a> Noted<'a> {
-    fn of(headers: &'a HeaderMap) -> Self {
-        let mut noted = Self::default();
-        for (name, value) in headers {
-            noted.size += name.as_str().len() + value.len();
-            match *name {
-                HOST => noted.host = Some(value),
-                TRANSFER_ENCODING => noted.body = true,
-                CONTENT_LENGTH => noted.body |= value.as_bytes().iter().any(|byte| *byte != b'0'),
-                ACCEPT_ENCODING => noted.wishes = true,
-                IF_MATCH | IF_NONE_MATCH => noted.conditional = true,
-                VIA => noted.relayed = true,
-                _ => noted.relayed |= *name == CDN_LOOP,
-            }
-        }
-        noted
-    }
-}
-
-/// RFC 9112 §3.2. Two of them are refused by pingora.
-fn check_host(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Problem> {
-    match noted.host {
-        Some(value) if host::is_host(value.as_bytes()) => Ok(()),
-        Some(value) => Err(Problem::bad_host(Some(value))),
-        None if view.version == Version::HTTP_11 => Err(Problem::bad_host(None::<&str>)),
-        None => Ok(()),
-    }
-}
-
-/// The bounds of HTTP/2; heads of HTTP/1 are refused while they are read.
-fn check_size(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> Result<(), Problem> {
-    if view.target.len() > rules.head {
-        return Err(Problem::uri_too_long(rules.head as u64));
-    }
-    if noted.size > rules.head {
-        return Err(Problem::headers_too_large(rules.head as u64));
-    }
-    if view.headers.len() > MOST_FIELDS { Err(Problem::too_many_headers(MOST_FIELDS)) } else { Ok(()) }
-}
-
 /// A target taken apart.
 struct Routed<'a> {
     route: Route,
@@ -388,25 +329,6 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
         Route::Unknown => Err(Problem::unknown_path(path)),
-    }
-}
-
-/// Largest body of a method that passes, in bytes.
-pub(crate) const MAX_REQUEST_BODY: u64 = 1 << 20;
-
-/// GET and HEAD have none; of other methods its length must be said and bounded, so that nothing that follows it can be
-/// taken for another request (RFC 9112 §11.2).
-fn check_body(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Problem> {
-    if !view.has_body && !noted.body {
-        return Ok(());
-    }
-    if matches!(*view.method, Method::GET | Method::HEAD) || view.headers.contains_key(TRANSFER_ENCODING) {
-        return Err(Problem::unexpected_body());
-    }
-    let length = view.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    match length {
-        Some(length) if length <= MAX_REQUEST_BODY => Ok(()),
-        _ => Err(Problem::content_too_large(MAX_REQUEST_BODY)),
     }
 }
 

@@ -2,22 +2,16 @@
 //!
 //! Bodies are only chosen here, never made. Callers: [`super::respond`].
 
-use std::time::Duration;
+mod of_the_origin;
 
 use bytes::Bytes;
-use http::header::{
-    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES,
-    HeaderMap, HeaderName, HeaderValue, LINK, VARY,
-};
+use http::header::{HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 
-use crate::cache::coded::Coded;
 use crate::cache::reply::Reply;
-use crate::cache::stored::Stored;
-use crate::clock::{Monotonic, WallTime};
+use crate::clock::WallTime;
 use crate::limit::Decision;
 use crate::semantics::cache_status::CacheOutcome;
-use crate::semantics::caching::{self, Ranged};
 use crate::semantics::coding::Coding;
 use crate::semantics::freshness::{self, CacheControl};
 use crate::semantics::precondition::{self, Precondition};
@@ -27,8 +21,6 @@ use crate::telemetry::Source;
 
 use super::admit::{self, ALLOW, Methods};
 use super::head::{self as fields, Head};
-
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// A body is what `Content-Type` says (the Fetch standard).
 pub(crate) const NOSNIFF: &str = "nosniff";
@@ -229,65 +221,6 @@ impl Standing {
         self.ttl.saturating_sub(age).max(1)
     }
 
-    /// An answer of a known endpoint, read through from the origin.
-    pub fn through(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
-        let mut head = stored.fields.clone();
-        let (status, body) = match conditions(asked, stored.status, &head) {
-            Precondition::Failed => {
-                return self.problem(asked, &Problem::precondition_failed(), None, HeaderMap::new());
-            }
-            Precondition::NotModified => (not_modified(&mut head), None),
-            Precondition::Proceed => (stored.status, represent(&mut head, asked, &stored.body)),
-        };
-        // Ours where the origin sends neither.
-        if !head.contains_key(CACHE_CONTROL) && !head.contains_key(EXPIRES) {
-            head.insert(CACHE_CONTROL, self.cache_control.clone());
-            let age = i64::try_from(stored.age(now).as_secs()).unwrap_or(i64::MAX);
-            head.put_number(&fields::X_ACCEL_EXPIRES, self.left(age));
-        }
-        if let Some(link) = &stored.link {
-            head.append(LINK, link.clone());
-        }
-        head.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        head.insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
-        of_the_origin(head, status, body, asked, stored.age(now), outcome)
-    }
-
-    /// An answer of an unknown path that is kept.
-    pub fn stored(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
-        let mut head = stored.fields.clone();
-        let state = conditions(asked, stored.status, &head);
-        let (status, body) = match state {
-            Precondition::Failed => {
-                return self.problem(asked, &Problem::precondition_failed(), None, HeaderMap::new());
-            }
-            Precondition::NotModified => (not_modified(&mut head), None),
-            Precondition::Proceed => part(&mut head, asked, stored),
-        };
-        of_the_origin(head, status, body, asked, stored.age(now), outcome)
-    }
-
-    /// The head of an answer of an unknown path whose body is on its way; `None` for the body means that none is sent,
-    /// `Some` of nothing that it follows.
-    pub fn streamed(&self, asked: Asked<'_>, status: StatusCode, fields: &HeaderMap, outcome: CacheOutcome) -> Answer {
-        let mut head = fields.clone();
-        let (status, body) = match conditions(asked, status, &head) {
-            Precondition::Failed => {
-                return self.problem(asked, &Problem::precondition_failed(), None, HeaderMap::new());
-            }
-            Precondition::NotModified => (not_modified(&mut head), None),
-            Precondition::Proceed => {
-                let none = *asked.method == Method::HEAD
-                    || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED | StatusCode::RESET_CONTENT);
-                (status, (!none).then(Bytes::new))
-            }
-        };
-        typed(&mut head, status);
-        head.append(CACHE_STATUS, outcome.to_header_value());
-        common(&mut head, asked.limit);
-        Answer { status, head, body, outcome: Outcome::Cache(outcome) }
-    }
-
     /// An error of our own, in `head`.
     pub fn problem<H: Head>(
         &self,
@@ -348,90 +281,6 @@ impl Standing {
             Methods::PassedThrough => head.put(&fields::ALLOW, &self.passthrough_allow),
             Methods::All => head.put(&fields::ALLOW, &self.all_allow),
         }
-    }
-}
-
-/// Completes the head of what the origin answered some time ago.
-fn of_the_origin(
-    mut head: HeaderMap,
-    status: StatusCode,
-    body: Option<Bytes>,
-    asked: Asked<'_>,
-    age: Duration,
-    outcome: CacheOutcome,
-) -> Answer {
-    head.insert(AGE, HeaderValue::from(age.as_secs()));
-    typed(&mut head, status);
-    head.append(CACHE_STATUS, outcome.to_header_value());
-    common(&mut head, asked.limit);
-    Answer { status, head, body, outcome: Outcome::Cache(outcome) }
-}
-
-/// The body in the coding that the client likes best, unless only the head was asked for; its length and coding go into
-/// the head.
-fn represent(head: &mut HeaderMap, asked: Asked<'_>, body: &Coded) -> Option<Bytes> {
-    let (coding, variant) = body.variant(asked.coding);
-    head.insert(CONTENT_LENGTH, variant.length.clone());
-    if coding != Coding::Identity {
-        head.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
-    }
-    (*asked.method != Method::HEAD).then(|| variant.body.clone())
-}
-
-/// Leaves in a head what a 304 may say.
-fn not_modified(head: &mut HeaderMap) -> StatusCode {
-    for name in [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE] {
-        head.remove(name);
-    }
-    StatusCode::NOT_MODIFIED
-}
-
-/// A client's conditions on an answer of the origin, by its tag or its date.
-fn conditions(asked: Asked<'_>, status: StatusCode, fields: &HeaderMap) -> Precondition {
-    let evaluated = status == StatusCode::OK && matches!(*asked.method, Method::GET | Method::HEAD);
-    if evaluated { caching::evaluate(asked.method, asked.headers, fields) } else { Precondition::Proceed }
-}
-
-/// What of a kept body is sent.
-fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode, Option<Bytes>) {
-    if stored.status == StatusCode::NO_CONTENT {
-        // RFC 9110 §8.6: such an answer has no length.
-        head.remove(CONTENT_LENGTH);
-        return (stored.status, None);
-    }
-    if stored.status == StatusCode::RESET_CONTENT {
-        head.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
-        return (stored.status, None);
-    }
-    let whole = stored.body.identity();
-    if *asked.method != Method::GET {
-        head.insert(CONTENT_LENGTH, whole.length.clone());
-        return (stored.status, None);
-    }
-    match caching::select(asked.headers, stored.status, head, whole.body.len() as u64) {
-        Ranged::Whole => {
-            head.insert(CONTENT_LENGTH, whole.length.clone());
-            (stored.status, Some(whole.body.clone()))
-        }
-        Ranged::Part { first, last, content_range } => {
-            let (first, last) = (first as usize, last as usize);
-            let body = whole.body.get(first..=last).map_or_else(Bytes::new, |part| whole.body.slice_ref(part));
-            head.insert(CONTENT_RANGE, content_range);
-            head.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-            (StatusCode::PARTIAL_CONTENT, Some(body))
-        }
-        Ranged::Unsatisfiable { content_range } => {
-            head.insert(CONTENT_RANGE, content_range);
-            head.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
-            (StatusCode::RANGE_NOT_SATISFIABLE, Some(Bytes::new()))
-        }
-    }
-}
-
-/// Keeps browsers from guessing what a body of the origin is, where there may be one.
-fn typed(head: &mut HeaderMap, status: StatusCode) {
-    if !matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
-        head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     }
 }
 

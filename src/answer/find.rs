@@ -14,7 +14,7 @@ use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key};
 use crate::mirror::copies::CopyError;
 use crate::mirror::details::Details;
-use crate::proxy::read_through::ReadThrough;
+use crate::proxy::Proxy;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
@@ -76,7 +76,7 @@ pub(crate) struct Finder {
     /// Details; `None` in shield use.
     pub details: Option<Details>,
     /// The way to the origin; `None` offline.
-    pub read: Option<ReadThrough>,
+    pub proxy: Option<Proxy>,
     /// What becomes of `api_url`.
     pub rewrite: Rewrite,
     /// What links start with.
@@ -240,15 +240,15 @@ impl Finder {
                 return Found::Problem { problem, retry_after: Some(30) };
             }
             Ok(None) => {
-                let Some(read) = &self.read else {
+                let Some(proxy) = &self.proxy else {
                     let why = "this replica is offline and does not hold it";
                     return Found::Problem {
                         problem: Problem::detail_not_mirrored(id.0, why),
                         retry_after: Some(86_400),
                     };
                 };
-                let asker = read.asker(client);
-                match details.fetch_once(read.client(), &published.meta.volatile, summary, asker).await {
+                let asker = proxy.asker(client);
+                match details.fetch_once(proxy.upstream().origin(), &published.meta.volatile, summary, asker).await {
                     Ok((record, collapsed)) => {
                         let fwd_status = if record.meta.state == DetailState::Gone { 404 } else { 200 };
                         (record, Some(CacheOutcome::Miss(Forwarded { fwd_status, stored: true, collapsed })))
@@ -332,7 +332,7 @@ impl Finder {
     }
 
     async fn through(&self, path: &str, rewrites: bool, client: &Caller) -> Found {
-        let Some(read) = &self.read else {
+        let Some(proxy) = &self.proxy else {
             if self.live.load().is_some() {
                 let why = "what it selects is known to the origin only, and this replica is offline";
                 return Found::Problem { problem: Problem::unavailable(why), retry_after: Some(86_400) };
@@ -340,7 +340,7 @@ impl Finder {
             let problem = Problem::unavailable("no snapshot has been imported yet");
             return Found::Problem { problem, retry_after: Some(30) };
         };
-        match read.read(path, rewrites, client).await {
+        match proxy.read(path, rewrites, client).await {
             Ok((stored, outcome)) => Found::Through { stored, outcome },
             Err(error) => failed(&error),
         }

@@ -9,7 +9,8 @@ use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, WallTime};
 use crate::limit::Decision;
-use crate::proxy::pass_through::{PassError, PassThrough, Passed};
+use crate::proxy::Proxy;
+use crate::proxy::question::{PassError, Passed};
 use crate::proxy::spool::Reader;
 use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
@@ -36,7 +37,7 @@ pub(crate) struct Responder {
     /// What counts.
     pub telemetry: Telemetry,
     /// Where unknown endpoints go; `None` offline.
-    pub pass: Option<PassThrough>,
+    pub proxy: Option<Proxy>,
     /// The clock.
     pub clock: Clock,
 }
@@ -77,7 +78,7 @@ impl Responder {
     pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, mut head: H) -> Decided<H> {
         let admitted = admit::admit(view, &self.rules, self.clock.now_mono());
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
-        let passes = route == RouteLabel::Other && self.pass.is_some();
+        let passes = route == RouteLabel::Other && self.proxy.is_some();
         let mut asked =
             Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
         let info = RequestInfo { route, client };
@@ -101,7 +102,7 @@ impl Responder {
                         return Decided::Ready { answer, info, now };
                     }
                     Found::Through { stored, outcome } => {
-                        let answer = self.standing.through(asked, &stored, outcome, self.clock.now_mono());
+                        let answer = self.standing.stored(asked, &stored, outcome, self.clock.now_mono());
                         let Answer { status, head: fields, body, outcome } = answer;
                         head.adopt(status, fields);
                         Answer { status, head, body, outcome }
@@ -119,7 +120,7 @@ impl Responder {
     pub(crate) fn passed(
         &self,
         asked: Asked<'_>,
-        pass: &PassThrough,
+        proxy: &Proxy,
         passed: Result<Passed, PassError>,
     ) -> (Answer, Option<Reader>) {
         let problem = |problem: &Problem, after| self.standing.problem(asked, problem, after, HeaderMap::new());
@@ -139,7 +140,7 @@ impl Responder {
                 _ => (problem(&Problem::internal(), None), None),
             },
         };
-        pass.lead_here(&mut answer.head);
+        proxy.lead_here(&mut answer.head);
         (answer, rest)
     }
 

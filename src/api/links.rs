@@ -1,6 +1,6 @@
 //! `Link` (RFC 8288): the licence, and the pages around a page of the list.
 //!
-//! Pure. Callers: [`crate::serve`] for what is rendered, [`crate::proxy::read_through`] for what is read through.
+//! Pure. Callers: [`crate::serve`] for what is rendered, [`crate::proxy`] for what is read through.
 
 use bytes::Bytes;
 use http::HeaderValue;

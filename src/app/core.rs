@@ -212,7 +212,7 @@ impl Core {
         if let Some(origin) = &self.origin {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
             let (details_too, live) = (details.clone(), head.clone());
-            origin.read.keep_early(EarlyCopies { details: details_too, copies: copies.clone(), live });
+            origin.proxy.keep_early(EarlyCopies { details: details_too, copies: copies.clone(), live });
             let rhythm = Rhythm { ttl: config.ttl, max_shrink: config.mirror.max_shrink };
             self.sweeper = Some(Sweeper {
                 copies: copies.clone(),

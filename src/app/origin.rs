@@ -1,4 +1,4 @@
-//! The way to the origin: one polite client, and the two readers that clients wait for.
+//! The way to the origin: one polite client, and the caching proxy over it.
 //!
 //! Callers: [`super::core`].
 
@@ -12,8 +12,7 @@ use crate::api::rewrite::Rewrite;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::proxy::pass_through::{PassConfig, PassThrough};
-use crate::proxy::read_through::{ReadConfig, ReadThrough};
+use crate::proxy::{Proxy, ProxyConfig};
 use crate::store::DataDir;
 use crate::upstream::budget::Budget;
 use crate::upstream::client::{ClientConfig, ClientError, OriginClient};
@@ -25,10 +24,8 @@ use crate::upstream::wire::Wire;
 pub struct Origin {
     /// The polite client.
     pub client: OriginClient,
-    /// Reads of known endpoints that clients wait for.
-    pub read: ReadThrough,
-    /// Everything else that clients ask the origin for.
-    pub pass: PassThrough,
+    /// What clients ask the origin for.
+    pub proxy: Proxy,
 }
 
 /// The client of one origin, with the budget whose ledger is in `data_dir`.
@@ -57,7 +54,7 @@ pub(crate) fn client(
 }
 
 impl Origin {
-    /// Readers over `client`. `names`: other addresses under which clients and the origin name resources.
+    /// A proxy over `client`. `names`: other addresses under which clients and the origin name resources.
     pub fn new(
         config: &Config,
         (client, wire): (OriginClient, Wire),
@@ -66,17 +63,20 @@ impl Origin {
         rewrite: &Rewrite,
         clock: &Clock,
     ) -> Self {
-        let (stale_if_error, wait) = (config.cache.stale_if_error, config.origin.wait);
-        let stale_while_revalidate = config.cache.stale_while_revalidate;
-        let public_url = config.public_url.as_str().to_owned();
-        let times = ReadConfig { public_url, ttl: config.ttl, stale_while_revalidate, stale_if_error, wait };
-        let read = ReadThrough::new(client.clone(), cache.clone(), rewrite.clone(), times, clock.clone());
-        let upstream = Forwarder::new(client.clone(), wire, clock.clone());
         let bases = std::iter::once(client.base().clone()).chain(names).collect();
-        let allowed = config.passthrough.request_headers.clone();
-        let (max_body, rewrite) = (config.origin.max_body, rewrite.clone());
-        let bounds = PassConfig { stale_if_error, wait, max_body, allowed, bases, rewrite };
-        let pass = PassThrough::new(upstream, cache.clone(), bounds, clock.clone());
-        Self { client, read, pass }
+        let bounds = ProxyConfig {
+            wait: config.origin.wait,
+            ttl: config.ttl,
+            stale_while_revalidate: config.cache.stale_while_revalidate,
+            stale_if_error: config.cache.stale_if_error,
+            max_body: config.origin.max_body,
+            allowed: config.passthrough.request_headers.clone(),
+            bases,
+            rewrite: rewrite.clone(),
+            public_url: config.public_url.as_str().to_owned(),
+        };
+        let upstream = Forwarder::new(client.clone(), wire, clock.clone());
+        let proxy = Proxy::new(upstream, cache.clone(), bounds, clock.clone());
+        Self { client, proxy }
     }
 }

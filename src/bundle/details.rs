@@ -1,6 +1,6 @@
 //! The details of a bundle, read once more to be stored: each part must be the one that was verified.
 //!
-//! Callers: whoever imports a bundle, through [`Bundle::details`].
+//! Callers: whoever imports a bundle, through [`super::open::Bundle::details`].
 
 use std::io::{Read, Seek};
 
@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use super::error::BundleError;
 use super::frame::Unpacker;
-use super::open::Bundle;
 use super::parts::{self, Known, Part};
 use super::records::{Body, Reader, Validators};
 use crate::api::listing::{DetailState, ListingId};
@@ -46,8 +45,8 @@ struct Stream<'a> {
 }
 
 impl<'a, R: Read + Seek> DetailReader<'a, R> {
-    pub(super) fn new(bundle: &'a Bundle, file: R) -> Self {
-        let [bodies, validators] = &bundle.parts;
+    /// The details in these parts, bodies and validators, of a file whose parts were verified.
+    pub(super) fn new([bodies, validators]: &'a [Vec<Known>; 2], file: R) -> Self {
         let (bodies, validators) = (Stream::over(bodies.as_slice()), Stream::over(validators.as_slice()));
         Self { file, unpacker: None, bodies, validators, failed: false }
     }

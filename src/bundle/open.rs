@@ -44,7 +44,7 @@ pub struct Bundle {
     pub(super) carried: Carried,
     evidence: Evidence,
     details: Vec<DetailHash>,
-    pub(super) parts: [Vec<Known>; 2],
+    parts: [Vec<Known>; 2],
 }
 
 /// What a bundle carries of the content.
@@ -175,7 +175,7 @@ impl Bundle {
 
     /// Reads the details, by rising id, from the file that was opened. What has changed there since ends it with an error.
     pub fn details<R: Read + Seek>(&self, file: R) -> DetailReader<'_, R> {
-        DetailReader::new(self, file)
+        DetailReader::new(&self.parts, file)
     }
 }
 

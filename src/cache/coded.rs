@@ -73,7 +73,7 @@ pub struct Coded {
 
 /// The coded variants of a body.
 #[derive(Debug)]
-pub(crate) struct Codings {
+struct Codings {
     body: Bytes,
     each: [OneCoding; 3],
     /// Bytes that variants may still take, so that a body never weighs more than it says.
@@ -239,13 +239,16 @@ impl Codings {
         // What is not kept is not hot: it only is many clients' at this instant.
         let Some(recoder) = self.recoder.get() else { return };
         let first = one.asked.compare_exchange(HOT, SETTLED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if first && !recoder.ask(Arc::downgrade(self), coding) {
+        // Who waits holds no body.
+        let codings = Arc::downgrade(self);
+        let recode = move || codings.upgrade().inspect(|codings| codings.recode(coding)).is_some();
+        if first && !recoder.ask(recode) {
             one.asked.store(0, Ordering::Relaxed);
         }
     }
 
     /// Makes a coding once more, well.
-    pub(super) fn recode(&self, coding: Coding) {
+    fn recode(&self, coding: Coding) {
         let Some(one) = self.of(coding) else { return };
         let quick = one.made.load_full().map_or(0, |quick| quick.body.len());
         if let Ok(best) = encode(coding, Effort::Best, &self.body)

@@ -1,17 +1,13 @@
 //! One thread that compresses hot bodies well, while clients are served what was compressed at once.
 //!
 //! Nobody waits for it: when its queue is full, who wanted to join is turned away and may come again. It knows nothing
-//! of what is kept; a body that was dropped meanwhile is skipped. It takes a fifth of a core at most, large bodies apart.
-//! Callers: [`super::Cache`], [`super::coded`].
+//! of bodies and what is kept. It takes a fifth of a core at most, large bodies apart. Callers: [`super::Cache`],
+//! [`super::coded`].
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-use crate::semantics::coding::Coding;
-
-use super::coded::Codings;
 
 /// Bodies that wait, at most. They are not held by waiting.
 const QUEUE: usize = 1024;
@@ -21,8 +17,8 @@ const RESTS: u32 = 4;
 /// The longest rest.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// A body whose coding is to be made better.
-type Job = (Weak<Codings>, Coding);
+/// Makes a coding better; `false` when nobody needs it any more.
+type Job = Box<dyn FnOnce() -> bool + Send>;
 
 /// The way to the thread; cheap to clone. The thread ends with the last of them.
 #[derive(Clone, Debug)]
@@ -42,11 +38,11 @@ impl Recoder {
         let recoded = Arc::<AtomicU64>::default();
         let count = recoded.clone();
         let thread = std::thread::Builder::new().name("codings".into()).spawn(move || {
-            for (codings, coding) in queue {
-                let Some(codings) = codings.upgrade() else { continue };
+            for job in queue {
                 let began = Instant::now();
-                codings.recode(coding);
-                drop(codings);
+                if !job() {
+                    continue;
+                }
                 count.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep((began.elapsed() * RESTS).min(LONGEST_REST));
             }
@@ -62,8 +58,8 @@ impl Recoder {
     }
 
     /// Asks for a better coding; `false` when there is no room.
-    pub(super) fn ask(&self, codings: Weak<Codings>, coding: Coding) -> bool {
-        let asked = self.0.jobs.as_ref().is_some_and(|jobs| jobs.try_send((codings, coding)).is_ok());
+    pub(super) fn ask(&self, job: impl FnOnce() -> bool + Send + 'static) -> bool {
+        let asked = self.0.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Box::new(job)).is_ok());
         if !asked {
             self.0.turned_away.fetch_add(1, Ordering::Relaxed);
         }

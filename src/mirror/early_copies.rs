@@ -1,7 +1,7 @@
 //! What clients read through before there is a snapshot is kept for it, so that the crawl does not ask for it again.
 //!
 //! Once a snapshot is served nothing is taken any more: then the mirror decides by itself what to ask. Callers:
-//! [`crate::proxy::read_through`].
+//! [`crate::proxy`].
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! How much is asked for what is being fetched in the background: the more, the sooner it is its turn.
 //!
-//! Callers: [`super::read_through`], [`super::pass_through`]; the turns are given by [`crate::upstream::budget`].
+//! Callers: [`super::together`]; the turns are given by [`crate::upstream::budget`].
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The ladder of the cache: what is done about a GET or HEAD, given what is kept of it and how the origin is.
 //!
 //! One decision for known and unknown endpoints. Pure: it asks [`Facts`] in order of cost and does nothing itself.
-//! Callers: [`super::read_through`], [`super::pass_through`].
+//! Callers: [`super`].
 
 use crate::semantics::caching::{Reuse, Why};
 

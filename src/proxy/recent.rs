@@ -1,6 +1,6 @@
 //! Which resources something happened to of late: a bounded memory that forgets after a while.
 //!
-//! Time is an argument. Callers: [`super::pass_through`].
+//! Time is an argument. Callers: [`super`], [`super::streamed`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};

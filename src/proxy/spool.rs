@@ -1,7 +1,8 @@
 //! A body that is read by several while it still arrives.
 //!
 //! What will be kept is held whole until its end, as long as there is room; what will not is let go of behind the slowest
-//! reader, and the writer waits for that reader when it lags. Without room it lags by a piece at most. Callers: [`super::pass_through`] writes, [`crate::serve`] reads.
+//! reader, and the writer waits for that reader when it lags. Without room it lags by a piece at most. Callers:
+//! [`super::streamed`] writes, [`crate::serve`] reads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

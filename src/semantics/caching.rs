@@ -17,6 +17,7 @@ mod list;
 pub(crate) mod ranges;
 pub(crate) mod reuse;
 pub(crate) mod selecting;
+mod shown;
 pub(crate) mod storing;
 mod targeted;
 pub(crate) mod terms;
@@ -25,13 +26,12 @@ mod testing;
 
 pub(crate) use conditional::evaluate;
 pub(crate) use directives::{RequestDirectives, ResponseDirectives};
-pub(crate) use fields::{
-    Allowed, Purpose, end_to_end, is_bare, is_for_others, is_never_onward, is_plain, onward, reflects,
-};
+pub(crate) use fields::{Allowed, Purpose, end_to_end, is_for_others, is_never_onward, onward};
 pub(crate) use freshen::{freshen, head_agrees};
 pub(crate) use invalidation::{invalidated, stores_for_get};
 pub(crate) use ranges::{Ranged, select};
 pub(crate) use reuse::{Policy, Reuse, Why, may_stand_in, reuse};
 pub(crate) use selecting::{Selecting, Vary};
+pub(crate) use shown::{is_bare, is_plain, reflects};
 pub(crate) use storing::{NotStored, blames_the_request, may_store};
 pub(crate) use terms::{Exchange, Terms};

@@ -1,7 +1,8 @@
 //! A request of an unknown path: its body goes out, interim answers and the answer come back as they arrive.
 //!
-//! Whether the origin is asked at all is the business of [`crate::proxy::pass_through`]. Callers: [`super::public`].
+//! Whether the origin is asked at all is the business of [`crate::proxy`]. Callers: [`super::public`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -14,7 +15,7 @@ use crate::answer::admit::MAX_REQUEST_BODY;
 use crate::answer::compose::Asked;
 use crate::answer::respond::RequestInfo;
 use crate::limit::Decision;
-use crate::proxy::pass_through::Question;
+use crate::proxy::question::{Endpoint, Question};
 use crate::semantics::caching::end_to_end;
 use crate::semantics::coding::Coding;
 use crate::semantics::framing::MOST_INTERIM;
@@ -45,7 +46,7 @@ impl Public {
             conditional: true,
             passes: true,
         };
-        let Some(pass) = &self.answers.pass else {
+        let Some(proxy) = &self.answers.proxy else {
             let problem = Problem::unknown_path(&target[..]);
             let answer = self.answers.standing.problem(asked, &problem, None, HeaderMap::new());
             return self.send(session, info, answer, None).await;
@@ -59,9 +60,17 @@ impl Public {
             }
         };
         let client = info.client;
-        let question = Question { method: method.clone(), target, fields: fields.clone(), body, client, version };
+        let question = Question {
+            method: method.clone(),
+            target,
+            fields: fields.clone(),
+            body,
+            client,
+            version,
+            endpoint: Endpoint::Unknown,
+        };
         let (tell, mut told) = mpsc::channel::<Interim>(MOST_INTERIM);
-        let asking = pass.ask(question, move |interim| drop(tell.try_send(interim)));
+        let asking = proxy.ask(question, Some(Arc::new(move |interim| drop(tell.try_send(interim)))));
         let mut asking = std::pin::pin!(asking);
         let passed = loop {
             tokio::select! {
@@ -74,7 +83,7 @@ impl Public {
         while let Ok(interim) = told.try_recv() {
             interim_answer(session, version, interim).await?;
         }
-        let (answer, rest) = self.answers.passed(asked, pass, passed);
+        let (answer, rest) = self.answers.passed(asked, proxy, passed);
         self.send(session, info, answer, rest).await
     }
 }

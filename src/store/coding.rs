@@ -46,6 +46,11 @@ pub(super) fn unseal_number(name: &str, sealed: &[u8]) -> Result<u64, StoreError
     payload.try_into().map(u64::from_le_bytes).map_err(|_| damaged("meta", "length"))
 }
 
+/// Refuses what is too large to be stored.
+pub(super) fn check_size(what: impl Fn() -> String, bytes: usize, most: usize) -> Result<(), StoreError> {
+    if bytes > most { Err(StoreError::TooLarge { what: what(), bytes }) } else { Ok(()) }
+}
+
 /// The error for a value of `table`, or a block of that kind, whose `what` does not fit.
 pub(super) fn damaged(table: &str, what: &str) -> StoreError {
     StoreError::Damaged(format!("{table}: wrong {what}"))

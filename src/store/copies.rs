@@ -7,9 +7,9 @@ use redb::{ReadableTable, WriteTransaction};
 
 use super::coding::{self, Reader};
 use super::error::{StoreError, unless_damaged};
-use super::handle::Fault;
+use super::fault::Fault;
 use super::packing::{Packer, Unpacker};
-use super::{MAX_BODY, Store, publish, tables};
+use super::{MAX_BODY, Store, tables};
 use crate::api::hash::ContentHash;
 
 /// What is known of a copy beside its body.
@@ -66,7 +66,7 @@ type Encoded<'a> = (&'a str, Vec<u8>, Option<Vec<u8>>);
 fn encode<'a>(copies: &'a [(String, CopyMeta, Option<&[u8]>)]) -> Result<Vec<Encoded<'a>>, StoreError> {
     let mut packer = Packer::new()?;
     let mut body = |key: &str, body: &[u8]| {
-        publish::check_size(|| format!("the body of {key}"), body.len(), MAX_BODY)?;
+        coding::check_size(|| format!("the body of {key}"), body.len(), MAX_BODY)?;
         Ok(coding::seal(BODY, key.as_bytes(), packer.pack(body)?))
     };
     copies

@@ -20,9 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::OpenError;
 use super::files;
-use super::heal::aside_of;
 use super::locker::{self, Locker};
-use super::opening;
+use super::migration;
 
 const LOCK: &str = "LOCK";
 const STORE: &str = "grandstand.redb";
@@ -102,7 +101,7 @@ impl DataDir {
             Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) if store.is_file() && !locked.is_empty() => {}
             Err(error) => return Err(error),
         }
-        opening::refuse_unknown(&store)?;
+        migration::refuse_unknown(&store)?;
         let dir = Self { path, lock: Arc::new(Lock { _locked: locked, set_aside: AtomicBool::new(false) }) };
         match dir.write(None) {
             Err(OpenError::NoSpace { .. } | OpenError::ReadOnly { .. }) => {}
@@ -136,7 +135,7 @@ impl DataDir {
     pub fn has_store(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         let store = path.join(STORE);
-        fs::symlink_metadata(&store).is_ok() || aside_of(&store).exists() || Self::holder(path).is_some()
+        fs::symlink_metadata(&store).is_ok() || files::aside_of(&store).exists() || Self::holder(path).is_some()
     }
 
     /// The directory.
@@ -177,7 +176,7 @@ fn lock_file(file: &Path, store: &Path) -> Result<File, OpenError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(fail(error)),
     }
-    opening::refuse_unknown(store)?;
+    migration::refuse_unknown(store)?;
     files::edit_or_create(file).map_err(fail)
 }
 

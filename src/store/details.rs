@@ -9,10 +9,9 @@ use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
 
 use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
-use super::handle::Fault;
+use super::fault::Fault;
 use super::packing::{Packer, Unpacker};
-use super::publish::DetailStream;
-use super::{MAX_BODY, Store, publish, tables};
+use super::{MAX_BODY, Store, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 
@@ -45,6 +44,9 @@ pub struct DetailRecord {
     /// The body as the origin sent it, at most [`MAX_BODY`] bytes.
     pub body: Bytes,
 }
+
+/// Details one after the other, from wherever they come.
+pub(crate) type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, DetailRecord), StoreError>> + 'a>;
 
 /// Memory is reserved for no more details than this before they are read.
 const MOST_RESERVED: usize = 1 << 22;
@@ -91,7 +93,7 @@ impl DetailMeta {
 
 /// `1`, `0` and the bytes, or `1` and the compressed bytes.
 fn encode_body(id: ListingId, body: &[u8], packer: &mut Packer) -> Result<Vec<u8>, StoreError> {
-    publish::check_size(|| format!("the detail of listing {id}"), body.len(), MAX_BODY)?;
+    coding::check_size(|| format!("the detail of listing {id}"), body.len(), MAX_BODY)?;
     let compressed = body.len() > COMPRESSED_ABOVE;
     let mut out = vec![ENCODING, u8::from(compressed)];
     if compressed {

@@ -37,6 +37,13 @@ impl From<Refused> for io::Error {
     }
 }
 
+/// Under which name a damaged file is kept.
+pub(super) fn aside_of(path: &Path) -> PathBuf {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".damaged");
+    PathBuf::from(aside)
+}
+
 /// Opens a file for reading alone.
 ///
 /// # Errors

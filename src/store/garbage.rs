@@ -10,9 +10,9 @@ use redb::ReadableTableMetadata;
 use super::Store;
 use super::error::StoreError;
 use super::evidence;
-use super::handle::{self, Fault};
-use super::tables;
+use super::fault::Fault;
 use super::version::{self, BlockKey, VersionRecord};
+use super::{opening, tables};
 
 /// A file smaller than this is never compacted, in bytes.
 const SMALL: u64 = 16 << 20;
@@ -149,7 +149,7 @@ impl Store {
             // Refused only while a transaction is open elsewhere, which cannot be while we have the database alone.
             let compacted = database.compact()?;
             // redb compacts without quick repair; a commit with it makes the next open quick again.
-            handle::begin_write(database)?.commit()?;
+            opening::begin_write(database)?.commit()?;
             Ok(compacted)
         })
     }

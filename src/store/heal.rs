@@ -55,13 +55,6 @@ impl Healed {
     }
 }
 
-/// Under which name a damaged file is kept.
-pub(super) fn aside_of(path: &Path) -> PathBuf {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".damaged");
-    PathBuf::from(aside)
-}
-
 /// Gives a file a second name, in place of the one that an earlier process gave: a second file would only fill the disk.
 fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
     let mut unfinished = aside.as_os_str().to_owned();
@@ -86,7 +79,7 @@ fn copy_bytes(path: &Path, new: &Path) -> io::Result<()> {
 /// Puts what could be read of a damaged file in its place.
 fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf>, StoreError> {
     let io = |error| StoreError::of_io(error, path, 0);
-    let aside = aside_of(path);
+    let aside = files::aside_of(path);
     // The first one of this run has the most in it.
     let first = !lock.has_set_aside();
     if first {
@@ -114,7 +107,7 @@ pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
 /// whether it is whole.
 pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
     let path = dir.store_file();
-    let (aside, fresh) = (aside_of(&path), path.with_extension("new"));
+    let (aside, fresh) = (files::aside_of(&path), path.with_extension("new"));
     if fs::symlink_metadata(&path).is_ok() || !files::is_file(&aside) {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use redb::{ReadOnlyTable, ReadTransaction};
 
 use super::coding::damaged;
 use super::error::StoreError;
-use super::handle::Fault;
+use super::fault::Fault;
 use super::packing::Unpacker;
 use super::tables::{self, Sealed};
 use super::version::{BlockKey, VersionRecord};

@@ -1,13 +1,16 @@
 //! From an older format of the file to the present one: step by step, all of them in one transaction.
 //!
 //! There is only format 1 yet, so [`STEPS`] is empty; the first change of the format puts its step there. Callers:
-//! [`super::Store::open`], [`super::opening`].
+//! [`super::Store::open`], [`super::data_dir`].
 
-use redb::WriteTransaction;
+use std::path::Path;
+
+use redb::{ReadableDatabase, WriteTransaction};
 
 use super::error::{OpenError, StoreError};
-use super::handle::{Fault, Handle};
-use super::{coding, tables};
+use super::fault::{Fault, guarded};
+use super::handle::Handle;
+use super::{coding, files, opening, tables};
 
 /// What turns one format into the next.
 pub(super) struct Step {
@@ -33,6 +36,23 @@ pub(super) fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&St
     way.ok_or(OpenError::OlderFormat { found, supported })
 }
 
+/// Refuses a file whose format this program neither knows nor can migrate, without changing a byte. What else may be
+/// wrong with it is found out when it is opened.
+///
+/// # Errors
+/// When the format is a newer one, or an older one that no migration starts from.
+pub(super) fn refuse_unknown(path: &Path) -> Result<(), OpenError> {
+    if !files::is_file(path) {
+        return Ok(());
+    }
+    let found = guarded(|| {
+        let database = opening::untouched(path)?;
+        let transaction = database.begin_read()?;
+        opening::format_of(&transaction)
+    });
+    found.map_or(Ok(()), |found| plan(found, tables::FORMAT, STEPS).map(|_| ()))
+}
+
 /// Takes these steps and writes the number of the format that they end with: all of it, or nothing.
 ///
 /// # Errors
@@ -52,7 +72,6 @@ pub(super) fn migrate(handle: &Handle, steps: &[&Step]) -> Result<(), StoreError
 
 #[cfg(test)]
 mod tests {
-    use super::super::opening;
     use super::*;
 
     fn rename(transaction: &WriteTransaction) -> Result<(), Fault> {

@@ -7,14 +7,15 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use redb::backends::FileBackend;
-use redb::{Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, StorageBackend, StorageError};
+use redb::{
+    Builder, Database, DatabaseError, Durability, ReadTransaction, StorageBackend, StorageError, WriteTransaction,
+};
 
 use super::checked::Checked;
 use super::coding;
 use super::error::{OpenError, StoreError};
+use super::fault::{Fault, guarded};
 use super::files;
-use super::handle::{self, Fault};
-use super::migration;
 use super::overlay::Overlay;
 use super::tables::{self, FORMAT};
 
@@ -47,23 +48,6 @@ pub(super) fn untouched(path: &Path) -> Result<Database, DatabaseError> {
     on(Overlay::new(files::read(path)?)?)
 }
 
-/// Refuses a file whose format this program neither knows nor can migrate, without changing a byte. What else may be
-/// wrong with it is found out when it is opened.
-///
-/// # Errors
-/// When the format is a newer one, or an older one that no migration starts from.
-pub(super) fn refuse_unknown(path: &Path) -> Result<(), OpenError> {
-    if !files::is_file(path) {
-        return Ok(());
-    }
-    let found = handle::guarded(|| {
-        let database = untouched(path)?;
-        let transaction = database.begin_read()?;
-        format_of(&transaction)
-    });
-    found.map_or(Ok(()), |found| migration::plan(found, FORMAT, migration::STEPS).map(|_| ()))
-}
-
 /// Creates the file if it is missing.
 ///
 /// # Errors
@@ -73,7 +57,7 @@ pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let fail = |fault: Fault| OpenError::of_store(fault.into_store_error(path, 1 << 20), path);
-            handle::guarded(|| create(path)).map_err(fail)
+            guarded(|| create(path)).map_err(fail)
         }
         Err(error) => Err(OpenError::of_io(error, path)),
     }
@@ -111,7 +95,7 @@ fn fill(unfinished: &Path) -> Result<(), Fault> {
     let io = |error| Fault::Store(StoreError::of_io(error, unfinished, 1 << 20));
     let file = files::create_new(unfinished).map_err(io)?;
     let database = builder().create_with_backend(Checked(FileBackend::new(file)?))?;
-    let transaction = handle::begin_write(&database)?;
+    let transaction = begin_write(&database)?;
     {
         let mut meta = transaction.open_table(tables::META)?;
         for (name, number) in [(tables::META_FORMAT, FORMAT), (tables::META_CURRENT, 0), (tables::META_NEXT, 1)] {
@@ -127,6 +111,14 @@ fn fill(unfinished: &Path) -> Result<(), Fault> {
         transaction.open_table(tables::STATE)?;
     }
     Ok(transaction.commit()?)
+}
+
+/// A transaction that is synced on commit, and after which the file opens without being walked.
+pub(super) fn begin_write(database: &Database) -> Result<WriteTransaction, Fault> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    transaction.set_quick_repair(true);
+    Ok(transaction)
 }
 
 /// The format number of an open file.

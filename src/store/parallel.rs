@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::handle::{self, Fault};
+use super::fault::{self, Fault};
 
 /// Runs `job` for `0..count` on at least two threads, each with a worker of its own, and returns the results in order.
 ///
@@ -36,7 +36,7 @@ pub(super) fn run<W, T: Send>(
         outcome
     };
     let parts: Vec<Result<Vec<(usize, T)>, Fault>> = thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(|| handle::guarded(run_worker))).collect();
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(|| fault::guarded(run_worker))).collect();
         handles
             .into_iter()
             .map(|handle| handle.join().unwrap_or_else(|_| Err(Fault::Panicked("a worker panicked".to_owned()))))

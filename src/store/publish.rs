@@ -7,12 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::coding::{self, damaged};
+use super::coding::{self, check_size, damaged};
+use super::details::{self, DetailStream};
 use super::error::StoreError;
-use super::handle::Fault;
+use super::fault::Fault;
 use super::packing::{Packer, Unpacker};
 use super::version::{self, BlockKey, Blocks, VersionRecord};
-use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, block, chunk, details, parallel, tables};
+use super::{DetailMeta, DetailRecord, MAX_BODY, States, Store, block, chunk, parallel, tables};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
@@ -41,9 +42,6 @@ fn signature(summaries: &[&Summary]) -> ContentHash {
     }
     ContentHash::of(&text)
 }
-
-/// Details one after the other, from wherever they come.
-pub(crate) type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, DetailRecord), StoreError>> + 'a>;
 
 /// Details that are written along with a version.
 pub struct Arriving<'a> {
@@ -251,8 +249,4 @@ fn sorted(content: &Content) -> Result<Vec<&Summary>, StoreError> {
         Some(pair) => Err(StoreError::DuplicateId(pair[0].0)),
         None => Ok(sorted.into_iter().map(|(_, place)| &content.summaries[place]).collect()),
     }
-}
-
-pub(super) fn check_size(what: impl Fn() -> String, bytes: usize, most: usize) -> Result<(), StoreError> {
-    if bytes > most { Err(StoreError::TooLarge { what: what(), bytes }) } else { Ok(()) }
 }

@@ -5,8 +5,8 @@
 use redb::WriteTransaction;
 
 use super::error::{StoreError, unless_damaged};
-use super::handle::Fault;
-use super::{MAX_BODY, Store, coding, publish, tables};
+use super::fault::Fault;
+use super::{MAX_BODY, Store, coding, tables};
 
 const TABLE: &str = "state";
 
@@ -20,7 +20,7 @@ impl States {
     /// # Errors
     /// When it is larger than [`MAX_BODY`].
     pub fn put(&mut self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
-        publish::check_size(|| format!("state {key}"), bytes.len(), MAX_BODY)?;
+        coding::check_size(|| format!("state {key}"), bytes.len(), MAX_BODY)?;
         self.0.push((key.to_owned(), Some(coding::seal(TABLE, key.as_bytes(), bytes))));
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Store {
     /// # Errors
     /// When it is too large or the write fails.
     pub fn put_state(&self, key: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        publish::check_size(|| format!("state {key}"), bytes.len(), MAX_BODY)?;
+        coding::check_size(|| format!("state {key}"), bytes.len(), MAX_BODY)?;
         let sealed = coding::seal(TABLE, key.as_bytes(), bytes.to_vec());
         self.handle.write(sealed.len() as u64, |transaction| {
             transaction.open_table(tables::STATE)?.insert(key, sealed.as_slice())?;

@@ -13,7 +13,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 
 use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
-use super::handle::Fault;
+use super::fault::Fault;
 use super::{States, Store, tables};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::version::VersionMeta;

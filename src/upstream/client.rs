@@ -3,37 +3,37 @@
 //! It knows HTTP but not the API. Every request on the wire takes a slot, a followed redirect too. Callers:
 //! [`crate::audit`], [`crate::mirror::copies`], [`crate::mirror::details`], [`crate::proxy`].
 
-mod error;
+mod attempt;
+mod heed;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
-use http::Version;
-use http::header::{
-    ACCEPT, AGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue,
-    LAST_MODIFIED, LOCATION, RETRY_AFTER,
-};
+use http::header::{AGE, DATE, LOCATION};
+use http::{Method, Version};
 use url::Url;
 
 use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::freshness::{self, Stamps};
-use crate::semantics::hops::{Pseudonym, Trail};
+use crate::semantics::hops::Pseudonym;
 
-use super::budget::{Budget, Demand};
+use super::answer::{is_refusal, judge, question};
+use super::budget::Budget;
 use super::collected::Collected;
-use super::health::{FEW, Verdict, Witness};
 use super::jitter::Jitter;
 use super::log_throttle::LogThrottle;
 use super::room::{Held, Room};
 use super::stamps::StampWatch;
 use super::status::OriginStatus;
-use super::transport::{Arrival, MOST_RETRIES, Transport, TransportError};
+use super::transport::{Arrival, Transport, TransportError};
 use super::window::Class;
 
-pub(crate) use error::AskError;
+pub(super) use attempt::Answered;
+
+pub(crate) use super::answer::{Answer, Validators};
+pub(crate) use super::asker::Asker;
+pub(crate) use super::error::{AskError, ClientError};
 
 /// How old the copies of the origin's CDN can be where nothing else is known.
 const CACHE_TTL: Duration = Duration::from_secs(300);
@@ -41,104 +41,18 @@ const CACHE_TTL: Duration = Duration::from_secs(300);
 /// Room for bodies where nothing else is said, in bytes.
 const ROOM: u64 = 128 << 20;
 
-/// The validators of a stored answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Validators {
-    /// `ETag` as it came.
-    pub etag: Option<String>,
-    /// `Last-Modified` as it came.
-    pub last_modified: Option<String>,
-}
-
-/// Who asks, and how patiently.
-#[derive(Clone, Debug)]
-pub struct Asker {
-    /// What the request is for.
-    pub class: Class,
-    /// The client that waits for it.
-    pub client: Option<IpAddr>,
-    /// How long to wait for the budget; `None`: as long as it takes.
-    pub patience: Option<Duration>,
-    /// How much it is wanted, where nobody waits because something stale is served meanwhile.
-    pub demand: Option<Demand>,
-    /// Whether it was answered well before: that it fails is then no doing of the client.
-    pub was_well: bool,
-    /// Which processes of this program the client's request came through.
-    pub trail: Trail,
-}
-
-impl Asker {
-    /// The mirror itself, which has all the time in the world.
-    pub const fn mirror(class: Class) -> Self {
-        Self { class, client: None, patience: None, demand: None, was_well: false, trail: Trail::NONE }
-    }
-
-    /// A client that waits no longer than this.
-    pub const fn client(client: Option<IpAddr>, patience: Duration) -> Self {
-        let (class, patience) = (Class::Client, Some(patience));
-        Self { class, client, patience, demand: None, was_well: false, trail: Trail::NONE }
-    }
-}
-
-/// An answer that says something: 200, 304, 404 or 410.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The status.
-    pub status: u16,
-    /// The header as it came.
-    pub headers: HeaderMap,
-    /// The decoded body; empty for 304.
-    pub body: Bytes,
-    /// The instant that the header speaks for.
-    pub stamps: Stamps,
-    /// When it was asked for.
-    pub asked: WallTime,
-    /// When it arrived.
-    pub received: WallTime,
-    /// The room that its body takes until it is judged.
-    pub room: Arc<Held>,
-}
-
-impl Answer {
-    /// The instant that the header speaks for: `Date - Age`. What the body says is judged by [`super::stamps`].
-    pub fn sent(&self) -> WallTime {
-        freshness::origin_time(self.stamps, self.received).at()
-    }
-
-    /// The validators to ask with next time; one that is too long to be sent back is none.
-    pub fn validators(&self) -> Validators {
-        const LONGEST: usize = 1024;
-        let short = |value: &&HeaderValue| value.len() <= LONGEST;
-        let text = |name| self.headers.get(name).filter(short).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Validators { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
-    }
-}
-
 /// How the origin is reached.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The base address, without a trailing slash.
     pub base: Url,
-    /// For connecting, and for the whole of one answer.
+    /// For connecting, for the head of an answer, for the whole of one that is read whole, and for each piece of one that
+    /// is passed on.
     pub timeout: Duration,
     /// Largest decoded body in bytes.
     pub max_body: u64,
     /// How long a failing origin is left alone at most, unless it asks for more.
     pub longest_pause: Duration,
-}
-
-/// Why no client can be built.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The CA file cannot be used.
-    #[error("origin.ca_file: {0}")]
-    CaFile(String),
-    /// The name of this program cannot be sent.
-    #[error("origin.user_agent: {0}")]
-    UserAgent(String),
-    /// The TLS library refuses what it is given.
-    #[error("TLS to the origin cannot be set up: {0}")]
-    Tls(String),
 }
 
 /// The polite client; cheap to clone.
@@ -251,19 +165,9 @@ impl OriginClient {
         let outcome = self.follow(path, validators, asker).await;
         match &outcome {
             Ok(_) => self.succeeded(),
-            Err(AskError::Spent(_)) => {}
             Err(error) => self.failed(error, witness),
         }
         outcome
-    }
-
-    /// The origin gave an answer.
-    pub fn succeeded(&self) {
-        self.status.succeeded();
-        self.budget.try_gently(None);
-        if self.told.answered() {
-            tracing::info!("the origin answers again");
-        }
     }
 
     async fn follow(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
@@ -272,7 +176,7 @@ impl OriginClient {
         let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason, reached: true };
         let mut url: Url = format!("{base}{path}").parse().map_err(|error| bad(format!("{error}")))?;
         for _ in 0..=MOST_REDIRECTS {
-            let (status, answer) = self.send(url.clone(), path, validators, asker.clone()).await?;
+            let (status, answer) = self.send(url.clone(), path, validators, &asker).await?;
             if !matches!(status, 301 | 302 | 303 | 307 | 308) {
                 return judge(path, answer, asker.class);
             }
@@ -293,34 +197,19 @@ impl OriginClient {
         url: Url,
         path: &str,
         validators: Option<&Validators>,
-        asker: Asker,
+        asker: &Asker,
     ) -> Result<(u16, Answer), AskError> {
         let failed = |error| AskError::of(path, error, self.config.timeout);
         let mut fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
-        let Asker { class, client, patience, demand, was_well: _, trail } = asker;
+        let class = asker.class;
         if class == Class::Client {
-            trail.write(&mut fields);
+            asker.trail.write(&mut fields);
             self.name.sign_forwarded(&mut fields, Version::HTTP_11);
         } else {
             self.name.sign(&mut fields);
         }
-        let mut tries = 0;
-        let (asked, arrival) = loop {
-            let permit = self.budget.acquire_for(class, client, patience, demand.clone()).await?;
-            self.status.sent(class);
-            let asked = self.clock.now_wall();
-            match self.transport.get(url.clone(), fields.clone()).await {
-                Ok(arrival) => {
-                    // The answer's head is the answer: the origin has counted the request by now.
-                    permit.answered();
-                    break (asked, arrival);
-                }
-                // Not one that may have arrived: the mirror has patience, and for clients a kept answer stands in.
-                Err(TransportError::Unsent(_)) if tries < MOST_RETRIES => tries += 1,
-                Err(error) => return Err(failed(error)),
-            }
-        };
-        let received = self.clock.now_wall();
+        let get = || self.transport.get(url.clone(), fields.clone());
+        let Answered { answer: arrival, asked, received } = self.attempt(&Method::GET, path, asker, get).await?;
         let Arrival { status, headers, body: mut pieces } = arrival;
         let (mut body, mut held) = (Collected::default(), Held::default());
         let limit = self.config.max_body.min(self.room.largest());
@@ -342,91 +231,6 @@ impl OriginClient {
         let age = headers.get(AGE).and_then(|value| freshness::parse_age(value.as_bytes()));
         let stamps = Stamps { date, age };
         Ok((status, Answer { status, headers, body: body.into_bytes(), stamps, asked, received, room: Arc::new(held) }))
-    }
-
-    /// Whose request this is. `is_ours`: as in [`Witness`].
-    pub fn witness(&self, asker: &Asker, is_ours: bool) -> Witness {
-        let alone = asker.client.filter(|_| !asker.was_well);
-        Witness { class: asker.class, household: alone.map(|client| self.budget.household(client)), is_ours }
-    }
-
-    /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
-    ///
-    /// What only one resource, one household or one odd question brings about never stops the rest ([`super::health`]).
-    /// Failures of requests that were on the wire together count once.
-    pub fn failed(&self, error: &AskError, witness: Witness) {
-        /// A try that hangs holds up the next one no longer than this at least.
-        const SPACING: Duration = Duration::from_secs(1);
-        let paused = !self.budget.view().paused.is_zero();
-        let Verdict { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
-        let own = outage.map(|failures| {
-            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.saturating_sub(FEW).min(10));
-            // Its return shows within seconds, and what is tried until then leaves most of the budget.
-            let pause = doubled.min(self.config.longest_pause).min(Duration::from_secs(4));
-            self.budget.try_gently(Some(pause.max(SPACING)));
-            pause + self.jittered(pause / 4)
-        });
-        let asked = asked.map(|asked| asked.unwrap_or(self.config.longest_pause));
-        let span = asked.max(own);
-        self.tell(error, witness.class, span);
-        if let Some(span) = span {
-            self.budget.pause(span);
-        }
-    }
-}
-
-impl OriginClient {
-    /// An answer that came is not what it should be.
-    pub fn unusable(&self, error: &AskError) {
-        self.status.error(error, self.clock.now_wall());
-        self.tell(error, Class::Client, None);
-    }
-
-    fn tell(&self, error: &AskError, class: Class, pause: Option<Duration>) {
-        let now = self.clock.now_mono();
-        if let Some(span) = pause {
-            if let Some(failures) = self.told.left_alone(now) {
-                let pause_seconds = span.as_secs_f32();
-                tracing::warn!(%error, failures, pause_seconds, "leaving the origin alone");
-            }
-        } else if class == Class::Client
-            && let Some(failures) = self.told.failed(now)
-        {
-            tracing::warn!(%error, failures, "a client's read got no usable answer from the origin");
-        }
-    }
-}
-
-/// The header of a request: conditional where there are validators.
-fn question(validators: Option<&Validators>) -> Result<HeaderMap, InvalidHeaderValue> {
-    let mut fields = HeaderMap::new();
-    fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    if let Some(validators) = validators {
-        if let Some(etag) = &validators.etag {
-            fields.insert(IF_NONE_MATCH, etag.parse()?);
-        } else if let Some(date) = &validators.last_modified {
-            fields.insert(IF_MODIFIED_SINCE, date.parse()?);
-        }
-    }
-    Ok(fields)
-}
-
-/// Whether a status is about the question, and not about the origin, about us or about how often we ask.
-const fn is_refusal(status: u16) -> bool {
-    matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 421 | 425 | 429)
-}
-
-/// Tells an answer that says something from a refusal.
-fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, AskError> {
-    match answer.status {
-        200 | 304 | 404 | 410 => Ok(answer),
-        status if class == Class::Client && is_refusal(status) => Ok(answer),
-        status => {
-            let wait = answer.headers.get(RETRY_AFTER);
-            let wait = wait.and_then(|value| freshness::parse_retry_after(value.as_bytes(), answer.received));
-            let retry_after = wait.map(|seconds| Duration::from_secs(u64::from(seconds)));
-            Err(AskError::Status { status, path: path.to_owned(), retry_after })
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls_platform_verifier::Verifier;
 
-use super::client::ClientError;
+use super::error::ClientError;
 
 /// How long a connection may be silent before the system checks that its other end is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);

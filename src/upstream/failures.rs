@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::cache::Key;
 use crate::clock::Monotonic;
 
-use super::client::AskError;
+use super::error::AskError;
 
 /// How long a resource that keeps failing is left alone at most: its return shows within seconds.
 const LONGEST: Duration = Duration::from_secs(4);

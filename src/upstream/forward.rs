@@ -1,13 +1,13 @@
 //! Requests that are forwarded for a client: one request as it is, one answer as it comes, body and interim answers included.
 //!
 //! It knows neither caches nor what an answer means, and follows nothing. Every request takes a slot of the origin's
-//! budget, and every wait has an end. Callers: [`crate::proxy::pass_through`].
+//! budget, and every wait has an end. Callers: [`crate::proxy`].
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, DATE, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as _, Incoming};
 
@@ -15,10 +15,8 @@ use crate::clock::{Clock, Monotonic, WallTime};
 use crate::semantics::caching::{Vary, is_bare};
 use crate::semantics::freshness;
 
-use super::client::{AskError, Asker, OriginClient};
-use super::transport::{MOST_RETRIES, TransportError};
-use super::window::Class;
-use super::wire::{Interim, Wire};
+use super::client::{Answered, AskError, Asker, OriginClient};
+use super::wire::{Listener, Wire};
 
 /// How often the time for one step may pass before an answer must have ended.
 const MOST_STEPS: u32 = 60;
@@ -131,33 +129,19 @@ impl Forwarder {
         &self.origin
     }
 
-    /// Sends one request; `interim` is told of interim answers on the way.
+    /// Sends one request; `interim` hears of interim answers on the way.
     ///
     /// # Errors
     /// When no head of an answer arrives. Any status is an answer.
-    pub async fn send(
-        &self,
-        sending: Sending,
-        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
-    ) -> Result<Arrived, AskError> {
+    pub async fn send(&self, sending: Sending, interim: Option<Listener>) -> Result<Arrived, AskError> {
         let path = String::from_utf8_lossy(&sending.target).into_owned();
-        let mut tries = 0;
-        loop {
-            let error = match self.once(&sending, &path, interim.clone()).await? {
-                Ok(arrived) => {
-                    self.heed(&path, &arrived, &sending);
-                    return Ok(arrived);
-                }
-                Err(error) => error,
-            };
-            if tries == MOST_RETRIES || !error.allows_another_try(&sending.method) {
-                let error = AskError::of(&path, error, self.origin.config().timeout);
-                self.origin.failed(&error, self.origin.witness(&sending.asker, false));
-                return Err(error);
-            }
-            tracing::debug!(%error, "an idle connection was closed under a request");
-            tries += 1;
-        }
+        let request = self.request(&sending).map_err(|reason| AskError::nonsense(&path, reason))?;
+        let exchange = || self.wire.exchange(request.clone(), interim.clone());
+        let answered = self.origin.attempt(&sending.method, &path, &sending.asker, exchange).await;
+        let failed = |error: &AskError| self.origin.failed(error, self.origin.witness(&sending.asker, false));
+        let arrived = self.arrived(answered.inspect_err(failed)?);
+        self.heed(&path, &arrived, &sending);
+        Ok(arrived)
     }
 
     /// What an answer says about the origin's health, and about when it wants to be asked again.
@@ -176,25 +160,9 @@ impl Forwarder {
         }
     }
 
-    /// One request on the wire. The outer error: the budget is spent, or the request cannot be written down.
-    async fn once(
-        &self,
-        sending: &Sending,
-        path: &str,
-        interim: impl Fn(Interim) + Send + Sync + 'static,
-    ) -> Result<Result<Arrived, TransportError>, AskError> {
-        let request = self.request(sending).map_err(|reason| AskError::nonsense(path, reason))?;
-        let Asker { class, client, patience, demand, .. } = sending.asker.clone();
-        let permit = self.origin.budget().acquire_for(class, client, patience, demand).await?;
-        self.origin.status().sent(Class::Client);
-        let asked = self.clock.now_wall();
-        let answer = match self.wire.exchange(request, interim).await {
-            Ok(answer) => answer,
-            Err(error) => return Ok(Err(error)),
-        };
-        // The origin has counted the request by now.
-        permit.answered();
-        let received = self.clock.now_wall();
+    /// The head of an answer as it is passed on.
+    fn arrived(&self, answered: Answered<Response<Incoming>>) -> Arrived {
+        let Answered { answer, asked, received } = answered;
         let (parts, incoming) = answer.into_parts();
         let mut headers = parts.headers;
         match parts.status {
@@ -214,7 +182,7 @@ impl Forwarder {
                 headers.insert(DATE, date);
             }
         }
-        Ok(Ok(Arrived { status: parts.status, headers, body, asked, received }))
+        Arrived { status: parts.status, headers, body, asked, received }
     }
 
     fn request(&self, sending: &Sending) -> Result<Request<Full<Bytes>>, String> {

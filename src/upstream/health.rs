@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::api::hash::ContentHash;
 
-use super::client::AskError;
+use super::error::AskError;
 use super::window::Class;
 
 /// After how many failures in a row the origin as a whole is taken to fail, and not one resource of it.

@@ -25,7 +25,7 @@ use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::WallTime;
 
-use super::client::Answer;
+use super::answer::Answer;
 use super::status::OriginStatus;
 
 /// The longest that a CDN is taken to hand out a copy without saying so, if the origin's stamps are known to move.

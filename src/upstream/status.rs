@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::clock::WallTime;
 use crate::semantics::excerpt::Excerpt;
 
-use super::client::AskError;
+use super::error::AskError;
 use super::eta::Pace;
 use super::health::{Health, Verdict, Witness};
 use super::window::Class;

@@ -10,9 +10,6 @@ use futures_util::stream::BoxStream;
 use http::{HeaderMap, Method};
 use url::Url;
 
-/// How many idle connections may turn out to be closed under one request.
-pub(super) const MOST_RETRIES: u32 = 2;
-
 /// What comes in pieces after the head of an answer, decoded.
 pub(crate) type Body = BoxStream<'static, Result<Bytes, TransportError>>;
 

@@ -33,8 +33,8 @@ use url::Url;
 use crate::clock;
 use crate::semantics::framing;
 
-use super::client::ClientError;
 use super::connector::{self, chain};
+use super::error::ClientError;
 use super::transport::{Arrival, Transport, TransportError};
 
 use interim::Interims;
@@ -47,6 +47,9 @@ const NO_TIME: &str = "the system clock shows a time before 1970, and TLS needs 
 
 /// An interim answer (RFC 9110 §15.2).
 pub(crate) type Interim = (StatusCode, HeaderMap);
+
+/// Hears each interim answer as it comes.
+pub(crate) type Listener = Arc<dyn Fn(Interim) + Send + Sync>;
 
 /// The wire; cheap to clone.
 #[derive(Clone)]
@@ -87,15 +90,15 @@ impl Wire {
         &self.user_agent
     }
 
-    /// Sends one request and waits for the head of its answer, whose framing can be relied on; `interim` is told of
-    /// interim answers on the way.
+    /// Sends one request and waits for the head of its answer, whose framing can be relied on; `interim` hears of interim
+    /// answers on the way.
     ///
     /// # Errors
     /// When no such head arrives in time.
     pub(crate) async fn exchange(
         &self,
         mut request: Request<Full<Bytes>>,
-        interim: impl Fn(Interim) + Send + Sync + 'static,
+        interim: Option<Listener>,
     ) -> Result<Response<Incoming>, TransportError> {
         if request.uri().scheme() == Some(&Scheme::HTTPS) && clock::is_before_1970() {
             return Err(TransportError::Unreached(NO_TIME.to_owned()));
@@ -103,7 +106,8 @@ impl Wire {
         let interims = Arc::<Interims>::default();
         let listening = interims.clone();
         hyper::ext::on_informational(&mut request, move |answer| {
-            if listening.hear(answer.status(), answer.headers()) {
+            let passes = listening.hear(answer.status(), answer.headers());
+            if let Some(interim) = interim.as_ref().filter(|_| passes) {
                 interim((answer.status(), answer.headers().clone()));
             }
         });
@@ -166,7 +170,7 @@ impl Transport for Wire {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(decode::ACCEPTED));
         let mut request = Request::new(Full::default());
         (*request.uri_mut(), *request.headers_mut()) = (uri, headers);
-        let (parts, incoming) = self.exchange(request, |_interim| {}).await?.into_parts();
+        let (parts, incoming) = self.exchange(request, None).await?.into_parts();
         let mut headers = parts.headers;
         let pieces = stream::unfold(Some(incoming), move |incoming| next_piece(incoming, deadline));
         let body = decode::decoded(&mut headers, pieces.boxed())?;

@@ -91,7 +91,7 @@ impl Rig {
             live,
             cache: Cache::new(1 << 20),
             details: None,
-            read: None,
+            proxy: None,
             rewrite: Rewrite::new(None, &[], PUBLIC),
             public_url: PUBLIC.into(),
             journal: Box::new(move || Arc::new(known.lock().clone())),

@@ -131,7 +131,12 @@ pub(super) const KEYS: &[Key] = &[
         ONLINE,
         "How old a copy in the origin's CDN can be when its headers do not say. A `generated_at` more than twice as old is not used as a time (`origin.stamps` in `/status`).",
     ),
-    key("origin.timeout", Duration("10ms", "10m"), ONLINE, "How long one request to the origin may take."),
+    key(
+        "origin.timeout",
+        Duration("10ms", "10m"),
+        ONLINE,
+        "How long one request to the origin may take, the body included. A body that is passed on to a client as it arrives has so long for each piece, and 60 times as long in all.",
+    ),
     key(
         "origin.wait",
         Duration("0s", "10m"),

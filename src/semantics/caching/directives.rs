@@ -47,8 +47,12 @@ pub struct ResponseDirectives {
 impl ResponseDirectives {
     /// Reads them: from `CDN-Cache-Control` if there is a valid one, else from `Cache-Control`.
     pub fn of(headers: &HeaderMap) -> Self {
-        if let Some(targeted) = targeted::directives(headers) {
-            return targeted;
+        if let Some(members) = targeted::members(headers) {
+            let mut these = Self { targeted: true, ..Self::default() };
+            for (name, seconds) in members {
+                these.add(&name, || Duration::from_secs(seconds));
+            }
+            return these;
         }
         let mut these = Self::default();
         for directive in list::members(headers, CACHE_CONTROL).map(Directive::of) {
@@ -58,7 +62,7 @@ impl ResponseDirectives {
     }
 
     /// Takes one directive up; the first value of several counts.
-    pub(super) fn add(&mut self, name: &[u8], seconds: impl Fn() -> Duration) {
+    fn add(&mut self, name: &[u8], seconds: impl Fn() -> Duration) {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let flags = [
             ("no-store", &mut self.no_store),

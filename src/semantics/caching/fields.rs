@@ -1,19 +1,18 @@
 //! Which fields pass the cache: those of the origin's answer, and those of a client's request on an unknown path.
 //!
-//! What it is: the two filters, and the check for answers that show an unkeyed field. What it is not: the fields that
-//! this proxy adds. Who calls it: the cache and the client of the origin.
+//! What it is: the two filters. What it is not: the fields that this proxy adds, and whether an answer shows what passed
+//! (`shown`). Who calls it: the cache and the client of the origin.
 
 use std::collections::HashSet;
 
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_TYPE, COOKIE, DATE, HOST, HeaderMap, HeaderName, HeaderValue, PRAGMA, SET_COOKIE, VARY, VIA,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName,
+    HeaderValue, SET_COOKIE, VIA,
 };
 
 use crate::semantics::hops::CDN_LOOP;
 
 use super::list;
-use super::selecting::Vary;
 
 /// Fields of one connection, or of one proxy (RFC 9110 §7.6.1, RFC 9111 §3.1).
 const HOP_BY_HOP: [&str; 11] = [
@@ -79,7 +78,7 @@ const POISONOUS: [&str; 25] = [
 /// Families of such fields.
 const POISONOUS_FAMILIES: [&str; 4] = ["sec-", "x-middleware-", "x-original-", "x-rewrite-"];
 /// What the cache asks for itself: a complete answer, or a confirmation of its own.
-const OF_THE_CACHE: [&str; 6] =
+pub(super) const OF_THE_CACHE: [&str; 6] =
     ["if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"];
 /// Names of one request in its sender's log: an answer for others must not carry them.
 const TRACES: [&str; 9] = [
@@ -93,15 +92,6 @@ const TRACES: [&str; 9] = [
     "x-correlation-id",
     "x-request-id",
 ];
-/// Values that many clients send and many answers have in them, whoever asked.
-const ORDINARY: [&str; 6] = ["*/*", "application/json", "max-age=0", "no-cache", "no-store", "text/html"];
-/// A shorter value shows by chance.
-const MIN_REFLECTED: usize = 3;
-/// Fields of an answer whose grammar is full of words that requests know, too, and that show nothing to anybody; and
-/// `Date`, which is written anew.
-const UNTOLD: [HeaderName; 6] =
-    [CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, DATE, HeaderName::from_static("cdn-cache-control"), VARY];
-
 /// What a request is sent on for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
@@ -229,55 +219,10 @@ pub(crate) fn is_for_others(sent: &HeaderMap, response: &HeaderMap, allowed: &Al
     !response.contains_key(CONTENT_ENCODING) && sent.keys().all(harmless)
 }
 
-/// Whether a request says nothing but what everybody says, and what `Vary` names: what the origin answers is due to the
-/// resource, and to no field that one client chose. Conditions are the cache's own.
-pub(crate) fn is_bare(sent: &HeaderMap, vary: &Vary) -> bool {
-    sent.iter().all(|(name, value)| {
-        OF_THE_CACHE.contains(&name.as_str())
-            || vary.names(name)
-            || ([ACCEPT, CACHE_CONTROL, PRAGMA].contains(name) && is_ordinary(value))
-    })
-}
-
-fn is_ordinary(value: &HeaderValue) -> bool {
-    ORDINARY.iter().any(|ordinary| value.as_bytes().eq_ignore_ascii_case(ordinary.as_bytes()))
-}
-
 fn filtered(headers: &HeaderMap, passes: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     let hop_by_hop = HopByHop::of(headers);
     let lines = headers.iter().filter(|(name, _)| !hop_by_hop.contains(name) && passes(name));
     lines.map(|(name, value)| (name.clone(), value.clone())).collect()
-}
-
-/// Whether a field of a request could show in an answer that others get.
-fn could_show(name: &HeaderName, value: &HeaderValue, vary: &Vary) -> bool {
-    value.len() >= MIN_REFLECTED
-        && !is_ordinary(value)
-        && *name != CONTENT_LENGTH
-        && !OF_THE_CACHE.contains(&name.as_str())
-        && *name != HOST
-        && !vary.names(name)
-}
-
-/// Whether a request has nothing but ordinary values, conditions and what `Vary` names: then its answer cannot show
-/// anything of it that other requests have not.
-pub(crate) fn is_plain(request: &HeaderMap, vary: &Vary) -> bool {
-    request.iter().all(|(name, value)| !could_show(name, value, vary))
-}
-
-/// Whether an answer shows a field of the request that `Vary` does not name: it must not be stored for others.
-/// `request` is what [`onward`] sent on; conditions and ranges, which the cache adds, are overlooked.
-///
-/// Values shorter than 3 bytes are overlooked: they are everywhere. So are values that the origin shows in another
-/// form, escaped for example: this is a second line of defence, behind [`onward`].
-pub(crate) fn reflects(request: &HeaderMap, vary: &Vary, response: &HeaderMap, body: &[u8]) -> bool {
-    let told: Vec<&[u8]> =
-        response.iter().filter(|(name, _)| !UNTOLD.contains(name)).map(|(_, line)| line.as_bytes()).collect();
-    let unkeyed = request.iter().filter(|(name, value)| could_show(name, value, vary));
-    unkeyed.map(|(_, value)| value.as_bytes()).any(|value| {
-        let finder = memchr::memmem::Finder::new(value);
-        told.iter().any(|line| finder.find(line).is_some()) || finder.find(body).is_some()
-    })
 }
 
 #[cfg(test)]
@@ -410,26 +355,6 @@ mod tests {
         assert!(is_for_others(&posted, &nothing, &only(&["x-tenant"])));
     }
 
-    #[test]
-    fn an_answer_that_shows_an_unkeyed_field_is_noticed() {
-        let request = headers(&[("custom", "evil.example"), ("short", "ab"), ("accept", "text/html")]);
-        let nothing = HeaderMap::new();
-        let shown = headers(&[("location", "https://evil.example/x")]);
-        assert!(reflects(&request, &Vary::Nothing, &shown, b""));
-        assert!(reflects(&request, &Vary::Nothing, &nothing, b"<a href=//evil.example>"));
-        assert!(!reflects(&request, &Vary::Nothing, &nothing, b"ab text/html example"));
-        let words =
-            headers(&[("test-id", "stale-while-revalidate"), ("if-none-match", "\"abc\""), ("host", "api.example")]);
-        let ordinary = headers(&[
-            ("cache-control", "max-age=1, stale-while-revalidate=5"),
-            ("etag", "\"abc\""),
-            ("location", "http://api.example/"),
-        ]);
-        assert!(!reflects(&words, &Vary::Nothing, &ordinary, b""));
-        let vary = Vary::of(&headers(&[("vary", "custom")]));
-        assert!(!reflects(&request, &vary, &shown, b"evil.example"));
-    }
-
     proptest! {
         #[test]
         fn nothing_of_one_hop_passes_either_way(headers in any_headers(), keyed: bool, known: bool) {
@@ -443,11 +368,6 @@ mod tests {
                 let as_it_was = |name: &HeaderName| passed.get_all(name).iter().eq(headers.get_all(name).iter());
                 prop_assert!(passed.keys().all(|name| *name == COOKIE || as_it_was(name)));
             }
-        }
-
-        #[test]
-        fn looking_for_reflections_is_total(request in any_headers(), response in any_headers(), body: Vec<u8>) {
-            let _ = reflects(&request, &Vary::of(&response), &response, &body);
         }
     }
 }

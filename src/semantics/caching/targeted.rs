@@ -1,14 +1,11 @@
 //! `CDN-Cache-Control` (RFC 9213): a targeted field, and so a dictionary of structured fields (RFC 9651).
 //!
-//! What it is: the directives in it, or nothing where the field is absent, empty, malformed or holds a value of the
-//! wrong type, for then it must be as if absent. What it is not: a reader of structured fields for others; items are
-//! checked and, but for integers, thrown away. Who calls it: `directives`.
-
-use std::time::Duration;
+//! What it is: the members of it, or nothing where the field is absent, empty, malformed or holds a value of the wrong
+//! type, for then it must be as if absent. What it is not: a reader of structured fields for others; items are checked
+//! and, but for integers, thrown away; and what a member means. Who calls it: `directives`.
 
 use http::header::{HeaderMap, HeaderName};
 
-use super::directives::ResponseDirectives;
 use crate::semantics::freshness::MAX_AGE_SECONDS;
 
 /// Our target is every cache in front of the origin.
@@ -16,16 +13,17 @@ const FIELD: HeaderName = HeaderName::from_static("cdn-cache-control");
 /// The directives that are a number of seconds.
 const DELTAS: [&[u8]; 4] = [b"max-age", b"s-maxage", b"stale-while-revalidate", b"stale-if-error"];
 
-/// The directives of a valid field.
-pub(super) fn directives(headers: &HeaderMap) -> Option<ResponseDirectives> {
+/// The members of a valid field, the one that counts before others of its key, with their seconds; 0 for those that have
+/// none.
+pub(super) fn members(headers: &HeaderMap) -> Option<Vec<(Vec<u8>, u64)>> {
     let lines: Vec<&[u8]> = headers.get_all(FIELD).iter().map(http::HeaderValue::as_bytes).collect();
     let text = lines.join(&b","[..]);
     let members = dictionary(&text)?;
     if members.is_empty() {
         return None;
     }
-    let mut these = ResponseDirectives { targeted: true, ..ResponseDirectives::default() };
-    // Of several members with one key the last counts (RFC 9651 §4.2.2), and `add` keeps the first that it sees.
+    let mut these = Vec::new();
+    // Of several members with one key the last counts (RFC 9651 §4.2.2).
     for (key, value) in members.into_iter().rev() {
         let seconds = match value {
             Value::Integer(seconds) if seconds >= 0 => seconds.unsigned_abs().min(MAX_AGE_SECONDS.into()),
@@ -34,7 +32,7 @@ pub(super) fn directives(headers: &HeaderMap) -> Option<ResponseDirectives> {
             Value::Boolean(false) => continue,
             _ => 0,
         };
-        these.add(key, || Duration::from_secs(seconds));
+        these.push((key.to_vec(), seconds));
     }
     Some(these)
 }
@@ -229,12 +227,12 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_are_one_dictionary_and_a_false_flag_is_none() {
-        let read =
-            directives(&headers(&[("cdn-cache-control", "max-age=5"), ("cdn-cache-control", "private=?0, no-cache")]));
-        let read = read.unwrap();
-        assert!(read.no_cache && !read.private);
-        assert_eq!(read.max_age, Some(Duration::from_secs(5)));
+    fn several_lines_are_one_dictionary_the_last_of_a_key_counts_and_a_false_flag_is_none() {
+        let lines =
+            [("cdn-cache-control", "max-age=5, s-maxage=1"), ("cdn-cache-control", "private=?0, no-cache, max-age=7")];
+        let read = members(&headers(&lines)).unwrap();
+        let read: Vec<_> = read.iter().map(|(key, seconds)| (std::str::from_utf8(key).unwrap(), *seconds)).collect();
+        assert_eq!(read, [("max-age", 7), ("no-cache", 0), ("s-maxage", 1), ("max-age", 5)]);
     }
 
     proptest! {

@@ -1,7 +1,8 @@
 //! What is damaged is lost, and nothing else; what is served is written anew.
 
 use super::*;
-use crate::store::heal::{aside_of, salvage};
+use crate::store::files::aside_of;
+use crate::store::heal::salvage;
 
 /// Flips a bit in every place of the store's file that holds the start of `needle`, or a later piece of it where a page
 /// ends within that, and opens it again.

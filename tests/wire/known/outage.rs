@@ -1,5 +1,6 @@
 //! The origin fails: what is kept stands in, what is not is an honest error, and its return is noticed.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,28 @@ use futures_util::future::join_all;
 use super::{Use, answer, case_of, document, in_both, nothing, number, pass, started, target};
 use crate::client::Reply;
 use crate::harness::{Script, Upstream, soon, wait_until};
+
+/// Reads take the same second try as other requests: the connection had been idle, and nothing was done.
+#[tokio::test]
+async fn a_connection_that_the_origin_closes_between_two_reads_is_not_noticed() {
+    let origin = Upstream::start(|_| answer(1, &[])).await;
+    let server = Use::Shield.start(&origin).await;
+    let used = parking_lot::Mutex::new(HashSet::new());
+    origin.answers(move |seen| if used.lock().insert(seen.connection) { answer(1, &[]) } else { Script::hang_up() });
+    let before = origin.count();
+    let mut read = 0;
+    // The last connection may not be back in the pool yet.
+    wait_until("a read meets a connection that is closed under it", || {
+        read += 1;
+        let (read, server, origin) = (read, &server, &origin);
+        async move {
+            let reply = server.get(&target(read)).await;
+            assert_eq!(number(&reply), 1, "{read}: {:?}", server.status().await["last_error"]);
+            origin.count() - before > read
+        }
+    })
+    .await;
+}
 
 const PAUSE: Duration = Duration::from_millis(1_200);
 

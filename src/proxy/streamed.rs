@@ -1,55 +1,31 @@
-//! One request of an unknown path on its way to the origin and back, and what of the answer is kept.
+//! The answer of an unknown path: passed on while it arrives, and what of it is kept.
 //!
-//! It does not decide whether to ask. The body runs in a task of its own, so that what is kept does not depend on the
-//! client that asked for it. Callers: [`super`].
+//! It asks nothing. The body runs in a task of its own, so that what is kept does not depend on the client that asked for
+//! it. Callers: [`super::fetch`], [`super::forward`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{
-    AGE, AUTHORIZATION, CONTENT_LENGTH, COOKIE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE,
-};
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http::header::{AGE, AUTHORIZATION, CONTENT_LENGTH, COOKIE, ETAG, LAST_MODIFIED, RANGE};
+use http::{HeaderMap, Method, StatusCode};
 
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::cache::{Key, Purges};
 use crate::semantics::caching::{
-    Allowed, Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary,
-    blames_the_request, end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, onward, reflects,
+    Exchange, NotStored, Purpose, RequestDirectives, ResponseDirectives, Selecting, Terms, Vary, blames_the_request,
+    end_to_end, freshen, head_agrees, is_bare, is_plain, may_store, reflects,
 };
-use crate::upstream::client::{AskError, Asker};
-use crate::upstream::flight::Ticket;
+use crate::upstream::client::AskError;
+use crate::upstream::forward::{Arrived, Pieces};
 
-use super::{Flight, Head, LARGE, Landing, PassThrough, Question, is_failure, told, wants_part};
-use crate::proxy::spool::{Reader, Spool};
-use crate::upstream::forward::{Arrived, Pieces, Sending};
-use crate::upstream::wire::Interim;
-
-/// What a fetch brings to the one who started it.
-#[derive(Debug)]
-pub(super) enum Fetched {
-    /// What was kept is still right.
-    Confirmed { stored: Arc<Stored>, fwd_status: u16, is_kept: bool },
-    /// An answer, while it arrives.
-    Arriving { head: Arc<Head>, body: Option<Reader>, keeps: bool },
-}
-
-/// One fetch.
-#[derive(Debug)]
-pub(super) struct Fetch {
-    /// What the client wants.
-    pub question: Question,
-    /// Under which its answer is kept.
-    pub key: Key,
-    /// What the answers are known to vary by.
-    pub names: Vec<HeaderName>,
-    /// What is kept already, and revalidated.
-    pub kept: Option<Arc<Stored>>,
-    /// Who waits.
-    pub asker: Asker,
-}
+use super::fetch::{Fetch, Fetched};
+use super::landing::{Landing, Waiting, failed_for, is_failure};
+use super::onward::{purpose, told};
+use super::question::{Head, Question};
+use super::spool::Spool;
+use super::{LARGE, Proxy};
 
 /// Whether an answer is kept for others, and if not, whom that is due to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,42 +37,10 @@ enum Keeps {
     Private,
 }
 
-/// What those who waited hear of a failure: that of a request with fields of its own may be due to these.
-fn failed_for(said: impl FnOnce() -> HeaderMap, error: AskError, bare: bool) -> Landing {
-    if bare || matches!(error, AskError::Spent(_)) {
-        return Landing::Failed(error);
-    }
-    Landing::FailedFor(error, Arc::new(said()))
-}
-
 /// What a failure says to those who only hear of it.
 fn failure(question: &Question, arrived: &Arrived) -> AskError {
     let path = String::from_utf8_lossy(&question.target).into_owned();
     AskError::Status { status: arrived.status.as_u16(), path, retry_after: arrived.retry_after() }
-}
-
-/// Whether the answer can be for others, too.
-fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
-    if wants_part(question, kept) || RequestDirectives::of(&question.fields).no_store {
-        Purpose::Pass
-    } else {
-        Purpose::Store
-    }
-}
-
-/// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of everybody
-/// whom it answers. `names`: what the answers are known to vary by.
-fn fields(question: &Question, allowed: &Allowed, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
-    let purpose = purpose(question, kept);
-    let mut fields = onward(&question.fields, purpose, allowed, |name| names.contains(name));
-    if let Some(stored) = kept.filter(|_| question.method == Method::GET && purpose == Purpose::Store) {
-        for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
-            if let Some(value) = value {
-                fields.insert(name, value.clone());
-            }
-        }
-    }
-    fields
 }
 
 /// What will be kept when the body is complete.
@@ -108,56 +52,22 @@ pub(super) struct Keeping {
     pub vary: Vary,
 }
 
-impl PassThrough {
-    /// Asks the origin; the fetch goes on when the caller is dropped.
-    pub(super) async fn start(
+impl Proxy {
+    /// Takes in the head of an answer, and lets the body run.
+    pub(super) async fn arrived(
         &self,
         fetch: Fetch,
-        ticket: Option<Ticket<Flight, Landing>>,
-        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
-    ) -> Result<Fetched, AskError> {
-        let this = self.clone();
-        let task = tokio::spawn(async move { this.fetch(fetch, ticket, interim).await });
-        task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
-    }
-
-    async fn fetch(
-        &self,
-        fetch: Fetch,
-        ticket: Option<Ticket<Flight, Landing>>,
-        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
-    ) -> Result<Fetched, AskError> {
+        waiting: Waiting,
+        sent: HeaderMap,
+        arrived: Arrived,
+        asked: Purges,
+    ) -> Fetched {
         let inner = &*self.0;
-        let Fetch { question, key, names, kept, asker } = &fetch;
-        let asked = inner.cache.purges(key);
-        let fields = fields(question, &inner.allowed, names, kept.as_deref());
-        let sending = Sending {
-            method: question.method.clone(),
-            target: question.target.clone(),
-            fields,
-            body: Bytes::new(),
-            received: question.version,
-            asker: asker.clone(),
-        };
-        let sent = sending.fields.clone();
-        // A failure that one client's fields may have brought about is none of the resource.
+        let Fetch { question, key, kept, .. } = &fetch;
         let shared = purpose(question, kept.as_deref()) == Purpose::Store;
-        let bare = shared && is_bare(&sent, &Vary::Nothing);
-        let arrived = match inner.upstream.send(sending, interim).await {
-            Ok(arrived) => arrived,
-            Err(error) => {
-                if bare {
-                    inner.failures.failed(key, &error, inner.clock.now_mono());
-                }
-                if let Some(ticket) = ticket {
-                    let said = || told(question, &inner.allowed, names);
-                    ticket.land(failed_for(said, error.clone(), bare));
-                }
-                return Err(error);
-            }
-        };
         if is_failure(arrived.status) {
-            if bare {
+            // A failure that one client's fields may have brought about is none of the resource.
+            if shared && is_bare(&sent, &Vary::Nothing) {
                 let error = failure(question, &arrived);
                 inner.failures.failed(key, &error, inner.clock.now_mono());
             }
@@ -176,16 +86,16 @@ impl PassThrough {
             if keeps == Keeps::Private {
                 inner.cache.forget_stored(key, kept);
             }
-            if let Some(ticket) = ticket {
-                ticket.land(match keeps {
+            if let Some(waiting) = waiting {
+                waiting.land(match keeps {
                     _ if is_kept => Landing::Kept(stored.clone(), 304),
                     Keeps::Private => Landing::Private,
                     Keeps::Kept | Keeps::Personal => Landing::Personal,
                 });
             }
-            return Ok(Fetched::Confirmed { stored, fwd_status: 304, is_kept });
+            return Fetched::Whole { stored, fwd_status: 304, is_kept };
         }
-        Ok(self.arriving(&fetch, ticket, sent, arrived, asked).await)
+        self.arriving(&fetch, waiting, sent, arrived, asked).await
     }
 
     /// Whether an answer may be kept for others.
@@ -281,7 +191,7 @@ impl PassThrough {
     async fn arriving(
         &self,
         fetch: &Fetch,
-        ticket: Option<Ticket<Flight, Landing>>,
+        mut waiting: Waiting,
         sent: HeaderMap,
         arrived: Arrived,
         asked: Purges,
@@ -294,9 +204,9 @@ impl PassThrough {
         let stored =
             self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting.clone(), &arrived);
         let length = arrived.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        let fits = length.is_none_or(|length| length <= self.0.max_body);
+        let fits = length.is_none_or(|length| length <= self.0.config.max_body);
         // A good answer is never replaced by a bad one.
-        let worse = is_failure(arrived.status) && kept.as_ref().is_some_and(|kept| self.stands_in(kept));
+        let worse = is_failure(arrived.status) && kept.as_ref().is_some_and(|kept| self.stands_in(false, kept));
         let mut decided = self.keeps(question, key, &sent, &stored, &arrived);
         if decided == Keeps::Kept && !fits {
             self.0.private.mark(key, self.0.clock.now_mono());
@@ -316,30 +226,29 @@ impl PassThrough {
         let tap = spool.tap();
         let body = tap.reader();
         let plain = is_plain(&sent, &vary);
-        let mut ticket = ticket;
         if !keeps {
-            if let Some(ticket) = ticket.take() {
-                ticket.land(match decided {
+            if let Some(waiting) = waiting.take() {
+                waiting.land(match decided {
                     // Those who waited would only get the same.
                     _ if is_failure(arrived.status) => {
                         let bare = is_bare(&sent, &Vary::Nothing);
-                        let said = || told(question, &self.0.allowed, names);
+                        let said = || told(question, &self.0.config.allowed, names);
                         failed_for(said, failure(question, &arrived), bare)
                     }
                     Keeps::Personal => Landing::Personal,
                     Keeps::Kept | Keeps::Private => Landing::Private,
                 });
             }
-        } else if let Some(ticket) = ticket.as_ref().filter(|_| plain) {
-            ticket.land(Landing::Arriving { head: head.clone(), selecting, tap });
+        } else if let Some(waiting) = waiting.as_ref().filter(|_| plain) {
+            waiting.land(Landing::Arriving { head: head.clone(), selecting, tap });
         }
         let keeping = keeps.then(|| Keeping { key: key.clone(), stored, asked, sent, vary });
         let (this, ends_with_head) = (self.clone(), arrived.ends_with_head());
         let pumping = async move {
             let kept = this.pump(spool, arrived.body, keeping).await;
-            if let Some(ticket) = ticket.filter(|_| !plain) {
+            if let Some(waiting) = waiting.filter(|_| !plain) {
                 // Whether it shows something of the request is known only now.
-                ticket.land(kept.map_or(Landing::Personal, |kept| {
+                waiting.land(kept.map_or(Landing::Personal, |kept| {
                     let status = kept.status.as_u16();
                     Landing::Kept(kept, status)
                 }));
@@ -364,12 +273,12 @@ impl PassThrough {
                 None => break Bytes::new(),
                 // Its end tells the readers that something is missing.
                 Some(Err(error)) => {
-                    tracing::debug!(%error, "an answer broke off");
+                    tracing::debug!(%error, "an answer of the origin ended early");
                     return None;
                 }
                 Some(Ok(piece)) => {
                     length += piece.len() as u64;
-                    if length > inner.max_body {
+                    if length > inner.config.max_body {
                         spool.stop_keeping();
                     }
                     if spool.keeps() && pieces.are_all_here() {

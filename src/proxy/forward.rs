@@ -15,31 +15,25 @@ use crate::semantics::caching::{
     stores_for_get,
 };
 use crate::upstream::client::AskError;
-
-use super::fetch::Keeping;
-use super::{Head, PassThrough, Passed, Question, selectable};
-use crate::proxy::spool::Spool;
 use crate::upstream::forward::Sending;
-use crate::upstream::wire::Interim;
+use crate::upstream::wire::Listener;
 
-impl PassThrough {
+use super::Proxy;
+use super::onward::selectable;
+use super::question::{Head, Passed, Question};
+use super::spool::Spool;
+use super::streamed::Keeping;
+
+impl Proxy {
     /// A method that is not for caches: it passes as it is, and what it changes is forgotten (RFC 9111 §4.4), whether or
     /// not its client waits for the answer.
-    pub(super) async fn forward(
-        &self,
-        question: Question,
-        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
-    ) -> Result<Passed, AskError> {
+    pub(super) async fn forward(&self, question: Question, interim: Option<Listener>) -> Result<Passed, AskError> {
         let this = self.clone();
         let task = tokio::spawn(async move { this.forwarded(&question, interim).await });
         task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
     }
 
-    async fn forwarded(
-        &self,
-        question: &Question,
-        interim: impl Fn(Interim) + Clone + Send + Sync + 'static,
-    ) -> Result<Passed, AskError> {
+    async fn forwarded(&self, question: &Question, interim: Option<Listener>) -> Result<Passed, AskError> {
         let inner = &*self.0;
         let sent = onward(&question.fields, Purpose::Pass, &Allowed::All, |_| true);
         let sending = Sending {
@@ -48,12 +42,12 @@ impl PassThrough {
             fields: sent.clone(),
             body: question.body.clone(),
             received: question.version,
-            asker: self.asker(question),
+            asker: self.asker_of(question),
         };
         let arrived = inner.upstream.send(sending, interim).await?;
         let fields = end_to_end(&arrived.headers, false);
         let target = String::from_utf8_lossy(&question.target);
-        for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.bases) {
+        for target in invalidated(&question.method, arrived.status, &target, &fields, &inner.config.bases) {
             let void = Key::origin(&target);
             inner.cache.purge(&void);
             inner.flights.close_where(|(key, _)| *key == void);
@@ -62,14 +56,17 @@ impl PassThrough {
         let asked = inner.cache.purges(&key);
         let head = Arc::new(Head { status: arrived.status, fields: fields.clone() });
         let forwarded = Forwarded { fwd_status: arrived.status.as_u16(), stored: false, collapsed: false };
-        let keeping = stores_for_get(&question.method, &target, arrived.status, &fields, &inner.bases).then(|| {
-            let vary = Vary::of(&fields);
-            let selecting = Selecting::of(&vary, &selectable(question, &inner.allowed));
-            let stored = self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
-            Keeping { key, stored, asked, sent: sent.clone(), vary }
-        });
         let keeping =
-            keeping.filter(|keeping| is_for_others(&sent, &keeping.stored.fields, &inner.allowed)).filter(|keeping| {
+            stores_for_get(&question.method, &target, arrived.status, &fields, &inner.config.bases).then(|| {
+                let vary = Vary::of(&fields);
+                let selecting = Selecting::of(&vary, &selectable(question, &inner.config.allowed));
+                let stored =
+                    self.stored(arrived.status, fields, Arc::new(Coded::new(Bytes::new())), selecting, &arrived);
+                Keeping { key, stored, asked, sent: sent.clone(), vary }
+            });
+        let keeping = keeping
+            .filter(|keeping| is_for_others(&sent, &keeping.stored.fields, &inner.config.allowed))
+            .filter(|keeping| {
                 let directives = ResponseDirectives::of(&keeping.stored.fields);
                 may_store(&Method::GET, &sent, keeping.stored.status, &keeping.stored.fields, &directives, None).is_ok()
             });

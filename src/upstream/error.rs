@@ -1,14 +1,29 @@
-//! Why the origin gave no usable answer, and what a client is told of it.
+//! Why nothing can be asked, or why the origin gave no usable answer, and what a client is told of it.
 //!
 //! Values only: how long the origin is then left alone is the client's business. Callers: everyone who asks the origin.
 
 use std::time::Duration;
 
 use crate::semantics::excerpt::Excerpt;
-use crate::upstream::budget::Spent;
-use crate::upstream::transport::TransportError;
 
-/// Why there is no such answer.
+use super::budget::Spent;
+use super::transport::TransportError;
+
+/// Why no client can be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The CA file cannot be used.
+    #[error("origin.ca_file: {0}")]
+    CaFile(String),
+    /// The name of this program cannot be sent.
+    #[error("origin.user_agent: {0}")]
+    UserAgent(String),
+    /// The TLS library refuses what it is given.
+    #[error("TLS to the origin cannot be set up: {0}")]
+    Tls(String),
+}
+
+/// Why there is no usable answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AskError {
     /// The budget is spent, or the origin asked for a pause.
@@ -58,7 +73,7 @@ pub enum AskError {
         /// Where to.
         to: String,
     },
-    /// An answer that is not what was asked for.
+    /// An answer that is not a valid answer to this request.
     #[error("the origin's answer to {} is not usable: {}", Excerpt(path), Excerpt(reason))]
     Nonsense {
         /// What was asked.
@@ -115,7 +130,7 @@ impl AskError {
 
     /// The same, without the rest of a long path: for keeping.
     #[must_use]
-    pub(in crate::upstream) fn shortened(mut self) -> Self {
+    pub(super) fn shortened(mut self) -> Self {
         const LONGEST: usize = 200;
         if let Self::Status { path, .. }
         | Self::Timeout { path, .. }
@@ -134,7 +149,7 @@ impl AskError {
     }
 
     /// No answer to `path` came over the wire, which had so long.
-    pub(in crate::upstream) fn of(path: &str, error: TransportError, after: Duration) -> Self {
+    pub(super) fn of(path: &str, error: TransportError, after: Duration) -> Self {
         let path = path.to_owned();
         match error {
             TransportError::Timeout => Self::Timeout { path, after },

@@ -1,0 +1,107 @@
+//! One fetch: the origin is asked, and what comes of it is told to whoever started it and to all who wait.
+//!
+//! It does not decide whether to ask, and not what is kept of an answer. It runs in a task of its own, so that what is kept
+//! does not depend on the client that asked for it. Callers: [`super::together`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderName;
+
+use crate::cache::Key;
+use crate::cache::stored::Stored;
+use crate::semantics::caching::{Purpose, Vary, is_bare};
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::forward::Sending;
+use crate::upstream::wire::Listener;
+
+use super::Proxy;
+use super::landing::{Landing, Waiting, failed_for};
+use super::onward::{purpose, sent, told};
+use super::question::{Endpoint, Head, Question};
+use super::spool::Reader;
+
+/// What a fetch brings to the one who started it.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// An answer that is here: that of a known endpoint, or what was kept and is still right.
+    Whole { stored: Arc<Stored>, fwd_status: u16, is_kept: bool },
+    /// An answer, while it arrives.
+    Arriving { head: Arc<Head>, body: Option<Reader>, keeps: bool },
+}
+
+/// One fetch.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    /// What the client wants.
+    pub question: Question,
+    /// Under which its answer is kept.
+    pub key: Key,
+    /// What the answers are known to vary by.
+    pub names: Vec<HeaderName>,
+    /// What is kept already, and revalidated.
+    pub kept: Option<Arc<Stored>>,
+    /// Who waits.
+    pub asker: Asker,
+}
+
+impl Proxy {
+    /// Asks the origin; the fetch goes on when the caller is dropped.
+    pub(super) async fn start(
+        &self,
+        fetch: Fetch,
+        waiting: Waiting,
+        interim: Option<Listener>,
+    ) -> Result<Fetched, AskError> {
+        let this = self.clone();
+        let task = tokio::spawn(async move { this.fetch(fetch, waiting, interim).await });
+        task.await.unwrap_or_else(|error| Err(AskError::nonsense("the request", error)))
+    }
+
+    /// Asks the origin.
+    pub(super) async fn fetch(
+        &self,
+        fetch: Fetch,
+        waiting: Waiting,
+        interim: Option<Listener>,
+    ) -> Result<Fetched, AskError> {
+        let inner = &*self.0;
+        let Fetch { question, key, names, kept, asker } = &fetch;
+        let asked = inner.cache.purges(key);
+        let sent = sent(question, &inner.config.allowed, names, kept.as_deref());
+        // A failure that one client's fields may have brought about is none of the resource.
+        let bare = purpose(question, kept.as_deref()) == Purpose::Store && is_bare(&sent, &Vary::Nothing);
+        let error = match question.endpoint {
+            Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, asked).await {
+                Ok((stored, fwd_status, is_kept)) => {
+                    inner.failures.answered(key);
+                    let landing = || if is_kept { Landing::Kept(stored.clone(), fwd_status) } else { Landing::Private };
+                    waiting.iter().for_each(|waiting| waiting.land(landing()));
+                    return Ok(Fetched::Whole { stored, fwd_status, is_kept });
+                }
+                Err(error) => error,
+            },
+            Endpoint::Unknown => {
+                let sending = Sending {
+                    method: question.method.clone(),
+                    target: question.target.clone(),
+                    fields: sent.clone(),
+                    body: Bytes::new(),
+                    received: question.version,
+                    asker: asker.clone(),
+                };
+                match inner.upstream.send(sending, interim).await {
+                    Ok(arrived) => return Ok(self.arrived(fetch, waiting, sent, arrived, asked).await),
+                    Err(error) => error,
+                }
+            }
+        };
+        if bare {
+            inner.failures.failed(key, &error, inner.clock.now_mono());
+        }
+        if let Some(waiting) = waiting {
+            waiting.land(failed_for(|| told(question, &inner.config.allowed, names), error.clone(), bare));
+        }
+        Err(error)
+    }
+}

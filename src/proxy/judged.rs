@@ -1,0 +1,125 @@
+//! The answer of a known endpoint: read whole, and judged before anybody sees it.
+//!
+//! The request sent is built from the key alone, so nothing unkeyed can poison an entry; the answer must be JSON. It does
+//! not decide whether to ask. Callers: [`super::fetch`].
+
+mod representation;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{AGE, CACHE_CONTROL, EXPIRES, HeaderMap, HeaderValue, VARY};
+use http::{Method, StatusCode};
+
+use crate::api::route::Route;
+use crate::cache::Purges;
+use crate::cache::stored::Stored;
+use crate::semantics::caching::{Exchange, ResponseDirectives, Selecting, Terms, Vary, may_store};
+use crate::upstream::client::{Answer, AskError, Asker, Validators};
+
+use super::fetch::Fetch;
+use super::{LARGE, Proxy};
+
+use representation::Representation;
+
+/// How long a 404 is kept at most.
+const MISSING: Duration = Duration::from_secs(60);
+
+impl Proxy {
+    /// Asks for a document, judges and keeps the answer. Returns it with the origin's status, which is 304 for a
+    /// revalidation, and whether it is kept, and so everybody's.
+    ///
+    /// # Errors
+    /// When there is no answer, or none that may be shown.
+    pub(super) async fn judged(
+        &self,
+        fetch: &Fetch,
+        rewrites: bool,
+        asked: Purges,
+    ) -> Result<(Arc<Stored>, u16, bool), AskError> {
+        let inner = &*self.0;
+        let client = inner.upstream.origin();
+        let Fetch { question, key, kept, asker, .. } = fetch;
+        let path = String::from_utf8_lossy(&question.target).into_owned();
+        let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+        let validators = kept.as_ref().map(|stored| Validators {
+            etag: stored.etag.as_ref().and_then(text),
+            last_modified: stored.last_modified.as_ref().and_then(text),
+        });
+        let asker = Asker { was_well: kept.is_some(), ..asker.clone() };
+        let answer = client.ask(&path, validators.as_ref(), asker).await?;
+        let judged = if answer.body.len() as u64 > LARGE {
+            // What is large takes its time to be read.
+            let (this, path, answer, kept) = (self.clone(), path.clone(), answer.clone(), kept.clone());
+            let judging = client.room().parse(move || this.judge(&path, rewrites, &answer, kept.as_deref()));
+            judging.await.unwrap_or_else(|error| Err(AskError::nonsense("the answer", error)))
+        } else {
+            self.judge(&path, rewrites, &answer, kept.as_deref())
+        };
+        let (stored, may_keep) = judged.inspect_err(|error| client.unusable(error))?;
+        if let Some(early) = inner.early.get() {
+            early.offer(&path, &answer).await;
+        }
+        let stored = Arc::new(stored);
+        let is_kept = may_keep && inner.cache.keep_stored(key, &stored, asked);
+        Ok((stored, answer.status, is_kept))
+    }
+
+    /// What an answer comes to, and whether it may be kept.
+    fn judge(
+        &self,
+        path: &str,
+        rewrites: bool,
+        answer: &Answer,
+        kept: Option<&Stored>,
+    ) -> Result<(Stored, bool), AskError> {
+        let (inner, config) = (&*self.0, &self.0.config);
+        let mut shown = match (answer.status, kept) {
+            // A 304 to a question without a condition confirms nothing.
+            (304, Some(kept)) if kept.has_validator() => Representation::confirmed(kept, &answer.headers),
+            (200, _) => {
+                Representation::document(path, answer, rewrites.then_some(&config.rewrite), &config.public_url)?
+            }
+            (404 | 410, _) if is_detail(path) => Representation::missing(path, &answer.headers),
+            (status @ 400..=499, _) => {
+                let status = StatusCode::from_u16(status).map_err(|error| AskError::nonsense(path, error))?;
+                Representation::refusal(status, answer)
+            }
+            (status, _) => return Err(AskError::nonsense(path, format!("status {status}"))),
+        };
+        let explicit = shown.fields.contains_key(CACHE_CONTROL) || shown.fields.contains_key(EXPIRES);
+        if shown.status.is_client_error() && !explicit {
+            shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
+        }
+        // `Age` is about this answer and not kept. What we send never differs, so that of `Vary` only `*` has a meaning.
+        let mut judged = shown.fields.clone();
+        let star = answer.headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*'));
+        let vary = star.then(|| HeaderValue::from_static("*"));
+        for (name, value) in [(AGE, answer.headers.get(AGE).cloned()), (VARY, vary)] {
+            match value {
+                Some(value) => drop(judged.insert(name, value)),
+                None => drop(judged.remove(name)),
+            }
+        }
+        let directives = ResponseDirectives::of(&judged);
+        let (ttl, sent) = (Some(config.ttl), HeaderMap::new());
+        let exchange = Exchange { asked: answer.asked, received: answer.received };
+        let mut terms = Terms::of(shown.status, &judged, &directives, exchange, ttl);
+        let allowed = may_store(&Method::GET, &sent, shown.status, &judged, &directives, ttl).is_ok();
+        let may_keep = allowed && shown.body.identity().body.len() as u64 <= inner.cache.largest();
+        if shown.status.is_client_error() && may_keep && terms.lifetime > MISSING {
+            // It may be there soon: neither we nor others keep it for longer.
+            terms.lifetime = MISSING;
+            shown.fields.remove(EXPIRES);
+            shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
+        }
+        let Representation { status, fields, body, link, etag, last_modified } = shown;
+        let (selecting, arrived) = (Selecting::of(&Vary::Nothing, &sent), inner.clock.now_mono());
+        Ok((Stored { status, fields, body, link, etag, last_modified, terms, selecting, arrived }, may_keep))
+    }
+}
+
+/// Whether a path is that of a detail.
+fn is_detail(path: &str) -> bool {
+    matches!(Route::of(path), Route::Detail(_))
+}

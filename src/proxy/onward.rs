@@ -1,0 +1,81 @@
+//! What of a client's GET or HEAD is sent to the origin, and what of it tells answers apart.
+//!
+//! Pure; which fields may be sent at all is said by [`crate::semantics::caching::onward`]. A question about a known endpoint
+//! has no fields, so that all of this is nothing for it. Callers: [`super`] and the files beside this one.
+
+use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, IF_MODIFIED_SINCE, IF_NONE_MATCH, PRAGMA, RANGE, VIA};
+use http::{HeaderMap, HeaderName, Method};
+
+use crate::cache::stored::{Stored, Variants};
+use crate::semantics::caching::{Allowed, Purpose, RequestDirectives, onward};
+use crate::semantics::hops::CDN_LOOP;
+
+use super::question::Question;
+
+/// What of a request may select an answer: what the origin gets to see when it varies by it.
+pub(super) fn selectable(question: &Question, allowed: &Allowed) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, allowed, |_| true)
+}
+
+/// Whether a part is to be asked for: nothing is kept that could be confirmed and cut.
+pub(super) fn wants_part(question: &Question, kept: Option<&Stored>) -> bool {
+    question.method == Method::GET && question.fields.contains_key(RANGE) && !kept.is_some_and(Stored::has_validator)
+}
+
+/// What the origin gets to see of a client's header when the answer is for all. `names`: what the answers vary by.
+pub(super) fn told(question: &Question, allowed: &Allowed, names: &[HeaderName]) -> HeaderMap {
+    onward(&question.fields, Purpose::Store, allowed, |name| names.contains(name))
+}
+
+/// Whether the answer can be for others, too.
+pub(super) fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
+    if wants_part(question, kept) || RequestDirectives::of(&question.fields).no_store {
+        Purpose::Pass
+    } else {
+        Purpose::Store
+    }
+}
+
+/// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of everybody
+/// whom it answers. `names`: what the answers are known to vary by.
+pub(super) fn sent(question: &Question, allowed: &Allowed, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
+    let purpose = purpose(question, kept);
+    let mut fields = onward(&question.fields, purpose, allowed, |name| names.contains(name));
+    if let Some(stored) = kept.filter(|_| question.method == Method::GET && purpose == Purpose::Store) {
+        for (name, value) in [(IF_NONE_MATCH, &stored.etag), (IF_MODIFIED_SINCE, &stored.last_modified)] {
+            if let Some(value) = value {
+                fields.insert(name, value.clone());
+            }
+        }
+    }
+    fields
+}
+
+/// The question of one client as it is asked in the background, for all: without what makes it that client's own, but
+/// for what the answers vary by.
+pub(super) fn for_everybody(question: &Question, names: &[HeaderName]) -> Question {
+    let mut question = Question { method: Method::GET, ..question.clone() };
+    for name in
+        [AUTHORIZATION, COOKIE, RANGE, CACHE_CONTROL, PRAGMA, VIA, CDN_LOOP].iter().filter(|name| !names.contains(name))
+    {
+        question.fields.remove(name);
+    }
+    question
+}
+
+/// The fields that the answers of a resource are known to vary by.
+pub(super) fn names(variants: Option<&Variants>) -> Vec<HeaderName> {
+    let stored = variants.into_iter().flat_map(Variants::iter);
+    sorted(stored.flat_map(|stored| stored.selecting.names().cloned()).collect())
+}
+
+/// Those names and these, each once.
+pub(super) fn and_these(names: Vec<HeaderName>, more: impl IntoIterator<Item = HeaderName>) -> Vec<HeaderName> {
+    sorted(names.into_iter().chain(more).collect())
+}
+
+fn sorted(mut names: Vec<HeaderName>) -> Vec<HeaderName> {
+    names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+    names.dedup();
+    names
+}

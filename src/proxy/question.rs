@@ -1,0 +1,124 @@
+//! What a client asks the cache, and what it is answered.
+//!
+//! Values only. Callers: [`crate::serve`] and [`crate::answer`] ask, and send what comes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Version};
+
+use crate::cache::stored::Stored;
+use crate::clock::Monotonic;
+use crate::semantics::cache_status::CacheOutcome;
+use crate::semantics::hops::{Caller, Trail};
+use crate::upstream::client::AskError;
+
+use super::spool::Reader;
+
+/// A client's request.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The method.
+    pub method: Method,
+    /// Path and raw query: canonical for a known endpoint, else byte for byte.
+    pub target: Bytes,
+    /// The header as it came; empty for a known endpoint, so that nothing of a client can poison an entry.
+    pub fields: HeaderMap,
+    /// The body, of methods that have one.
+    pub body: Bytes,
+    /// Who asks.
+    pub client: IpAddr,
+    /// The version of HTTP that the client speaks.
+    pub version: Version,
+    /// What is asked for.
+    pub endpoint: Endpoint,
+}
+
+/// A kind of endpoint.
+#[derive(Clone, Debug)]
+pub enum Endpoint {
+    /// One of the mirrored API: its answers are read whole and judged before anybody sees them.
+    Known {
+        /// Whether the document holds `api_url`s.
+        rewrites: bool,
+        /// Which processes of this program the request came through.
+        trail: Trail,
+    },
+    /// Any other: its answers are passed on as they come.
+    Unknown,
+}
+
+impl Question {
+    /// A GET of a canonical path and query of a known endpoint.
+    pub(super) fn known(path: &str, rewrites: bool, client: &Caller) -> Self {
+        Self {
+            method: Method::GET,
+            target: Bytes::copy_from_slice(path.as_bytes()),
+            fields: HeaderMap::new(),
+            body: Bytes::new(),
+            client: client.address,
+            version: Version::HTTP_11,
+            endpoint: Endpoint::Known { rewrites, trail: client.trail.clone() },
+        }
+    }
+
+    /// Whether it is about a known endpoint.
+    pub(super) const fn is_known(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Known { .. })
+    }
+}
+
+/// The head of an answer whose body is still on its way.
+#[derive(Debug)]
+pub struct Head {
+    /// The status.
+    pub status: StatusCode,
+    /// The end-to-end fields as they came.
+    pub fields: HeaderMap,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub enum Passed {
+    /// One that is kept, or was read whole.
+    Stored {
+        /// The answer.
+        stored: Arc<Stored>,
+        /// How it came about.
+        outcome: CacheOutcome,
+    },
+    /// One that is on its way.
+    Streamed {
+        /// Its head.
+        head: Arc<Head>,
+        /// Its body; `None` for none.
+        body: Option<Reader>,
+        /// How it came about.
+        outcome: CacheOutcome,
+    },
+}
+
+impl Passed {
+    /// What is kept, as it is.
+    pub(super) fn hit(stored: Arc<Stored>, now: Monotonic) -> Self {
+        let outcome = CacheOutcome::Hit { ttl: Some(stored.ttl(now)) };
+        Self::Stored { stored, outcome }
+    }
+
+    /// What is kept, in place of an answer of the origin that failed with this status, or gave none.
+    pub(super) const fn stale(stored: Arc<Stored>, fwd_status: Option<u16>) -> Self {
+        Self::Stored { stored, outcome: CacheOutcome::StaleIfError { fwd_status } }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PassError {
+    /// The origin gives none, and nothing is kept that may stand in for it.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// The client wants nothing but what is kept (RFC 9111 §5.2.1.7), and that is nothing.
+    #[error("nothing usable is cached, and the request forbids asking the origin")]
+    OnlyIfCached,
+}

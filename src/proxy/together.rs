@@ -1,0 +1,263 @@
+//! One fetch for all who ask for a resource at a time, and what becomes of those for whom its answer is not.
+//!
+//! It does not decide whether the origin must be asked, and asks nothing itself. Callers: [`super`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName};
+use tokio::time::timeout;
+
+use crate::cache::Key;
+use crate::cache::stored::Stored;
+use crate::semantics::cache_status::Forwarded;
+use crate::semantics::caching::{RequestDirectives, reuse};
+use crate::upstream::budget::Spent;
+use crate::upstream::client::{AskError, Asker};
+use crate::upstream::flight::Boarding;
+use crate::upstream::wire::Listener;
+
+use super::fetch::{Fetch, Fetched};
+use super::landing::{Landing, flight, is_failure};
+use super::onward::{and_these, for_everybody, names, told};
+use super::question::{PassError, Passed, Question};
+use super::{Proxy, Reason};
+
+/// How often a client waits for an answer that others asked for and that then is not for it.
+const MOST_TRIES: u32 = 2;
+/// How long a client that could be served a stale answer of a known endpoint waits for a fresh one. Elsewhere a slow origin
+/// is no failing one.
+const PATIENCE_WITH_STALE: Duration = Duration::from_secs(2);
+/// How long a fetch that nobody waits for stays in the queue.
+const BEHIND: Duration = Duration::from_secs(60);
+
+/// What is next for a client that waited for another's fetch.
+enum Turn {
+    /// It is answered.
+    Served(Result<Passed, PassError>),
+    /// It asks again: whoever asked had less time than it.
+    Again,
+    /// It asks again, a few times: what came is for others.
+    OfOthers,
+    /// It asks for itself.
+    Alone,
+}
+
+impl Proxy {
+    /// One fetch for all who ask meanwhile.
+    pub(super) async fn together(
+        &self,
+        mut fetch: Fetch,
+        selectable: &HeaderMap,
+        why: Reason,
+        interim: Option<Listener>,
+    ) -> Result<Passed, PassError> {
+        let (inner, known) = (&*self.0, fetch.question.is_known());
+        let deadline = inner.clock.now_mono().plus(inner.config.wait);
+        let mut tries = 0;
+        loop {
+            let boarding = inner.flights.board(&flight(&fetch.key, &fetch.names, selectable));
+            if let Boarding::First(..) = boarding {
+                if let Some(hit) = self.landed_meanwhile(known, &fetch.key, selectable, fetch.kept.as_ref()) {
+                    return Ok(hit);
+                }
+                // What was kept when this client came may have been replaced meanwhile, and may tell what matters.
+                let variants = inner.cache.stored(&fetch.key);
+                let more = names(variants.as_deref());
+                if more.iter().any(|name| !fetch.names.contains(name)) {
+                    fetch.names = and_these(fetch.names, more);
+                    continue;
+                }
+                fetch.kept = variants.and_then(|variants| variants.select(selectable).cloned());
+            }
+            // Who has something at hand does not wait for an origin that hangs; the fetch goes on.
+            let at_hand = fetch.kept.clone().filter(|stored| known && self.stands_in(known, stored));
+            let passenger = match boarding {
+                Boarding::First(ticket, _) => {
+                    let kept = fetch.kept.clone();
+                    let started = self.start(fetch, Some(ticket), interim);
+                    let fetched = match at_hand {
+                        Some(stored) => match timeout(PATIENCE_WITH_STALE, started).await {
+                            Ok(fetched) => fetched,
+                            Err(_elapsed) => return Ok(Passed::stale(stored, None)),
+                        },
+                        None => started.await,
+                    };
+                    return self.served(known, kept, fetched, why);
+                }
+                Boarding::Joined(passenger) => passenger,
+            };
+            let landed = if let Some(stored) = at_hand {
+                match timeout(PATIENCE_WITH_STALE, passenger.landed()).await {
+                    Ok(landed) => landed,
+                    Err(_elapsed) => return Ok(Passed::stale(stored, None)),
+                }
+            } else {
+                // It may be waiting for its turn more patiently than this client does; on the wire it needs its time.
+                let bound = deadline.since(inner.clock.now_mono()) + inner.upstream.origin().config().timeout;
+                timeout(bound, passenger.landed()).await.ok().flatten()
+            };
+            match self.shared(landed, &mut fetch, selectable, why, inner.clock.now_mono() < deadline) {
+                Turn::Served(answer) => return answer,
+                Turn::Again => {}
+                Turn::OfOthers if tries < MOST_TRIES => tries += 1,
+                Turn::OfOthers | Turn::Alone => return self.alone(fetch, why, interim).await,
+            }
+        }
+    }
+
+    /// What a client makes of what another's fetch brought; `None`: nothing, in the time that it had. `may_wait`: it has
+    /// time left to wait.
+    fn shared(
+        &self,
+        landed: Option<Landing>,
+        fetch: &mut Fetch,
+        selectable: &HeaderMap,
+        why: Reason,
+        may_wait: bool,
+    ) -> Turn {
+        let known = fetch.question.is_known();
+        let forwarded = |fwd_status| Forwarded { fwd_status, stored: true, collapsed: true };
+        match landed {
+            Some(Landing::Kept(stored, fwd_status)) if stored.selecting.matches(selectable, &stored.fields) => {
+                Turn::Served(Ok(Passed::Stored { stored, outcome: why(forwarded(fwd_status)) }))
+            }
+            Some(Landing::Arriving { head, selecting, tap })
+                if selecting.matches(selectable, &head.fields)
+                    && let Some(body) = tap.reader() =>
+            {
+                let outcome = why(forwarded(head.status.as_u16()));
+                Turn::Served(Ok(Passed::Streamed { head, body: Some(body), outcome }))
+            }
+            // What came is not for this request; what the answers vary by is known now.
+            Some(Landing::Kept(stored, _)) => {
+                fetch.names = and_these(std::mem::take(&mut fetch.names), stored.selecting.names().cloned());
+                Turn::OfOthers
+            }
+            Some(Landing::Arriving { selecting, .. }) => {
+                fetch.names = and_these(std::mem::take(&mut fetch.names), selecting.names().cloned());
+                Turn::OfOthers
+            }
+            // It was the patience of somebody who came earlier that ended.
+            Some(Landing::Failed(AskError::Spent(_))) | None if may_wait => Turn::Again,
+            Some(Landing::Failed(error)) => Turn::Served(self.stale_or(known, fetch.kept.take(), error)),
+            Some(Landing::FailedFor(error, said))
+                if *said == told(&fetch.question, &self.0.config.allowed, &fetch.names) =>
+            {
+                Turn::Served(self.stale_or(known, fetch.kept.take(), error))
+            }
+            Some(Landing::Personal | Landing::FailedFor(..)) => Turn::OfOthers,
+            Some(Landing::Private) => Turn::Alone,
+            // Others wait for something slow, which for an unknown path may be for one of them alone: the time to wait is
+            // over.
+            None if !known && !fetch.kept.as_ref().is_some_and(|stored| self.stands_in(known, stored)) => {
+                fetch.asker.patience = Some(Duration::ZERO);
+                Turn::Alone
+            }
+            None => Turn::Served(self.stale_or(known, fetch.kept.take(), Spent::soon().into())),
+        }
+    }
+
+    /// A fetch for one client.
+    pub(super) async fn alone(
+        &self,
+        fetch: Fetch,
+        why: Reason,
+        interim: Option<Listener>,
+    ) -> Result<Passed, PassError> {
+        let (known, kept) = (fetch.question.is_known(), fetch.kept.clone());
+        let fetched = self.start(fetch, None, interim).await;
+        self.served(known, kept, fetched, why)
+    }
+
+    /// Fetches in the background what is served stale meanwhile, unless somebody does.
+    pub(super) fn refresh(
+        &self,
+        question: &Question,
+        key: Key,
+        names: Vec<HeaderName>,
+        selectable: &HeaderMap,
+        stored: &Arc<Stored>,
+    ) {
+        let inner = &*self.0;
+        inner.demands.asked(&key);
+        if inner.failures.resting(&key, inner.clock.now_mono()).is_some() {
+            return;
+        }
+        if let Boarding::First(ticket, _) = inner.flights.board(&flight(&key, &names, selectable)) {
+            if self.landed_meanwhile(question.is_known(), &key, selectable, Some(stored)).is_some() {
+                return;
+            }
+            let fetching = inner.demands.fetching(&key);
+            let demand = Some(fetching.demand.clone());
+            let asker = Asker { patience: Some(BEHIND), demand, ..self.asker_of(question) };
+            let question = for_everybody(question, &names);
+            let fetch = Fetch { question, key, names, kept: Some(stored.clone()), asker };
+            let this = self.clone();
+            tokio::spawn(async move {
+                drop(this.fetch(fetch, Some(ticket), None).await);
+                drop(fetching);
+            });
+        }
+    }
+
+    /// What another flight brought between the look into the cache and the boarding of this one.
+    fn landed_meanwhile(
+        &self,
+        known: bool,
+        key: &Key,
+        selectable: &HeaderMap,
+        kept: Option<&Arc<Stored>>,
+    ) -> Option<Passed> {
+        let (inner, now) = (&*self.0, self.0.clock.now_mono());
+        let variants = inner.cache.stored(key)?;
+        let stored = variants.select(selectable).filter(|stored| kept.is_none_or(|kept| !Arc::ptr_eq(kept, stored)))?;
+        let (age, directives) = (stored.age(now), RequestDirectives::default());
+        let usable = reuse(&stored.terms, age, &directives, &self.policy(known)).is_usable();
+        usable.then(|| Passed::hit(stored.clone(), now))
+    }
+
+    /// What the client that fetched is served.
+    fn served(
+        &self,
+        known: bool,
+        kept: Option<Arc<Stored>>,
+        fetched: Result<Fetched, AskError>,
+        why: Reason,
+    ) -> Result<Passed, PassError> {
+        let collapsed = false;
+        match fetched {
+            Ok(Fetched::Whole { stored, fwd_status, is_kept }) => {
+                Ok(Passed::Stored { stored, outcome: why(Forwarded { fwd_status, stored: is_kept, collapsed }) })
+            }
+            Ok(Fetched::Arriving { head, body, keeps }) => {
+                let fwd_status = head.status.as_u16();
+                if is_failure(head.status)
+                    && let Some(stored) = kept.filter(|stored| self.stands_in(known, stored))
+                {
+                    return Ok(Passed::stale(stored, Some(fwd_status)));
+                }
+                let outcome = why(Forwarded { fwd_status, stored: keeps, collapsed });
+                Ok(Passed::Streamed { head, body, outcome })
+            }
+            Err(error) => self.stale_or(known, kept, error),
+        }
+    }
+
+    /// What is kept, if it may stand in for an origin that fails.
+    pub(super) fn stale_or(
+        &self,
+        known: bool,
+        kept: Option<Arc<Stored>>,
+        error: AskError,
+    ) -> Result<Passed, PassError> {
+        let fwd_status = match error {
+            AskError::Status { status, .. } => Some(status),
+            _ => None,
+        };
+        match kept.filter(|stored| self.stands_in(known, stored)) {
+            Some(stored) => Ok(Passed::stale(stored, fwd_status)),
+            None => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! One question about a document and the answer to it: validators, header and whole body.
+//!
+//! It sends nothing. Callers: [`super::client`] makes them; whoever asks the origin for documents reads them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, InvalidHeaderValue, LAST_MODIFIED,
+    RETRY_AFTER,
+};
+
+use crate::clock::WallTime;
+use crate::semantics::freshness::{self, Stamps};
+
+use super::error::AskError;
+use super::room::Held;
+use super::window::Class;
+
+/// The validators of a stored answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// `ETag` as it came.
+    pub etag: Option<String>,
+    /// `Last-Modified` as it came.
+    pub last_modified: Option<String>,
+}
+
+/// An answer that says something: 200, 304, 404 or 410.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The header as it came.
+    pub headers: HeaderMap,
+    /// The decoded body; empty for 304.
+    pub body: Bytes,
+    /// The instant that the header speaks for.
+    pub stamps: Stamps,
+    /// When it was asked for.
+    pub asked: WallTime,
+    /// When it arrived.
+    pub received: WallTime,
+    /// The room that its body takes until it is judged.
+    pub room: Arc<Held>,
+}
+
+impl Answer {
+    /// The instant that the header speaks for: `Date - Age`. What the body says is judged by [`super::stamps`].
+    pub fn sent(&self) -> WallTime {
+        freshness::origin_time(self.stamps, self.received).at()
+    }
+
+    /// The validators to ask with next time; one that is too long to be sent back is none.
+    pub fn validators(&self) -> Validators {
+        const LONGEST: usize = 1024;
+        let short = |value: &&HeaderValue| value.len() <= LONGEST;
+        let text = |name| self.headers.get(name).filter(short).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Validators { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
+    }
+}
+
+/// The header of a request: conditional where there are validators.
+pub(super) fn question(validators: Option<&Validators>) -> Result<HeaderMap, InvalidHeaderValue> {
+    let mut fields = HeaderMap::new();
+    fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    if let Some(validators) = validators {
+        if let Some(etag) = &validators.etag {
+            fields.insert(IF_NONE_MATCH, etag.parse()?);
+        } else if let Some(date) = &validators.last_modified {
+            fields.insert(IF_MODIFIED_SINCE, date.parse()?);
+        }
+    }
+    Ok(fields)
+}
+
+/// Whether a status is about the question, and not about the origin, about us or about how often we ask.
+pub(super) const fn is_refusal(status: u16) -> bool {
+    matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 421 | 425 | 429)
+}
+
+/// Tells an answer that says something from a refusal.
+pub(super) fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, AskError> {
+    match answer.status {
+        200 | 304 | 404 | 410 => Ok(answer),
+        status if class == Class::Client && is_refusal(status) => Ok(answer),
+        status => {
+            let wait = answer.headers.get(RETRY_AFTER);
+            let wait = wait.and_then(|value| freshness::parse_retry_after(value.as_bytes(), answer.received));
+            let retry_after = wait.map(|seconds| Duration::from_secs(u64::from(seconds)));
+            Err(AskError::Status { status, path: path.to_owned(), retry_after })
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What answers and failures mean for the requests to come: the one health policy, acted upon.
+//!
+//! What a failure says is decided in [`crate::upstream::health`]. Callers: [`super`], [`crate::upstream::forward`],
+//! [`crate::proxy`].
+
+use std::time::Duration;
+
+use crate::upstream::asker::Asker;
+use crate::upstream::error::AskError;
+use crate::upstream::health::{FEW, Verdict, Witness};
+use crate::upstream::window::Class;
+
+use super::OriginClient;
+
+impl OriginClient {
+    /// The origin gave an answer.
+    pub fn succeeded(&self) {
+        self.status.succeeded();
+        self.budget.try_gently(None);
+        if self.told.answered() {
+            tracing::info!("the origin answers again");
+        }
+    }
+
+    /// Whose request this is. `is_ours`: as in [`Witness`].
+    pub fn witness(&self, asker: &Asker, is_ours: bool) -> Witness {
+        let alone = asker.client.filter(|_| !asker.was_well);
+        Witness { class: asker.class, household: alone.map(|client| self.budget.household(client)), is_ours }
+    }
+
+    /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
+    ///
+    /// What only one resource, one household or one odd question brings about never stops the rest ([`super::health`]).
+    /// Failures of requests that were on the wire together count once.
+    pub fn failed(&self, error: &AskError, witness: Witness) {
+        /// A try that hangs holds up the next one no longer than this at least.
+        const SPACING: Duration = Duration::from_secs(1);
+        // A spent budget is nobody's failure.
+        if matches!(error, AskError::Spent(_)) {
+            return;
+        }
+        let paused = !self.budget.view().paused.is_zero();
+        let Verdict { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
+        let own = outage.map(|failures| {
+            let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.saturating_sub(FEW).min(10));
+            // Its return shows within seconds, and what is tried until then leaves most of the budget.
+            let pause = doubled.min(self.config.longest_pause).min(Duration::from_secs(4));
+            self.budget.try_gently(Some(pause.max(SPACING)));
+            pause + self.jittered(pause / 4)
+        });
+        let asked = asked.map(|asked| asked.unwrap_or(self.config.longest_pause));
+        let span = asked.max(own);
+        self.tell(error, witness.class, span);
+        if let Some(span) = span {
+            self.budget.pause(span);
+        }
+    }
+
+    /// An answer that came is not what it should be.
+    pub fn unusable(&self, error: &AskError) {
+        self.status.error(error, self.clock.now_wall());
+        self.tell(error, Class::Client, None);
+    }
+
+    fn tell(&self, error: &AskError, class: Class, pause: Option<Duration>) {
+        let now = self.clock.now_mono();
+        if let Some(span) = pause {
+            if let Some(failures) = self.told.left_alone(now) {
+                let pause_seconds = span.as_secs_f32();
+                tracing::warn!(%error, failures, pause_seconds, "requests to the origin are paused");
+            }
+        } else if class == Class::Client
+            && let Some(failures) = self.told.failed(now)
+        {
+            tracing::warn!(%error, failures, "the origin gave no usable answer to a client's request");
+        }
+    }
+}
