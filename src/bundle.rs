@@ -24,6 +24,7 @@ mod open;
 mod part;
 mod parts;
 mod records;
+mod regular;
 mod script;
 pub(crate) mod signature;
 #[cfg(test)]

@@ -207,7 +207,9 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
 /// directory held; the holder says more.
 fn bind(config: &Config) -> Result<Sockets, AppError> {
     Sockets::bind(config).map_err(|error| match DataDir::holder(&config.data_dir) {
-        Some(Holder { pid, admin }) => AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid, admin }),
+        Some(Holder { pid, admin, untrusted }) => {
+            AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
+        }
         None => error,
     })
 }

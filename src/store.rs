@@ -50,6 +50,7 @@ mod locker;
 mod migration;
 mod opening;
 mod overlay;
+mod owner;
 mod packing;
 mod parallel;
 mod publish;

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use ct_codecs::{Base64, Decoder};
 use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
 
+use super::regular;
+
 /// No signature is longer than this, in bytes: comments are what takes room.
 pub(crate) const MAX_SIGNATURE: u64 = 16 << 10;
 
@@ -89,6 +91,22 @@ pub(crate) fn path_of(bundle: &Path) -> PathBuf {
     path.into()
 }
 
+/// The text beside a bundle that should be its signature; `None`: there is none.
+///
+/// # Errors
+/// When it cannot be read, or is longer than any signature.
+pub(crate) fn text_beside(bundle: &Path) -> Result<Option<Vec<u8>>, SignatureError> {
+    let path = path_of(bundle);
+    let mut text = Vec::new();
+    let read = regular::open(&path).and_then(|file| file.take(MAX_SIGNATURE + 1).read_to_end(&mut text));
+    match read {
+        Ok(_) if text.len() as u64 > MAX_SIGNATURE => Err(SignatureError::NotASignature("it is too long".to_owned())),
+        Ok(_) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(SignatureError::Io { path, source }),
+    }
+}
+
 /// A signature that is well formed, but not verified.
 pub(crate) struct Signature(SignatureBox);
 
@@ -98,19 +116,7 @@ impl Signature {
     /// # Errors
     /// When it cannot be read, or is none.
     pub(crate) fn beside(bundle: &Path) -> Result<Option<Self>, SignatureError> {
-        let path = path_of(bundle);
-        let wrong = |source| SignatureError::Io { path: path.clone(), source };
-        // Before it is opened: a pipe would be waited for.
-        match std::fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Ok(meta) if !meta.is_file() => return Err(wrong(io::Error::other("it is no regular file"))),
-            other => other.map_err(wrong)?,
-        };
-        let file = std::fs::File::open(&path).map_err(wrong)?;
-        let mut text = Vec::new();
-        let read = file.take(MAX_SIGNATURE + 1).read_to_end(&mut text);
-        read.map_err(|source| SignatureError::Io { path, source })?;
-        Self::parse(&text).map(Some)
+        text_beside(bundle)?.map(|text| Self::parse(&text)).transpose()
     }
 
     /// Reads a signature.

@@ -3,12 +3,12 @@
 //! The signature is verified before anything in the file is looked at. Callers: whoever verifies, shows, imports or serves a
 //! bundle.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::signature::{KeyId, Signature, SignatureError, Signed, TrustedKeys};
-use super::{Bundle, BundleError, Progress};
+use super::{Bundle, BundleError, Progress, regular};
 
 /// Why a bundle file is refused.
 #[derive(Debug, thiserror::Error)]
@@ -89,21 +89,12 @@ pub(crate) fn open(
     }
 }
 
-/// Opens a file that is to be read.
+/// Opens a file that is to be read, more than once.
 ///
 /// # Errors
-/// When that fails.
+/// When it is no regular file, or cannot be opened.
 pub(crate) fn open_file(path: &Path) -> Result<File, TrustError> {
-    let wrong = |source| TrustError::Io { path: path.to_owned(), source };
-    // Before it is opened: a pipe would be waited for.
-    let meta = fs::metadata(path).map_err(wrong)?;
-    if meta.is_dir() {
-        return Err(wrong(io::ErrorKind::IsADirectory.into()));
-    }
-    if !meta.is_file() {
-        return Err(wrong(io::Error::other("it is no regular file, and a bundle is read more than once")));
-    }
-    File::open(path).map_err(wrong)
+    regular::open(path).map_err(|source| TrustError::Io { path: path.to_owned(), source })
 }
 
 /// Verifies the signature beside a file alone.

@@ -1,5 +1,7 @@
 //! `grandstand demo`: a sample origin in a process of its own, a mirror of it, and something to paste.
 
+mod directory;
+
 use std::fmt;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::SocketAddr;
@@ -45,18 +47,19 @@ impl Demo {
 
     fn mirror(&self, child: &Child, url: &str) -> Result<ExitCode, Failure> {
         let sockets = self.listen()?;
-        // One directory for each port: the next demonstration on it begins anew.
         let port = sockets.public().first().map_or(0, SocketAddr::port);
-        let data_dir = std::env::temp_dir().join(format!("grandstand-demo-{port}"));
+        // One that a file names is a server's.
+        let is_named = self.sources.sets.iter().any(|set| set.split('=').next().is_some_and(|key| key == "data_dir"));
+        let own = (!is_named).then(|| directory::choose(&std::env::temp_dir(), port)).transpose()?;
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let mut sets = vec![
             format!("origin.url={}", quoted(url)),
             "origin.requests_per_minute=0".to_owned(),
             "origin.cache_ttl=\"1s\"".to_owned(),
             "ttl=\"30s\"".to_owned(),
-            format!("data_dir={}", quoted(&data_dir.display().to_string())),
             "log.level=\"warn\"".to_owned(),
         ];
+        sets.extend(own.iter().map(|path| format!("data_dir={}", quoted(&path.display().to_string()))));
         sets.extend(self.sources.sets.iter().cloned());
         let sources = Sources { config: self.sources.config.clone(), sets };
         let began = Instant::now();
@@ -64,9 +67,8 @@ impl Demo {
         logging::start(config.log)?;
         println!("sample origin  {url} ({} synthetic venues, pid {})", self.listings, child.id());
         println!("data           {}", config.data_dir.display());
-        if config.data_dir == data_dir && data_dir.exists() {
-            // Only what a demonstration left: its sockets are ours now, so that none is running.
-            std::fs::remove_dir_all(&data_dir)?;
+        if let Some(path) = &own {
+            directory::make(path)?;
         }
         let core = Core::open(&config)?;
         if let Some(watched) = Watched::of(&core) {

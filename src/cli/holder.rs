@@ -50,11 +50,11 @@ impl Holder {
                 Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
                     Ok(Self::There { admin: format!("http://{admin}"), token: config.admin.token.clone() })
                 }
-                Err(AppError::Open(OpenError::Held { .. })) if began.elapsed() < PATIENCE => {
+                Err(AppError::Open(OpenError::Held { untrusted: None, .. })) if began.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
                 }
-                Err(AppError::Open(OpenError::Held { path, pid, .. })) => {
+                Err(AppError::Open(OpenError::Held { path, pid, untrusted: None, .. })) => {
                     let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
                     Err(Silent(path.display().to_string(), pid).into())
                 }

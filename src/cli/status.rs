@@ -42,7 +42,10 @@ impl Status {
     /// Prints the status; fails when nobody answers, and when the server is unhealthy.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = load(&self.sources)?.config;
-        let admin = self.admin.clone().or_else(|| sync::running(&config.data_dir));
+        let admin = match self.admin.clone() {
+            None => sync::running(&config.data_dir)?,
+            named => named,
+        };
         let admin = admin.unwrap_or_else(|| format!("http://{}", config.admin.listen));
         let (code, text) = ask(Method::GET, &format!("{admin}/status"), None)?;
         if self.json {

@@ -1,12 +1,13 @@
 //! `grandstand sync`: one full mirror pass; success only at full coverage.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::app::core::{AppError, Core};
 use crate::config::{Config, Finding, Loaded, LogConfig, LogLevel, Use};
 use crate::mirror::details::Details;
-use crate::store::{DataDir, OpenError};
+use crate::store::{DataDir, Holder, OpenError};
 
 use super::progress::{Display, INTERVAL, Stage, Watched};
 use super::{Failure, Sources, load, logging, status};
@@ -114,7 +115,15 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
     }
 }
 
-/// Used by `status` to find the running server.
-pub(super) fn running(data_dir: &std::path::Path) -> Option<String> {
-    DataDir::holder(data_dir)?.admin.map(|admin| format!("http://{admin}"))
+/// Used by `status` to find the running server; `None`: there is none, or it has not announced its address.
+///
+/// # Errors
+/// When the directory belongs to somebody whose word is not trusted.
+pub(super) fn running(data_dir: &Path) -> Result<Option<String>, OpenError> {
+    match DataDir::holder(data_dir) {
+        Some(Holder { pid, admin, untrusted: untrusted @ Some(_) }) => {
+            Err(OpenError::Held { path: data_dir.to_owned(), pid, admin, untrusted })
+        }
+        holder => Ok(holder.and_then(|holder| holder.admin).map(|admin| format!("http://{admin}"))),
+    }
 }

@@ -1,8 +1,10 @@
 //! What we assume of filters, asked of the origin once: several filters mean AND, `modified_since` is strict, a date
 //! means 00:00 UTC, and filtered lists are in the order of the whole one.
 //!
-//! Two requests. Only an answer that fits the opposite exactly disproves; anything else leaves the assumption. What
-//! is disproved is read through from then on. Callers: [`super::task`].
+//! Two requests. Only an answer that fits the opposite exactly disproves; anything else leaves the assumption. An answer
+//! that fits several opposites disproves what each of them does: with one sport alone, an origin that takes filters for
+//! alternatives answers as one that ignores `modified_since`. What is disproved is read through from then on. Callers:
+//! [`super::task`].
 
 use jiff::Timestamp;
 
@@ -41,12 +43,22 @@ pub(crate) fn questions(dataset: &Dataset) -> Vec<Question> {
 }
 
 impl Question {
-    /// What a total disproves.
-    pub(crate) fn judge(&self, total: u64) -> &[Assumption] {
-        if total == self.expected {
-            return &[];
+    /// What a total disproves, each once: what any of its simplest explanations does.
+    pub(crate) fn judge(&self, total: u64) -> Vec<Assumption> {
+        let fits = self.otherwise.iter().filter(|(other, _)| *other == total && total != self.expected);
+        let fitting: Vec<&Vec<Assumption>> = fits.map(|(_, disproved)| disproved).collect();
+        let is_simplest = |all: &&&Vec<Assumption>| {
+            let is_less =
+                |fewer: &&Vec<Assumption>| fewer.len() < all.len() && fewer.iter().all(|one| all.contains(one));
+            !fitting.iter().any(is_less)
+        };
+        let mut disproved = Vec::new();
+        for assumption in fitting.iter().filter(is_simplest).copied().flatten() {
+            if !disproved.contains(assumption) {
+                disproved.push(*assumption);
+            }
         }
-        self.otherwise.iter().find(|(other, _)| *other == total).map_or(&[], |(_, disproved)| disproved)
+        disproved
     }
 }
 
@@ -61,8 +73,10 @@ pub(crate) async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assump
         let copy = copies.look(&path, Asker::mirror(Class::Crawl), check_page).await?;
         let Ok(page) = Page::parse(&copy.body, &copies.volatile()) else { continue };
         for assumption in question.judge(page.total) {
+            if disproved.contains(&assumption) {
+                continue;
+            }
             let (total, expected) = (page.total, question.expected);
-            let assumption = *assumption;
             tracing::warn!(
                 assumption = assumption.as_str(),
                 path,
@@ -118,6 +132,8 @@ fn combined_and_strict(dataset: &Dataset) -> Option<Question> {
                 count(&|position, modified| in_sport(position) || modified >= at),
                 vec![Assumption::And, Assumption::Strict],
             ),
+            // `modified_since` is ignored.
+            (count(&|position, _| in_sport(position)), vec![Assumption::Strict]),
         ],
     })
 }
@@ -132,6 +148,36 @@ fn midnight(dataset: &Dataset) -> Option<Question> {
     Some(Question {
         query: since(date, day),
         expected: dataset.modified().filter(|modified| *modified > day).count() as u64,
-        otherwise: vec![(count(day + DAY), vec![Assumption::Midnight])],
+        otherwise: vec![
+            (count(day + DAY), vec![Assumption::Midnight]),
+            // `modified_since` is ignored.
+            (dataset.len() as u64, vec![Assumption::Strict]),
+        ],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_total_disproves_what_each_of_its_simplest_explanations_does() {
+        use Assumption::{And, Strict};
+        let question = |expected, otherwise| Question { query: ListQuery::default(), expected, otherwise };
+        let several = question(
+            5,
+            vec![
+                (6, vec![Strict]),
+                (9, vec![And]),
+                (9, vec![And, Strict]),
+                (20, vec![And]),
+                (20, vec![Strict]),
+                (5, vec![And]),
+            ],
+        );
+        for (total, disproved) in [(5, &[][..]), (6, &[Strict]), (9, &[And]), (20, &[And, Strict]), (7, &[]), (0, &[])]
+        {
+            assert_eq!(several.judge(total), disproved, "{total}");
+        }
+    }
 }

@@ -61,18 +61,22 @@ impl Query {
         let sport = slug("sport").map(|slug| index(SPORTS.iter().position(|sport| sport.slug == slug)));
         let state = slug("state").map(|slug| index((0..STATES.len()).position(|at| state_slug(at as u8) == slug)));
         let city = slug("city").map(|slug| index(world.map.cities.iter().position(|city| city.slug == slug)));
-        let (since, inclusive) = (self.since, switches.since == Since::AtOrAfter);
+        let since = self.since.map(|at| (at, switches.since));
         let (combine, unfiltered) = (switches.combine, self.filters.is_empty());
         let days = switches.modified == ModifiedStyle::Day;
         move |venue| {
             let place = &world.map.places[usize::from(venue.place)];
             let modified = if days { first_instant(venue.modified.at) } else { venue.modified.at };
-            let after = |at| modified > at || (inclusive && modified == at);
+            let passes = |(at, since)| match since {
+                Since::After => modified > at,
+                Since::AtOrAfter => modified >= at,
+                Since::Ignored => true,
+            };
             let verdicts = [
                 sport.map(|sport| sport == usize::from(venue.sport)),
                 state.map(|state| state == usize::from(place.state)),
                 city.map(|city| city == usize::from(place.city)),
-                since.map(after),
+                since.map(passes),
             ];
             match combine {
                 Combine::All => !verdicts.contains(&Some(false)),

@@ -140,6 +140,8 @@ pub enum Since {
     After,
     /// At that instant or after.
     AtOrAfter,
+    /// Nothing: the parameter is echoed, and every listing passes.
+    Ignored,
 }
 
 /// What `generated_at` says.

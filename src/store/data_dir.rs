@@ -22,6 +22,8 @@ use super::error::OpenError;
 use super::files;
 use super::locker::{self, Locker};
 use super::migration;
+use super::opening;
+use super::owner;
 
 const LOCK: &str = "LOCK";
 const STORE: &str = "grandstand.redb";
@@ -61,8 +63,16 @@ impl Lock {
 pub struct Holder {
     /// Its process id; `None` in the instant before it has written it.
     pub pid: Option<u32>,
-    /// Its admin listener; `None` until it listens.
+    /// Its admin listener; `None` until it listens, and where `untrusted` is not.
     pub admin: Option<SocketAddr>,
+    /// The owner of the directory, if nothing is believed of what the directory says of its server; else `None`.
+    #[serde(skip)]
+    pub untrusted: Option<u32>,
+}
+
+impl Holder {
+    /// A process of which nothing is known.
+    const UNKNOWN: Self = Self { pid: None, admin: None, untrusted: None };
 }
 
 impl DataDir {
@@ -124,11 +134,15 @@ impl DataDir {
         let file = files::read(&path.join(LOCK)).ok();
         // Dropping a file gives the shared lock back.
         let held = |file: &File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
-        let unnamed = Holder { pid: None, admin: None };
-        if file.as_ref().is_some_and(held) || File::open(path).as_ref().is_ok_and(held) {
-            return Some(file.as_ref().map_or(unnamed, read));
+        if !file.as_ref().is_some_and(held) && !File::open(path).as_ref().is_ok_and(held) {
+            return None;
         }
-        None
+        let Some(file) = file else { return Some(Holder::UNKNOWN) };
+        let holder = read(&file);
+        Some(match owner::untrusted(path, &file) {
+            Some(owner) => Holder { admin: None, untrusted: Some(owner), ..holder },
+            None => holder,
+        })
     }
 
     /// Whether there is a store, or what a store was made of, or somebody who is about to make one.
@@ -153,7 +167,7 @@ impl DataDir {
 
     fn write(&self, admin: Option<SocketAddr>) -> Result<(), OpenError> {
         let file = self.path.join(LOCK);
-        let holder = Holder { pid: Some(std::process::id()), admin };
+        let holder = Holder { pid: Some(std::process::id()), admin, untrusted: None };
         let fail = |error| OpenError::of_io(error, &file);
         let mut text = serde_json::to_vec(&holder).map_err(|error| fail(error.into()))?;
         text.resize(LOCK_LEN - 1, b' ');
@@ -196,19 +210,19 @@ fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
         }
     }
     let path = dir.to_owned();
-    let named = DataDir::holder(dir).unwrap_or(Holder { pid: None, admin: None });
+    let named = DataDir::holder(dir).unwrap_or(Holder::UNKNOWN);
     // What an earlier server wrote into the file says nothing of another program that has locked it since.
     if let Some(Locker { pid, program }) = locker::stranger(lock, named.pid) {
         return Err(OpenError::Locked { path, pid, program });
     }
-    Err(OpenError::Held { path, pid: named.pid, admin: named.admin })
+    Err(OpenError::Held { path, pid: named.pid, admin: named.admin, untrusted: named.untrusted })
 }
 
 fn read(mut file: &File) -> Holder {
     let mut text = String::new();
     let whole = file.seek(SeekFrom::Start(0)).and_then(|_| file.take(LOCK_LEN as u64).read_to_string(&mut text));
     let holder = whole.ok().and_then(|_| serde_json::from_str(&text).ok());
-    holder.unwrap_or(Holder { pid: None, admin: None })
+    holder.unwrap_or(Holder::UNKNOWN)
 }
 
 #[cfg(test)]
@@ -225,7 +239,7 @@ mod tests {
         assert_eq!(DataDir::holder(&path), None);
         let dir = DataDir::open(&path).unwrap();
         let pid = Some(std::process::id());
-        assert_eq!(DataDir::holder(&path), Some(Holder { pid, admin: None }));
+        assert_eq!(DataDir::holder(&path), Some(Holder { pid, ..Holder::UNKNOWN }));
         let admin = "127.0.0.1:9090".parse().unwrap();
         dir.announce(admin).unwrap();
         let refused = DataDir::open(&path).unwrap_err();
@@ -246,8 +260,7 @@ mod tests {
         let dir = DataDir::open(path).unwrap();
         // As after a start on a disk that took no writes and takes them now.
         fs::remove_file(path.join(LOCK)).unwrap();
-        let nobody = Holder { pid: None, admin: None };
-        assert_eq!(DataDir::holder(path), Some(nobody));
+        assert_eq!(DataDir::holder(path), Some(Holder::UNKNOWN));
         assert!(matches!(DataDir::open(path), Err(OpenError::Held { .. })));
         assert!(!path.join(LOCK).exists());
         let admin = "127.0.0.1:9090".parse().unwrap();

@@ -12,14 +12,16 @@ use crate::api::listing::ListingId;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it open.
-    #[error("the data directory {} is in use by {}", path.display(), holder_text(*pid, *admin))]
+    #[error("the data directory {} is in use by {}{}", path.display(), holder_text(*pid, *admin), owner_text(*untrusted))]
     Held {
         /// The data directory.
         path: PathBuf,
         /// The other process; `None` in the instant before it has written its id.
         pid: Option<u32>,
-        /// Its admin listener, if it announced one.
+        /// Its admin listener, if it announced one and the directory's owner is trusted.
         admin: Option<SocketAddr>,
+        /// The directory's owner, if that user is not trusted.
+        untrusted: Option<u32>,
     },
     /// Another program than this one has locked it.
     #[error("the data directory {} is locked by process {pid} ({program}); end that process first", path.display())]
@@ -216,4 +218,13 @@ fn needed_text(needed: u64) -> String {
 fn holder_text(pid: Option<u32>, admin: Option<SocketAddr>) -> String {
     let process = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
     admin.map_or_else(|| process.clone(), |admin| format!("{process}, admin listener {admin}"))
+}
+
+fn owner_text(untrusted: Option<u32>) -> String {
+    untrusted.map_or_else(String::new, |owner| {
+        format!(
+            "; it belongs to user {owner}, so the server address in it is not trusted: run this command as that user \
+             (`grandstand status` takes --admin URL instead)"
+        )
+    })
 }

@@ -45,7 +45,8 @@ impl Collected {
             return self.last.freeze();
         }
         let mut whole = BytesMut::with_capacity(self.length);
-        self.full.iter().for_each(|block| whole.extend_from_slice(block));
+        // Each block goes as soon as it is copied.
+        self.full.into_iter().for_each(|block| whole.extend_from_slice(&block));
         whole.extend_from_slice(&self.last);
         whole.freeze()
     }

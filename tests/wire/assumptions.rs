@@ -5,7 +5,7 @@ use grandstand::sample::{Combine, ItemOrder, Since, Switches, World};
 use serde_json::Value;
 
 use crate::compare::{detail_is_the_origins, list_is_the_origins, taxonomy_is_the_origins};
-use crate::harness::{PUBLIC, Setup, origin, origin_with, wait_until};
+use crate::harness::{PUBLIC, Setup, edit, origin, origin_with, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -34,6 +34,43 @@ async fn an_origin_that_filters_otherwise_is_read_through() {
         let target = format!("{LIST}?sport=baseball");
         let (ours, origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
         assert_eq!((&ours["total"], &ours["items"]), (&origins["total"], &origins["items"]), "{word}: {target}");
+    }
+}
+
+/// Each probe is answered as though it filtered nothing, so that refreshes cannot be told from one another by it either.
+#[tokio::test]
+async fn an_origin_that_ignores_modified_since_is_read_through_also_with_one_sport_alone() {
+    for only_one_sport in [true, false] {
+        let origin = origin_with(240, Switches { since: Since::Ignored, ..Switches::default() }).await;
+        if only_one_sport {
+            let all = |world: &mut World| world.ids().into_iter().all(|id| world.change_sport(id, "baseball"));
+            assert!(origin.edit(all));
+        }
+        let server = Setup::mirror_of(&origin).start().await;
+        server.settled(&origin).await;
+        wait_until("the origin was asked what filters mean", || async {
+            server.status().await["disproved"].as_array().is_some()
+        })
+        .await;
+        let disproved = server.status().await["disproved"].clone();
+        assert!(disproved.as_array().unwrap().contains(&"strict".into()), "{only_one_sport}: {disproved}");
+        let at = origin.world(|world| world.venue(world.ids()[120]).unwrap().modified.at);
+        for query in [
+            format!("modified_since={at}"),
+            "modified_since=2999-01-01".to_owned(),
+            format!("sport=baseball&modified_since={at}"),
+            "sport=baseball&state=texas".to_owned(),
+            "sport=baseball".to_owned(),
+        ] {
+            let target = format!("{LIST}?{query}");
+            let (ours, origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
+            assert_eq!((&ours["total"], &ours["items"]), (&origins["total"], &origins["items"]), "{target}");
+        }
+        // And it goes on: what changes is found, though no probe tells.
+        let id = origin.world(|world| world.ids()[7]);
+        edit(&origin, &server, |world| assert!(world.touch(id))).await;
+        let target = format!("{LIST}?modified_since={at}");
+        assert_eq!(server.ok(&target).await.json()["total"], origin.expected(&target).1["total"]);
     }
 }
 

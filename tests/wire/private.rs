@@ -1,12 +1,13 @@
 //! The data directory is for its owner alone, and what others have put in it is no trap.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Setup, origin};
+use crate::harness::{Setup, origin, run};
 
 const LIST: &str = "/api/listings.json";
 const OURS: [&str; 3] = ["LOCK", "budget", "grandstand.redb"];
@@ -109,4 +110,48 @@ async fn another_program_that_locks_the_directory_is_named() {
     other.wait().unwrap();
     let named = format!("is locked by process {} (flock)", other.id());
     assert!(code == 1 && said.contains(&named), "{code}: {said}");
+}
+
+/// Whoever owns a directory decides what its `LOCK` says, and commands would show `admin.token` there.
+#[tokio::test]
+async fn no_command_asks_the_server_that_a_directory_of_another_user_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    if fs::metadata(dir.path()).unwrap().uid() != 0 {
+        // Only root can give a directory away.
+        return;
+    }
+    fs::create_dir(&data).unwrap();
+    let trap = TcpListener::bind("127.0.0.1:0").unwrap();
+    trap.set_nonblocking(true).unwrap();
+    let admin = trap.local_addr().unwrap();
+    let holder = serde_json::json!({ "pid": std::process::id(), "admin": admin });
+    fs::write(data.join("LOCK"), holder.to_string()).unwrap();
+    let locked = [&data, &data.join("LOCK")].map(|path| {
+        chown(path, Some(12_345), None).unwrap();
+        let file = File::open(path).unwrap();
+        file.lock().unwrap();
+        file
+    });
+    let setup = Setup::offline().set("origin.url", "http://127.0.0.1:1").set("admin.token", "\"very-secret\"");
+    let out = dir.path().join("out");
+    for command in [
+        &["status"][..],
+        &["sync"],
+        &["audit"],
+        &["snapshot", "list"],
+        &["snapshot", "release"],
+        &["snapshot", "accept"],
+        &["bundle", "export", out.to_str().unwrap()],
+    ] {
+        let (code, said) = run(&setup.arguments(command, &data)).await;
+        assert!(code == 1 && said.contains("belongs to user 12345"), "{command:?}: {code} {said}");
+        assert!(trap.accept().is_err(), "{command:?} asked it");
+    }
+    // What an operator names is asked whoever owns the directory.
+    let server = Setup::offline().start().await;
+    let named = ["status", "--json", "--admin", &server.admin.to_string()];
+    let (_, said) = run(&setup.arguments(&named, &data)).await;
+    assert!(said.contains("\"use\""), "{said}");
+    drop(locked);
 }

@@ -3,14 +3,14 @@
 //! Callers: [`super::export`], [`super::import`].
 
 use std::fs::File;
-use std::io::{self, Seek};
+use std::io::Seek;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Method, Response};
 use hyper::body::{Body as _, Incoming};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode, utf8_percent_encode};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
@@ -93,11 +93,8 @@ pub(super) fn import(
     allow_older: bool,
 ) -> Result<Value, Failure> {
     let url = format!("{admin}/bundle{}", if allow_older { "?allow_older=true" } else { "" });
-    let signature = match std::fs::read_to_string(signature::path_of(path)) {
-        Ok(text) => Some(utf8_percent_encode(&text, NON_ALPHANUMERIC).to_string()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
+    // Whether it is one is for the server to say.
+    let signature = signature::text_beside(path)?.map(|text| percent_encode(&text, NON_ALPHANUMERIC).to_string());
     run(async move {
         let (server, began) = (client(&url, token)?, Instant::now());
         let mut headers = HeaderMap::new();

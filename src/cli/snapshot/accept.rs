@@ -41,7 +41,7 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     if config.usage() == Use::Shield {
         return Err(AcceptError::Shield.into());
     }
-    let Some(admin) = sync::running(&config.data_dir) else {
+    let Some(admin) = sync::running(&config.data_dir)? else {
         return Err(AcceptError::NoServer(config.data_dir.display().to_string()).into());
     };
     let status = || -> Result<Value, Failure> {

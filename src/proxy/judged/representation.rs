@@ -2,6 +2,7 @@
 //!
 //! How long it may be kept is decided by [`super`], which is the caller.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -10,6 +11,7 @@ use http::header::{
     LAST_MODIFIED, VARY,
 };
 
+use crate::api::json::Picked;
 use crate::api::query::Parameters;
 use crate::api::rewrite::Rewrite;
 use crate::api::route::Route;
@@ -56,20 +58,23 @@ impl Representation {
     ) -> Result<Self, AskError> {
         let nonsense = |error: &dyn std::fmt::Display| AskError::nonsense(path, error);
         let text = std::str::from_utf8(&answer.body).map_err(|error| nonsense(&error))?;
-        json::check(text).map_err(|error| nonsense(&error))?;
-        let body = match rewrite {
-            Some(rewrite) => {
-                let document = path.split('?').next().unwrap_or(path);
-                rewrite.apply(text, document).map_err(|error| nonsense(&error))?.into()
-            }
-            None => answer.body.clone(),
+        let rewritten = match rewrite {
+            Some(rewrite) => rewrite.apply(text, path.split('?').next().unwrap_or(path)),
+            None => json::check(text).map(|()| Cow::Borrowed(text)),
+        };
+        let body = match rewritten.map_err(|error| nonsense(&error))? {
+            Cow::Borrowed(_) => answer.body.clone(),
+            Cow::Owned(text) => text.into(),
         };
         let mut fields = end_to_end(&answer.headers, true);
         for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
             fields.remove(name);
         }
         // It is JSON: another type would have browsers take it for a page.
-        let is_json = |kind: &HeaderValue| kind.as_bytes().to_ascii_lowercase().starts_with(b"application/json");
+        let is_json = |kind: &HeaderValue| {
+            let kind = kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+            kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
+        };
         if fields.get_all(CONTENT_TYPE).iter().nth(1).is_some() || !fields.get(CONTENT_TYPE).is_some_and(is_json) {
             fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
@@ -135,11 +140,13 @@ impl Representation {
 
 /// Our own `Link`: the licence that the document names, and for a list the pages around it.
 fn link(path: &str, text: &str, public_url: &str) -> Option<HeaderValue> {
-    let top = json::fields(text).unwrap_or_default();
-    let value = |key: &str| top.iter().find(|field| field.key == key).map(|field| field.value);
-    let license = value("license").and_then(json::string).and_then(|license| links::license_target(&license));
+    let [license, total] = json::pick(text, &["license", "total"]).unwrap_or_default().map(|picked| match picked {
+        Picked::Absent => None,
+        Picked::Once(value) | Picked::Repeated(value, _) => Some(value),
+    });
+    let license = license.and_then(json::string).and_then(|license| links::license_target(&license));
     let (document, query) = path.split_once('?').unwrap_or((path, ""));
-    let total = value("total").and_then(|total| total.parse().ok());
+    let total = total.and_then(|total| total.parse().ok());
     match (Route::of(document), total, Parameters::parse(query)) {
         (Route::List, Some(total), Ok(asked)) => links::list(license.as_deref(), &asked.list, total, public_url, None),
         _ => links::license(license.as_deref()),

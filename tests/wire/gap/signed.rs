@@ -145,6 +145,52 @@ async fn an_export_without_a_signature_takes_the_old_one_away() {
     desk.refuses(&strict, &desk.data(), &["verify"], "b.gsb", &["not signed"]).await;
 }
 
+/// Puts something that is no file to be read in the place of another.
+fn put_odd(path: &Path, odd: &str) {
+    let _ = fs::remove_file(path);
+    match odd {
+        "FIFO" => assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
+        "device" => std::os::unix::fs::symlink("/dev/zero", path).unwrap(),
+        "directory" => fs::create_dir(path).unwrap(),
+        // A tebibyte that takes no room.
+        "huge" => fs::File::create(path).unwrap().set_len(1 << 40).unwrap(),
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_bundle_or_a_signature_that_is_no_file_to_be_read_is_refused_at_once() {
+    let (_origin, mirror) = mirrored(20, Switches::default()).await;
+    let desk = Desk::new();
+    let ours = key(&desk, "ours");
+    desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "good.gsb").await;
+    let (strict, lax) = (Setup::offline().set("bundle.trusted_keys", &format!("[{ours:?}]")), Setup::offline());
+    let server = lax.clone().start().await;
+    for (odd, of_bundle, of_signature) in [
+        ("FIFO", "a FIFO", "a FIFO"),
+        ("device", "a device", "a device"),
+        ("directory", "a directory", "a directory"),
+        ("huge", "bundle.max_size", "too long"),
+    ] {
+        let (bundle, copy) = (format!("{odd}.gsb"), format!("{odd}-signed.gsb"));
+        put_odd(&desk.path(&bundle), odd);
+        fs::copy(desk.path("good.gsb"), desk.path(&copy)).unwrap();
+        put_odd(&desk.path(&format!("{copy}.minisig")), odd);
+        let inspected = if odd == "huge" { "" } else { of_bundle };
+        desk.refuses(&lax, &desk.data(), &["inspect"], &bundle, &[inspected]).await;
+        for action in ["verify", "import"] {
+            desk.refuses(&lax, &desk.data(), &[action], &bundle, &[of_bundle]).await;
+            desk.refuses(&strict, &desk.data(), &[action], &copy, &[of_signature]).await;
+        }
+        desk.refuses(&lax, &server.data_dir(), &["import"], &bundle, &[of_bundle]).await;
+        // Nobody asks for a signature here, but the server that is to judge it must not be told that there is none.
+        let said = desk.does(&lax, &desk.data(), &["verify"], &copy).await;
+        assert!(said.contains(of_signature), "{said}");
+        desk.refuses(&lax, &server.data_dir(), &["import"], &copy, &[of_signature]).await;
+    }
+    assert!(!desk.data().exists(), "nothing was imported");
+}
+
 #[tokio::test]
 async fn a_large_upload_that_is_refused_is_told_why() {
     let desk = Desk::new();

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 
-use super::{Fields, answer, case_of, in_both, in_each_coding, nothing, number, pass, started, target};
-use crate::harness::Upstream;
+use super::{Fields, answer, case_of, document, in_both, in_each_coding, nothing, number, pass, started, target, with};
+use crate::harness::{Script, Upstream};
 
 /// Fields of the origin that clients get as they are.
 const KEPT: Fields<'_> = &[
@@ -224,6 +224,38 @@ async fn the_links_of_a_taxonomy_are_rewritten_and_those_of_a_list_are_not() {
         assert_eq!(taxonomy.etag(), "W/\"a\"");
         let list = server.ok(&target(0)).await;
         assert!(list.text().contains(&upstream.url()), "{uses:?}: {}", list.text());
+    })
+    .await;
+}
+
+/// Whatever the origin calls it, it was read as JSON; called a page, a browser would run what is in it.
+#[tokio::test]
+async fn documents_are_called_json_whatever_the_origin_calls_them() {
+    const OURS: &str = "application/json";
+    let kinds: [(Fields<'_>, &str); 9] = [
+        (&[], OURS),
+        (&[("content-type", "text/html")], OURS),
+        (&[("content-type", "image/svg+xml")], OURS),
+        (&[("content-type", "application/javascript")], OURS),
+        (&[("content-type", "application/jsonp")], OURS),
+        (&[("content-type", "text/html; application/json")], OURS),
+        (&[("content-type", "application/json"), ("content-type", "text/html")], OURS),
+        (&[("content-type", "application/json; charset=utf-8")], "application/json; charset=utf-8"),
+        (&[("content-type", "Application/JSON ;x=y")], "Application/JSON ;x=y"),
+    ];
+    in_both(async |uses| {
+        let upstream = Upstream::start(move |seen| match case_of(seen) {
+            None => nothing(),
+            Some(case) => with(Script::new(200, document(case)), kinds[case].0),
+        })
+        .await;
+        let server = uses.start(&upstream).await;
+        for (case, (sent, expected)) in kinds.iter().enumerate() {
+            for reply in in_each_coding(&server, &target(case)).await.1 {
+                assert_eq!(reply.the("content-type"), *expected, "{uses:?} {sent:?}");
+                assert_eq!(reply.the("x-content-type-options"), "nosniff", "{uses:?} {sent:?}");
+            }
+        }
     })
     .await;
 }
