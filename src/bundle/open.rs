@@ -44,7 +44,7 @@ pub struct Bundle {
     pub(super) carried: Carried,
     evidence: Evidence,
     details: Vec<DetailHash>,
-    parts: [Vec<Known>; 2],
+    pub(super) parts: [Vec<Known>; 2],
 }
 
 /// What a bundle carries of the content.

@@ -124,7 +124,7 @@ fn where_nothing_can_be_written_everything_can_still_be_read() {
 #[test]
 fn what_is_no_damage_is_not_called_so() {
     let path = Path::new("x");
-    let error = |error: redb::Error| handle::Fault::Redb(Box::new(error)).into_store_error(path, 0);
+    let error = |error: redb::Error| fault::Fault::Redb(Box::new(error)).into_store_error(path, 0);
     for other in [
         redb::Error::PreviousIo,
         redb::Error::DatabaseClosed,

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::WallTime;
+use crate::upstream::health::Witness;
 use crate::upstream::wire::Wire;
 
 fn client() -> OriginClient {
