@@ -9,6 +9,16 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+#[path = "../tests/wire/origin_faults"]
+mod origin_faults {
+    pub mod answers;
+    pub mod fault;
+    pub mod raw;
+    pub mod tamper;
+
+    pub use fault::Fault;
+}
+
 #[path = "../tests/wire/simulation"]
 mod simulation {
     pub mod check;

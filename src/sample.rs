@@ -2,7 +2,8 @@
 //!
 //! It is the opponent of the tests and therefore shares no code with the rest of the crate but the clock: filters walk
 //! the model, bodies are written by a writer of their own, entity tags are compared by other code. It is not a mock
-//! either, but a server with real sockets, a rate limit, a CDN and faults, all of which can be switched while it runs.
+//! either, but a server with real sockets, a rate limit and a CDN, all of which can be switched while it runs. What goes wrong with
+//! it is brought by tests ([`Mishap`]).
 //! Without a socket and by another clock it is the origin of the simulation. Used by `grandstand demo`, `grandstand
 //! origin`, the wire tests and the benches.
 //!
@@ -14,7 +15,7 @@
 //! | in which order are they listed, how are numbers spelled | `order`, `spelling`, `json` |
 //! | what is answered | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag` |
 //! | how is it served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
-//! | what can be varied, what goes wrong | `switches`, `fault`, `misbehave`, `tamper`, `raw` |
+//! | what can be varied, which requests something befalls | `switches`, `fault` |
 
 mod answer;
 mod cdn;
@@ -27,19 +28,16 @@ mod limit;
 mod listing;
 mod lists;
 mod log;
-mod misbehave;
 mod names;
 mod order;
 mod origin;
 mod places;
 mod query;
-mod raw;
 mod regions;
 mod server;
 mod spelling;
 mod sports;
 mod switches;
-mod tamper;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -47,17 +45,15 @@ mod venue;
 mod wire;
 mod world;
 
-pub use fault::{Fault, FaultRule};
+pub use fault::{Asked, FaultRule, Mishap};
 pub use log::Seen;
 pub use order::ItemOrder;
 pub use origin::Origin;
-pub use raw::Raw;
 pub use spelling::{Decimal, Digits, Stamp, Zone};
 pub use switches::{
     ApiUrlStyle, Cdn, Combine, CountStyle, EmptyFilters, EtagStyle, Generated, GeneratedAt, ModifiedStyle, Since,
     Switches, TaxonomyShape, TermFields, TermNames,
 };
-pub use tamper::Tamper;
 pub use venue::Venue;
 pub use wire::Body;
 pub use world::World;

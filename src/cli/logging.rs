@@ -2,7 +2,9 @@
 //!
 //! Callers: the commands that run something.
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::{LogConfig, LogFormat};
 
@@ -18,12 +20,12 @@ pub(super) struct LoggingError(String);
 pub(super) fn start(config: LogConfig) -> Result<(), LoggingError> {
     let level = config.level.as_str();
     let directives = format!("error,pingora_core=error,pingora_core::apps=off,grandstand={level},access={level}");
-    let filter = EnvFilter::try_new(directives).map_err(|error| LoggingError(error.to_string()))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter: Targets = directives.parse().map_err(|error| LoggingError(format!("{error}")))?;
+    let builder = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
     quiet_caught_panics();
     let started = match config.format {
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text => builder.with_ansi(Terminal::of_stderr().colours).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).finish().with(filter).try_init(),
+        LogFormat::Text => builder.with_ansi(Terminal::of_stderr().colours).finish().with(filter).try_init(),
     };
     started.map_err(|error| LoggingError(error.to_string()))
 }

@@ -1,56 +1,66 @@
-//! Faults: what goes wrong, for which requests and how often.
+//! Faults: for which requests something goes wrong, and how often.
 //!
-//! Only the decision. What a fault looks like on the wire is in `wire`. Called by the server once per admitted
-//! request.
+//! Not what goes wrong: tests bring that ([`Mishap`]), so that the program has none of it. Called by the server once per
+//! admitted request.
 
-use std::time::Duration;
+use std::fmt::Debug;
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{HeaderMap, Method, Response};
 
 use super::dice::Dice;
-use super::raw::Raw;
-use super::tamper::Tamper;
+use super::server::{self, Shared};
+use super::switches::Switches;
+use super::wire::Body;
 
 /// What goes wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// This status with a small JSON error.
-    Status(u16),
-    /// 429; `Retry-After` in seconds, or without that header.
-    TooManyRequests(Option<u64>),
-    /// The connection is dropped without an answer.
-    Reset,
-    /// No answer, ever.
-    Hang,
-    /// A page of HTML with status 200 and no entity tag.
-    HtmlWith200,
-    /// This text as JSON with status 200 and no entity tag: wrong types, half a document, a total that collapsed.
-    Body(String),
-    /// The right answer, of which the second half is missing although `Content-Length` counts it.
-    Truncated,
-    /// The right answer in pieces of 64 bytes, each after this pause.
-    SlowDrip(Duration),
-    /// A JSON array that never ends, as fast as the client reads.
-    EndlessBody,
-    /// 302 to this address.
-    Redirect(String),
-    /// The right answer after so many redirects, each a relative reference to the same path with another query.
-    Detour(u32),
-    /// This status with a `Retry-After` that is an HTTP-date so many seconds ahead.
-    Later(u16, u64),
-    /// 304, whatever was asked.
-    NotModified,
-    /// A JSON array that never ends, in a gzip body that grows a thousand times more slowly; endless without gzip
-    /// where the client does not accept it.
-    GzipBomb,
-    /// The right answer, its text altered.
-    Tampered(Tamper),
-    /// The right answer, 200 or 304, with these header fields.
-    Falsified(Vec<(&'static str, Vec<u8>)>),
-    /// The right answer, its bytes altered.
-    Raw(Raw),
+#[async_trait]
+pub trait Mishap: Debug + Send + Sync {
+    /// What is answered instead of, or made of, the right answer.
+    ///
+    /// # Errors
+    /// When the connection is to be dropped.
+    async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>>;
+}
+
+/// A request that something befalls.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) switches: &'a Switches,
+    /// The method.
+    pub method: &'a Method,
+    /// Path and query, with the origin's prefix.
+    pub target: &'a str,
+    /// The header.
+    pub headers: &'a HeaderMap,
+    /// A second handle on the connection, to write past the HTTP library; `None` without a socket, or where the system gave
+    /// none.
+    pub connection: Option<&'a TcpStream>,
+}
+
+impl Asked<'_> {
+    /// The right answer.
+    pub async fn right(&self) -> Response<Body> {
+        self.shared.answer(self.switches, self.method, self.target, self.headers).await
+    }
+
+    /// The text that is the right answer now, past the CDN.
+    pub fn right_text(&self) -> String {
+        self.shared.text(self.switches, self.target)
+    }
+
+    /// Whether the client takes gzip.
+    pub fn accepts_gzip(&self) -> bool {
+        server::accepts_gzip(self.headers)
+    }
 }
 
 /// A fault and the requests that it befalls.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct FaultRule {
     /// Start of path and query, after the origin's prefix: `/api/listings.json?page=2`. Empty matches everything.
     pub path_prefix: String,
@@ -59,30 +69,30 @@ pub struct FaultRule {
     /// How many more requests it befalls; counts down. `None`: no end.
     pub times: Option<u32>,
     /// What goes wrong.
-    pub fault: Fault,
+    pub fault: Arc<dyn Mishap>,
 }
 
 impl FaultRule {
     /// A fault that always befalls requests whose path and query start so.
-    pub fn always(path_prefix: &str, fault: Fault) -> Self {
+    pub fn always(path_prefix: &str, fault: impl Mishap + 'static) -> Self {
         // One that could never strike lets a test pass that shows nothing.
         debug_assert!(path_prefix.is_empty() || path_prefix.starts_with('/'), "no path starts with {path_prefix}");
-        Self { path_prefix: path_prefix.to_owned(), probability: 1.0, times: None, fault }
+        Self { path_prefix: path_prefix.to_owned(), probability: 1.0, times: None, fault: Arc::new(fault) }
     }
 
     /// A fault that befalls the next so many requests whose path and query start so.
-    pub fn times(path_prefix: &str, times: u32, fault: Fault) -> Self {
+    pub fn times(path_prefix: &str, times: u32, fault: impl Mishap + 'static) -> Self {
         Self { times: Some(times), ..Self::always(path_prefix, fault) }
     }
 
     /// A fault that befalls a share of all requests.
-    pub fn share(probability: f64, fault: Fault) -> Self {
+    pub fn share(probability: f64, fault: impl Mishap + 'static) -> Self {
         Self { probability, ..Self::always("", fault) }
     }
 }
 
 /// The fault, if any, that befalls a request for `target`; counts it.
-pub(super) fn strike(rules: &mut [FaultRule], target: &str, dice: &mut Dice) -> Option<Fault> {
+pub(super) fn strike(rules: &mut [FaultRule], target: &str, dice: &mut Dice) -> Option<Arc<dyn Mishap>> {
     for rule in rules {
         let applies = target.starts_with(&rule.path_prefix) && rule.times != Some(0);
         if applies && dice.chance(rule.probability) {
@@ -97,14 +107,30 @@ pub(super) fn strike(rules: &mut [FaultRule], target: &str, dice: &mut Dice) -> 
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    enum Named {
+        One,
+        Other,
+    }
+
+    #[async_trait]
+    impl Mishap for Named {
+        async fn befall(&self, _asked: &Asked<'_>) -> io::Result<Response<Body>> {
+            Err(io::ErrorKind::ConnectionReset.into())
+        }
+    }
+
     #[test]
     fn rules_count_down_and_leave_other_paths_alone() {
         let mut dice = Dice::of(&[1]);
-        let mut rules = [FaultRule::times("/api/cities", 2, Fault::Reset), FaultRule::share(0.5, Fault::Hang)];
-        assert_eq!(strike(&mut rules, "/api/cities.json", &mut dice), Some(Fault::Reset));
-        assert_eq!(strike(&mut rules, "/api/cities.json", &mut dice), Some(Fault::Reset));
-        let struck = (0..1_000).filter(|_| strike(&mut rules, "/api/cities.json", &mut dice) == Some(Fault::Hang));
+        let mut rules = [FaultRule::times("/api/cities", 2, Named::One), FaultRule::share(0.5, Named::Other)];
+        let mut strikes = |rules: &mut [FaultRule], target: &str| {
+            strike(rules, target, &mut dice).map_or_else(String::new, |fault| format!("{fault:?}"))
+        };
+        assert_eq!(strikes(&mut rules, "/api/cities.json"), "One");
+        assert_eq!(strikes(&mut rules, "/api/cities.json"), "One");
+        let struck = (0..1_000).filter(|_| strikes(&mut rules, "/api/cities.json") == "Other");
         assert!((400..600).contains(&struck.count()));
-        assert_eq!(strike(&mut rules[..1], "/api/states.json", &mut dice), None);
+        assert_eq!(strikes(&mut rules[..1], "/api/states.json"), "");
     }
 }

@@ -4,7 +4,7 @@
 //! `wire`. Called by [`Origin`](super::Origin).
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,13 +27,11 @@ use super::answer::{Answer, Context};
 use super::cdn::{Copies, Copy, age_of};
 use super::dice::Dice;
 use super::etag::none_match_hits;
-use super::fault::{Fault, strike};
+use super::fault::{Asked, Mishap, strike};
 use super::limit::Limit;
 use super::log::{Log, Seen};
-use super::misbehave;
-use super::raw;
 use super::switches::{Cdn, Switches};
-use super::wire::{self, Body, Delivery, Times};
+use super::wire::{self, Body, Times};
 use super::world::World;
 
 /// Everything that requests share.
@@ -50,6 +48,16 @@ pub(super) struct Shared {
     pub(super) copies: Mutex<Copies>,
     pub(super) dice: Mutex<Dice>,
     pub(super) nonce: AtomicU64,
+}
+
+/// A second handle on a connection, for what the library would not send; without one where the system gives none.
+pub(super) type Twin = Option<Arc<StdStream>>;
+
+/// The same connection twice.
+fn twins(stream: TcpStream) -> io::Result<(TcpStream, Twin)> {
+    let stream = stream.into_std()?;
+    let twin = stream.try_clone().ok().map(Arc::new);
+    Ok((TcpStream::from_std(stream)?, twin))
 }
 
 /// Accepts until told to stop, then cuts all connections.
@@ -79,7 +87,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }
-    let (stream, twin) = match raw::twins(stream) {
+    let (stream, twin) = match twins(stream) {
         Ok(twins) => twins,
         Err(error) => return tracing::warn!(%error, "a connection was lost"),
     };
@@ -100,7 +108,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
 async fn handle(
     shared: Arc<Shared>,
     client: SocketAddr,
-    twin: raw::Twin,
+    twin: Twin,
     request: Request<Incoming>,
 ) -> io::Result<Response<Body>> {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
@@ -111,14 +119,14 @@ impl Shared {
     /// One request from arrival to the head of its answer: delay, log, limit, fault, answer, delay.
     ///
     /// # Errors
-    /// When the fault of the day is that the connection is dropped.
+    /// When the connection is to be dropped.
     pub(super) async fn exchange(
         &self,
         client: SocketAddr,
         method: &Method,
         target: &str,
         headers: &HeaderMap,
-        twin: &raw::Twin,
+        twin: &Twin,
     ) -> io::Result<Response<Body>> {
         self.jitter().await;
         let now = self.clock.now_mono();
@@ -130,32 +138,12 @@ impl Shared {
             Ok(wire::too_many(method, Some(wait.as_secs_f64().ceil().max(1.0) as u64)))
         } else {
             match self.strike(&switches, target) {
-                None => Ok(self.answer(&switches, method, target, headers, Delivery::Whole).await),
-                Some(Fault::Truncated) => Ok(self.answer(&switches, method, target, headers, Delivery::Half).await),
-                Some(Fault::SlowDrip(pause)) => {
-                    Ok(self.answer(&switches, method, target, headers, Delivery::Drip(pause)).await)
+                None => Ok(self.answer(&switches, method, target, headers).await),
+                Some(mishap) => {
+                    let connection = twin.as_deref();
+                    let asked = Asked { shared: self, switches: &switches, method, target, headers, connection };
+                    mishap.befall(&asked).await
                 }
-                Some(Fault::Status(status)) => Ok(wire::error(method, status)),
-                Some(Fault::TooManyRequests(retry_after)) => Ok(wire::too_many(method, retry_after)),
-                Some(Fault::Reset) => Err(io::ErrorKind::ConnectionReset.into()),
-                Some(Fault::Hang) => std::future::pending().await,
-                Some(Fault::HtmlWith200) => Ok(wire::html(method)),
-                Some(Fault::Body(text)) => Ok(wire::json(method, text)),
-                Some(Fault::Redirect(to)) => Ok(wire::redirect(&to)),
-                Some(Fault::Later(status, seconds)) => Ok(misbehave::later(method, status, seconds)),
-                Some(Fault::NotModified) => Ok(wire::bare_not_modified()),
-                Some(Fault::GzipBomb) if accepts_gzip(headers) => misbehave::gzip_bomb(),
-                Some(Fault::EndlessBody | Fault::GzipBomb) => Ok(wire::endless()),
-                Some(Fault::Tampered(tamper)) => Ok(misbehave::tampered(method, tamper, &self.text(&switches, target))),
-                Some(Fault::Raw(raw)) => Err(misbehave::raw(raw, &self.text(&switches, target), twin).await),
-                Some(Fault::Falsified(fields)) => {
-                    let right = self.answer(&switches, method, target, headers, Delivery::Whole).await;
-                    Ok(misbehave::falsified(right, &fields))
-                }
-                Some(Fault::Detour(hops)) => match misbehave::detour(target, hops) {
-                    Some(redirect) => Ok(redirect),
-                    None => Ok(self.answer(&switches, method, target, headers, Delivery::Whole).await),
-                },
             }
         };
         self.jitter().await;
@@ -192,17 +180,17 @@ impl Shared {
     }
 
     /// The text that is the right answer now, past the CDN.
-    fn text(&self, switches: &Switches, target: &str) -> String {
+    pub(super) fn text(&self, switches: &Switches, target: &str) -> String {
         self.make(switches, target, self.nonce.fetch_add(1, Ordering::Relaxed)).0.body.text
     }
 
-    async fn answer(
+    /// The right answer.
+    pub(super) async fn answer(
         &self,
         switches: &Switches,
         method: &Method,
         target: &str,
         headers: &HeaderMap,
-        delivery: Delivery,
     ) -> Response<Body> {
         if method != Method::GET && method != Method::HEAD {
             return wire::not_allowed(method);
@@ -224,7 +212,7 @@ impl Shared {
         if !switches.latency.is_zero() {
             tokio::time::sleep(switches.latency).await;
         }
-        wire::respond(method, &copy, not_modified, switches, &times, delivery)
+        wire::respond(method, &copy, not_modified, switches, &times)
     }
 
     fn copy(&self, switches: &Switches, target: &str, gzip: bool) -> Copy {
@@ -250,7 +238,7 @@ impl Shared {
         (copy, Times { date, age: Some((age, hit)) })
     }
 
-    fn strike(&self, switches: &Switches, target: &str) -> Option<Fault> {
+    fn strike(&self, switches: &Switches, target: &str) -> Option<Arc<dyn Mishap>> {
         if switches.faults.is_empty() {
             return None;
         }
@@ -290,7 +278,7 @@ fn text_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 }
 
 /// Whether gzip is named in `Accept-Encoding` and not with a weight of 0. No finer: the origin has nothing else.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let Some(codings) = text_of(headers, &ACCEPT_ENCODING) else { return false };
     codings.to_ascii_lowercase().split(',').any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));

@@ -1,21 +1,18 @@
-//! Responses as they go over the wire, and what faults do to them.
+//! Responses as they go over the wire.
 //!
 //! Headers and bodies only; what to send is decided in `server`. Called by the server.
 
 use std::convert::Infallible;
 use std::io;
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
 use http::header::{
-    ACCEPT_RANGES, AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, LOCATION,
-    RETRY_AFTER, VARY,
+    ACCEPT_RANGES, AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, RETRY_AFTER,
+    VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
-use hyper::body::Frame;
+use http_body_util::{BodyExt as _, Empty, Full};
 
 use super::cdn::Copy;
 use super::switches::Switches;
@@ -24,17 +21,6 @@ use super::switches::Switches;
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 const JSON: &str = "application/json";
-
-/// How a body is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delivery {
-    /// All of it.
-    Whole,
-    /// The first half, then the end of the connection.
-    Half,
-    /// In small pieces, each after this pause.
-    Drip(Duration),
-}
 
 /// The headers that depend on when an answer is sent.
 #[derive(Clone, Debug)]
@@ -52,7 +38,6 @@ pub(super) fn respond(
     not_modified: bool,
     switches: &Switches,
     times: &Times,
-    delivery: Delivery,
 ) -> Response<Body> {
     let mut headers = HeaderMap::new();
     put(&mut headers, DATE, &times.date);
@@ -78,23 +63,18 @@ pub(super) fn respond(
     if copy.gzip {
         put(&mut headers, CONTENT_ENCODING, "gzip");
     }
-    let body = if method == Method::HEAD { empty() } else { deliver(copy.bytes.clone(), delivery) };
+    let body = if method == Method::HEAD { empty() } else { whole(copy.bytes.clone()) };
     assemble(copy.status, headers, body)
 }
 
-/// A small answer without entity tag: errors, HTML, anything given.
-pub(super) fn plain(method: &Method, status: u16, content_type: &str, text: impl Into<Bytes>) -> Response<Body> {
-    let text = text.into();
-    let mut headers = HeaderMap::new();
-    put(&mut headers, CONTENT_TYPE, content_type);
-    put(&mut headers, CONTENT_LENGTH, &text.len().to_string());
-    let body = if method == Method::HEAD { empty() } else { deliver(text, Delivery::Whole) };
-    assemble(status, headers, body)
-}
-
 /// A small JSON error.
-pub(super) fn error(method: &Method, status: u16) -> Response<Body> {
-    plain(method, status, JSON, format!("{{\"error\":{{\"status\":{status}}}}}"))
+fn error(method: &Method, status: u16) -> Response<Body> {
+    let text = Bytes::from(format!("{{\"error\":{{\"status\":{status}}}}}"));
+    let mut headers = HeaderMap::new();
+    put(&mut headers, CONTENT_TYPE, JSON);
+    put(&mut headers, CONTENT_LENGTH, &text.len().to_string());
+    let body = if method == Method::HEAD { empty() } else { whole(text) };
+    assemble(status, headers, body)
 }
 
 /// 429, with `Retry-After` if there is one.
@@ -113,64 +93,8 @@ pub(super) fn not_allowed(method: &Method) -> Response<Body> {
     response
 }
 
-/// 304 without any field.
-pub(super) fn bare_not_modified() -> Response<Body> {
-    assemble(304, HeaderMap::new(), empty())
-}
-
-/// 302.
-pub(super) fn redirect(to: &str) -> Response<Body> {
-    let mut headers = HeaderMap::new();
-    put(&mut headers, LOCATION, to);
-    put(&mut headers, CONTENT_LENGTH, "0");
-    assemble(302, headers, empty())
-}
-
-/// 200 with JSON of which the text is given.
-pub(super) fn json(method: &Method, text: String) -> Response<Body> {
-    plain(method, 200, JSON, text)
-}
-
-/// 200 with a page of HTML, as captive portals and tired proxies send it.
-pub(super) fn html(method: &Method) -> Response<Body> {
-    let page = "<!doctype html><title>Just a moment...</title><p>Checking your browser.</p>\n";
-    plain(method, 200, "text/html; charset=utf-8", page.to_owned())
-}
-
-/// 200 with an array that never ends.
-pub(super) fn endless() -> Response<Body> {
-    let mut headers = HeaderMap::new();
-    put(&mut headers, CONTENT_TYPE, JSON);
-    let more = Bytes::from("0,".repeat(8 * 1024));
-    let pieces = stream::once(async { Bytes::from_static(b"[") }).chain(stream::repeat(more));
-    assemble(200, headers, StreamBody::new(pieces.map(|piece| Ok(Frame::data(piece)))).boxed_unsync())
-}
-
-fn deliver(bytes: Bytes, delivery: Delivery) -> Body {
-    match delivery {
-        Delivery::Whole => Full::new(bytes).map_err(never).boxed_unsync(),
-        Delivery::Half => {
-            let half = bytes.slice(..bytes.len() / 2);
-            let cut = async {
-                // Lets the first half leave before the connection is closed.
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                Err(io::Error::from(io::ErrorKind::ConnectionAborted))
-            };
-            let pieces = stream::once(async { Ok(Frame::data(half)) }).chain(stream::once(cut));
-            StreamBody::new(pieces).boxed_unsync()
-        }
-        Delivery::Drip(pause) => {
-            let pieces = stream::unfold(bytes, move |mut rest| async move {
-                if rest.is_empty() {
-                    return None;
-                }
-                tokio::time::sleep(pause).await;
-                let piece = rest.split_to(rest.len().min(64));
-                Some((Ok(Frame::data(piece)), rest))
-            });
-            StreamBody::new(pieces).boxed_unsync()
-        }
-    }
+fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(never).boxed_unsync()
 }
 
 fn empty() -> Body {
@@ -183,7 +107,7 @@ fn never(impossible: Infallible) -> io::Error {
 
 fn assemble(status: u16, headers: HeaderMap, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
-    // A status that a test made up and HTTP does not know becomes a 500.
+    // Each is one that HTTP knows.
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     *response.headers_mut() = headers;
     response

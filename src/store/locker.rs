@@ -21,9 +21,8 @@ pub(super) fn stranger(file: &File, named: Option<u32>) -> Option<Locker> {
     use std::os::unix::fs::MetadataExt as _;
 
     let meta = file.metadata().ok()?;
-    let place = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()), meta.ino());
-    let locks = procfs::locks().ok()?.into_iter().filter(|lock| (lock.devmaj, lock.devmin, lock.inode) == place);
-    let pids: Vec<u32> = locks.filter_map(|lock| u32::try_from(lock.pid?).ok()).collect();
+    let place = Place { major: rustix::fs::major(meta.dev()), minor: rustix::fs::minor(meta.dev()), inode: meta.ino() };
+    let pids = holders(&std::fs::read_to_string("/proc/locks").ok()?, &place);
     if named.is_some_and(|named| pids.contains(&named)) {
         return None;
     }
@@ -36,6 +35,31 @@ pub(super) fn stranger(file: &File, named: Option<u32>) -> Option<Locker> {
     lockers.into_iter().next()
 }
 
+/// Which file it is.
+#[cfg(target_os = "linux")]
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    major: u32,
+    minor: u32,
+    inode: u64,
+}
+
+/// Who has locked a file, by a table as in proc_locks(5). Who waits for a lock is not named.
+#[cfg(target_os = "linux")]
+fn holders(table: &str, place: &Place) -> Vec<u32> {
+    let holder = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // Number, kind, mode, access, process, device and inode, from and to; `->` is before the kind of one that waits.
+        let [_, kind, _, _, pid, file, ..] = words[..] else { return None };
+        let mut parts = file.split(':');
+        let hex = |part: Option<&str>| u32::from_str_radix(part?, 16).ok();
+        let (major, minor, inode) = (hex(parts.next())?, hex(parts.next())?, parts.next()?.parse().ok()?);
+        let is_it = kind != "->" && Place { major, minor, inode } == *place;
+        is_it.then(|| pid.parse().ok()).flatten()
+    };
+    table.lines().filter_map(holder).collect()
+}
+
 #[cfg(target_os = "linux")]
 fn program(pid: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
@@ -46,4 +70,23 @@ fn program(pid: u32) -> Option<String> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn stranger(_file: &File, _named: Option<u32>) -> Option<Locker> {
     None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_found_in_the_table_and_those_who_wait_are_not() {
+        let table = "1: POSIX  ADVISORY  WRITE 12 fd:0a:77 0 EOF\n\
+            2: FLOCK  ADVISORY  READ  13 fd:0a:77 0 EOF\n\
+            2: -> FLOCK  ADVISORY  WRITE 14 fd:0a:77 0 EOF\n\
+            3: OFDLCK ADVISORY  READ  -1 fd:0a:77 0 EOF\n\
+            4: LEASE  ACTIVE    READ  15 fd:0b:77 0 EOF\n\
+            5: FLOCK  ADVISORY  WRITE 16 fd:0a:78 0 EOF\nnonsense\n";
+        let place = |inode| Place { major: 0xfd, minor: 10, inode };
+        assert_eq!(holders(table, &place(77)), [12, 13]);
+        assert_eq!(holders(table, &place(78)), [16]);
+        assert_eq!(holders(table, &place(79)), [0; 0]);
+    }
 }

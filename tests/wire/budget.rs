@@ -67,7 +67,8 @@ async fn a_client_is_not_kept_waiting_for_a_spent_budget() {
 
 #[tokio::test]
 async fn a_429_of_the_origin_is_obeyed() {
-    use grandstand::sample::{Fault, FaultRule};
+    use crate::origin_faults::Fault;
+    use grandstand::sample::FaultRule;
     let origin = origin(60).await;
     let rule = FaultRule::times("/api/listings.json", 1, Fault::TooManyRequests(Some(8)));
     origin.set(|switches| switches.faults = vec![rule]);
@@ -84,7 +85,8 @@ async fn a_429_of_the_origin_is_obeyed() {
 
 #[tokio::test]
 async fn a_pause_that_the_origin_asked_for_survives_a_kill() {
-    use grandstand::sample::{Fault, FaultRule};
+    use crate::origin_faults::Fault;
+    use grandstand::sample::FaultRule;
     each(["0", "60"], async |per_minute| {
         let origin = origin(20).await;
         let mut server = Setup::mirror_of(&origin).set("origin.requests_per_minute", per_minute).start().await;

@@ -1,8 +1,9 @@
 //! What an origin writes into messages is shown as an excerpt.
 
-use grandstand::sample::{Fault, FaultRule};
+use grandstand::sample::FaultRule;
 
 use crate::harness::{Setup, origin, wait_until};
+use crate::origin_faults::Fault;
 
 #[tokio::test]
 async fn a_long_text_of_the_origin_is_cut_in_status_and_log() {

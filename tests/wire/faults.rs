@@ -7,10 +7,11 @@ mod tls;
 
 use std::time::Duration;
 
-use grandstand::sample::{Fault, FaultRule, World};
+use grandstand::sample::{FaultRule, World};
 
 use crate::compare::list_is_the_origins;
 use crate::harness::{Setup, origin, wait_until};
+use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
 

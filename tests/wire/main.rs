@@ -9,6 +9,7 @@
 mod client;
 mod compare;
 mod harness;
+mod origin_faults;
 
 mod admin;
 mod answers;

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use grandstand::sample::{Fault, FaultRule, Origin, World};
+use grandstand::sample::{FaultRule, Origin, World};
 
 use crate::client::Reply;
 use crate::compare::{same_list, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Server, Setup, each, origin, quiet, wait_until};
+use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
 

@@ -1,33 +1,35 @@
 //! The process itself, under the names that every Prometheus client library uses.
 //!
-//! Only Linux tells. Callers: [`super::answer`].
+//! Only Linux tells: by proc_pid_stat(5) and its neighbours. Callers: [`super::answer`].
 
 use super::families::Families;
 
 /// Writes what the system knows of this process; what it does not tell is left out.
 #[cfg(target_os = "linux")]
 pub(super) fn write(families: &mut Families) {
-    use procfs::WithCurrentSystemInfo as _;
-    use procfs::process::{LimitValue, Process};
+    use rustix::param::{clock_ticks_per_second, page_size};
+    use rustix::process::{Resource, getrlimit};
+    use std::fs;
 
-    let Ok(process) = Process::myself() else { return };
-    if let (Ok(stat), Ok(boot)) = (process.stat(), procfs::boot_time_secs()) {
-        let ticks = procfs::ticks_per_second() as f64;
-        let started = boot as f64 + stat.starttime as f64 / ticks;
-        families.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started);
-        let cpu = (stat.utime + stat.stime) as f64 / ticks;
-        families.counter("process_cpu_seconds", "Time on a processor, of the process and of the system for it", cpu);
-        let resident = stat.rss_bytes().get();
-        families.gauge("process_resident_memory_bytes", "Memory that is in use", resident);
-        families.gauge("process_virtual_memory_bytes", "Memory that is mapped", stat.vsize);
-        families.gauge("process_threads", "Threads", stat.num_threads);
-    }
-    if let Ok(open) = process.fd_count() {
-        families.gauge("process_open_fds", "Open file descriptors", open);
-    }
-    if let Ok(limits) = process.limits()
-        && let LimitValue::Value(most) = limits.max_open_files.soft_limit
+    let (stat, system) = (fs::read_to_string("/proc/self/stat"), fs::read_to_string("/proc/stat"));
+    if let (Ok(stat), Ok(system)) = (stat, system)
+        && let (Some(stat), Some(boot)) = (Stat::parse(&stat), boot_second(&system))
     {
+        let seconds = |ticks: u64| ticks as f64 / clock_ticks_per_second() as f64;
+        let started = boot as f64 + seconds(stat.started);
+        families.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started);
+        let help = "Time on a processor, of the process and of the system for it";
+        families.counter("process_cpu_seconds", help, seconds(stat.used));
+        let resident = stat.resident_pages * page_size() as u64;
+        families.gauge("process_resident_memory_bytes", "Memory that is in use", resident);
+        families.gauge("process_virtual_memory_bytes", "Memory that is mapped", stat.virtual_bytes);
+        families.gauge("process_threads", "Threads", stat.threads);
+    }
+    if let Ok(open) = fs::read_dir("/proc/self/fd") {
+        // Without the one that is open to count them.
+        families.gauge("process_open_fds", "Open file descriptors", open.count().saturating_sub(1));
+    }
+    if let Some(most) = getrlimit(Resource::Nofile).current {
         families.gauge("process_max_fds", "The most file descriptors that may be open", most);
     }
 }
@@ -35,3 +37,50 @@ pub(super) fn write(families: &mut Families) {
 /// Elsewhere there is nothing to read.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn write(_families: &mut Families) {}
+
+/// What `/proc/self/stat` tells; times in ticks.
+#[cfg(target_os = "linux")]
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    used: u64,
+    threads: u64,
+    /// Since the system has started.
+    started: u64,
+    virtual_bytes: u64,
+    resident_pages: u64,
+}
+
+#[cfg(target_os = "linux")]
+impl Stat {
+    fn parse(text: &str) -> Option<Self> {
+        // The second field, the program's name, may hold brackets and spaces. The third is the first one here.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        let (used, threads, started) = (field(14)? + field(15)?, field(20)?, field(22)?);
+        Some(Self { used, threads, started, virtual_bytes: field(23)?, resident_pages: field(24)? })
+    }
+}
+
+/// When the system started, in seconds since 1970, by `/proc/stat`.
+#[cfg(target_os = "linux")]
+fn boot_second(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_are_found_whatever_the_program_is_called() {
+        let rest = "R 1 2 3 0 -1 4194304 10 11 12 13 140 15 16 17 20 0 9 0 9876543 12345678 4321 184467440737 1 1 0";
+        for name in ["grandstand", "a) R (b", ""] {
+            let stat = Stat::parse(&format!("77 ({name}) {rest}\n")).unwrap();
+            let (used, threads, started) = (155, 9, 9_876_543);
+            assert_eq!(stat, Stat { used, threads, started, virtual_bytes: 12_345_678, resident_pages: 4321 });
+        }
+        assert_eq!(Stat::parse("77 (x) R 1 2"), None);
+        assert_eq!(boot_second("cpu 1 2\nbtime 1763800000\nprocesses 5\n"), Some(1_763_800_000));
+        assert_eq!(boot_second("cpu 1 2\n"), None);
+    }
+}

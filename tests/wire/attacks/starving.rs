@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::join_all;
 
-use grandstand::sample::{Fault, FaultRule};
+use grandstand::sample::FaultRule;
 
 use crate::harness::{Script, Setup, Upstream, origin, wait_until};
+use crate::origin_faults::Fault;
 
 /// Whom a request comes from.
 fn from(address: &str) -> (&str, &str) {

@@ -1,10 +1,11 @@
 //! Oddities that are no faults: the answer says what it says all the same, so it is taken, to the byte.
 
-use grandstand::sample::{Fault, FaultRule, Raw, Switches, Tamper, World};
+use grandstand::sample::{FaultRule, Switches, World};
 
 use super::table::{LIST, complete, everything_is_the_origins, restless};
 use crate::compare::list_is_the_origins;
 use crate::harness::{Setup, each, origin, origin_with, wait_until};
+use crate::origin_faults::{Fault, Raw, Tamper};
 
 /// Mirrors an origin that always answers so, changes it and lets the mirror follow.
 async fn is_lived_with(fault: Fault) {

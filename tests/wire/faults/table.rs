@@ -1,11 +1,12 @@
 //! How a fault is put on and taken off a mirror that is up, and what must hold meanwhile. Called by the tables.
 
-use grandstand::sample::{Fault, FaultRule, Origin, World};
+use grandstand::sample::{FaultRule, Origin, World};
 use serde_json::Value;
 
 use crate::client::Reply;
 use crate::compare::{detail_is_the_origins, list_is_the_origins};
 use crate::harness::{Server, Setup, each, origin, wait_until};
+use crate::origin_faults::Fault;
 
 pub const LIST: &str = "/api/listings.json";
 /// `origin.max_body` of the servers here.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use grandstand::sample::{Fault, FaultRule, Raw, Tamper, World};
+use grandstand::sample::{FaultRule, World};
 
 use super::table::{LIST, Told, complete, delay_the_first_crawl, harm_nobody, restless};
 use crate::compare::list_is_the_origins;
 use crate::harness::{each, origin, wait_until};
+use crate::origin_faults::{Fault, Raw, Tamper};
 
 const EVERYTHING: &str = "";
 

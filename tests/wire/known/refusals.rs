@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use grandstand::sample::FaultRule;
 use tokio::sync::Semaphore;
 
 use super::{answer, in_both, nothing};
 use crate::harness::{PUBLIC, Script, Setup, Upstream, origin, quickest, wait_until};
+use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
 
@@ -165,10 +167,7 @@ async fn what_came_of_asking_the_origin_is_counted_in_the_words_of_cache_status(
 #[tokio::test]
 async fn what_clients_read_before_there_is_a_snapshot_is_not_asked_for_again() {
     let origin = origin(250).await;
-    let hang = grandstand::sample::FaultRule::always(
-        "/api/listings.json?page=2&per_page=100",
-        grandstand::sample::Fault::Hang,
-    );
+    let hang = FaultRule::always("/api/listings.json?page=2&per_page=100", Fault::Hang);
     origin.set(|switches| switches.faults = vec![hang]);
     let server = Setup::mirror_of(&origin).set("origin.timeout", "3s").start().await;
     let id = origin.world(grandstand::sample::World::ids)[5];

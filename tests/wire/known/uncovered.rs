@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use grandstand::sample::{Fault, FaultRule, Origin, World};
+use grandstand::sample::{FaultRule, Origin, World};
 
 use crate::compare::{detail_is_the_origins, same_list};
 use crate::harness::{Server, Setup, each, origin, wait_until};
+use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
 

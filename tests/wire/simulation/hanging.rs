@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use grandstand::parts::clock::Clock;
 use grandstand::parts::snapshot::version::Certificate;
-use grandstand::sample::{Fault, FaultRule, Origin, Switches, World};
+use grandstand::sample::{FaultRule, Origin, Switches, World};
 use tokio::time::sleep;
 
 use super::rig::{Ground, Rig};
 use super::scene::Scene;
 use super::script::BEGIN;
+use crate::origin_faults::Fault;
 
 const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(60);

@@ -5,14 +5,15 @@
 use std::time::Duration;
 
 use grandstand::sample::{
-    ApiUrlStyle, Cdn, EmptyFilters, EtagStyle, Fault, FaultRule, Generated, GeneratedAt, ItemOrder, Switches,
-    TaxonomyShape, TermFields,
+    ApiUrlStyle, Cdn, EmptyFilters, EtagStyle, FaultRule, Generated, GeneratedAt, ItemOrder, Switches, TaxonomyShape,
+    TermFields,
 };
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::script::BEGIN;
+use crate::origin_faults::Fault;
 
 /// One run's scene.
 #[derive(Clone, Debug)]
@@ -96,7 +97,7 @@ impl Scene {
         };
         let share = *[0.1, 0.5, 1.0].choose(dice).unwrap();
         let place = *["", "", "/api/listings.json", "/api/listings.json?page=2", "/api/cities"].choose(dice).unwrap();
-        FaultRule { path_prefix: place.to_owned(), probability: share, times: None, fault }
+        FaultRule { path_prefix: place.to_owned(), ..FaultRule::share(share, fault) }
     }
 
     /// The longest that a whole pass and what follows from it takes when nothing goes wrong: every page and taxonomy

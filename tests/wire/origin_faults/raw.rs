@@ -1,11 +1,9 @@
 //! Answers that no HTTP library would send, written to the socket past the one that serves the rest.
 //!
 //! Bytes only: what the right text is, and for whom, is decided by the caller. Each ends with the connection. Called
-//! by `misbehave`.
+//! by `fault`.
 
 use std::io;
-use std::net::TcpStream as StdStream;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
@@ -36,20 +34,10 @@ pub enum Raw {
     NotModifiedWithBody,
 }
 
-/// A second handle on a connection, for [`Raw`]; without one where the system gives none.
-pub(super) type Twin = Option<Arc<StdStream>>;
-
-/// The same connection twice: for the library, and for what it would not send.
-pub(super) fn twins(stream: TcpStream) -> io::Result<(TcpStream, Twin)> {
-    let stream = stream.into_std()?;
-    let twin = stream.try_clone().ok().map(Arc::new);
-    Ok((TcpStream::from_std(stream)?, twin))
-}
-
-/// Writes the answer whose right body is `text`; the caller then ends the connection.
-pub(super) async fn write(raw: Raw, text: &str, twin: &Twin) -> io::Result<()> {
-    let Some(twin) = twin else { return Ok(()) };
-    let mut stream = TcpStream::from_std(twin.try_clone()?)?;
+/// Writes the answer whose right body is `text`; the caller then ends the connection. `None`: there is no socket.
+pub(super) async fn write(raw: Raw, text: &str, connection: Option<&std::net::TcpStream>) -> io::Result<()> {
+    let Some(connection) = connection else { return Ok(()) };
+    let mut stream = TcpStream::from_std(connection.try_clone()?)?;
     let length = text.len();
     let head =
         |status: &str, fields: &str| format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{fields}\r\n");

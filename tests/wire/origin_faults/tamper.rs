@@ -2,7 +2,7 @@
 //!
 //! Text only; on the wire it is an answer like any other, with status 200 and no entity tag. It expects the default
 //! spelling (dense bodies) and leaves a text alone in which it does not find what it would alter. Called by
-//! `misbehave`.
+//! `fault`.
 
 use std::ops::Range;
 
