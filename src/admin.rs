@@ -52,8 +52,8 @@ pub(crate) struct Admin {
 
 type Reply = Response<Vec<u8>>;
 
-/// What there is.
-const PATHS: &str = "there is GET /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
+/// The answer to unknown paths.
+const PATHS: &str = "no such path; there are GET /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
                      /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
                      /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
 
@@ -98,7 +98,7 @@ fn has_time() -> pingora::Result<()> {
 }
 
 fn not_allowed(allow: &'static str) -> Reply {
-    let mut refusal = error(StatusCode::METHOD_NOT_ALLOWED, &format!("the methods here: {allow}"));
+    let mut refusal = error(StatusCode::METHOD_NOT_ALLOWED, &format!("method not allowed; allowed: {allow}"));
     refusal.headers_mut().insert(http::header::ALLOW, http::HeaderValue::from_static(allow));
     refusal
 }
@@ -177,7 +177,7 @@ impl Admin {
         let Some(commands) = &self.commands else {
             return error(
                 StatusCode::CONFLICT,
-                "there is no mirror to command: no origin.url, or mirror.enabled = false",
+                "this command needs a mirror: set origin.url, and mirror.enabled = true",
             );
         };
         let accepted = |what: &str| json_reply(StatusCode::ACCEPTED, &json!({ "accepted": what }));
@@ -190,7 +190,7 @@ impl Admin {
                 commands.pass();
                 accepted("sync")
             }
-            "/snapshots/accept" if !self.status.holds_back() => error(StatusCode::CONFLICT, "nothing is held back"),
+            "/snapshots/accept" if !self.status.holds_back() => error(StatusCode::CONFLICT, "no snapshot is held back"),
             "/snapshots/accept" => {
                 commands.accept();
                 accepted("accept")

@@ -171,10 +171,10 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     for address in sockets.tls() {
         tracing::info!(%address, r#use = config.usage().as_str(), "serving HTTPS");
     }
-    tracing::info!(address = %sockets.admin(), "the operator's listener");
+    tracing::info!(address = %sockets.admin(), "admin listener");
     if config.usage() == Use::Offline && core.live.load().is_none() {
         tracing::warn!(
-            "there is nothing to serve yet: `grandstand bundle import FILE` brings it, or a start with --bundle"
+            "there is no data to serve yet: run `grandstand bundle import FILE`, or start with --bundle FILE"
         );
     }
 
@@ -216,7 +216,7 @@ fn bundles(config: &Config, core: &Core) -> Result<Bundles, AppError> {
     if core.versions.is_some()
         && let Err(error) = upload::sweep(&config.data_dir)
     {
-        tracing::warn!(%error, "an upload that was killed may have left a file in the data directory");
+        tracing::warn!(%error, "a leftover upload in the data directory could not be removed");
     }
     Ok(Bundles {
         versions: core.versions.clone(),
@@ -255,7 +255,7 @@ fn connections(config: &Config, counters: ConnectionCounters) -> (Connections, C
     let shares = descriptors::share(descriptors::raise(), wanted);
     let most = shares.clients;
     if most < wanted as usize {
-        let why = "the system allows too few open files for limits.connections (ulimit -n, LimitNOFILE)";
+        let why = "fewer connections than limits.connections: raise the limit on open files (ulimit -n, LimitNOFILE)";
         tracing::info!(wanted, most, "{why}");
     }
     let ipv6_prefix = config.rate_limit.ipv6_prefix;

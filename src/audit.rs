@@ -114,7 +114,7 @@ impl Auditor {
             Look::Suspect(theirs) => {
                 let confirmed = self.confirm(vec![Suspect { sample: sample.clone(), theirs }], || {}).await;
                 let first = confirmed.into_iter().next();
-                first.map_or_else(|| Outcome::NotAnswered("it was given up".to_owned()), |(_, outcome)| outcome)
+                first.map_or_else(|| Outcome::NotAnswered("the audit was aborted".to_owned()), |(_, outcome)| outcome)
             }
         };
         self.note(&sample, &outcome);
@@ -136,7 +136,7 @@ impl Auditor {
         let (mut suspects, mut failures, mut whole) = (Vec::new(), 0, false);
         for done in 0..samples {
             let Some(published) = self.live.current() else {
-                self.give_up(samples - done, "nothing is published yet; run `grandstand sync` first");
+                self.give_up(samples - done, "there is no snapshot yet; run `grandstand sync` first");
                 break;
             };
             let sample = sampler.next(&published.dataset);
@@ -153,7 +153,7 @@ impl Auditor {
             }
             self.audits.update(|job| job.done += 1);
             if failures >= MOST_FAILURES {
-                self.give_up(samples - done - 1, "the origin cannot be asked");
+                self.give_up(samples - done - 1, "the origin is unreachable");
                 break;
             }
         }
@@ -228,7 +228,7 @@ impl Auditor {
     }
 
     async fn try_look(&self, sample: &Sample, before: Option<&Theirs>) -> Result<Look, String> {
-        const UNPUBLISHED: &str = "nothing is published";
+        const UNPUBLISHED: &str = "there is no snapshot";
         if before.is_some() {
             self.bring_up_to_date(&sample.request).await?;
         }
@@ -254,7 +254,7 @@ impl Auditor {
             Verdict::Differs(differences) => differences,
         };
         if self.is_provisional(&published, &sample.request)? {
-            let reason = "a detail of which the origin's CDN handed out an old copy is fetched again later";
+            let reason = "the origin's CDN returned an old copy of a detail; the detail is fetched again later";
             return Ok(Look::Settled(Outcome::NotAnswered(reason.to_owned())));
         }
         let same = before.status == theirs.status && ignored.hash(&before.text) == ignored.hash(&theirs.text);

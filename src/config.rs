@@ -138,10 +138,10 @@ impl Examined {
     /// limit that would silently be another, is worse than none.
     pub fn check_supported(&mut self) {
         if self.config.rate_limit.store.is_some() {
-            self.fail("rate_limit.store", &"a shared limit is not there yet");
+            self.fail("rate_limit.store", &"a shared limit is not supported yet; remove the key");
         }
         if self.config.client_ip.proxy_protocol {
-            self.fail("client_ip.proxy_protocol", &"the PROXY protocol is not understood yet");
+            self.fail("client_ip.proxy_protocol", &"the PROXY protocol is not supported yet");
         }
     }
 
@@ -162,8 +162,7 @@ impl Examined {
         let found = loops::own_listener(url, self.config.listeners().into_iter(), loops::resolve, loops::is_local);
         if let Some((key, listener)) = found {
             let problem = format!(
-                "\"{url}\" leads to this server's own listener {listener} ({key}), so that it would ask itself; set the \
-                 address of the API that is mirrored"
+                "\"{url}\" is this server's own listener {listener} ({key}), so it would ask itself; set the address of the API to mirror"
             );
             self.fail("origin.url", &problem);
         }

@@ -204,6 +204,8 @@ mod bundle;
 mod cache;
 mod cli;
 mod clock;
+#[cfg(test)]
+mod messages;
 mod config;
 #[cfg(test)]
 mod floors;
@@ -215,6 +217,7 @@ pub mod sample;
 mod semantics;
 mod serve;
 mod snapshot;
+mod words;
 mod store;
 mod telemetry;
 mod upstream;

@@ -130,7 +130,7 @@ impl Telemetry {
         let forwards = Family::<ForwardLabels, Counter>::default();
         registry.register(
             "grandstand_forwards",
-            "Answers for which the origin was asked, in the words of Cache-Status",
+            "Answers that needed the origin, by the fwd reason of Cache-Status",
             forwards.clone(),
         );
         registry.register("grandstand_body_bytes", "Body bytes sent on the public listener", bytes.clone());

@@ -180,7 +180,7 @@ impl Versions {
     ) -> Result<u64, VersionsError> {
         let mut next = notes.clone();
         if notes.rolled_back.is_some() && self.0.live.load().is_none() {
-            tracing::warn!("the version that a rollback pinned is lost; the newest one is served again");
+            tracing::warn!("the snapshot of the rollback is lost; the newest snapshot is served again");
             next.rolled_back = None;
             next.write_rollback(&mut along.states)?;
         }
@@ -247,7 +247,7 @@ impl Versions {
         let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
         let epoch = self.show(dataset, &head.meta, head.version);
         if let Err(error) = self.0.store.put_evidence(evidence) {
-            tracing::warn!(%error, "what is known of terms cannot be kept");
+            tracing::warn!(%error, "evidence about terms could not be stored");
         }
         Ok(epoch)
     }
@@ -301,7 +301,7 @@ impl Versions {
         let head = self.0.head.current().filter(|_| notes.rolled_back.is_some()).ok_or(VersionsError::NotRolledBack)?;
         let next = Notes { rolled_back: None, ..notes.clone() };
         self.activate(&mut notes, next, &head)?;
-        tracing::warn!(served = %head.dataset.id, "released");
+        tracing::warn!(served = %head.dataset.id, "rollback ended");
         Ok(head.dataset.id.clone())
     }
 
@@ -340,7 +340,7 @@ impl Versions {
         let mut newest = true;
         let versions = match self.0.store.versions() {
             Err(error @ StoreError::Damaged(_)) => {
-                tracing::error!(%error, "not all that is kept can be listed");
+                tracing::error!(%error, "some kept snapshots cannot be listed");
                 self.0.store.versions_left()?
             }
             versions => versions?,

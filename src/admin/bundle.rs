@@ -69,7 +69,7 @@ pub(crate) struct Bundles {
 /// Why there is no bundle, or none was imported.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
-    #[error("a shield keeps no snapshots: leave mirror.enabled = true")]
+    #[error("a shield keeps no snapshots; set mirror.enabled = true")]
     Shield,
     #[error("{0}")]
     Query(String),
@@ -81,19 +81,19 @@ enum Failed {
     Bundle(#[from] BundleError),
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    #[error("the bundle is not signed, and bundle.trusted_keys asks for a signature")]
+    #[error("the bundle is not signed, but bundle.trusted_keys requires a signature")]
     Unsigned,
-    #[error("the bundle is larger than {0} bytes, the most that bundle.max_size allows")]
+    #[error("the bundle is larger than bundle.max_size, {0} bytes")]
     TooLarge(u64),
-    #[error("the upload broke off")]
+    #[error("the upload ended early; try again")]
     BrokenOff,
-    #[error("the upload is too slow: it has to bring 64 KiB a second, and to end within two hours")]
+    #[error("the upload is too slow: at least 64 KiB per second are required, and at most two hours in all")]
     Slow,
-    #[error("another bundle is being uploaded or imported; try again when it is done")]
+    #[error("another bundle is being uploaded or imported; try again later")]
     Busy,
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("it was not done: {0}")]
+    #[error("internal error: the task was aborted ({0})")]
     Lost(String),
 }
 
@@ -209,7 +209,7 @@ impl Bundles {
         let Some(versions) = self.versions.clone() else { return };
         let remembered = tokio::task::spawn_blocking(move || versions.remember(exported)).await;
         if let Ok(Err(error)) = remembered {
-            tracing::warn!(%error, "an export is not remembered; no delta can build upon it");
+            tracing::warn!(%error, "an export could not be recorded; a delta from it may be impossible");
         }
     }
 }
@@ -217,7 +217,7 @@ impl Bundles {
 /// Has the details know what a bundle brought.
 pub(crate) fn learn(details: &Details, bundle: &Bundle) {
     if let Err(error) = details.look_again(bundle.detail_hashes().iter().map(|detail| detail.id)) {
-        tracing::error!(%error, "what the bundle brought of details shows after a restart only");
+        tracing::error!(%error, "the imported details become visible only after a restart");
     }
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn learn(details: &Details, bundle: &Bundle) {
 pub(crate) fn tidy(versions: &Versions, details: Option<&Details>) {
     let forgotten = versions.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
     if let Err(error) = forgotten {
-        tracing::warn!(%error, "what is no longer needed could not be removed");
+        tracing::warn!(%error, "data that is no longer needed could not be removed");
     }
 }
 
@@ -275,7 +275,7 @@ fn since(query: Option<&str>) -> Result<Option<String>, Failed> {
             Some(("since", id)) if !id.is_empty() && since.is_none() => {
                 since = Some(percent_decode_str(id).decode_utf8_lossy().into_owned());
             }
-            _ => return Err(Failed::Query(format!("{pair:?} is not understood: there is `since`, once"))),
+            _ => return Err(Failed::Query(format!("{pair:?} is not understood; the only parameter is `since`, once"))),
         }
     }
     Ok(since)
@@ -286,7 +286,9 @@ fn allow_older(query: Option<&str>) -> Result<bool, Failed> {
     match query.unwrap_or_default() {
         "" | "allow_older=false" => Ok(false),
         "allow_older=true" => Ok(true),
-        other => Err(Failed::Query(format!("{other:?} is not understood: there is `allow_older=true`, once"))),
+        other => {
+            Err(Failed::Query(format!("{other:?} is not understood; the only parameter is `allow_older=true`, once")))
+        }
     }
 }
 

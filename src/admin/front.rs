@@ -129,7 +129,7 @@ impl AdminFront {
         match timeout(DEADLINE, session.read_request()).await.ok()? {
             Ok(read) if read => {}
             Err(why) if matches!(why.etype(), ErrorType::InvalidHTTPHeader) => {
-                let refusal = error(StatusCode::BAD_REQUEST, "the request cannot be read as HTTP");
+                let refusal = error(StatusCode::BAD_REQUEST, "the request is not valid HTTP");
                 timeout(DEADLINE, write(&mut session, refusal)).await.ok()?.ok()?;
                 session.shutdown().await;
                 return None;

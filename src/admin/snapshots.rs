@@ -119,7 +119,7 @@ fn one(kept: &KeptVersion, now: WallTime) -> Value {
 
 /// What the operator is told where there are no versions.
 pub(super) fn none() -> Reply {
-    error(StatusCode::CONFLICT, "a shield keeps no snapshots: leave mirror.enabled = true")
+    error(StatusCode::CONFLICT, "a shield keeps no snapshots; set mirror.enabled = true")
 }
 
 /// Does it where blocking harms nobody.

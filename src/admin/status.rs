@@ -26,6 +26,7 @@ use crate::upstream::budget::Budget;
 use crate::upstream::eta;
 use crate::upstream::status::{OriginState, OriginStatus, Picture};
 use crate::versions::Versions;
+use crate::words::counted;
 
 use super::health::{self, Facts};
 
@@ -92,7 +93,9 @@ impl Status {
         let pass = self.origin.as_ref().and_then(|origin| origin.picture().pass);
         Err(match (self.usage, pass) {
             (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
-            (_, Some(pass)) => format!("the first crawl is running: {} of {} requests", pass.done, pass.of),
+            (_, Some(pass)) => {
+                format!("the first crawl is running: {} of {} done", pass.done, counted(pass.of, "request"))
+            }
             (_, None) => "the first crawl has not begun".to_owned(),
         })
     }

@@ -82,8 +82,8 @@ pub enum SummaryError {
     /// It is not a JSON object.
     #[error("an item is not a JSON object: {0}")]
     NotAnObject(#[from] JsonError),
-    /// It has no `id`, or one that is not a non-negative integer.
-    #[error("an item has no usable id: {0}")]
+    /// It has no `id`, or the `id` is not a non-negative integer.
+    #[error("an item has no valid id: {0}")]
     BadId(String),
     /// It has more than one `id`, and readers of JSON differ in which one counts.
     #[error("an item has two ids: {0} and {1}")]

@@ -50,14 +50,14 @@ pub enum PageError {
         /// What stands there, shortened.
         found: String,
     },
-    /// A field that decides what the page says stands there twice, and readers of JSON differ in which one counts.
-    #[error("`{0}` stands there more than once")]
+    /// A field that decides the meaning of the page is repeated; readers of JSON differ in which value counts.
+    #[error("`{0}` occurs more than once")]
     Repeated(&'static str),
     /// More fields than an envelope has.
     #[error("the envelope has {0} fields")]
     TooManyFields(usize),
     /// More items than one page can hold.
-    #[error("the page holds more than the {MOST_ITEMS} items that were asked for")]
+    #[error("the page has more than the requested {MOST_ITEMS} items")]
     TooManyItems,
     /// An item is no summary.
     #[error("item {position}: {source}")]
@@ -148,8 +148,8 @@ mod tests {
             (r#"{"total":3,"items":{}}"#, "`items` is {}"),
             (r#"{"total":1,"items":[{"id":"x"}]}"#, "item 0"),
             (r#"{"total":1,"items":[{"id":1}]"#, "not a JSON object"),
-            (r#"{"total":1,"total":2,"items":[{"id":1}]}"#, "`total` stands there more than once"),
-            (r#"{"total":1,"items":[{"id":1}],"items":[]}"#, "`items` stands there more than once"),
+            (r#"{"total":1,"total":2,"items":[{"id":1}]}"#, "`total` occurs more than once"),
+            (r#"{"total":1,"items":[{"id":1}],"items":[]}"#, "`items` occurs more than once"),
             (r#"{"total":1,"items":[{"id":1,"id":2}]}"#, "item 0: an item has two ids"),
         ] {
             let error = parse(text).unwrap_err().to_string();

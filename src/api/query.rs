@@ -247,7 +247,7 @@ fn whole_number(parameter: &'static str, value: &str) -> Result<u64, QueryError>
     number.filter(|number| *number > 0).ok_or_else(|| QueryError::BadValue {
         parameter,
         value: value.to_owned(),
-        expected: "a whole number from 1 up, of at most 64 bits",
+        expected: "a whole number from 1 up, with at most 64 bits",
     })
 }
 

@@ -186,7 +186,7 @@ pub struct Term {
 #[derive(Debug, thiserror::Error)]
 pub enum TaxonomyError {
     /// Not JSON, or nested too deep.
-    #[error("the body is not usable JSON: {0}")]
+    #[error("the body is not valid JSON: {0}")]
     Json(#[from] JsonError),
     /// The body is JSON of a kind that holds no terms.
     #[error("the body is neither an object nor an array: {0}")]

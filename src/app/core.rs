@@ -54,7 +54,7 @@ pub enum AppError {
     #[error("the stored snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
     /// There is no data directory yet.
-    #[error("there is no data in {0} yet: `grandstand serve`, `sync` and `bundle import` bring some")]
+    #[error("there is no data in {0} yet; run `grandstand serve`, `sync` or `bundle import` first")]
     NoData(String),
     /// A key of `bundle.trusted_keys` is none.
     #[error("bundle.trusted_keys: {0}")]
@@ -67,9 +67,9 @@ pub enum AppError {
     Client(#[from] ClientError),
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
-        "the store {path} is damaged: {detail}. `grandstand bundle import` mends it with what a bundle holds, \
-         `grandstand snapshot rollback` serves another kept snapshot that is whole (`grandstand snapshot verify` tells \
-         which); else replace the file by an undamaged copy, or set origin.url once to have it rebuilt from the origin"
+        "the store {path} is damaged: {detail}. Repair it with `grandstand bundle import FILE`, or serve an intact snapshot: \
+         `grandstand snapshot verify` shows which, `grandstand snapshot rollback ID` serves it. Otherwise replace the file by \
+         an undamaged copy, or set origin.url once to rebuild it from the origin"
     )]
     Damaged {
         /// The file.
@@ -85,8 +85,8 @@ pub enum AppError {
         /// Why.
         source: url::ParseError,
     },
-    /// A store that is damaged cannot be replaced by what can be read of it.
-    #[error("{path} is damaged and cannot be healed: {source}")]
+    /// A damaged store cannot be repaired.
+    #[error("{path} is damaged and could not be repaired: {source}")]
     Unhealed {
         /// The file.
         path: String,
@@ -187,7 +187,7 @@ impl Core {
         }
         self.remember_origin(config, &store)?;
         let evidence = store.evidence().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
             Evidence::new()
         });
         let versions = versions(config, &store, &self.live, &self.clock);
@@ -201,7 +201,7 @@ impl Core {
                 keeper::heal(&versions, Some(status), &self.clock);
             }
             if let Err(error) = versions.restore() {
-                tracing::error!(%error, "no stored snapshot can be served; it is fetched again");
+                tracing::error!(%error, "no stored snapshot can be served; everything is fetched again");
             }
         }
         let head = versions.head().clone();
@@ -262,7 +262,7 @@ impl Core {
             if kept.as_deref() != Some(base.as_bytes())
                 && let Err(error) = store.put_state(STATE, base.as_bytes())
             {
-                tracing::warn!(%error, "the origin's address cannot be kept");
+                tracing::warn!(%error, "the origin's address could not be stored");
             }
             return Ok(());
         }
@@ -316,7 +316,7 @@ fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataD
     let versions = versions(config, &Arc::new(store), &Live::default(), &Clock::system());
     match versions.restore() {
         Err(VersionsError::Store(error @ StoreError::Damaged(_))) => {
-            tracing::error!("the snapshot that was served last cannot be read: {error}");
+            tracing::error!("the last snapshot that was served cannot be read: {error}");
         }
         restored => restored?,
     }

@@ -28,7 +28,7 @@ pub(crate) fn raise() -> Option<u64> {
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         Ok(()) => maximum,
         Err(error) => {
-            tracing::warn!(%error, "the limit of open files cannot be raised");
+            tracing::warn!(%error, "the limit on open files could not be raised");
             current
         }
     }

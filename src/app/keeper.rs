@@ -53,7 +53,7 @@ impl Keeper {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("keeper".into()).spawn(work) {
-            tracing::error!(%error, "no thread for the keeper; a damaged store is healed by the next start only");
+            tracing::error!(%error, "the store is not watched: no thread; damage is repaired only at the next start");
         }
     }
 
@@ -62,7 +62,7 @@ impl Keeper {
         if let Err(error) = &announced
             && warns
         {
-            tracing::warn!(%error, "other commands cannot be told of the admin listener yet; it is tried again");
+            tracing::warn!(%error, "the address of the admin listener could not be stored for other commands; trying again");
         }
         announced.is_ok()
     }
@@ -75,7 +75,7 @@ pub(crate) fn heal(versions: &Versions, status: Option<&OriginStatus>, clock: &C
     let told = match versions.heal() {
         Ok(healed) => healed.text(store.path(), &detail),
         Err(error) => {
-            format!("the store {} is damaged ({detail}) and cannot be healed yet: {error}", store.path().display())
+            format!("the store {} is damaged ({detail}) and could not be repaired yet: {error}", store.path().display())
         }
     };
     tracing::error!("{told}");

@@ -45,7 +45,7 @@ impl Auditor {
             }
             suspects = open;
         }
-        let reason = "the origin went on changing while it was compared";
+        let reason = "the origin kept changing during the comparison";
         outcomes.extend(suspects.into_iter().map(|s| (s.sample, Outcome::Undecided(reason.to_owned()))));
         outcomes
     }

@@ -130,7 +130,7 @@ impl Drop for Ended {
         self.0.update(|job| {
             if job.is_running() {
                 job.report.given_up = true;
-                job.report.reasons.push("the audit ended before its time".to_owned());
+                job.report.reasons.push("the audit ended early".to_owned());
                 job.phase = Phase::Done;
             }
         });

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::WallTime;
+use crate::words::counted;
 
 use super::compare::Difference;
 
@@ -142,8 +143,8 @@ impl Report {
 
     /// The sum of it in one line.
     pub fn summary(&self) -> String {
-        let rest = format!(
-            "{} read through, {} by contract, {} not answered{}",
+        let skipped = format!(
+            "skipped: {} read through, {} differ by design, {} unanswered{}",
             self.read_through,
             self.by_contract,
             self.not_answered,
@@ -151,8 +152,10 @@ impl Report {
         );
         let (equal, compared) = (self.equal, self.compared());
         match percent(equal, compared) {
-            Some(percent) => format!("parity {percent:.2} % ({equal} of {compared} compared equal; {rest})"),
-            None => format!("parity unknown: nothing could be compared ({rest})"),
+            Some(percent) => {
+                format!("{equal} of {} equal ({percent} %); {skipped}", counted(compared, "sample"))
+            }
+            None => format!("no sample could be compared; {skipped}"),
         }
     }
 
@@ -248,7 +251,7 @@ mod tests {
         assert!(!report.is_parity(), "nothing compared is no parity");
         assert_eq!(
             report.text(),
-            "parity unknown: nothing could be compared (0 read through, 0 by contract, 0 not answered)"
+            "no sample could be compared; skipped: 0 read through, 0 differ by design, 0 unanswered"
         );
         for outcome in [Outcome::Equal, Outcome::Equal, Outcome::ReadThrough, Outcome::ByContract] {
             report.count("GET /a", outcome);
@@ -262,7 +265,7 @@ mod tests {
             report.text(),
             "GET /b: field total: the mirror has 3, the origin 4\n\
              not compared: no\n\
-             parity 66.66 % (2 of 3 compared equal; 1 read through, 1 by contract, 2 not answered)"
+             2 of 3 samples equal (66.66 %); skipped: 1 read through, 1 differ by design, 2 unanswered"
         );
         assert_eq!(report.samples(), 7);
     }
@@ -283,7 +286,7 @@ mod tests {
         let undecided = report(&[equal.clone(), equal.clone(), open]);
         assert!(!undecided.is_parity());
         assert!(undecided.text().contains("GET /a differed once, but it went on changing"), "{}", undecided.text());
-        assert!(undecided.summary().ends_with("0 not answered, 1 undecided)"), "{}", undecided.summary());
+        assert!(undecided.summary().ends_with("0 unanswered, 1 undecided"), "{}", undecided.summary());
         let given_up = Report { given_up: true, ..report(&[equal]) };
         assert!(!given_up.is_parity());
     }

@@ -57,7 +57,7 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
         return Ok(Verdict::Settled(Outcome::ByContract));
     }
     if theirs.at_ms < confirmed_ms {
-        return Err("the origin's CDN handed out a copy older than what is mirrored".to_owned());
+        return Err("the origin's CDN returned a copy older than the mirror's".to_owned());
     }
     Ok(Verdict::Differs(differences))
 }
@@ -67,7 +67,7 @@ fn compare_bodies(kind: Kind, ours: &str, theirs: &str, ignored: &VolatileKeys) 
     if document {
         return Ok(compare::documents(ours, theirs, ignored));
     }
-    compare::lists(ours, theirs, ignored).map_err(|error| format!("the origin's answer is no list: {error}"))
+    compare::lists(ours, theirs, ignored).map_err(|error| format!("the origin's answer is not a list: {error}"))
 }
 
 /// Whether the contract wants the mirror's own answer where the origin's differs so: no listings beyond the last page,

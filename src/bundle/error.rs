@@ -21,11 +21,11 @@ pub enum BundleError {
     /// It is something else.
     #[error("not a bundle")]
     NotABundle,
-    /// It was a bundle before line ends were converted, or the eighth bit was dropped.
-    #[error("damaged by a transfer in text mode: transfer the bundle anew, as binary")]
+    /// A transfer converted line ends, or dropped the eighth bit.
+    #[error("damaged by a transfer in text mode; transfer the bundle again, in binary mode")]
     TextMode,
     /// It has another format.
-    #[error("bundle format {found}, this program reads {FORMAT}; {}", if *found > FORMAT { "use a newer grandstand" } else { "there is no such format" })]
+    #[error("bundle format {found}, but this program reads format {FORMAT}; {}", if *found > FORMAT { "use a newer grandstand" } else { "there is no such format" })]
     Version {
         /// The file's format number.
         found: u16,
@@ -49,7 +49,7 @@ pub enum BundleError {
         wanted: &'static str,
     },
     /// A part does not have its hash.
-    #[error("altered: {0} does not have its hash")]
+    #[error("altered: {0} does not match its hash")]
     Altered(At),
     /// A part has a kind that this format does not know.
     #[error("part {part} at byte {offset} has the unknown kind {kind}")]
@@ -65,15 +65,15 @@ pub enum BundleError {
     #[error("{0} has unknown flags")]
     UnknownFlags(At),
     /// A part stands where another must.
-    #[error("{at} stands where {} should", wanted.as_str())]
+    #[error("{at} is out of order: {} is expected here", wanted.as_str())]
     Unexpected {
         /// The part.
         at: At,
         /// What must stand there.
         wanted: Kind,
     },
-    /// A part says that it is larger than any may be.
-    #[error("{at} would unpack to {raw} bytes; such a part has at most {}", at.kind.most_raw())]
+    /// A part announces more than the limit.
+    #[error("{at} would unpack to {raw} bytes; the limit for such a part is {}", at.kind.most_raw())]
     TooLarge {
         /// The part.
         at: At,
@@ -81,7 +81,7 @@ pub enum BundleError {
         raw: u64,
     },
     /// The parts together would unpack to more than a file of this length can hold in good faith.
-    #[error("{at}: the parts up to here would unpack to {raw} bytes; a file of this length has at most {most}")]
+    #[error("{at}: the parts up to here would unpack to {raw} bytes; the limit for a file of this length is {most}")]
     Bomb {
         /// The part with which it is too much.
         at: At,
@@ -90,10 +90,8 @@ pub enum BundleError {
         /// The bound.
         most: u64,
     },
-    /// What is kept of the parts would take more memory than a file of this length can need in good faith.
-    #[error(
-        "{at}: up to here the bundle would take more than {most} bytes of memory, the most for a file of this length"
-    )]
+    /// The content would take more memory than an honest file of this length needs.
+    #[error("{at}: the bundle would take more than {most} bytes of memory, the limit for a file of this length")]
     Heavy {
         /// The part with which it is too much.
         at: At,
@@ -117,7 +115,7 @@ pub enum BundleError {
         what: String,
     },
     /// The manifest says something else than the rest.
-    #[error("the manifest says {manifest} {what}, the bundle has {found}")]
+    #[error("the manifest says {manifest} {what}, but the bundle has {found}")]
     Disagrees {
         /// Of what.
         what: &'static str,
@@ -127,7 +125,7 @@ pub enum BundleError {
         found: String,
     },
     /// Something follows the end.
-    #[error("the bundle ends at byte {end}, but the file has {length}")]
+    #[error("the bundle ends at byte {end}, but the file has {length} bytes")]
     Trailing {
         /// Where it ends.
         end: u64,
@@ -136,14 +134,14 @@ pub enum BundleError {
     },
     /// A delta cannot be read without its base.
     #[error(
-        "this delta needs its base, snapshot {needed}, which is not kept here: import a bundle of that snapshot first, or a full one"
+        "this delta needs its base, snapshot {needed}, which is not kept here; import a bundle of that snapshot first, or a full bundle"
     )]
     NeedsBase {
         /// The base.
         needed: SnapshotId,
     },
-    /// A delta was to be applied to another content than the one that it was made for.
-    #[error("this delta needs its base, snapshot {needed}, and not {given}")]
+    /// A delta was applied to another base.
+    #[error("this delta needs snapshot {needed} as its base, not {given}")]
     WrongBase {
         /// The base.
         needed: SnapshotId,
@@ -164,11 +162,11 @@ pub enum WriteError<E> {
     /// A detail cannot be had.
     #[error("a detail cannot be read: {0}")]
     Details(E),
-    /// Details do not come by rising id, or one is of no listing of the snapshot.
-    #[error("the detail of listing {0} comes out of turn, or there is no such listing")]
+    /// Details are not in ascending id order, or one belongs to no listing of the snapshot.
+    #[error("details are not in ascending id order at listing {0}, or the listing is not in the snapshot")]
     OutOfTurn(ListingId),
-    /// There are not as many details as were announced: they have changed meanwhile.
-    #[error("{announced} details were announced, {found} came")]
+    /// The number of details is not the announced one: they changed meanwhile.
+    #[error("details announced: {announced}, details written: {found}")]
     Counts {
         /// Announced.
         announced: String,

@@ -119,7 +119,7 @@ impl Manifest {
             id.as_str().len() == 32 && id.as_str().bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
         if let Some(wrong) = ids.into_iter().flatten().find(|given| !id(given)) {
-            return Err(format!("{:?} is no snapshot id", wrong.as_str()));
+            return Err(format!("{:?} is not a snapshot id", wrong.as_str()));
         }
         if u32::try_from(self.listings).is_err() {
             return Err(format!("{} listings are more than there can be", self.listings));
@@ -144,7 +144,7 @@ impl Manifest {
                 if self.listings + base.removed != base.listings + base.added
                     || base.changed + base.added > self.listings =>
             {
-                Err("what is added, changed and removed does not add up".to_owned())
+                Err("the numbers of added, changed and removed listings do not add up".to_owned())
             }
             _ => Ok(()),
         }

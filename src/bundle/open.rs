@@ -267,7 +267,7 @@ fn read_evidence<R: Read>(parts: &mut PartReader<R>) -> Result<Evidence, BundleE
             parts.hold(part.at, held::TERM)?;
             let (term, listed) = records::term(&mut reader).map_err(|wrong| part.malformed(wrong))?;
             if evidence.last_key_value().is_some_and(|(last, _)| *last >= term) {
-                return Err(part.malformed(format!("the term {:?} comes out of turn", term.1)));
+                return Err(part.malformed(format!("the term {:?} is out of order", term.1)));
             }
             evidence.insert(term, listed);
         }
@@ -293,7 +293,7 @@ fn read_details<R: Read>(
             let body = Body::read(&mut reader).map_err(wrong)?;
             let (id, state, text) = (body.id, body.state, body.check().map_err(wrong)?);
             if details.last().is_some_and(|last: &DetailHash| last.id >= id) {
-                return Err(wrong(format!("the detail of listing {id} comes out of turn")));
+                return Err(wrong(format!("the detail of listing {id} is out of order")));
             }
             if listed.is_some_and(|ids| ids.binary_search(&id).is_err()) {
                 return Err(wrong(format!("listing {id} is not in the snapshot")));
@@ -333,7 +333,7 @@ fn read_validators<R: Read>(
         while !reader.0.is_empty() {
             let id = Validators::read(&mut reader).map_err(wrong)?.id;
             if ids.next() != Some(id) {
-                return Err(wrong(format!("the validators of listing {id} come out of turn")));
+                return Err(wrong(format!("the validators of listing {id} are out of order")));
             }
         }
         let (done, of) = parts.progress();

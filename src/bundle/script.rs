@@ -131,7 +131,7 @@ pub(super) fn follow(script: &[u8], base: &str, most: usize) -> Result<String, W
     while !reader.0.is_empty() {
         let step = Step::read(&mut reader, 1)?;
         if step.count() as usize > most - out.len() {
-            return Err(format!("more than {most} bytes come of a script"));
+            return Err(format!("a script produces more than {most} bytes"));
         }
         match step {
             Step::Copy { from, count } => {
@@ -140,7 +140,7 @@ pub(super) fn follow(script: &[u8], base: &str, most: usize) -> Result<String, W
             Step::Insert { items, .. } => out.extend_from_slice(items),
         }
     }
-    String::from_utf8(out).map_err(|_| "what comes of a script is not UTF-8".to_owned())
+    String::from_utf8(out).map_err(|_| "the output of a script is not UTF-8".to_owned())
 }
 
 #[cfg(test)]

@@ -47,22 +47,22 @@ pub enum SignatureError {
     NotASignature(String),
     /// The signature is in the old form, over the file itself.
     #[error(
-        "the signature is in minisign's old form, which is not accepted; sign anew with minisign 0.10 or newer, or with -H"
+        "the signature has minisign's old format, which is not accepted; sign again with minisign 0.10 or newer, or with -H"
     )]
     Legacy,
-    /// Nobody who is trusted signed it.
-    #[error("signed with the key {found}, which is not trusted; trusted are: {}", trusted.join(", "))]
+    /// No trusted key signed it.
+    #[error("signed with the key {found}, which is not trusted; trusted keys: {}", trusted.join(", "))]
     Untrusted {
         /// The id of the key.
         found: KeyId,
         /// The ids of those that are trusted.
         trusted: Vec<String>,
     },
-    /// The file is not the one that was signed, or the signature or its comment was altered.
-    #[error("the signature by the key {0} does not fit: the bundle or the signature was altered")]
+    /// The file, the signature or its comment was altered.
+    #[error("the signature by the key {0} does not match: the bundle or the signature was altered")]
     Wrong(KeyId),
     /// Signing failed.
-    #[error("cannot be signed: {0}")]
+    #[error("signing failed: {0}")]
     Failed(String),
 }
 
@@ -103,7 +103,7 @@ impl Signature {
         // Before it is opened: a pipe would be waited for.
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Ok(meta) if !meta.is_file() => return Err(wrong(io::Error::other("it is no regular file"))),
+            Ok(meta) if !meta.is_file() => return Err(wrong(io::Error::other("it is not a regular file"))),
             other => other.map_err(wrong)?,
         };
         let file = std::fs::File::open(&path).map_err(wrong)?;
@@ -128,10 +128,10 @@ impl Signature {
         match lines.as_slice() {
             [_, signature, _, comment, rest @ ..] if rest.iter().all(|line| line.is_empty()) => {
                 if signature.len() != 100 || comment.len() != 88 || !comment.ends_with("==") {
-                    return Err(wrong("a signature has not the length that it must have"));
+                    return Err(wrong("it has the wrong length"));
                 }
             }
-            _ => return Err(wrong("it has not four lines")),
+            _ => return Err(wrong("it does not have four lines")),
         }
         let signature = SignatureBox::from_string(text).map_err(|error| wrong(&error.to_string()))?;
         if signature.is_prehashed() { Ok(Self(signature)) } else { Err(SignatureError::Legacy) }
@@ -288,7 +288,7 @@ impl Signer {
     /// When the file cannot be read.
     pub(crate) fn sign(&self, file: impl Read, comment: &str) -> Result<String, SignatureError> {
         if comment.contains(['\r', '\n']) || comment.trim() != comment || comment.len() > 8000 {
-            return Err(SignatureError::Failed(format!("{comment:?} is no comment of one line")));
+            return Err(SignatureError::Failed(format!("{comment:?} is not a one-line comment")));
         }
         let untrusted = format!("signature of a grandstand bundle by the key {}", self.key());
         // With the public key it verifies what it signed: a damaged key is noticed here.
@@ -324,7 +324,7 @@ pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
     if io::stdin().lock().take(4096).read_line(&mut line)? == 0 {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            "the key needs a password, and standard input has none",
+            "the key needs a password, but standard input is empty",
         ));
     }
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())

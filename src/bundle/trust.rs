@@ -21,8 +21,8 @@ pub(crate) enum TrustError {
         /// What the system says.
         source: io::Error,
     },
-    /// The file is larger than any that is read.
-    #[error("{} has {length} bytes, and bundle.max_size allows {most}", path.display())]
+    /// The file is larger than the limit.
+    #[error("{} has {length} bytes, more than bundle.max_size ({most})", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -31,8 +31,8 @@ pub(crate) enum TrustError {
         /// The bound.
         most: u64,
     },
-    /// There is no signature, although one is asked for.
-    #[error("{} is not signed, and bundle.trusted_keys asks for a signature beside it (.minisig)", .0.display())]
+    /// The required signature is missing.
+    #[error("{} is not signed, but bundle.trusted_keys requires a signature beside it (.minisig)", .0.display())]
     Unsigned(PathBuf),
     /// The signature is not accepted.
     #[error(transparent)]
@@ -101,7 +101,7 @@ pub(crate) fn open_file(path: &Path) -> Result<File, TrustError> {
         return Err(wrong(io::ErrorKind::IsADirectory.into()));
     }
     if !meta.is_file() {
-        return Err(wrong(io::Error::other("it is no regular file, and a bundle is read more than once")));
+        return Err(wrong(io::Error::other("it is not a regular file, but a bundle is read more than once")));
     }
     File::open(path).map_err(wrong)
 }

@@ -150,7 +150,7 @@ fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Resul
     parts.json(Kind::Envelope, &content.envelope)?;
     for (n, text) in content.taxonomies.iter().enumerate() {
         if text.len() > MAX_TEXT {
-            return Err(unwritable("a taxonomy", format!("{} bytes are too many", text.len())));
+            return Err(unwritable("a taxonomy", format!("{} bytes are too much", text.len())));
         }
         match base {
             None => {
@@ -162,7 +162,7 @@ fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Resul
     }
     let ids: HashSet<ListingId> = content.summaries.iter().map(|summary| summary.id).collect();
     if ids.len() < content.summaries.len() {
-        return Err(unwritable("the snapshot", "a listing stands in it twice"));
+        return Err(unwritable("the snapshot", "it has a listing twice"));
     }
     if let Some(base) = base {
         let mut order = Batch::new(Kind::Order);
@@ -274,7 +274,7 @@ impl<W: Write> PartWriter<W> {
     fn json<E>(&mut self, kind: Kind, value: &impl serde::Serialize) -> Result<(), WriteError<E>> {
         let raw = serde_json::to_vec(value).map_err(|error| unwritable("JSON", error.to_string()))?;
         if raw.len() > kind.most_raw() {
-            let why = format!("{} bytes are more than the {} that it has", raw.len(), kind.most_raw());
+            let why = format!("{} bytes are too much; the limit is {}", raw.len(), kind.most_raw());
             return Err(unwritable(format!("the {}", kind.as_str()), why));
         }
         Ok(self.part(kind, &raw)?)

@@ -54,7 +54,7 @@ impl Recoder {
         let jobs = match thread {
             Ok(_) => Some(jobs),
             Err(error) => {
-                tracing::warn!(%error, "no thread to compress hot replies well; they stay as they were compressed first");
+                tracing::warn!(%error, "no thread for recompression; replies keep their first, larger compression");
                 None
             }
         };

@@ -44,7 +44,7 @@ impl BaseUrl {
         }
         // The parser would repair these silently.
         if text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\') || rest.starts_with('/') {
-            return refuse("a URL as it must be written (white space, backslash or no host)");
+            return refuse("a valid URL (it has white space, a backslash or no host)");
         }
         if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
             return refuse("a URL without user name and password");

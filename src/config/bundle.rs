@@ -74,7 +74,7 @@ impl BundleConfig {
         out.pair("max_size", size_text(self.max_size));
         match self.max_age {
             Some(age) => out.pair("max_age", duration_text(age)),
-            None => out.absent("max_age", "absent, data may be of any age"),
+            None => out.absent("max_age", "absent: data may have any age"),
         }
     }
 }

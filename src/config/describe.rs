@@ -56,7 +56,7 @@ impl Config {
         if self.public_url_is_set || self.public_url.port() != 0 {
             out.pair("public_url", self.public_url.as_str());
         } else {
-            out.absent("public_url", "absent, the first listener with the port that the system chooses");
+            out.absent("public_url", "absent: the first listener, with the port that the system chooses");
         }
         out.pair("data_dir", self.data_dir.to_string_lossy().as_ref());
         out.pair("ttl", duration_text(self.ttl));

@@ -82,7 +82,7 @@ impl OriginConfig {
         out.pair("max_body", size_text(self.max_body));
         match &self.ca_file {
             Some(file) => out.pair("ca_file", file.to_string_lossy().as_ref()),
-            None => out.absent("ca_file", "absent, the certificates of the system"),
+            None => out.absent("ca_file", "absent: the certificates of the system"),
         }
         out.pair("user_agent", self.user_agent.as_str());
     }

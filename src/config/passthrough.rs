@@ -72,7 +72,7 @@ fn request_header(node: &Node) -> Result<Option<HeaderName>, String> {
     if is_never_onward(&name) {
         return expected(
             node,
-            "a field that may reach the origin (Host, Forwarded, X-Forwarded-* ... never do; Via always does)",
+            "a header that may be forwarded (Host, Forwarded, X-Forwarded-* ... never are; Via always is)",
         );
     }
     Ok(Some(name))

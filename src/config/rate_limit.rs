@@ -74,7 +74,7 @@ impl RateLimitConfig {
         out.pair("ipv6_prefix", self.ipv6_prefix);
         out.pair("max_clients", self.max_clients);
         match &self.store {
-            None => out.absent("store", "absent, each process counts for itself"),
+            None => out.absent("store", "absent: each process counts for itself"),
             Some(store) if store.has_credentials() => out.absent("store", "set, password not shown"),
             Some(store) => out.pair("store", store.expose()),
         }

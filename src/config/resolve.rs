@@ -92,8 +92,7 @@ fn check_listeners(config: &Config, reader: &mut Reader) {
 fn check_origin(config: &Config, reader: &mut Reader) {
     let Some(url) = config.origin.url.as_ref().filter(|url| **url == config.public_url) else { return };
     let problem = format!(
-        "\"{url}\" is public_url, too: what clients find there is this server, which would ask itself; set another name or \
-         the address of the API that is mirrored"
+        "\"{url}\" is also public_url, the address of this server, so it would ask itself; set the address of the API to mirror"
     );
     reader.fail("origin.url", problem);
 }
@@ -107,16 +106,16 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     };
     let exposed = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
     if !config.admin.accepts_writes() {
-        warn("admin.token", "is not set and admin.listen is not on loopback: writes are refused");
+        warn("admin.token", "is not set, and admin.listen is not a loopback address: commands are refused");
     }
     if config.admin.token.as_ref().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
-        warn("admin.token", "is short: 16 random characters or more are hard to guess");
+        warn("admin.token", "is short and easy to guess; use 16 random characters or more");
     }
     let tls = || config.tls.iter().flat_map(|tls| &tls.listen);
     let (public_url, is_set) = (&config.public_url, config.public_url_is_set);
     if !is_set && public_url.is_loopback() && config.listen.iter().chain(tls()).any(exposed) {
         let problem =
-            format!("is not set: links in the answers lead to {public_url}, where no other machine finds them");
+            format!("is not set: links in answers start with {public_url}, which other machines cannot reach");
         warn("public_url", &problem);
     }
     let ours = |address: &SocketAddr| {
@@ -125,18 +124,17 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     let listened_on = if public_url.is_https() { tls().any(ours) } else { config.listen.iter().any(ours) };
     if is_set && public_url.is_loopback() && !listened_on {
         let problem = format!(
-            "links in the answers lead to {public_url}, but no listener here has port {}: they work only if another \
-             program on this machine forwards that port; without this key they lead to the first listener",
+            "links in answers start with {public_url}, but no listener here has port {}: they work only if another \
+             program on this machine forwards that port; without this key they start with the first listener",
             public_url.port()
         );
         warn("public_url", &problem);
     }
     if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {
-        warn("client_ip.header", "is never read, because client_ip.trusted_proxies is empty");
+        warn("client_ip.header", "has no effect, because client_ip.trusted_proxies is empty");
     }
     if !config.mirror.enabled && config.origin.url.is_none() {
-        let problem = "is false and origin.url is not set: this is an offline replica, which asks nobody; set origin.url \
-                       for a shield";
+        let problem = "is false, but origin.url is not set, so this is an offline replica; set origin.url for a shield";
         warn("mirror.enabled", problem);
     }
     found

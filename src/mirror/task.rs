@@ -351,7 +351,7 @@ impl Mirror {
             return;
         };
         if matches!(error, MirrorError::Moved) {
-            tracing::info!(%error, "beginning anew");
+            tracing::info!(%error, "starting over");
             return;
         }
         let failures = match step {
@@ -367,7 +367,7 @@ impl Mirror {
             }
             _ => self.work.as_ref().map_or(1, |work| work.failures),
         };
-        tracing::warn!(error = %Excerpt(&error), failures, "the origin could not be mirrored; what is published goes on serving");
+        tracing::warn!(error = %Excerpt(&error), failures, "mirroring failed; the current snapshot is still served");
         self.status.set_state(error.state());
         self.status.error(&error, self.clock.now_wall());
         if let MirrorError::Store(error) | MirrorError::Copy(CopyError::Store(error)) = &error {

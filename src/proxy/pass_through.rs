@@ -102,7 +102,7 @@ pub enum PassError {
     #[error(transparent)]
     Ask(#[from] AskError),
     /// The client wants nothing but what is kept (RFC 9111 §5.2.1.7), and that is nothing.
-    #[error("nothing is kept that could be served, and the request allows nothing else")]
+    #[error("nothing usable is cached, and the request forbids asking the origin")]
     OnlyIfCached,
 }
 

@@ -12,14 +12,14 @@ pub(crate) const MOST_INTERIM: usize = 16;
 /// Why an answer is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAnswer {
-    /// The status is none of a final answer.
-    #[error("its status is {0}, which is not from 200 to 599")]
+    /// The status is not that of a final answer.
+    #[error("its status is {0}, not a number from 200 to 599")]
     Status(u16),
     /// The length is said twice, or is no number.
-    #[error("Content-Length is there twice, or is not a number")]
+    #[error("Content-Length is repeated, or is not a number")]
     Length,
     /// The body is in a transfer coding that nobody asked for (RFC 9110 §10.1.4), or in two.
-    #[error("its transfer coding is compressed, or is there twice")]
+    #[error("its transfer coding is compressed or repeated")]
     Coding,
     /// An interim answer has a body.
     #[error("an interim answer ({0}) announces a body")]

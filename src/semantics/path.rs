@@ -29,10 +29,10 @@ pub enum PathError {
     #[error("it has a NUL")]
     Nul,
     /// It has a `%` without two hexadecimal digits after it.
-    #[error("it has a broken percent-escape")]
+    #[error("it has an incomplete percent-escape")]
     BrokenEscape,
-    /// It has a byte in it that has to be escaped: a control, a space, `?`, `#` or anything beyond ASCII.
-    #[error("it has the byte 0x{0:02X} unescaped")]
+    /// It has a byte that must be escaped: a control character, a space, `?`, `#` or anything beyond ASCII.
+    #[error("it has the byte 0x{0:02X}, which must be escaped")]
     Unescaped(u8),
 }
 

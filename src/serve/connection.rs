@@ -90,7 +90,7 @@ impl Connection<'_, '_> {
         let head = match self.wait_for_head(&mut stream, begun, patience).await {
             Some(Ok(head)) => head,
             Some(Err(Unread::Refused(refusal))) => {
-                tracing::debug!(?refusal, "a head is not read to its end");
+                tracing::debug!(?refusal, "a request head was refused");
                 self.refuse(stream, refusal).await;
                 return Ok(None);
             }
@@ -200,7 +200,7 @@ impl Connection<'_, '_> {
         let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
         self.buffer = answer.head.into_buffer();
         sent.map_err(|error| {
-            tracing::debug!(%error, "a connection broke");
+            tracing::debug!(%error, "a connection failed");
             Broken
         })?;
         Ok(Some((stream, begun)))

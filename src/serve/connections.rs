@@ -150,7 +150,7 @@ impl Connections {
                 tracing::warn!(
                     listeners,
                     most,
-                    "no room for more connections: for each new one the oldest idle one goes"
+                    "all connections are in use; each new one closes the one that is idle longest"
                 );
             }
             table.evict().ok_or(Full::All)?.leave.notify_one();

@@ -62,7 +62,7 @@ impl HttpServerApp for Http2 {
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
         self.public.exchange(&mut session, peer).await.ok()?;
         if let Err(error) = session.finish().await {
-            tracing::debug!(%error, "a stream broke");
+            tracing::debug!(%error, "a stream failed");
         }
         None
     }
@@ -111,7 +111,7 @@ impl Gate {
     pub(super) fn admit(&self, peer: IpAddr) -> Result<Guest, Full> {
         let admitted = self.connections.admit(self.counts_for(peer));
         if let Err(full) = &admitted {
-            tracing::debug!(%peer, limit = full.as_str(), "there is no room for a connection");
+            tracing::debug!(%peer, limit = full.as_str(), "a connection was refused: the limit is reached");
         }
         admitted
     }

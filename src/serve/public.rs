@@ -87,7 +87,7 @@ impl Public {
             };
             while let Some(piece) = rest.next().await {
                 let piece = piece.map_err(|broken| {
-                    tracing::debug!(%broken, "a client got a part of an answer");
+                    tracing::debug!(%broken, "an answer was sent only in part");
                     Broken
                 })?;
                 bytes += piece.len();

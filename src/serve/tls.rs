@@ -61,17 +61,17 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 /// Why a connection got no further than its handshake.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("it broke: {0}")]
+    #[error("the connection failed: {0}")]
     Broken(#[from] std::io::Error),
     #[error("{0}")]
     Handshake(#[from] Box<pingora::Error>),
-    #[error("it said hello and did not go on")]
+    #[error("the client stopped during the handshake")]
     Silent,
-    #[error("the system clock shows a time before 1970, and TLS needs a true one")]
+    #[error("the system clock shows a time before 1970; set the clock, because TLS needs it")]
     NoTime,
-    #[error("it does not speak TLS")]
+    #[error("the client does not speak TLS")]
     NotTls,
-    #[error("it agreed on HTTP/2 and speaks something else")]
+    #[error("the client agreed on HTTP/2, but sends something else")]
     NotHttp2,
 }
 
@@ -152,7 +152,7 @@ impl ServerApp for TlsGate {
         let stream = match established {
             Ok(Ok(stream)) => stream,
             Ok(Err(why)) => {
-                tracing::debug!(%why, "a connection never got to TLS");
+                tracing::debug!(%why, "a connection failed before TLS began");
                 return None;
             }
             Err(_elapsed) => {

@@ -20,7 +20,7 @@ pub(super) struct Broken;
 
 impl From<Box<pingora::Error>> for Broken {
     fn from(error: Box<pingora::Error>) -> Self {
-        tracing::debug!(%error, "a connection broke");
+        tracing::debug!(%error, "a connection failed");
         Self
     }
 }

@@ -47,7 +47,7 @@ impl<B: StorageBackend> Checked<B> {
         for ((page, slot), out) in (first..).zip(slots).zip(out.chunks_exact_mut(PAGE as usize)) {
             let (sum, bytes) = slot.split_at(SUM as usize);
             if *sum != checksum(page, bytes) && slot.iter().any(|byte| *byte != 0) {
-                return Err(invalid("wrong checksum", page));
+                return Err(invalid("its checksum is wrong", page));
             }
             out.copy_from_slice(bytes);
         }

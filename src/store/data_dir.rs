@@ -84,7 +84,7 @@ impl DataDir {
             Ok(directory) => match acquire(&directory, &path, &path) {
                 Ok(()) => locked.push(directory),
                 Err(error @ (OpenError::Held { .. } | OpenError::Locked { .. })) => return Err(error),
-                Err(error) => tracing::debug!(%error, "the directory cannot be locked; the file in it is"),
+                Err(error) => tracing::debug!(%error, "the directory cannot be locked; a file in it is locked instead"),
             },
             Err(error) => {
                 let owner = fs::metadata(&path).map(|meta| meta.uid()).ok();

@@ -211,7 +211,11 @@ impl Store {
                 found.extend(walk(true).0);
                 found.sort_by_key(|(id, _)| *id);
                 found.dedup_by_key(|(id, _)| *id);
-                tracing::warn!(detail, left = found.len(), "stored details are damaged; they count as not mirrored");
+                tracing::warn!(
+                    detail,
+                    left = found.len(),
+                    "stored details are damaged; they are treated as not mirrored"
+                );
             }
             walked => walked?,
         }

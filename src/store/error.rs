@@ -31,8 +31,8 @@ pub enum OpenError {
         /// What the system calls its program.
         program: String,
     },
-    /// It belongs to somebody else.
-    #[error("the data directory {} belongs to user {owner}, and only that user may open it: run this as that user", path.display())]
+    /// It belongs to another user.
+    #[error("the data directory {} belongs to user {owner}; run this command as that user", path.display())]
     Denied {
         /// The data directory.
         path: PathBuf,
@@ -40,7 +40,9 @@ pub enum OpenError {
         owner: u32,
     },
     /// A newer program wrote it. Nothing was changed.
-    #[error("the store has format {found}, this program supports up to {supported}; use a newer one")]
+    #[error(
+        "the store has format {found}, but this program supports only formats up to {supported}; use a newer grandstand"
+    )]
     NewerFormat {
         /// The file's format number.
         found: u64,
@@ -48,7 +50,9 @@ pub enum OpenError {
         supported: u64,
     },
     /// A much older program wrote it, and no migration starts from there. Nothing was changed.
-    #[error("the store has format {found}, which this program (format {supported}) cannot migrate; use an older one")]
+    #[error(
+        "the store has format {found}, which this program (format {supported}) cannot migrate; use an older grandstand"
+    )]
     OlderFormat {
         /// The file's format number.
         found: u64,
@@ -65,24 +69,13 @@ pub enum OpenError {
     },
     /// The disk is full.
     #[error("no space left for {}", path.display())]
-    NoSpace {
-        /// What could not be written.
-        path: PathBuf,
-    },
+    NoSpace { path: PathBuf },
     /// The directory or file may not be written.
     #[error("{} is not writable", path.display())]
-    ReadOnly {
-        /// What could not be written.
-        path: PathBuf,
-    },
+    ReadOnly { path: PathBuf },
     /// Any other failure of the file system.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// What was accessed.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 /// Why the store could not do what it was asked. Nothing was changed then.
@@ -116,8 +109,8 @@ pub enum StoreError {
     /// What was to be stored could not be read.
     #[error("{0}")]
     Source(String),
-    /// There is no version with this sequence number.
-    #[error("there is no version {0}")]
+    /// No version has this sequence number.
+    #[error("there is no snapshot with the sequence number {0}")]
     NoSuchVersion(u64),
     /// A content to publish has a listing twice.
     #[error("listing {0} occurs twice")]
@@ -202,7 +195,7 @@ pub(super) fn unless_damaged<T>(
 ) -> Result<Option<T>, StoreError> {
     match read {
         Err(StoreError::Damaged(detail)) => {
-            tracing::warn!(what = what(), detail, "something stored is damaged; it counts as never kept");
+            tracing::warn!(what = what(), detail, "stored data is damaged; it is treated as missing");
             Ok(None)
         }
         other => other,

@@ -42,7 +42,7 @@ impl Store {
     fn evidence_in(&self, state: &str) -> Result<Evidence, StoreError> {
         let Some(bytes) = self.state(state)? else { return Ok(Evidence::new()) };
         let pairs: Vec<(TaxonomyKind, String, ListedTerm)> = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
             Vec::new()
         });
         Ok(pairs.into_iter().map(|(kind, slug, listed)| ((kind, slug), listed)).collect())

@@ -23,11 +23,10 @@ const ROOT: u32 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Refused {
     #[error(
-        "this is {0}, and only regular files are opened in the data directory; remove it, or move the file itself here \
-         (data_dir as a whole may be a symbolic link)"
+        "this is {0}, not a regular file; remove it, or put the file itself here (data_dir as a whole may be a symbolic link)"
     )]
     NoFile(&'static str),
-    #[error("this file belongs to user {0}, and neither to the user of this process nor to the directory's; remove it")]
+    #[error("this file belongs to user {0}, who neither runs this process nor owns the directory; remove it")]
     Foreign(u32),
 }
 
@@ -92,13 +91,13 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     {
         // Else a command that root ran once would leave files that the server cannot open.
         if let Err(error) = fchown(&file, Some(directory.uid()), Some(directory.gid())) {
-            tracing::debug!(path = %path.display(), %error, "a file cannot be given to the directory's owner");
+            tracing::debug!(path = %path.display(), %error, "a file could not be given to the owner of the directory");
         }
     }
     if is_too_open(&meta) && (own == ROOT || own == meta.uid()) {
         // A disk that takes no writes stays as it is; the directory keeps others out.
         if let Err(error) = file.set_permissions(Permissions::from_mode(meta.mode() & OWNERS)) {
-            tracing::debug!(path = %path.display(), %error, "others may open this file, and that cannot be changed");
+            tracing::debug!(path = %path.display(), %error, "other users can open this file, and this could not be changed");
         }
     }
     Ok(file)
@@ -157,7 +156,7 @@ pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
     let own = geteuid().as_raw();
     if own != ROOT && own != meta.uid() {
         let owner = meta.uid();
-        let what = "the data directory belongs to another user, and others may enter it";
+        let what = "the data directory belongs to another user, and other users can enter it";
         tracing::warn!(path = %shown, mode = before, owner, "{what}");
         return Ok(());
     }
@@ -165,8 +164,7 @@ pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
         let other = other.display();
         tracing::warn!(
             path = %shown, mode = before, %other,
-            "others may enter the data directory; it stays so because there are directories in it: give grandstand one of \
-             its own"
+            "other users can enter the data directory; this is not changed, because it contains other directories: use a directory of its own"
         );
         return Ok(());
     }
@@ -174,9 +172,11 @@ pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
     match fs::set_permissions(path, Permissions::from_mode(mode)) {
         Ok(()) => tracing::warn!(
             path = %shown, before, now = format!("{:04o}", mode & 0o7777),
-            "other users could enter the data directory; now they cannot"
+            "other users could enter the data directory; this is now forbidden"
         ),
-        Err(error) => tracing::warn!(path = %shown, mode = before, %error, "others may enter the data directory"),
+        Err(error) => {
+            tracing::warn!(path = %shown, mode = before, %error, "other users can enter the data directory, and this could not be changed")
+        }
     }
     Ok(())
 }

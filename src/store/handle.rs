@@ -147,8 +147,8 @@ pub(super) fn guarded<T>(operation: impl FnOnce() -> Result<T, Fault>) -> Result
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| payload.downcast_ref::<&str>().copied())
-            .unwrap_or("no message");
-        Err(Fault::Panicked(format!("the database cannot make sense of it: {text}")))
+            .unwrap_or("no reason given");
+        Err(Fault::Panicked(format!("the database file is inconsistent: {text}")))
     })
 }
 

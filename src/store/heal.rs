@@ -24,6 +24,7 @@ use super::version::{self, VersionRecord};
 use super::{Store, block, evidence, opening};
 use crate::snapshot::content::Content;
 use crate::snapshot::version::VersionMeta;
+use crate::words::counted;
 
 /// How many bytes are copied in one transaction, about.
 const BATCH: usize = 8 << 20;
@@ -45,12 +46,11 @@ impl Healed {
         let Self { aside, versions, details } = self;
         let path = path.display();
         let kept = aside.as_ref().map_or_else(
-            || "an earlier one is kept already".to_owned(),
-            |aside| format!("it is kept as {}", aside.display()),
+            || "an earlier damaged file is kept".to_owned(),
+            |aside| format!("the damaged file is kept as {}", aside.display()),
         );
-        let whole = format!(
-            "{versions} versions and {details} details are still whole, the rest has to be fetched or imported again"
-        );
+        let (versions, details) = (counted(*versions as u64, "snapshot"), counted(*details as u64, "detail"));
+        let whole = format!("{versions} and {details} were saved; the rest must be fetched or imported again");
         format!("the store {path} was damaged ({detail}); {kept}; {whole}")
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
     }
     let (path_told, aside_told) = (path.display(), aside.display());
     if !files::is_file(&fresh) {
-        tracing::warn!("there is no {path_told}, only the damaged {aside_told}; the store begins empty");
+        tracing::warn!("{path_told} is missing, and only the damaged {aside_told} is here; the store starts empty");
         return Ok(());
     }
     let copied = copy(&aside, &fresh, &dir.lock(), None).and_then(|copied| {
@@ -129,7 +129,9 @@ pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
     });
     let (versions, details) = copied?;
     tracing::error!(
-        "there was no {path_told}; {versions} versions and {details} details were taken from the damaged {aside_told}"
+        "{path_told} was missing; {} and {} were taken from the damaged {aside_told}",
+        counted(versions as u64, "snapshot"),
+        counted(details as u64, "detail")
     );
     Ok(())
 }

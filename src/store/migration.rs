@@ -39,7 +39,7 @@ pub(super) fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&St
 /// When a step fails.
 pub(super) fn migrate(handle: &Handle, steps: &[&Step]) -> Result<(), StoreError> {
     let Some(last) = steps.last() else { return Ok(()) };
-    tracing::info!(from = steps[0].from, to = last.from + 1, "migrating the store to this program's format");
+    tracing::info!(from = steps[0].from, to = last.from + 1, "migrating the store to the format of this program");
     handle.write(1 << 20, |transaction| {
         for step in steps {
             (step.run)(transaction)?;

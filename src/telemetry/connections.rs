@@ -25,10 +25,10 @@ impl ConnectionCounters {
     /// Counters registered in `registry`.
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let this = Self::default();
-        registry.register("grandstand_connections", "Open connections of clients", this.open.clone());
-        let help = "Idle connections of clients that were closed to make room for others";
+        registry.register("grandstand_connections", "Open client connections", this.open.clone());
+        let help = "Idle client connections that were closed to make room";
         registry.register("grandstand_connections_evicted", help, this.evicted.clone());
-        let help = "Connections of clients for which there was no room, by the limit";
+        let help = "Client connections that were refused, by limit";
         registry.register("grandstand_connections_refused", help, this.refused.clone());
         this
     }

@@ -387,12 +387,12 @@ impl OriginClient {
         if let Some(span) = pause {
             if let Some(failures) = self.told.left_alone(now) {
                 let pause_seconds = span.as_secs_f32();
-                tracing::warn!(%error, failures, pause_seconds, "leaving the origin alone");
+                tracing::warn!(%error, failures, pause_seconds, "requests to the origin are paused");
             }
         } else if class == Class::Client
             && let Some(failures) = self.told.failed(now)
         {
-            tracing::warn!(%error, failures, "a client's read got no usable answer from the origin");
+            tracing::warn!(%error, failures, "the origin gave no usable answer to a client's request");
         }
     }
 }

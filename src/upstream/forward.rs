@@ -155,7 +155,7 @@ impl Forwarder {
                 self.origin.failed(&error, self.origin.witness(&sending.asker, false));
                 return Err(error);
             }
-            tracing::debug!(%error, "an idle connection was closed under a request");
+            tracing::debug!(%error, "an idle connection was closed while it was reused");
             tries += 1;
         }
     }

@@ -27,11 +27,11 @@ const TRIES: u32 = 5;
 /// Why no bundle is made of what is served.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// There is nothing yet.
-    #[error("there is no snapshot yet to be exported")]
+    /// There is no snapshot yet.
+    #[error("there is no snapshot to export yet")]
     Nothing,
     /// The base is not kept, or cannot be read.
-    #[error("a delta cannot be made: {0}")]
+    #[error("no delta can be made: {0}")]
     Base(#[source] VersionsError),
     /// The store fails.
     #[error("the data directory: {0}")]
@@ -177,7 +177,7 @@ impl Versions {
     ) -> Result<Option<(ListingId, Detail)>, StoreError> {
         let found = match self.store().detail(id) {
             Err(StoreError::Damaged(detail)) => {
-                tracing::warn!(%id, detail, "a stored detail is damaged; the bundle is without it");
+                tracing::warn!(%id, detail, "a stored detail is damaged; it is missing in the bundle");
                 lost.borrow_mut().insert(id);
                 None
             }
@@ -223,7 +223,7 @@ impl Versions {
         if let Some(damage) = self.store().damage().filter(|_| imported.is_ok())
             && let Err(error) = self.mend(&damage)
         {
-            tracing::error!(%error, "a damaged store cannot be put right");
+            tracing::error!(%error, "the damaged store could not be repaired");
         }
         imported
     }

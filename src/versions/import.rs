@@ -100,7 +100,7 @@ impl Versions {
             is_older,
             is_served: notes.rolled_back.is_none(),
         };
-        tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, served = imported.is_served, "imported");
+        tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, served = imported.is_served, "snapshot imported");
         Ok(imported)
     }
 

@@ -9,6 +9,7 @@ use super::{KeptVersion, RolledBack, Versions, VersionsError};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::live::{Live, Published};
 use crate::store::StoreError;
+use crate::words::counted;
 
 impl Versions {
     /// Whether newer data waits behind a rollback: then the origin's answers are not those of what is served.
@@ -96,7 +97,10 @@ impl Versions {
         }
         match first {
             None => Ok(()),
-            Some((id, why)) => Err(StoreError::Damaged(format!("{damaged} details, the first of listing {id}: {why}"))),
+            Some((id, why)) => Err(StoreError::Damaged(format!(
+                "{}, the first of listing {id}: {why}",
+                counted(damaged as u64, "damaged detail")
+            ))),
         }
     }
 }

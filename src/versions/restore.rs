@@ -55,12 +55,12 @@ impl Versions {
         let current = self.0.store.current()?;
         let served = current.as_ref().map(|(record, _)| record.seq);
         if notes.rolled_back.is_some() && notes.rolled_back != served {
-            tracing::error!("the version that a rollback pinned is lost; the newest one is served again");
+            tracing::error!("the snapshot of the rollback is lost; the newest snapshot is served again");
             let read = Notes { rolled_back: None, ..notes.clone() };
             let mut states = States::default();
             read.write_rollback(&mut states)?;
             if let Err(error) = self.0.store.put_states(&states) {
-                tracing::warn!(%error, "that cannot be remembered");
+                tracing::warn!(%error, "the end of the rollback could not be stored");
             }
             self.take(&mut notes, read);
         }
@@ -89,7 +89,7 @@ impl Versions {
             listings = dataset.len(),
             confirmed = %WallTime::from_millis(meta.confirmed_ms),
             rolled_back = notes.rolled_back,
-            "serving the snapshot published last"
+            "serving the stored snapshot"
         );
         if self.0.head.load().is_none() {
             self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
@@ -113,7 +113,7 @@ impl Versions {
     /// What is known of terms for a version.
     fn evidence(&self, seq: u64) -> Evidence {
         self.0.store.evidence_of(seq).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
             Evidence::new()
         })
     }
@@ -140,8 +140,9 @@ impl Versions {
             let Some(number) = key.strip_prefix(JOURNAL).and_then(|number| number.parse::<u64>().ok()) else {
                 continue;
             };
-            let entry =
-                Entry::decode(&bytes).inspect_err(|error| tracing::warn!(key, %error, "a change cannot be read")).ok();
+            let entry = Entry::decode(&bytes)
+                .inspect_err(|error| tracing::warn!(key, %error, "a stored entry of the change feed cannot be read"))
+                .ok();
             let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
             if !follows || next != Some(number) {
                 (entries, oldest) = (Vec::new(), number + u64::from(entry.is_none()));
@@ -155,7 +156,7 @@ impl Versions {
         if names.first().is_some_and(|(number, _)| *number < oldest)
             && let Err(error) = self.0.store.put_states(&useless)
         {
-            tracing::warn!(%error, "changes that are of no use any more stay in the store");
+            tracing::warn!(%error, "old entries of the change feed could not be removed");
         }
         self.0.journal.store(Arc::new(Journal::new(entries)));
         *self.0.oldest.lock() = oldest;

@@ -16,10 +16,10 @@ pub(super) fn write(families: &mut Families) {
         let started = boot as f64 + stat.starttime as f64 / ticks;
         families.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started);
         let cpu = (stat.utime + stat.stime) as f64 / ticks;
-        families.counter("process_cpu_seconds", "Time on a processor, of the process and of the system for it", cpu);
+        families.counter("process_cpu_seconds", "CPU time, user and system", cpu);
         let resident = stat.rss_bytes().get();
-        families.gauge("process_resident_memory_bytes", "Memory that is in use", resident);
-        families.gauge("process_virtual_memory_bytes", "Memory that is mapped", stat.vsize);
+        families.gauge("process_resident_memory_bytes", "Resident memory", resident);
+        families.gauge("process_virtual_memory_bytes", "Virtual memory", stat.vsize);
         families.gauge("process_threads", "Threads", stat.num_threads);
     }
     if let Ok(open) = process.fd_count() {
@@ -28,7 +28,7 @@ pub(super) fn write(families: &mut Families) {
     if let Ok(limits) = process.limits()
         && let LimitValue::Value(most) = limits.max_open_files.soft_limit
     {
-        families.gauge("process_max_fds", "The most file descriptors that may be open", most);
+        families.gauge("process_max_fds", "Limit of open file descriptors", most);
     }
 }
 

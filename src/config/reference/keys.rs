@@ -138,7 +138,12 @@ pub(super) const KEYS: &[Key] = &[
         ONLINE,
         "How long a client's request may wait for the budget. Then the answer is 503. A request with a stale answer at hand does not wait.",
     ),
-    key("origin.max_body", Size("1KiB", "4GiB"), ONLINE, "The largest body that is accepted from the origin."),
+    key(
+        "origin.max_body",
+        Size("1KiB", "4GiB"),
+        ONLINE,
+        "The largest body that is accepted from the origin. One answer may have at most a quarter of `limits.origin_bytes`.",
+    ),
     unset(
         "origin.ca_file",
         "none",

@@ -364,7 +364,7 @@ impl PassThrough {
                 None => break Bytes::new(),
                 // Its end tells the readers that something is missing.
                 Some(Err(error)) => {
-                    tracing::debug!(%error, "an answer broke off");
+                    tracing::debug!(%error, "an answer of the origin ended early");
                     return None;
                 }
                 Some(Ok(piece)) => {

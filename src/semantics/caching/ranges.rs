@@ -25,10 +25,7 @@ pub(crate) enum Ranged {
         content_range: HeaderValue,
     },
     /// Nothing: 416.
-    Unsatisfiable {
-        /// `Content-Range`.
-        content_range: HeaderValue,
-    },
+    Unsatisfiable { content_range: HeaderValue },
 }
 
 /// Selects the bytes of a stored answer of `length` bytes. Only a GET may be asked about.

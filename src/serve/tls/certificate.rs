@@ -44,13 +44,13 @@ enum Problem {
     Unreadable(String),
     #[error("is not PEM: {0}")]
     NotPem(pem::Error),
-    #[error("holds no certificate{0}")]
+    #[error("contains no certificate{0}")]
     NoCertificate(&'static str),
-    #[error("holds no private key{0}")]
+    #[error("contains no private key{0}")]
     NoKey(&'static str),
-    #[error("holds a certificate that cannot be understood: {0}")]
+    #[error("contains an invalid certificate: {0}")]
     StrangeCertificate(String),
-    #[error("holds a private key that cannot be used: {0}")]
+    #[error("contains an unusable private key: {0}")]
     StrangeKey(Error),
     #[error("does not belong to the first certificate in \"{}\"", .0.display())]
     OtherKey(PathBuf),

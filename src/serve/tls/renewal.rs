@@ -106,7 +106,7 @@ impl Renewal {
         let (nudge, nudged) = sync_channel(1);
         let work = move || self.run(&nudged);
         if let Err(error) = std::thread::Builder::new().name("renewal".into()).spawn(work) {
-            tracing::error!(%error, "no thread for the renewal; a new certificate is taken by the next start only");
+            tracing::error!(%error, "the certificate files are not watched: no thread; a new certificate is loaded only at the next start");
         }
         Nudge(nudge)
     }
@@ -153,7 +153,7 @@ impl Renewal {
             return Look::Doubtful;
         }
         let errors: Vec<String> = errors.iter().map(|error| format!("{}: {error}", error.key)).collect();
-        let told = format!("the new certificate cannot be used, the old one stays: {}", errors.join("; "));
+        let told = format!("the new certificate cannot be used; the old one stays: {}", errors.join("; "));
         *self.current.problem.lock() = Some(told.clone());
         tracing::error!("{told}");
         (self.known, self.doubtful) = (seen, None);

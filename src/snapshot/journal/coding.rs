@@ -27,19 +27,19 @@ const MAX_BYTES: usize = MAX_WEIGHT * NUMBER;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadEntry {
     /// Another format, which this program does not know.
-    #[error("format {0} of journal entries is not known")]
+    #[error("journal entries have the unknown format {0}")]
     Format(u8),
-    /// It cannot be unpacked, or would be larger than a journal may be.
-    #[error("a journal entry cannot be unpacked")]
+    /// It cannot be decompressed, or would be too large.
+    #[error("a journal entry cannot be decompressed")]
     Packed,
-    /// It ends too early, or too late.
-    #[error("a journal entry has a wrong length")]
+    /// It is too short or too long.
+    #[error("a journal entry has the wrong length")]
     Length,
     /// A number has no reading.
     #[error("a journal entry has a number of more than 64 bits")]
     Number,
-    /// A snapshot's id is none.
-    #[error("a journal entry has a wrong snapshot id")]
+    /// A snapshot's id is invalid.
+    #[error("a journal entry has an invalid snapshot id")]
     Snapshot,
     /// A listing is named twice.
     #[error("a journal entry names a listing twice")]

@@ -58,7 +58,7 @@ pub enum AskError {
         /// Where to.
         to: String,
     },
-    /// An answer that is not what was asked for.
+    /// An answer that is not a valid answer to this request.
     #[error("the origin's answer to {} is not usable: {}", Excerpt(path), Excerpt(reason))]
     Nonsense {
         /// What was asked.

@@ -133,7 +133,7 @@ async fn data_older_than_max_age_is_unhealthy() {
     })
     .await;
     let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
-    assert!(reason.starts_with("not confirmed for ") && reason.ends_with(" s (limit 1 s)"), "{reason}");
+    assert!(reason.starts_with("data not confirmed for ") && reason.ends_with(" s (limit 1 s)"), "{reason}");
     assert_eq!(server.ok(LIST).await.status, 200, "it is served all the same");
 }
 

@@ -142,7 +142,7 @@ async fn data_of_another_origin_seeds_a_mirror_with_a_warning_and_never_takes_on
     mirror.restart().await;
     assert_eq!(mirror.snapshot().await, own);
     let said = desk.does(&mirror.setup, &desk.data(), &["import"], "other.gsb").await;
-    assert!(said.contains("warning: the bundle's data came from"), "{said}");
+    assert!(said.contains("warning: the bundle's data comes from"), "{said}");
     let said = desk.does(&others_mirror.setup, &desk.path("its"), &["import"], "other.gsb").await;
     assert!(!said.contains("warning"), "{said}");
     // Without an origin it is the operator who says what is served.

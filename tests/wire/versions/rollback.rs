@@ -73,7 +73,7 @@ async fn what_is_served_can_be_held_moved_and_only_a_rollback_released() {
     let first = server.snapshot().await;
     let refused = post(&server, "release").await;
     assert_eq!(refused.status, 409, "{refused:?}");
-    assert!(refused.text().contains("nothing is rolled back"), "{refused:?}");
+    assert!(refused.text().contains("no rollback is in effect"), "{refused:?}");
     for unknown in ["nonsense", "00000000000000000000000000000000"] {
         let refused = post(&server, &format!("{unknown}/rollback")).await;
         assert_eq!(refused.status, 404, "{refused:?}");
