@@ -1,6 +1,6 @@
 //! One page of the origin's list, taken apart.
 //!
-//! Says what the page holds; whether pages fit together is [`crate::mirror`]'s business. Callers: [`crate::mirror`].
+//! Not whether pages fit together, which [`crate::mirror`] checks. Callers: [`crate::mirror`].
 
 use std::str;
 
@@ -17,7 +17,7 @@ use super::taxonomy::VolatileKeys;
 pub(crate) struct Page {
     /// The fields beside the items.
     pub envelope: Envelope,
-    /// How many listings the origin says there are.
+    /// The number of listings, as the origin says.
     pub total: u64,
     /// The page size that the origin applied, if it says so.
     #[expect(clippy::struct_field_names, reason = "the name of the origin's field")]
@@ -28,7 +28,7 @@ pub(crate) struct Page {
     pub volatile: Vec<(String, String)>,
 }
 
-/// Items of a page: what `per_page` allows.
+/// The most items of a page: the largest `per_page`.
 const MOST_ITEMS: usize = 100;
 
 /// Why a body is no page of a list.
@@ -43,11 +43,9 @@ pub enum PageError {
     /// A required field is missing or of the wrong type.
     #[error("`{field}` is {found}, expected {expected}")]
     BadField {
-        /// The field.
         field: &'static str,
-        /// What was expected.
         expected: &'static str,
-        /// What stands there, shortened.
+        /// The value, shortened.
         found: String,
     },
     /// A field that decides the meaning of the page is repeated; readers of JSON differ in which value counts.
@@ -64,7 +62,6 @@ pub enum PageError {
     BadItem {
         /// The item's position on the page, from 0.
         position: usize,
-        /// What is wrong with it.
         source: SummaryError,
     },
 }
