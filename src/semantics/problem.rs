@@ -1,35 +1,36 @@
-//! Problem documents: every error that a client sees, as RFC 9457 wants it.
+//! Problem documents (RFC 9457): every error that a client sees.
 //!
-//! What it is: the list of errors and their JSON. What it is not: the headers around them (`Allow`, `Retry-After`,
-//! CORS), which `answer` adds to every answer alike. Who calls it: `answer`, wherever a request ends in an error.
+//! The list of errors and their JSON. Not the headers around them (`Allow`, `Retry-After`, CORS), which `answer` adds
+//! to every answer alike.
+//! Callers: `answer`, wherever a request ends in an error.
 
 use bytes::Bytes;
 use http::StatusCode;
 
 use super::path::PathError;
-
 use crate::words::counted;
+
 /// The media type of a problem document (RFC 9457 §6.1).
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
-/// How many characters of a value that the client sent are repeated to it.
+/// The most characters of a client's value that are repeated.
 const MAX_VALUE: usize = 200;
 
-/// What went wrong. Each kind has one status, one title and one URI.
+/// The kind of a problem: one status, one title and one URI.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ProblemKind {
     /// 400: a request that cannot be read.
     BadRequest,
-    /// 400: a query parameter that can't be obeyed.
+    /// 400: an invalid query parameter.
     BadParameter,
     /// 400: a path without a single reading.
     BadPath,
-    /// 400: a request with a body where none belongs.
+    /// 400: an unexpected request body.
     UnexpectedBody,
     /// 404: no such listing, endpoint or path.
     NotFound,
     /// 405: not a method of this resource.
     MethodNotAllowed,
-    /// 410: a snapshot that is not kept, or never was.
+    /// 410: a snapshot that is not kept.
     SnapshotGone,
     /// 412: a condition of the request is false.
     PreconditionFailed,
@@ -49,9 +50,9 @@ pub enum ProblemKind {
     Unavailable,
     /// 503: no room for another connection.
     TooManyConnections,
-    /// 503: a kept snapshot that is not at hand now, or that cannot answer.
+    /// 503: a kept snapshot that cannot answer now.
     SnapshotUnavailable,
-    /// 504: the client wants what is kept or nothing, and that is nothing.
+    /// 504: `only-if-cached`, and nothing usable is cached.
     OnlyIfCached,
     /// 508: the request came through this server before.
     LoopDetected,
@@ -137,7 +138,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem with a detail that says what, for whom there is no constructor below.
+    /// A problem without a constructor below.
     pub const fn new(kind: ProblemKind, detail: String) -> Self {
         Self { kind, detail }
     }
@@ -147,7 +148,7 @@ impl Problem {
         Self::new(ProblemKind::BadRequest, "The request is not valid HTTP.".to_owned())
     }
 
-    /// 400: the request does not say whom it is for, or not in a way that can be read (RFC 9112 §3.2).
+    /// 400: `Host` is missing, repeated or invalid (RFC 9112 §3.2).
     pub fn bad_host(value: Option<impl AsRef<[u8]>>) -> Self {
         let detail = match value {
             None => "The request has no Host header, or more than one; HTTP/1.1 needs exactly one.".to_owned(),
@@ -161,19 +162,19 @@ impl Problem {
         Self::new(ProblemKind::BadRequest, "The request head arrived in too many small pieces.".to_owned())
     }
 
-    /// 400: the target of the request has a byte that ends it, or that has no place in it (RFC 9112 §3.2).
+    /// 400: the request target has a space or a control character (RFC 9112 §3.2).
     pub fn bad_target() -> Self {
         let detail = "The request target contains a space or a control character; write a space as %20.".to_owned();
         Self::new(ProblemKind::BadRequest, detail)
     }
 
-    /// 400: the parameter's value can't be obeyed; `why` completes "...: it ". The value may be any bytes.
+    /// 400: an invalid parameter; `why` completes "...; it ". The value may be any bytes.
     pub fn bad_parameter(name: &str, value: impl AsRef<[u8]>, why: &str) -> Self {
         let (name, value) = (quoted(name), quoted(value));
         Self::new(ProblemKind::BadParameter, format!("The parameter {name} has the value {value}; it {why}."))
     }
 
-    /// 400: the parameter has to be there; `what` completes "...: it is ".
+    /// 400: a required parameter is missing; `what` completes "...; give ".
     pub fn missing_parameter(name: &str, what: &str) -> Self {
         Self::new(ProblemKind::BadParameter, format!("The parameter {} is missing; give {what}.", quoted(name)))
     }
@@ -191,7 +192,7 @@ impl Problem {
         Self::new(ProblemKind::BadPath, format!("The path {} is refused: {why}.", quoted(path)))
     }
 
-    /// 400: a body on a request that has none.
+    /// 400: a body on a request that must not have one.
     pub fn unexpected_body() -> Self {
         Self::new(ProblemKind::UnexpectedBody, "Requests to this endpoint must not have a body.".to_owned())
     }
@@ -212,7 +213,7 @@ impl Problem {
         Self::new(ProblemKind::MethodNotAllowed, detail)
     }
 
-    /// 410: the parameter names a snapshot that is not kept; `current` is the one that is served, if any.
+    /// 410: the parameter names a snapshot that is not kept; `current` is the current one, if any.
     pub fn snapshot_gone(parameter: &str, id: impl AsRef<[u8]>, current: Option<&str>) -> Self {
         let now = current.map_or_else(
             || "there is no current snapshot".to_owned(),
@@ -260,7 +261,7 @@ impl Problem {
         Self::new(ProblemKind::RateLimited, detail)
     }
 
-    /// 500: our fault; what happened is in the log, not in the answer.
+    /// 500: our fault; the log says what happened.
     pub fn internal() -> Self {
         Self::new(ProblemKind::Internal, "The request failed inside the server; its log says why.".to_owned())
     }
@@ -293,7 +294,7 @@ impl Problem {
         Self::new(ProblemKind::SnapshotUnavailable, detail)
     }
 
-    /// 504: nothing is kept that could be served (RFC 9111 §5.2.1.7).
+    /// 504: nothing usable is cached (RFC 9111 §5.2.1.7).
     pub fn only_if_cached() -> Self {
         let detail =
             "No usable answer is cached, and the request forbids asking the origin (only-if-cached).".to_owned();
@@ -313,7 +314,6 @@ impl Problem {
         Self::new(ProblemKind::Unavailable, detail)
     }
 
-    /// What went wrong.
     pub const fn kind(&self) -> ProblemKind {
         self.kind
     }
@@ -323,7 +323,7 @@ impl Problem {
         self.kind.status()
     }
 
-    /// What went wrong this time.
+    /// The sentence for this case.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -346,10 +346,10 @@ impl Problem {
     }
 }
 
-/// At most [`MAX_VALUE`] characters of a value, with an ellipsis for the rest. What is not UTF-8 shows as U+FFFD.
+/// At most [`MAX_VALUE`] characters of a value, with an ellipsis for the rest. Invalid UTF-8 shows as U+FFFD.
 fn bounded(value: impl AsRef<[u8]>) -> String {
     let bytes = value.as_ref();
-    // Four bytes are the longest character: nothing of what is shown lies beyond.
+    // A character has at most four bytes, so the shown part lies within.
     let head = &bytes[..bytes.len().min(4 * MAX_VALUE + 4)];
     let text = String::from_utf8_lossy(head);
     match text.char_indices().nth(MAX_VALUE) {
