@@ -1,4 +1,4 @@
-//! What can go wrong when the store is opened, and when it is used.
+//! The errors of opening and using the store.
 //!
 //! Callers: [`crate::store`] returns them; [`crate::app`] and [`crate::mirror`] turn them into exit codes and `/status`.
 
@@ -16,19 +16,19 @@ pub enum OpenError {
     Held {
         /// The data directory.
         path: PathBuf,
-        /// The other process; `None` in the instant before it has written its id.
+        /// The other process; `None` before it wrote its id.
         pid: Option<u32>,
         /// Its admin listener, if it announced one.
         admin: Option<SocketAddr>,
     },
-    /// Another program than this one has locked it.
+    /// Another program has locked it.
     #[error("the data directory {} is locked by process {pid} ({program}); end that process first", path.display())]
     Locked {
         /// The data directory.
         path: PathBuf,
         /// The other process.
         pid: u32,
-        /// What the system calls its program.
+        /// The program's name, from the system.
         program: String,
     },
     /// It belongs to another user.
@@ -64,7 +64,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The damage.
         detail: String,
     },
     /// The disk is full.
@@ -78,7 +78,7 @@ pub enum OpenError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// Why the store could not do what it was asked. Nothing was changed then.
+/// The errors of using the store. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full.
@@ -86,7 +86,7 @@ pub enum StoreError {
     NoSpace {
         /// The store's file.
         path: PathBuf,
-        /// How much the write needs at most, in bytes; 0 where that is not known.
+        /// The most bytes that the write needs; 0: unknown.
         needed: u64,
     },
     /// The file or its file system has become read-only.
@@ -95,7 +95,7 @@ pub enum StoreError {
         /// The store's file.
         path: PathBuf,
     },
-    /// What was read is not what was written.
+    /// The stored bytes are damaged.
     #[error("the store is damaged: {0}")]
     Damaged(String),
     /// Any other failure of the file system.
@@ -103,10 +103,9 @@ pub enum StoreError {
     Io {
         /// The store's file.
         path: PathBuf,
-        /// What the system says.
         source: io::Error,
     },
-    /// What was to be stored could not be read.
+    /// The source of a write could not be read.
     #[error("{0}")]
     Source(String),
     /// No version has this sequence number.
@@ -118,14 +117,13 @@ pub enum StoreError {
     /// Something to be stored is larger than [`super::MAX_BODY`].
     #[error("{what} is too large: {bytes} bytes")]
     TooLarge {
-        /// What it is.
         what: String,
         /// Its size.
         bytes: usize,
     },
 }
 
-/// What a failure of the file system means.
+/// The meaning of a failure of the file system.
 enum Meaning {
     Full,
     ReadOnly,
@@ -188,7 +186,7 @@ impl StoreError {
     }
 }
 
-/// Nothing, where what was to be read is damaged: it is fetched or made again.
+/// `None` for damaged data, which is fetched or made again.
 pub(super) fn unless_damaged<T>(
     read: Result<Option<T>, StoreError>,
     what: impl Fn() -> String,

@@ -1,4 +1,4 @@
-//! From an older format of the file to the present one: step by step, all of them in one transaction.
+//! Migrates the file from an older format, step by step in one transaction.
 //!
 //! There is only format 1 yet, so [`STEPS`] is empty; the first change of the format puts its step there. Callers:
 //! [`super::Store::open`], [`super::opening`].
@@ -9,11 +9,11 @@ use super::error::{OpenError, StoreError};
 use super::handle::{Fault, Handle};
 use super::{coding, tables};
 
-/// What turns one format into the next.
+/// The step from one format to the next.
 pub(super) struct Step {
-    /// The format that it starts from; it ends with the next.
+    /// The format before the step.
     pub from: u64,
-    /// Rewrites what has changed between the two.
+    /// Rewrites the file.
     pub run: fn(&WriteTransaction) -> Result<(), Fault>,
 }
 
@@ -23,7 +23,7 @@ pub(super) const STEPS: &[Step] = &[];
 /// The steps from format `found` to `supported`, in order; none when they are the same.
 ///
 /// # Errors
-/// When there is no such way. Nothing was touched.
+/// When there is no such path. Nothing was changed.
 pub(super) fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&Step>, OpenError> {
     if found > supported {
         return Err(OpenError::NewerFormat { found, supported });
@@ -33,7 +33,7 @@ pub(super) fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&St
     way.ok_or(OpenError::OlderFormat { found, supported })
 }
 
-/// Takes these steps and writes the number of the format that they end with: all of it, or nothing.
+/// Runs these steps and writes the new format number: all or nothing.
 ///
 /// # Errors
 /// When a step fails.
