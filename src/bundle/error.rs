@@ -1,6 +1,6 @@
 //! Why a bundle is refused, and why one cannot be written.
 //!
-//! Callers: the other modules of [`crate::bundle`]; whoever reads or writes one shows them to people.
+//! Callers: the other modules of [`crate::bundle`].
 
 use std::io;
 
@@ -15,10 +15,10 @@ pub enum BundleError {
     /// The file cannot be read.
     #[error("the bundle cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// There is nothing in it.
+    /// The file has no bytes.
     #[error("the file is empty")]
     Empty,
-    /// It is something else.
+    /// The file is not a bundle.
     #[error("not a bundle")]
     NotABundle,
     /// A transfer converted line ends, or dropped the eighth bit.
@@ -35,33 +35,32 @@ pub enum BundleError {
     Truncated {
         /// The file's length.
         length: u64,
-        /// The part that is not whole.
+        /// The incomplete part.
         at: At,
     },
-    /// The file ends after a part that is not the end.
+    /// The file ends without the end part.
     #[error("truncated at byte {length}: {wanted} should follow part {after}")]
     Ends {
         /// The file's length.
         length: u64,
-        /// The last part that is whole; 0: none is.
+        /// The last complete part; 0: none.
         after: u32,
-        /// What should follow.
+        /// The expected part.
         wanted: &'static str,
     },
     /// A part does not have its hash.
     #[error("altered: {0} does not match its hash")]
     Altered(At),
-    /// A part has a kind that this format does not know.
+    /// A part has an unknown kind.
     #[error("part {part} at byte {offset} has the unknown kind {kind}")]
     UnknownKind {
         /// Number of the part.
         part: u32,
         /// Where it begins.
         offset: u64,
-        /// The kind.
         kind: u8,
     },
-    /// A part has flags that this format does not know.
+    /// A part has unknown flags.
     #[error("{0} has unknown flags")]
     UnknownFlags(At),
     /// A part stands where another must.
@@ -69,7 +68,7 @@ pub enum BundleError {
     Unexpected {
         /// The part.
         at: At,
-        /// What must stand there.
+        /// The expected kind.
         wanted: Kind,
     },
     /// A part announces more than the limit.
@@ -83,7 +82,7 @@ pub enum BundleError {
     /// The parts together would unpack to more than a file of this length can hold in good faith.
     #[error("{at}: the parts up to here would unpack to {raw} bytes; the limit for a file of this length is {most}")]
     Bomb {
-        /// The part with which it is too much.
+        /// The part that exceeds the limit.
         at: At,
         /// The sum of the lengths.
         raw: u64,
@@ -93,12 +92,12 @@ pub enum BundleError {
     /// The content would take more memory than an honest file of this length needs.
     #[error("{at}: the bundle would take more than {most} bytes of memory, the limit for a file of this length")]
     Heavy {
-        /// The part with which it is too much.
+        /// The part that exceeds the limit.
         at: At,
         /// The bound.
         most: u64,
     },
-    /// A frame is none, or does not unpack to the length that its head says.
+    /// A frame is invalid, or does not decompress to the length in its head.
     #[error("{at} does not unpack to its {raw} bytes")]
     Frame {
         /// The part.
@@ -106,22 +105,20 @@ pub enum BundleError {
         /// The length.
         raw: u64,
     },
-    /// A part is intact, but what is in it makes no sense.
+    /// A part is intact, but its content is invalid.
     #[error("{at}: {what}")]
     Malformed {
         /// The part.
         at: At,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// The manifest says something else than the rest.
     #[error("the manifest says {manifest} {what}, but the bundle has {found}")]
     Disagrees {
-        /// Of what.
         what: &'static str,
         /// The manifest's.
         manifest: String,
-        /// What is there.
         found: String,
     },
     /// Something follows the end.
@@ -145,15 +142,15 @@ pub enum BundleError {
     WrongBase {
         /// The base.
         needed: SnapshotId,
-        /// What was given.
+        /// The given snapshot.
         given: SnapshotId,
     },
-    /// The file is no longer the one that was verified.
+    /// The file changed after it was verified.
     #[error("the file has changed since it was verified")]
     Changed,
 }
 
-/// Why a bundle cannot be written. What was written so far is no bundle.
+/// Why a bundle cannot be written. The file so far is not a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError<E> {
     /// The file cannot be written.
@@ -168,7 +165,6 @@ pub enum WriteError<E> {
     /// The number of details is not the announced one: they changed meanwhile.
     #[error("details announced: {announced}, details written: {found}")]
     Counts {
-        /// Announced.
         announced: String,
         /// Came.
         found: String,
@@ -176,7 +172,6 @@ pub enum WriteError<E> {
     /// Something could be written but not be read again.
     #[error("{what}: {why}")]
     Unwritable {
-        /// What it is.
         what: String,
         /// Why not.
         why: String,

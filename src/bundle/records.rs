@@ -1,4 +1,4 @@
-//! What is in the parts that hold records, to bytes and back. Nothing that is read is believed.
+//! Encodes and decodes records. Decoding trusts nothing.
 //!
 //! Callers: `write`, `open`, `apply`, `details`.
 
@@ -11,7 +11,7 @@ use crate::api::listing::{DetailState, ListingId, Summary, SummaryFields};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::membership::ListedTerm;
 
-/// What is wrong with a record, in words.
+/// The problem of a record, in words.
 pub(super) type Wrong = String;
 
 /// Reads fields off the front of a part.
@@ -82,7 +82,7 @@ fn object(body: &[u8]) -> Result<&str, Wrong> {
     if text.trim_ascii_start().starts_with('{') { Ok(text) } else { Err("a text is not a JSON object".to_owned()) }
 }
 
-/// Checks that what is to be written can be read.
+/// Checks before writing that a reader would accept it.
 pub(super) fn check_summary(summary: &Summary) -> Result<(), Wrong> {
     match summary_of(summary.raw.clone())? {
         again if again == *summary => Ok(()),
@@ -165,7 +165,7 @@ impl<'a> Body<'a> {
         Ok(Self { id, state, text: reader.take(len)? })
     }
 
-    /// The text of one that is present, after a check; empty for one that is gone.
+    /// The checked text of a present detail; empty for a gone one.
     pub(super) fn check(&self) -> Result<&'a str, Wrong> {
         match self.state {
             DetailState::Present => {
@@ -205,7 +205,7 @@ impl<'a> Validators<'a> {
         own.check().map(|()| own)
     }
 
-    /// They are to be sent to an origin one day.
+    /// Checks them: they may be sent to an origin later.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         const LONGEST: usize = 64 << 10;
         let fits = |text: &str| text.len() <= LONGEST && http::HeaderValue::from_bytes(text.as_bytes()).is_ok();

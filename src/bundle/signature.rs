@@ -1,7 +1,7 @@
 //! Signatures of bundles: detached, as the `minisign` tool writes and verifies them.
 //!
-//! It signs and verifies any file; that the file is a bundle is for [`super::Bundle::open`] to say, and
-//! [`super::Bundle::file_hash`] ties the two together. Callers: whoever exports, imports or verifies a bundle.
+//! It signs and verifies any file; [`super::Bundle::file_hash`] ties the file to the opened bundle. Callers: export,
+//! import and verify.
 //!
 //! Only the prehashed form is accepted: see the end of [the format](super).
 
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use ct_codecs::{Base64, Decoder};
 use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
 
-/// No signature is longer than this, in bytes: comments are what takes room.
+/// The longest signature in bytes, with its comments.
 pub(crate) const MAX_SIGNATURE: u64 = 16 << 10;
 
-/// What the key of an encrypted secret key file begins with, and that of one that is not.
+/// How an encrypted secret key begins, and a plain one.
 const ENCRYPTED: &str = "RWRTY0Iy";
 const PLAIN: &str = "RWQAAEIy";
 
@@ -27,13 +27,12 @@ pub enum SignatureError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
         source: io::Error,
     },
-    /// What is to be signed or verified, or the password, cannot be read.
+    /// The file or the password cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// A trusted key is none.
+    /// A trusted key is invalid.
     #[error("{0:?} is not a minisign public key")]
     NotAKey(String),
     /// The file holds no secret key.
@@ -42,7 +41,7 @@ pub enum SignatureError {
     /// The password does not fit.
     #[error("wrong password for the key {}", .0.display())]
     WrongPassword(PathBuf),
-    /// The signature is none.
+    /// The signature is malformed.
     #[error("not a minisign signature: {0}")]
     NotASignature(String),
     /// The signature is in the old form, over the file itself.
@@ -53,9 +52,8 @@ pub enum SignatureError {
     /// No trusted key signed it.
     #[error("signed with the key {found}, which is not trusted; trusted keys: {}", trusted.join(", "))]
     Untrusted {
-        /// The id of the key.
         found: KeyId,
-        /// The ids of those that are trusted.
+        /// The ids of the trusted keys.
         trusted: Vec<String>,
     },
     /// The file, the signature or its comment was altered.
@@ -89,18 +87,18 @@ pub(crate) fn path_of(bundle: &Path) -> PathBuf {
     path.into()
 }
 
-/// A signature that is well formed, but not verified.
+/// A well-formed signature, not verified.
 pub(crate) struct Signature(SignatureBox);
 
 impl Signature {
     /// Reads the signature of a bundle; `None`: there is none.
     ///
     /// # Errors
-    /// When it cannot be read, or is none.
+    /// When it cannot be read or is malformed.
     pub(crate) fn beside(bundle: &Path) -> Result<Option<Self>, SignatureError> {
         let path = path_of(bundle);
         let wrong = |source| SignatureError::Io { path: path.clone(), source };
-        // Before it is opened: a pipe would be waited for.
+        // Before opening, because opening a pipe waits.
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Ok(meta) if !meta.is_file() => return Err(wrong(io::Error::other("it is not a regular file"))),
@@ -116,7 +114,7 @@ impl Signature {
     /// Reads a signature.
     ///
     /// # Errors
-    /// When it is none, or one in the old form.
+    /// When it is malformed, or has the old form.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, SignatureError> {
         let wrong = |why: &str| SignatureError::NotASignature(why.to_owned());
         if text.len() as u64 > MAX_SIGNATURE {
@@ -137,22 +135,22 @@ impl Signature {
         if signature.is_prehashed() { Ok(Self(signature)) } else { Err(SignatureError::Legacy) }
     }
 
-    /// The key that it says it was made with.
+    /// The id of its key, not verified.
     pub(crate) fn key(&self) -> KeyId {
         KeyId::of(self.0.keynum())
     }
 
-    /// Checks that a trusted key has the id of the key that it says it was made with: what is signed need not be there yet.
+    /// Checks that its key id is that of a trusted key. Needs no file yet.
     ///
     /// # Errors
-    /// When none has.
+    /// When it is not.
     pub(crate) fn check_key(&self, trusted: &TrustedKeys) -> Result<(), SignatureError> {
         let found = self.key();
         let is_trusted = trusted.0.iter().any(|known| KeyId::of(known.keynum()) == found);
         if is_trusted { Ok(()) } else { Err(SignatureError::Untrusted { found, trusted: trusted.ids() }) }
     }
 
-    /// Verifies that one of the trusted keys signed the file, which is read once.
+    /// Verifies that a trusted key signed the file, which is read once.
     ///
     /// # Errors
     /// When none did, or the file cannot be read.
@@ -181,14 +179,14 @@ impl Signature {
     }
 }
 
-/// A signature that was verified.
+/// A verified signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signed {
-    /// The key that it was made with.
+    /// The signing key.
     pub key: KeyId,
-    /// What the signer says of the file; signed as well.
+    /// The signed comment.
     pub comment: String,
-    /// BLAKE3 of the file that was verified: the bundle that is opened has to have it.
+    /// BLAKE3 of the verified file, to compare with the opened bundle.
     pub file_hash: blake3::Hash,
 }
 
@@ -200,7 +198,7 @@ impl TrustedKeys {
     /// Reads keys in their written form: 56 characters of base64 that begin with `RW`.
     ///
     /// # Errors
-    /// With the first that is none.
+    /// With the first invalid key.
     pub(crate) fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, SignatureError> {
         let key = |line: &'a str| {
             let key = PublicKey::from_base64(line).ok().filter(|key| key.to_bytes().starts_with(b"Ed"));
@@ -209,7 +207,7 @@ impl TrustedKeys {
         lines.into_iter().map(key).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether there is none: signatures are not asked for.
+    /// Whether there is no key: signatures are not required.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -225,7 +223,7 @@ impl fmt::Debug for TrustedKeys {
     }
 }
 
-/// Hashes what is read.
+/// A reader that hashes.
 struct Hashed<R> {
     file: R,
     hasher: blake3::Hasher,
@@ -245,15 +243,15 @@ impl<R: Seek> Seek for Hashed<R> {
     }
 }
 
-/// A secret key, ready to sign. It shows itself to nobody.
+/// A secret key, ready to sign. It is never printed.
 pub(crate) struct Signer(SecretKey);
 
 impl Signer {
-    /// Reads a secret key file of the `minisign` tool. `password` is asked only if the key is encrypted; to decrypt it
-    /// takes about a GiB of memory and some seconds, as it does there.
+    /// Reads a secret key file of the `minisign` tool. `password` is asked only if the key is encrypted; decryption
+    /// takes about a GiB of memory and some seconds.
     ///
     /// # Errors
-    /// When there is no such key, or the password does not fit.
+    /// When the key cannot be read, or the password is wrong.
     pub(crate) fn open(path: &Path, password: impl FnOnce() -> io::Result<String>) -> Result<Self, SignatureError> {
         const LONGEST: u64 = 4096;
         let mut text = String::new();
@@ -277,12 +275,11 @@ impl Signer {
         }
     }
 
-    /// The id of the key.
     pub(crate) fn key(&self) -> KeyId {
         KeyId::of(self.0.keynum())
     }
 
-    /// Signs a file, which is read once; the text of the signature. `comment` is signed as well, and has one line.
+    /// Signs a file, which is read once; returns the text of the signature. `comment` is signed, too, and has one line.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -291,14 +288,14 @@ impl Signer {
             return Err(SignatureError::Failed(format!("{comment:?} is not a one-line comment")));
         }
         let untrusted = format!("signature of a grandstand bundle by the key {}", self.key());
-        // With the public key it verifies what it signed: a damaged key is noticed here.
+        // Verifying with the public key reveals a damaged secret key.
         let public = PublicKey::from_secret_key(&self.0).map_err(|error| SignatureError::Failed(error.to_string()))?;
         let signature = minisign::sign(Some(&public), &self.0, BufReader::new(file), Some(comment), Some(&untrusted));
         signature.map(|signature| signature.to_string()).map_err(|error| SignatureError::Failed(error.to_string()))
     }
 }
 
-/// A key without a password as the tool writes it: 32 zeros stand where the library wants a checksum.
+/// A key without a password: the tool writes 32 zeros instead of the checksum that the library requires.
 fn without_checksum(text: &str) -> Option<SecretKey> {
     const LEN: usize = 158;
     let key = Base64::decode_to_vec(text.lines().nth(1)?, None).ok()?;
@@ -312,10 +309,10 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// Asks for a password: at the terminal if there is one, else it is one line of standard input.
+/// Asks for a password: at the terminal if there is one, else one line of standard input.
 ///
 /// # Errors
-/// When there is none to be read.
+/// When it cannot be read.
 pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
     if io::stdin().is_terminal() {
         return rpassword::prompt_password(prompt);

@@ -1,7 +1,6 @@
-//! Opening a bundle file only if somebody who is trusted vouches for it.
+//! Opens a bundle file only if a trusted key signed it.
 //!
-//! The signature is verified before anything in the file is looked at. Callers: whoever verifies, shows, imports or serves a
-//! bundle.
+//! The signature is verified before the content is read. Callers: verify, inspect, import and `serve --bundle`.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +17,6 @@ pub(crate) enum TrustError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
         source: io::Error,
     },
     /// The file is larger than the limit.
@@ -26,7 +24,6 @@ pub(crate) enum TrustError {
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its length.
         length: u64,
         /// The bound.
         most: u64,
@@ -42,14 +39,14 @@ pub(crate) enum TrustError {
     Bundle(#[from] BundleError),
 }
 
-/// Who vouches for a bundle.
+/// The result of checking the signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Voucher {
-    /// There is no signature, and none is asked for.
+    /// There is no signature, and none is required.
     Nobody,
-    /// It says that this key signed it; as no key is trusted, that was not verified.
+    /// The signature names this key; it was not verified, because no key is trusted.
     Unverified(KeyId),
-    /// There is a signature that cannot be read, and none is asked for.
+    /// The signature cannot be read, and none is required.
     Unreadable(String),
     /// A trusted key signed it.
     Signed(Signed),
@@ -60,16 +57,14 @@ pub(crate) enum Voucher {
 pub(crate) struct Opened {
     /// The file, for [`Bundle::details`].
     pub file: File,
-    /// The bundle.
     pub bundle: Bundle,
-    /// Who vouches for it.
     pub voucher: Voucher,
 }
 
-/// Verifies signature and bundle. `most`: the most bytes that the file may have. `progress` is told bytes of the bundle.
+/// Verifies signature and bundle. `most`: the most bytes that the file may have. `progress` gets bytes of the bundle.
 ///
 /// # Errors
-/// When either is not accepted; an unsigned one is refused if any key is trusted.
+/// When either is refused. An unsigned bundle is refused if any key is trusted.
 pub(crate) fn open(
     path: &Path,
     trusted: &TrustedKeys,
@@ -89,13 +84,13 @@ pub(crate) fn open(
     }
 }
 
-/// Opens a file that is to be read.
+/// Opens a file for reading.
 ///
 /// # Errors
 /// When that fails.
 pub(crate) fn open_file(path: &Path) -> Result<File, TrustError> {
     let wrong = |source| TrustError::Io { path: path.to_owned(), source };
-    // Before it is opened: a pipe would be waited for.
+    // Before opening, because opening a pipe waits.
     let meta = fs::metadata(path).map_err(wrong)?;
     if meta.is_dir() {
         return Err(wrong(io::ErrorKind::IsADirectory.into()));
