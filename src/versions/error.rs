@@ -1,17 +1,17 @@
-//! Why what is served could not be switched.
+//! Why a switch failed.
 
 use crate::snapshot::dataset::DatasetError;
 use crate::store::StoreError;
 
-/// Why what was asked for was not done. Nothing has changed then.
+/// Why a command was refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum VersionsError {
     /// No such version is kept.
     #[error("no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones", current_text(current.as_deref()))]
     Unknown {
-        /// The id that was asked for.
+        /// The requested id.
         id: String,
-        /// The one that is served.
+        /// The current snapshot.
         current: Option<String>,
     },
     /// Several are kept.
@@ -20,10 +20,10 @@ pub enum VersionsError {
     /// No rollback is in effect.
     #[error("no rollback is in effect; the newest snapshot is already served")]
     NotRolledBack,
-    /// Somebody else has put another version at the head meanwhile.
+    /// The head has changed meanwhile.
     #[error("another snapshot was imported meanwhile")]
     Moved,
-    /// What is imported is confirmed for an earlier instant than what an origin has given since.
+    /// The import is older than the data from the origin.
     #[error(
         "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but the mirror already has {newest}, \
          confirmed at {newest_confirmed}; to serve an older snapshot, use `grandstand snapshot rollback`"
@@ -38,7 +38,7 @@ pub enum VersionsError {
         /// For when.
         newest_confirmed: String,
     },
-    /// What is imported is confirmed for an earlier instant than something that was imported before.
+    /// The import is older than an earlier import.
     #[error(
         "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but newer data, confirmed at {highest}, was \
          imported before; to import it anyway, use `grandstand bundle import --allow-older`"
@@ -48,10 +48,10 @@ pub enum VersionsError {
         bundle: String,
         /// For when.
         bundle_confirmed: String,
-        /// The latest instant of all that was imported.
+        /// The latest confirmed instant of all imports.
         highest: String,
     },
-    /// What is imported is another origin's.
+    /// The import comes from another origin.
     #[error(
         "the bundle's data comes from {theirs}, but this mirror's from {ours}; if both are the same origin, add the first to \
          origin.aliases, otherwise use another data directory"
@@ -65,7 +65,7 @@ pub enum VersionsError {
     /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// What is kept cannot be served.
+    /// A kept snapshot cannot be served.
     #[error("the snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
 }
