@@ -1,6 +1,6 @@
-//! The second stage: from the raw tree to a [`Config`], with the rules that join several keys.
+//! The second stage: from the raw tree to a [`Config`], with the rules that concern several keys.
 //!
-//! Not the rules of single keys: those are with their sections. Called by [`super::Config::examine`].
+//! Not the rules of single keys, which are with their sections. Callers: [`super::Config::examine`].
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_origin(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
-    // A line that is no TOML has been reported; what seems to stand on it is a guess.
+    // A line that is not TOML has been reported; findings about it would be guesses.
     let guessed = |error: &Finding| unread.iter().any(|unread| unread.place() == error.place() && !is_source(unread));
     let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
     Examined { config, warnings, errors: unread.into_iter().chain(errors).collect(), places: reader.into_places() }
@@ -69,7 +69,7 @@ fn read(root: &mut Section<'_>) -> Config {
 
 /// Every listener needs a port of its own, and the admin listener must not be public by accident.
 fn check_listeners(config: &Config, reader: &mut Reader) {
-    // An element that could not be read has been reported; the list then only looks empty.
+    // An unreadable element has been reported, so the list only looks empty.
     if config.listen.is_empty() && !reader.errors.iter().any(|error| error.key().starts_with("listen[")) {
         reader.fail("listen", "is empty: at least one address is needed");
     }
@@ -88,7 +88,7 @@ fn check_listeners(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Clients and this server cannot find two servers under one address.
+/// `origin.url` and `public_url` must differ: one address cannot lead to two servers.
 fn check_origin(config: &Config, reader: &mut Reader) {
     let Some(url) = config.origin.url.as_ref().filter(|url| **url == config.public_url) else { return };
     let problem = format!(
@@ -97,7 +97,7 @@ fn check_origin(config: &Config, reader: &mut Reader) {
     reader.fail("origin.url", problem);
 }
 
-/// What is legal but probably not meant.
+/// Legal but suspicious values.
 fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut warn = |key: &str, problem: &str| {
