@@ -1,6 +1,6 @@
-//! The operator's listener: health, status, metrics, commands. Never on the public listener.
+//! The admin listener: health, status, metrics, commands. Never on the public listener.
 //!
-//! It reads what others know and passes commands on; it decides nothing about data. Callers: [`crate::app`].
+//! It shows the state of other rooms and passes commands on. Callers: [`crate::app`].
 
 pub(crate) mod audit;
 pub(crate) mod bundle;
@@ -32,21 +32,20 @@ use purge::Purger;
 use snapshots::Action;
 use status::Status;
 
-/// The operator's listener.
+/// The admin listener.
 pub(crate) struct Admin {
-    /// What it tells.
     pub status: Status,
-    /// What it passes on; `None` where there is no mirror.
+    /// Commands to the mirror; `None` without one.
     pub commands: Option<Commands>,
-    /// What is kept and served; `None` in shield use.
+    /// The versions; `None` in shield use.
     pub versions: Option<Versions>,
-    /// What writes bundles and takes them in.
+    /// Export and import of bundles.
     pub bundles: Bundles,
-    /// What forgets cached answers.
+    /// Purges cached answers.
     pub purger: Purger,
     /// Counters.
     pub registry: Mutex<Registry>,
-    /// Who may write.
+    /// Who may give commands.
     pub config: AdminConfig,
 }
 
@@ -103,12 +102,12 @@ fn not_allowed(allow: &'static str) -> Reply {
     refusal
 }
 
-/// The methods of a path, for `Allow`; `None`: there is nothing.
+/// The methods of a path, for `Allow`; `None`: unknown path.
 fn methods(path: &str) -> Option<&'static str> {
     match path {
         "/" | "/livez" | "/readyz" | "/status" | "/metrics" | "/snapshots" => Some("GET, HEAD"),
         "/audit" => Some("GET, HEAD, POST"),
-        // A bundle is made for whoever takes it: its length is not known before.
+        // A bundle is made on request: its length is not known before.
         "/bundle" => Some("GET, POST"),
         "/cache" => Some("DELETE"),
         "/refresh" | "/sync" | "/snapshots/accept" => Some("POST"),

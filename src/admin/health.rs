@@ -1,4 +1,4 @@
-//! Whether all is well, and if not, why: sentences for people, who read them in `/status` and `grandstand status`.
+//! Health, and the reasons when it is bad: sentences for people in `/status` and `grandstand status`.
 //!
 //! Pure. Callers: [`super::status`].
 
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use crate::config::Use;
 
-/// What health depends on.
+/// The inputs of health.
 pub(super) struct Facts<'a> {
     /// How this process is used.
     pub usage: Use,
-    /// Why requests are not answered from data yet; `None`: they are.
+    /// Why there is no data to answer from; `None`: there is.
     pub not_ready: Option<String>,
-    /// Seconds since the instant for which the data is confirmed; `None` without data.
+    /// Age of the data: seconds since it was confirmed; `None` without data.
     pub age: Option<u32>,
-    /// Whether that instant lies in the future, so that it confirms nothing.
+    /// Whether that instant is in the future, so that it confirms nothing.
     pub unconfirmed: bool,
     /// The time by which a refresh must have happened.
     pub ttl: Duration,
-    /// How old data may be that nobody is asked about: `bundle.max_age`.
+    /// `bundle.max_age`.
     pub max_age: Option<Duration>,
     /// Why a snapshot is held back.
     pub held: Option<&'a str>,
-    /// What is wrong with the disk.
+    /// The problem of the disk.
     pub disk: Option<&'a str>,
 }
 
-/// Every reason for which this is not healthy, the most pressing first; empty: it is.
+/// The reasons for bad health, the most urgent first; empty: healthy.
 pub(super) fn reasons(facts: &Facts<'_>) -> Vec<String> {
     let mut reasons: Vec<String> = facts.disk.iter().map(ToString::to_string).collect();
     reasons.extend(facts.not_ready.clone());

@@ -1,4 +1,4 @@
-//! What is read when it is asked for: the state of the data, the origin, the limiter, the cache.
+//! Gauges that are read on request: the state of the data, the origin, the limiter and the cache.
 //!
 //! The same facts as `/status`. Callers: [`super::answer`].
 
@@ -45,7 +45,7 @@ pub(super) fn write(status: &Status, families: &mut Families) {
     }
 }
 
-/// What is served.
+/// The current version.
 fn data(status: &Status, families: &mut Families) {
     let ready = u8::from(status.ready().is_ok());
     families.gauge("grandstand_ready", "Whether requests can be answered", ready);

@@ -1,10 +1,10 @@
 //! The process itself, under the names that every Prometheus client library uses.
 //!
-//! Only Linux tells. Callers: [`super::answer`].
+//! Linux only. Callers: [`super::answer`].
 
 use super::families::Families;
 
-/// Writes what the system knows of this process; what it does not tell is left out.
+/// Writes the system's figures of this process; unknown ones are left out.
 #[cfg(target_os = "linux")]
 pub(super) fn write(families: &mut Families) {
     use procfs::WithCurrentSystemInfo as _;
@@ -32,6 +32,6 @@ pub(super) fn write(families: &mut Families) {
     }
 }
 
-/// Elsewhere there is nothing to read.
+/// Not supported here.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn write(_families: &mut Families) {}
