@@ -1,4 +1,4 @@
-//! The way to the origin: one polite client, and the two readers that clients wait for.
+//! The way to the origin: one client, and the two readers for clients' requests.
 //!
 //! Callers: [`super::core`].
 
@@ -25,16 +25,16 @@ use crate::upstream::wire::Wire;
 pub struct Origin {
     /// The polite client.
     pub client: OriginClient,
-    /// Reads of known endpoints that clients wait for.
+    /// Reads of known endpoints.
     pub read: ReadThrough,
-    /// Everything else that clients ask the origin for.
+    /// Reads of other paths.
     pub pass: PassThrough,
 }
 
 /// The client of one origin, with the budget whose ledger is in `data_dir`.
 ///
 /// # Errors
-/// When the CA file or the TLS library is not usable.
+/// When the CA file or the TLS library is unusable.
 pub(crate) fn client(
     config: &Config,
     base: Url,

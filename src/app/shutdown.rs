@@ -1,6 +1,6 @@
 //! How the process stops: signals, a drain that ends when nothing is in flight, exit code 0.
 //!
-//! Pingora's own graceful stop sleeps its whole grace period; here the process ends as soon as it may. Callers:
+//! Pingora's own graceful stop sleeps its whole grace period; here the process ends as soon as possible. Callers:
 //! [`super::serve`].
 
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::mirror::details::Details;
 use crate::serve::in_flight::InFlight;
 use crate::serve::tls::renewal::Nudge;
 
-/// SIGTERM and SIGINT drain; SIGHUP has the certificate looked at, where there is one.
+/// SIGTERM and SIGINT drain; SIGHUP reloads the certificate, if any.
 pub(crate) struct Signals {
-    /// Who looks at the certificate; `None` without HTTPS.
+    /// Reloads the certificate; `None` without HTTPS.
     pub certificate: Option<Nudge>,
 }
 
