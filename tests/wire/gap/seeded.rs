@@ -111,7 +111,7 @@ async fn a_mirror_that_is_ahead_refuses_an_older_bundle_by_name() {
         if stopped {
             mirror.process.kill();
         }
-        let named = [old.as_str(), new.as_str(), "backwards"];
+        let named = [old.as_str(), new.as_str(), "but the mirror already has"];
         desk.refuses(&mirror.setup, &mirror.data_dir(), &["import"], "old.gsb", &named).await;
     }
     mirror.restart().await;

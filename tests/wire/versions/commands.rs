@@ -48,9 +48,9 @@ async fn goes_through_all(server: &Server, ids: &[String]) {
     }
     let short = shortened(old, ids);
     let said = done(command(server, &["rollback", short]).await);
-    assert!(said.contains(old.as_str()) && said.contains(&format!("waiting: {new}")), "{said}");
+    assert!(said.contains(old.as_str()) && said.contains(&format!("{new} waits")), "{said}");
     let table = done(command(server, &["list"]).await);
-    assert!(table.contains("rolled back") && table.contains("snapshot release"), "{table}");
+    assert!(table.contains("rollback in effect") && table.contains("snapshot release"), "{table}");
     let list = json(command(server, &["list", "--json"]).await);
     assert_eq!(
         (&list["served"], &list["newest"], &list["rolled_back"]),
