@@ -64,7 +64,7 @@ pub enum BundleError {
     #[error("{0} has unknown flags")]
     UnknownFlags(At),
     /// A part stands where another must.
-    #[error("{at} is out of order: {} is expected here", wanted.as_str())]
+    #[error("{at} is out of order; expected: {}", wanted.as_str())]
     Unexpected {
         /// The part.
         at: At,

@@ -176,7 +176,11 @@ fn formatted(stream: TokenStream, types: &[String], found: &mut Vec<Message>) ->
             let mut inner = Vec::new();
             walk_all(part.iter().cloned().collect(), &mut inner);
             inner.retain(|text| text.contains(char::is_alphabetic));
+            let field = expression.strip_prefix(". ").and_then(|rest| rest.chars().next()?.to_digit(10));
             let shown = match &inner[..] {
+                [] if field.is_some_and(|at| (at as usize) < types.len()) => {
+                    sample(&types[field.unwrap_or_default() as usize])
+                }
                 [] if name.is_empty() => sample(&expression),
                 [] => sample(&part[2..].iter().map(ToString::to_string).collect::<String>()),
                 [.., noun] if expression.starts_with("count") => counted(730, noun),
