@@ -1,6 +1,6 @@
-//! The operator's listener: health, status, metrics, commands. Never on the public listener.
+//! The admin listener: health, status, metrics, commands. Never on the public listener.
 //!
-//! It reads what others know and passes commands on; it decides nothing about data. Callers: [`crate::app`].
+//! It shows the state of other rooms and passes commands on. Callers: [`crate::app`].
 
 pub(crate) mod audit;
 pub(crate) mod bundle;
@@ -32,28 +32,27 @@ use purge::Purger;
 use snapshots::Action;
 use status::Status;
 
-/// The operator's listener.
+/// The admin listener.
 pub(crate) struct Admin {
-    /// What it tells.
     pub status: Status,
-    /// What it passes on; `None` where there is no mirror.
+    /// Commands to the mirror; `None` without one.
     pub commands: Option<Commands>,
-    /// What is kept and served; `None` in shield use.
+    /// The versions; `None` in shield use.
     pub versions: Option<Versions>,
-    /// What writes bundles and takes them in.
+    /// Export and import of bundles.
     pub bundles: Bundles,
-    /// What forgets cached answers.
+    /// Purges cached answers.
     pub purger: Purger,
     /// Counters.
     pub registry: Mutex<Registry>,
-    /// Who may write.
+    /// Who may give commands.
     pub config: AdminConfig,
 }
 
 type Reply = Response<Vec<u8>>;
 
-/// What there is.
-const PATHS: &str = "there is GET /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
+/// The answer to unknown paths.
+const PATHS: &str = "no such path; there are GET /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
                      /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
                      /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
 
@@ -98,17 +97,17 @@ fn has_time() -> pingora::Result<()> {
 }
 
 fn not_allowed(allow: &'static str) -> Reply {
-    let mut refusal = error(StatusCode::METHOD_NOT_ALLOWED, &format!("the methods here: {allow}"));
+    let mut refusal = error(StatusCode::METHOD_NOT_ALLOWED, &format!("method not allowed; allowed: {allow}"));
     refusal.headers_mut().insert(http::header::ALLOW, http::HeaderValue::from_static(allow));
     refusal
 }
 
-/// The methods of a path, for `Allow`; `None`: there is nothing.
+/// The methods of a path, for `Allow`; `None`: unknown path.
 fn methods(path: &str) -> Option<&'static str> {
     match path {
         "/" | "/livez" | "/readyz" | "/status" | "/metrics" | "/snapshots" => Some("GET, HEAD"),
         "/audit" => Some("GET, HEAD, POST"),
-        // A bundle is made for whoever takes it: its length is not known before.
+        // A bundle is made on request: its length is not known before.
         "/bundle" => Some("GET, POST"),
         "/cache" => Some("DELETE"),
         "/refresh" | "/sync" | "/snapshots/accept" => Some("POST"),
@@ -177,7 +176,7 @@ impl Admin {
         let Some(commands) = &self.commands else {
             return error(
                 StatusCode::CONFLICT,
-                "there is no mirror to command: no origin.url, or mirror.enabled = false",
+                "this command needs a mirror: set origin.url, and mirror.enabled = true",
             );
         };
         let accepted = |what: &str| json_reply(StatusCode::ACCEPTED, &json!({ "accepted": what }));
@@ -190,7 +189,7 @@ impl Admin {
                 commands.pass();
                 accepted("sync")
             }
-            "/snapshots/accept" if !self.status.holds_back() => error(StatusCode::CONFLICT, "nothing is held back"),
+            "/snapshots/accept" if !self.status.holds_back() => error(StatusCode::CONFLICT, "no snapshot is held back"),
             "/snapshots/accept" => {
                 commands.accept();
                 accepted("accept")

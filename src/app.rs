@@ -1,6 +1,6 @@
 //! The composition root: builds the state, wires the services, runs them.
 //!
-//! The only place that knows every other. Callers: [`crate::cli`].
+//! The only room that knows all others. Callers: [`crate::cli`].
 
 pub(crate) mod core;
 pub(crate) mod descriptors;
@@ -50,7 +50,7 @@ use self::core::{AppError, Core};
 use self::https::Https;
 use self::keeper::Keeper;
 
-/// Sockets that are bound before anything else starts.
+/// Sockets, bound before anything else starts.
 pub struct Sockets {
     public: Vec<Bound>,
     tls: Vec<Bound>,
@@ -61,7 +61,7 @@ impl Sockets {
     /// Binds every address of a configuration.
     ///
     /// # Errors
-    /// When one is taken; nothing has been started then.
+    /// When one is in use; then nothing was started.
     pub fn bind(config: &Config) -> Result<Self, AppError> {
         let public = config.listen.iter().map(|address| listener::bind(*address)).collect::<Result<_, _>>()?;
         let tls = config.tls.iter().flat_map(|tls| &tls.listen);
@@ -170,10 +170,10 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     for address in sockets.tls() {
         tracing::info!(%address, r#use = config.usage().as_str(), "serving HTTPS");
     }
-    tracing::info!(address = %sockets.admin(), "the operator's listener");
+    tracing::info!(address = %sockets.admin(), "admin listener");
     if config.usage() == Use::Offline && core.live.load().is_none() {
         tracing::warn!(
-            "there is nothing to serve yet: `grandstand bundle import FILE` brings it, or a start with --bundle"
+            "there is no data to serve yet: run `grandstand bundle import FILE`, or start with --bundle FILE"
         );
     }
 
@@ -215,7 +215,7 @@ fn bundles(config: &Config, core: &Core) -> Result<Bundles, AppError> {
     if core.versions.is_some()
         && let Err(error) = upload::sweep(&config.data_dir)
     {
-        tracing::warn!(%error, "an upload that was killed may have left a file in the data directory");
+        tracing::warn!(%error, "a leftover upload in the data directory could not be removed");
     }
     Ok(Bundles {
         versions: core.versions.clone(),
@@ -229,32 +229,31 @@ fn bundles(config: &Config, core: &Core) -> Result<Bundles, AppError> {
     })
 }
 
-/// A public listener. Heads are read into buffers of the session's; whole answers are written past the one for small
-/// pieces.
+/// A public listener. Heads are read into the session's buffers; complete answers bypass the write buffer.
 fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
     ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::default().read(0))
 }
 
-/// The path of `public_url`, where it has one.
+/// The path of `public_url`, if any.
 fn base_path(config: &Config) -> Option<BasePath> {
     BasePath::parse(config.public_url.path()).ok().filter(|base| !base.as_str().is_empty())
 }
 
-/// The keys whose bundles are imported; none: signatures are not asked for.
+/// The keys whose bundles are imported; empty: signatures are not required.
 ///
 /// # Errors
-/// When one is no key.
+/// When a key is invalid.
 pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureError> {
     TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
 }
 
-/// Room for the connections of clients and for those of operators, as far as the system allows.
+/// The limits on connections of clients and operators, as far as the system allows.
 fn connections(config: &Config, counters: ConnectionCounters) -> (Connections, Connections) {
     let wanted = config.limits.connections;
     let shares = descriptors::share(descriptors::raise(), wanted);
     let most = shares.clients;
     if most < wanted as usize {
-        let why = "the system allows too few open files for limits.connections (ulimit -n, LimitNOFILE)";
+        let why = "fewer connections than limits.connections: raise the limit on open files (ulimit -n, LimitNOFILE)";
         tracing::info!(wanted, most, "{why}");
     }
     let ipv6_prefix = config.rate_limit.ipv6_prefix;

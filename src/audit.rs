@@ -1,10 +1,9 @@
-//! The audit: what this mirror answers beside what the origin answers, request by request.
+//! The audit: compares the mirror's answers with the origin's, request by request.
 //!
-//! It asks out of the background's tenth of the budget and keeps nothing of what it is answered. [`sample`] says what
-//! to ask, [`compare`] what differs, `verdict` whether that matters, `confirm` whether it lasts,
-//! [`score`] what it adds up to. A difference counts
-//! only when it outlasts a refresh: the origin's answer is the same before and after the mirror was confirmed for a
-//! later instant, and the mirror's is another. What differs is then fetched anew. Callers: [`crate::app`] runs it,
+//! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses requests, [`compare`] finds
+//! differences, `verdict` says whether they matter, `confirm` whether they last, [`score`] sums them up. A difference
+//! counts only if it outlasts a refresh: the origin's answer is the same before and after the mirror was confirmed for
+//! a later instant, and the mirror's differs. Differing data is then fetched again. Callers: [`crate::app`] runs it,
 //! [`job::Audits`] is how others ask for one.
 
 pub(crate) mod compare;
@@ -42,40 +41,37 @@ use verdict::{Ours, Theirs, Verdict, judge};
 const PATIENCE: Duration = Duration::from_secs(600);
 /// After so many samples in a row without any answer the origin is taken to be down.
 const MOST_FAILURES: u32 = 3;
-/// A whole pass because of a background sample comes no sooner than this after the last one.
+/// The shortest pause between two passes because of background samples.
 const PASS_PAUSE: Duration = Duration::from_secs(600);
 
 /// Compares the mirror with its origin.
 pub struct Auditor {
-    /// The origin.
     pub client: OriginClient,
     /// The served snapshot.
     pub live: Live,
-    /// The details.
     pub details: Details,
     /// The volatile keys known by now.
     pub volatile: Arc<RwLock<VolatileKeys>>,
-    /// How the mirror is told.
+    /// Commands to the mirror.
     pub commands: Commands,
-    /// Who asks for audits, and what they see.
+    /// Requested audits and their state.
     pub audits: Audits,
     /// How old a copy of the origin's CDN can be.
     pub cache_ttl: Duration,
-    /// Samples an hour without being asked; 0: none.
+    /// Background samples per hour; 0: none.
     pub per_hour: u32,
-    /// The clock.
     pub clock: Clock,
     /// When a background sample last asked for a whole pass.
     pub passed: Mutex<Option<Monotonic>>,
 }
 
-/// A sample that differs, perhaps only because the origin has changed since the last refresh.
+/// A differing sample; perhaps the origin has changed since the last refresh.
 struct Suspect {
     sample: Sample,
     theirs: Theirs,
 }
 
-/// What one look at a sample shows.
+/// The result of one look at a sample.
 enum Look {
     Settled(Outcome),
     Suspect(Theirs),
@@ -114,7 +110,7 @@ impl Auditor {
             Look::Suspect(theirs) => {
                 let confirmed = self.confirm(vec![Suspect { sample: sample.clone(), theirs }], || {}).await;
                 let first = confirmed.into_iter().next();
-                first.map_or_else(|| Outcome::NotAnswered("it was given up".to_owned()), |(_, outcome)| outcome)
+                first.map_or_else(|| Outcome::NotAnswered("the audit was aborted".to_owned()), |(_, outcome)| outcome)
             }
         };
         self.note(&sample, &outcome);
@@ -128,7 +124,7 @@ impl Auditor {
         }
     }
 
-    /// The audit that was asked for.
+    /// The requested audit.
     async fn audit(&self) {
         self.audits.update(|job| job.phase = Phase::Sampling);
         let samples = self.audits.job().samples;
@@ -136,7 +132,7 @@ impl Auditor {
         let (mut suspects, mut failures, mut whole) = (Vec::new(), 0, false);
         for done in 0..samples {
             let Some(published) = self.live.current() else {
-                self.give_up(samples - done, "nothing is published yet; run `grandstand sync` first");
+                self.give_up(samples - done, "there is no snapshot yet; run `grandstand sync` first");
                 break;
             };
             let sample = sampler.next(&published.dataset);
@@ -153,7 +149,7 @@ impl Auditor {
             }
             self.audits.update(|job| job.done += 1);
             if failures >= MOST_FAILURES {
-                self.give_up(samples - done - 1, "the origin cannot be asked");
+                self.give_up(samples - done - 1, "the origin is unreachable");
                 break;
             }
         }
@@ -184,7 +180,7 @@ impl Auditor {
         });
     }
 
-    /// Counts a sample of an audit and mends what differs; `true` when that takes a whole pass.
+    /// Counts a sample of an audit and repairs differences; `true` if that needs a whole pass.
     async fn settle(&self, sample: &Sample, outcome: Outcome) -> bool {
         self.note(sample, &outcome);
         let whole = self.heal(sample, &outcome).await;
@@ -205,7 +201,7 @@ impl Auditor {
         self.audits.update_score(|score| score.count(&request, outcome, self.clock.now_wall()));
     }
 
-    /// Fetches a detail that differs; `true` when something else differs, which takes a whole pass.
+    /// Fetches a differing detail; `true` if something else differs, which needs a whole pass.
     async fn heal(&self, sample: &Sample, outcome: &Outcome) -> bool {
         let Outcome::Different(_) = outcome else { return false };
         let Request::Detail(id) = sample.request else { return true };
@@ -218,8 +214,8 @@ impl Auditor {
         false
     }
 
-    /// Asks for a sample and compares. `before`: what the origin answered before the mirror was refreshed; only with it
-    /// can a difference be settled.
+    /// Requests a sample and compares. `before`: the origin's answer before the refresh; only with it a difference can
+    /// be settled.
     async fn look(&self, sample: &Sample, before: Option<&Theirs>) -> Look {
         match self.try_look(sample, before).await {
             Ok(look) => look,
@@ -228,7 +224,7 @@ impl Auditor {
     }
 
     async fn try_look(&self, sample: &Sample, before: Option<&Theirs>) -> Result<Look, String> {
-        const UNPUBLISHED: &str = "nothing is published";
+        const UNPUBLISHED: &str = "there is no snapshot";
         if before.is_some() {
             self.bring_up_to_date(&sample.request).await?;
         }
@@ -237,7 +233,7 @@ impl Auditor {
             return Ok(Look::Settled(Outcome::ReadThrough));
         }
         let theirs = self.ask(&sample.request).await?;
-        // What is served now is what counts, not what was served when the question left.
+        // Compares with the present snapshot, not with that at the time of the request.
         let published = self.live.current().ok_or(UNPUBLISHED)?;
         let ours = self.ours(&published, &sample.request)?;
         let mut ignored = self.ignored(&published);
@@ -254,14 +250,14 @@ impl Auditor {
             Verdict::Differs(differences) => differences,
         };
         if self.is_provisional(&published, &sample.request)? {
-            let reason = "a detail of which the origin's CDN handed out an old copy is fetched again later";
+            let reason = "the origin's CDN returned an old copy of a detail; the detail is fetched again later";
             return Ok(Look::Settled(Outcome::NotAnswered(reason.to_owned())));
         }
         let same = before.status == theirs.status && ignored.hash(&before.text) == ignored.hash(&theirs.text);
         Ok(if same { Look::Settled(Outcome::Different(differences)) } else { Look::Suspect(theirs) })
     }
 
-    /// Fetches a detail that is known to be older than its summary: that it is behind is no news.
+    /// Fetches a detail that is known to be older than its summary.
     async fn bring_up_to_date(&self, request: &Request) -> Result<(), String> {
         let Request::Detail(id) = request else { return Ok(()) };
         let Some(published) = self.live.current() else { return Ok(()) };
@@ -275,7 +271,7 @@ impl Auditor {
         fetched.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Whether a detail is from before its summary was modified: it is known to be old, and will be fetched again.
+    /// Whether a detail is older than its summary, so that it will be fetched again.
     fn is_provisional(&self, published: &Published, request: &Request) -> Result<bool, String> {
         let Request::Detail(id) = request else { return Ok(false) };
         let record = self.details.get(*id).map_err(|error| error.to_string())?;
@@ -307,7 +303,7 @@ impl Auditor {
         }
     }
 
-    /// What the mirror answers, from the same data that is served.
+    /// The mirror's answer, from the served data.
     fn ours(&self, published: &Published, request: &Request) -> Result<Ours, String> {
         let (dataset, meta) = (&published.dataset, &published.meta);
         let failed = |error: StoreError| format!("the data directory: {error}");
@@ -340,7 +336,7 @@ impl Auditor {
         })
     }
 
-    /// Fields that are not compared: volatile ones, and those that are left out because they differ between pages.
+    /// Fields that are not compared: volatile ones, and those omitted because they differ between pages.
     fn ignored(&self, published: &Published) -> VolatileKeys {
         let mut ignored = self.volatile.read().clone();
         for key in published.meta.volatile.iter().chain(published.meta.left_out.iter().map(String::as_str)) {

@@ -1,4 +1,4 @@
-//! The bundle: one file that carries one published snapshot, or what changed since another, across an air gap.
+//! The bundle: one file that carries a snapshot, or the changes since another one, across an air gap.
 //!
 //! | question | file |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | how is one verified and read | `parts` (part by part), `open` (the whole), `apply` (a delta), `details` |
 //! | who vouches for it | [`signature`], [`trust`] |
 //!
-//! It knows contents and details as values, neither the store nor HTTP: what is exported and where it is imported is
-//! its callers' business ([`crate::cli`], [`crate::admin`]). Every call blocks.
+//! It knows contents and details as values, but neither the store nor HTTP. Every call blocks. Callers: [`crate::cli`],
+//! [`crate::admin`], [`crate::versions`].
 //!
 #![doc = include_str!("bundle/FORMAT.md")]
 
@@ -40,7 +40,7 @@ pub(crate) use part::START_LEN as BEGINNING;
 pub(crate) use parts::check_beginning;
 pub(crate) use write::{Export, Written, write};
 
-/// The format that is written, and the newest that is read.
+/// The format that is written, and the newest one that is read.
 pub(crate) const FORMAT: u16 = 1;
 
 /// No part unpacks to more than this.
@@ -56,5 +56,5 @@ const fn most_unpacked(file: u64) -> u64 {
     (64 << 20) + file.saturating_mul(256)
 }
 
-/// What is told of the progress: bytes or records that are done, and of how many.
+/// Progress: bytes or records done, and in all.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);

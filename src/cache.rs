@@ -1,11 +1,11 @@
-//! Hot answers in memory, bounded by bytes: rendered replies and what was read through from the origin.
+//! Hot answers in memory, bounded by bytes: rendered replies and answers of the origin.
 //!
 //! The only user of moka. It decides nothing about freshness. Callers: [`crate::serve`], [`crate::proxy`],
 //! [`crate::mirror`], [`crate::admin`].
 //!
-//! What is read through enters at once, for it cost a request to the origin. What is rendered enters when it is asked for
-//! a second time ([`doorkeeper`]). What is asked for often is compressed well ([`recoder`]). What was kept before a
-//! publication stays if it shows the same after it, and if not, what takes its place is as hot as it was.
+//! An answer of the origin enters at once, because it cost a request. A rendered reply enters at its second request
+//! ([`doorkeeper`]). Hot answers are compressed again, well ([`recoder`]). A reply that a publication does not change
+//! stays; otherwise its successor is as hot.
 
 pub(crate) mod coded;
 pub(crate) mod doorkeeper;
@@ -30,7 +30,7 @@ use recoder::Recoder;
 use reply::Reply;
 use stored::{Stored, Variants};
 
-/// What an answer is kept under: the canonical request, whatever the client's `Accept-Encoding`.
+/// The key of an answer: the canonical request without `Accept-Encoding`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// A page of the list, from the snapshot.
@@ -39,10 +39,9 @@ pub enum Key {
     Taxonomy(TaxonomyKind),
     /// A detail.
     Detail(ListingId),
-    /// What changed since the snapshot of this id.
+    /// The changes since the snapshot with this id.
     Changes(Box<str>),
-    /// An answer of the origin, by path and query as they are sent: canonical for known endpoints, as received for
-    /// others.
+    /// An answer of the origin, by path and query as sent: canonical for known endpoints, as received for others.
     Origin(Box<[u8]>),
 }
 
@@ -52,7 +51,7 @@ impl Key {
         Self::Origin(target.as_ref().into())
     }
 
-    /// Whether it is an answer at this path, whatever its query.
+    /// Whether it is an answer at this path, with any query.
     fn is_at(&self, path: &[u8]) -> bool {
         match self {
             Self::List(_) => path == b"/api/listings.json",
@@ -83,20 +82,20 @@ enum Kept {
     Stored(Arc<Variants>),
 }
 
-/// When a question was asked: what was purged since must not be kept, and nothing replaces the answer to a question that
-/// was asked later.
+/// When a request was sent: its answer is not cached if it was purged since, and does not replace the answer to a later
+/// request.
 #[derive(Clone, Copy, Debug)]
 pub struct Purges {
-    /// How many purges there had been.
+    /// The number of purges by then.
     counts: Counts,
     /// The place in the order of all questions.
     number: u64,
 }
 
-/// How many purges there were, of everything and of one resource (and of those that share its counter).
+/// Numbers of purges: of everything, and of one resource (and others that share its counter).
 type Counts = (u64, u64);
 
-/// Counters of purges. That some resources share one only means that an answer may not be kept without need.
+/// Counters of purges. If resources share a counter, an answer may needlessly not be cached.
 struct Counters {
     all: AtomicU64,
     some: Box<[AtomicU64]>,
@@ -111,7 +110,7 @@ impl Counters {
     }
 }
 
-/// What became of rendered replies, counted since the start. Hits are not: they are counted as answers.
+/// Outcomes of rendered replies that were cache misses, since the start. Hits count as answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Asked for once, and not kept.
@@ -120,22 +119,22 @@ pub struct Tally {
     pub kept: u64,
     /// Kept already, and the same in a new epoch.
     pub confirmed: u64,
-    /// Kept already, and another one in a new epoch.
+    /// Cached, and replaced in a new epoch.
     pub renewed: u64,
-    /// Codings that were made again, well.
+    /// Recompressed codings.
     pub recoded: u64,
-    /// Codings that were not, because too many waited.
+    /// Codings that were not recompressed, because the queue was full.
     pub not_recoded: u64,
 }
 
 impl Tally {
-    /// What became of replies, with the words of `/metrics`.
+    /// The outcomes of replies, with their labels.
     pub const fn outcomes(&self) -> [(&'static str, u64); 4] {
         let Self { passing, kept, confirmed, renewed, .. } = *self;
         [("passing", passing), ("kept", kept), ("confirmed", confirmed), ("renewed", renewed)]
     }
 
-    /// What became of codings, with the words of `/metrics`.
+    /// The outcomes of codings, with their labels.
     pub const fn codings(&self) -> [(&'static str, u64); 2] {
         [("recoded", self.recoded), ("turned-away", self.not_recoded)]
     }
@@ -156,7 +155,7 @@ pub struct Cache {
     max_bytes: u64,
     purges: Arc<Counters>,
     door: Arc<Doorkeeper>,
-    /// Of the doorkeeper's hashes: seeded, so that nobody can choose questions that push others out.
+    /// For the doorkeeper's hashes: seeded, so that nobody can choose requests that push others out.
     seed: foldhash::quality::RandomState,
     recoder: Recoder,
     tallied: Arc<Tallied>,
@@ -198,7 +197,7 @@ impl Cache {
         }
     }
 
-    /// The largest body that is worth keeping, in bytes: one must not push out all others.
+    /// The largest body that is cached, in bytes: one must not push out all others.
     pub const fn largest(&self) -> u64 {
         self.max_bytes / 8
     }
@@ -218,7 +217,7 @@ impl Cache {
         self.kept.insert(key, Kept::Reply(reply));
     }
 
-    /// Keeps a rendered reply if it was asked for before of late; says whether it did.
+    /// Caches a rendered reply if it was requested before, recently. Returns whether it did.
     pub fn keep_if_wanted(&self, key: Key, reply: &Arc<Reply>) -> bool {
         let wanted = self.door.knows(self.seed.hash_one(&key));
         if wanted {
@@ -229,14 +228,14 @@ impl Cache {
         wanted
     }
 
-    /// What to answer with when `made` was rendered in a later epoch than that of `kept`, which is in the cache: the kept
-    /// one where a client could not tell them apart, else the new one in its place, as hot as it was.
+    /// Decides between the cached `kept` and `made` of a later epoch: `kept` if a client could not tell them apart,
+    /// else `made`, which replaces it and is as hot.
     pub fn renew_reply(&self, key: Key, kept: Arc<Reply>, made: Reply) -> Arc<Reply> {
         if kept.shows_the_same_as(&made) {
             self.confirm_reply(&kept, made.epoch());
             return kept;
         }
-        // Who still answers from the snapshot before the one that it is kept for changes nothing.
+        // A request that still answers from an older snapshot changes nothing.
         if kept.epoch() > made.epoch() {
             return Arc::new(made);
         }
@@ -254,7 +253,7 @@ impl Cache {
         kept.confirm(epoch);
     }
 
-    /// What became of rendered replies so far.
+    /// The outcomes so far.
     pub fn tally(&self) -> Tally {
         let Tallied { passing, kept, confirmed, renewed } = &*self.tallied;
         let (recoded, not_recoded) = self.recoder.counts();
@@ -271,13 +270,13 @@ impl Cache {
         }
     }
 
-    /// Keeps an answer of the origin to a question that was asked at `asked`; `false` when it was purged since, or a
-    /// later question was answered already: then it is not kept.
+    /// Caches an answer of the origin to a request sent at `asked`. `false`: not cached, because it was purged since or
+    /// a later request is answered already.
     pub fn keep_stored(&self, key: &Key, stored: &Arc<Stored>, asked: Purges) -> bool {
         self.keep(key, asked, |old| old.with(stored, asked.number))
     }
 
-    /// Keeps what the origin confirmed in place of `kept`; `false` when that is no longer what is kept, and this neither.
+    /// Replaces `kept` by its confirmed form; `false`: not cached, because `kept` is not cached any more.
     pub fn keep_confirmed(&self, key: &Key, kept: &Arc<Stored>, stored: &Arc<Stored>, asked: Purges) -> bool {
         self.keep(key, asked, |old| old.confirmed(kept, stored, asked.number))
     }
@@ -302,7 +301,7 @@ impl Cache {
         keeps
     }
 
-    /// Forgets one of the answers for a resource.
+    /// Removes one of the answers for a resource.
     pub fn forget_stored(&self, key: &Key, stored: &Arc<Stored>) {
         self.kept.entry_by_ref(key).and_compute_with(|old| match old.map(moka::Entry::into_value) {
             Some(Kept::Stored(variants)) => match variants.without(stored) {
@@ -313,7 +312,7 @@ impl Cache {
         });
     }
 
-    /// Forgets one answer.
+    /// Removes one answer.
     pub fn forget(&self, key: &Key) {
         self.kept.invalidate(key);
     }
@@ -327,13 +326,13 @@ impl Cache {
         (self.purges.all.load(Ordering::SeqCst), self.purges.of(key).load(Ordering::SeqCst))
     }
 
-    /// Forgets one resource for good: an answer that is on its way is not kept either. `true` if there was something.
+    /// Purges one resource; answers on their way are not cached either. `true` if anything was cached.
     pub fn purge(&self, key: &Key) -> bool {
         self.purges.of(key).fetch_add(1, Ordering::SeqCst);
         self.kept.remove(key).is_some()
     }
 
-    /// [`purge`](Self::purge) of every answer at some paths, whatever their query; says how many there were.
+    /// [`purge`](Self::purge) of every answer at some paths, with any query; returns their number.
     pub fn purge_paths(&self, paths: &[Vec<u8>]) -> u64 {
         self.purges.all.fetch_add(1, Ordering::SeqCst);
         let named = self.kept.iter().filter(|(key, _)| paths.iter().any(|path| key.is_at(path)));
@@ -341,7 +340,7 @@ impl Cache {
         keys.iter().filter(|key| self.kept.remove(&***key).is_some()).count() as u64
     }
 
-    /// [`purge`](Self::purge) of everything; says how much there was.
+    /// [`purge`](Self::purge) of everything; returns the number.
     pub fn purge_all(&self) -> u64 {
         self.purges.all.fetch_add(1, Ordering::SeqCst);
         self.kept.run_pending_tasks();
@@ -352,7 +351,7 @@ impl Cache {
 
     /// Bytes and entries held.
     pub fn size(&self) -> (u64, u64) {
-        // What was put and has not been counted yet.
+        // Insertions that are not counted yet.
         self.kept.run_pending_tasks();
         (self.kept.weighted_size(), self.kept.entry_count())
     }

@@ -1,10 +1,12 @@
-//! The command line: arguments in, exit codes out.
+//! The command line: arguments and exit codes.
 //!
 //! 0: done; 1: failed; 64: the configuration or the command line is wrong. Callers: `main`.
 
 mod audit;
 mod bundle;
 mod demo;
+#[cfg(test)]
+pub(crate) mod help;
 mod holder;
 mod logging;
 mod origin;
@@ -31,9 +33,24 @@ use crate::store::{DataDir, Holder, OpenError};
 /// The exit code for a configuration that cannot be used (`EX_USAGE` of sysexits).
 const EXIT_CONFIG: u8 = 64;
 
-/// A caching reverse proxy and mirror of the Public Sports Venue Listings API.
+/// What `--help` says below the commands.
+const AFTER_HELP: &str = "\
+Exit codes:
+  0   success
+  1   the command failed, or it found a problem
+  64  the command line or the configuration is wrong
+
+Environment variables:
+  GRANDSTAND__SECTION__KEY  sets a configuration key: GRANDSTAND__ORIGIN__URL sets origin.url
+  NO_COLOR                  any value: no colours
+
+Examples:
+  grandstand demo
+  grandstand serve --set origin.url=https://api.example.org --set data_dir=/var/lib/grandstand";
+
+/// A caching reverse proxy and mirror of the Public Sports Venue Listings API
 #[derive(Debug, Parser)]
-#[command(name = "grandstand", version, arg_required_else_help = true)]
+#[command(name = "grandstand", version, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -42,10 +59,12 @@ struct Cli {
 /// Where the configuration comes from.
 #[derive(Debug, Args)]
 struct Sources {
-    /// The configuration file (TOML)
+    /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Sets one key to a TOML value, over file and environment; repeatable
+    /// Set one configuration key; repeatable
+    ///
+    /// It overrides the file and the environment. The value is TOML; anything else is taken as a string.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
 }
@@ -55,31 +74,48 @@ struct Sources {
 struct Serve {
     #[command(flatten)]
     sources: Sources,
-    /// Imports a bundle first, unless the data directory is as new
+    /// Import this bundle first
+    ///
+    /// Nothing is imported if the data directory already holds newer data, or the same snapshot with every detail in the
+    /// bundle.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the mirror, the shield or the offline replica that the configuration describes
+    /// Run the server: a mirror, a shield or an offline replica
+    ///
+    /// The configuration decides: a mirror if origin.url is set, a shield if also mirror.enabled = false, an offline replica
+    /// without origin.url. SIGTERM and Ctrl-C stop the server after the requests in flight (drain).
     Serve(Serve),
-    /// Runs a sample origin and a mirror of it on loopback, with nothing to configure
+    /// Try grandstand: run a sample origin and a mirror of it
+    ///
+    /// Both listen on loopback only. The data is synthetic. The mirror uses a temporary directory.
     Demo(demo::Demo),
-    /// Makes one full mirror pass and shows its progress; succeeds only at full coverage
+    /// Mirror the origin completely, then exit
+    ///
+    /// Exit code 0 means that every listing and every detail is stored and confirmed. If a server uses the data directory,
+    /// that server does the work.
     Sync(Sources),
-    /// Compares this mirror with its origin, request by request; succeeds only when something was compared, nothing
-    /// differed, no difference stayed undecided, it was not given up, and at least half of the samples were answered
+    /// Compare the mirror with its origin
+    ///
+    /// Sends random requests to both and compares the answers. Exit code 0 means that at least half of the samples were
+    /// answered and every one of them matched.
     Audit(audit::Audit),
-    /// Checks the configuration and prints what is in effect; prints every error with its key
+    /// Check the configuration and print the values in effect
+    ///
+    /// Prints every mistake with its key.
     Check(Sources),
-    /// Runs the sample origin alone (synthetic data, and the data says so)
+    /// Run the sample origin alone, with synthetic data
     Origin(origin::Origin),
-    /// Moves snapshots as files, across an air gap
+    /// Move snapshots as files, for example across an air gap
     Bundle(bundle::Bundle),
-    /// What is kept, and which version of it is served
+    /// List, verify, pin and roll back snapshots
     Snapshot(snapshot::Snapshot),
-    /// Shows age, coverage, budget and hit ratio of a running server on one screen; fails when it is unhealthy
+    /// Show age, coverage, budget and hit ratio of a running server
+    ///
+    /// Exit code 1 means that the server is unhealthy, or does not answer.
     Status(status::Status),
 }
 
@@ -98,7 +134,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// Runs the command that the arguments name.
+/// Runs the command of the arguments.
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -123,7 +159,7 @@ pub fn run() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(Failure::Config(errors)) => {
-            eprintln!("grandstand: the configuration cannot be used\n{errors}");
+            eprintln!("grandstand: the configuration is wrong\n{errors}");
             ExitCode::from(EXIT_CONFIG)
         }
         Err(Failure::Other(error)) => {
@@ -134,7 +170,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The whole chain of causes in one line; causes that their parent already quotes are not repeated.
+/// The chain of causes in one line; a cause that its parent already quotes is not repeated.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -149,12 +185,12 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// A text of somebody else's that cannot steer a terminal.
+/// A foreign text without control characters.
 fn plain(text: &str) -> String {
     crate::semantics::excerpt::escaped(text)
 }
 
-/// Reads the configuration from file, environment and command line, and finds every mistake in it.
+/// Reads the configuration from file, environment and command line, with all its mistakes.
 fn examine(sources: &Sources) -> Examined {
     let env =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -164,7 +200,7 @@ fn examine(sources: &Sources) -> Examined {
     examined
 }
 
-/// The same for those who listen: the certificate has to be usable as well.
+/// The same for commands that listen: the certificate must be usable, too.
 fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
     examined.check_loops();
@@ -203,8 +239,8 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     match serve(&config, sockets, core)? {}
 }
 
-/// Binds every address. With the same configuration a second server finds the addresses taken before it finds the data
-/// directory held; the holder says more.
+/// Binds every address. With the same configuration a second server finds the addresses in use before it finds the data
+/// directory locked; the lock's holder is the better message.
 fn bind(config: &Config) -> Result<Sockets, AppError> {
     Sockets::bind(config).map_err(|error| match DataDir::holder(&config.data_dir) {
         Some(Holder { pid, admin, untrusted }) => {

@@ -85,7 +85,7 @@ impl WallTime {
         }
     }
 
-    /// Reads an HTTP-date in any of its three forms (RFC 9110 §5.6.7); `None` for anything else.
+    /// Reads an HTTP-date in any of its three forms (RFC 9110 §5.6.7); `None` otherwise.
     pub fn parse_http_date(text: &str) -> Option<Self> {
         httpdate::parse_http_date(text.trim_ascii()).ok().map(Self::from_system)
     }

@@ -1,12 +1,12 @@
-//! The configuration: what the operator says, resolved into types that cannot be wrong.
+//! The configuration, resolved into types that cannot be wrong.
 //!
 //! Two stages. *Raw* (`raw`, `layers`): the file, the environment and `--set` become one tree in
 //! which every value remembers its [`Place`]. *Resolved* (`resolve`, `section`): each section reads its keys from
 //! that tree into a documented struct, and every mistake is collected, so that one run of
 //! `grandstand check` shows them all.
 //!
-//! Not here: acting on the configuration (`app` does), reading certificates, opening sockets. Called by
-//! the command line, once, before anything else starts.
+//! Not here: acting on the configuration (`app` does), reading certificates, opening sockets. Callers: the command
+//! line, once, at the start.
 //!
 //! To add a key: give it a field, a default, a line in `read` and a line in `write` in the file of its
 //! section, a row in `reference/keys.rs`, and a commented line in `config/*.toml`.
@@ -66,87 +66,85 @@ pub(crate) use tls::TlsConfig;
 pub struct Config {
     /// Public addresses, cleartext HTTP; at least one, no two alike. Port 0: the system chooses.
     pub listen: Vec<SocketAddr>,
-    /// What `api_url` and `Link` targets start with. Where the operator names none, the first of `listen`; its port is 0
-    /// then until [`Config::listening_on`] knows it.
+    /// The start of `api_url` and `Link` targets. By default the first of `listen`; a port 0 stays until
+    /// [`Config::listening_on`] knows the real one.
     pub public_url: BaseUrl,
     /// Whether the operator named a `public_url`.
     pub public_url_is_set: bool,
     /// Where the snapshot and the sync state live. A relative path is relative to the working directory.
     pub data_dir: PathBuf,
-    /// Freshness that clients are promised, and the time by which a refresh must have happened; 100 ms to 24 h.
+    /// How long clients may cache, and the time within which a refresh must happen; 100 ms to 24 h.
     pub ttl: Duration,
     /// How long a stop waits for requests in flight; 0 to 1 h.
     pub drain: Duration,
     /// `[origin]`: where the data comes from.
     pub origin: OriginConfig,
-    /// `[mirror]`: what is kept of it.
+    /// `[mirror]`: the copy of the origin.
     pub mirror: MirrorConfig,
-    /// `[rate_limit]`: how much one client may ask.
+    /// `[rate_limit]`: the limit for one client.
     pub rate_limit: RateLimitConfig,
-    /// `[client_ip]`: who counts as one client.
+    /// `[client_ip]`: the address of a client.
     pub client_ip: ClientIpConfig,
     /// `[cache]`: answers kept in memory.
     pub cache: CacheConfig,
     /// `[bundle]`: which bundles are believed.
     pub bundle: BundleConfig,
-    /// `[passthrough]`: what is forwarded beyond the known endpoints.
+    /// `[passthrough]`: forwarding of unknown paths.
     pub passthrough: PassthroughConfig,
     /// `[admin]`: the listener for operators.
     pub admin: AdminConfig,
-    /// `[tls]`: the public HTTPS listener. `None`: there is none.
+    /// `[tls]`: the public HTTPS listener, if any.
     pub tls: Option<TlsConfig>,
     /// `[log]`: form and detail of the log.
     pub log: LogConfig,
-    /// `[limits]`: what clients and the origin can make this process hold.
+    /// `[limits]`: bounds on connections and memory.
     pub limits: LimitsConfig,
 }
 
-/// A configuration and what is legal in it but probably not meant.
+/// A configuration, and its legal but suspicious values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// The configuration.
     pub config: Config,
-    /// Things to tell the operator; empty when nothing stands out.
+    /// Warnings for the operator.
     pub warnings: Vec<Finding>,
 }
 
-/// A configuration, right or wrong, with everything that was found in it.
+/// A configuration, valid or not, with all findings.
 #[derive(Debug)]
 pub struct Examined {
     /// The configuration; keys with a mistake have their defaults.
     pub config: Config,
-    /// Things to tell the operator.
+    /// Warnings for the operator.
     pub warnings: Vec<Finding>,
     errors: Vec<Finding>,
-    /// Every key that there is, with the place of its value.
+    /// Every key, with the place of its value.
     places: BTreeMap<String, Option<Place>>,
 }
 
 impl Examined {
-    /// Whether anybody set this key.
+    /// Whether this key was set.
     pub fn is_set(&self, key: &str) -> bool {
         self.places.get(key).is_some_and(Option::is_some)
     }
 
-    /// Adds a mistake in the value of a key, for those who put it to use.
+    /// Adds a mistake in the value of a key.
     pub fn fail(&mut self, key: &str, problem: &impl ToString) {
         let place = self.places.get(key).cloned().flatten().unwrap_or(Place::Default);
         self.errors.push(Finding::new(place, key, problem.to_string()));
     }
 
-    /// Checks that nothing is asked for that this version cannot do: a listener that would silently be missing, or a
-    /// limit that would silently be another, is worse than none.
+    /// Refuses settings that this version does not support, rather than ignore them.
     pub fn check_supported(&mut self) {
         if self.config.rate_limit.store.is_some() {
-            self.fail("rate_limit.store", &"a shared limit is not there yet");
+            self.fail("rate_limit.store", &"a shared limit is not supported yet; remove the key");
         }
         if self.config.client_ip.proxy_protocol {
-            self.fail("client_ip.proxy_protocol", &"the PROXY protocol is not understood yet");
+            self.fail("client_ip.proxy_protocol", &"the PROXY protocol is not supported yet");
         }
     }
 
-    /// Checks that the file which the configuration names can be opened: `origin.ca_file`. Not `tls.cert` and `tls.key`:
-    /// those are judged by whoever serves with them, so that `status` runs for users who may not read the private key.
+    /// Checks that `origin.ca_file` can be opened. Not `tls.cert` and `tls.key`, which only the server checks: `status`
+    /// must run for users who cannot read the private key.
     pub fn check_files(&mut self) {
         let Some(path) = &self.config.origin.ca_file else { return };
         if let Err(error) = std::fs::File::open(path) {
@@ -155,15 +153,14 @@ impl Examined {
         }
     }
 
-    /// Checks that the origin is none of our own listeners: the server would ask itself. For those who listen. A name that
-    /// cannot be resolved now is no mistake.
+    /// Checks that the origin is not one of our own listeners. Only for commands that listen. A name that cannot be
+    /// resolved now is accepted.
     pub fn check_loops(&mut self) {
         let Some(url) = &self.config.origin.url else { return };
         let found = loops::own_listener(url, self.config.listeners().into_iter(), loops::resolve, loops::is_local);
         if let Some((key, listener)) = found {
             let problem = format!(
-                "\"{url}\" leads to this server's own listener {listener} ({key}), so that it would ask itself; set the \
-                 address of the API that is mirrored"
+                "\"{url}\" is this server's own listener {listener} ({key}), so it would ask itself; set the address of the API to mirror"
             );
             self.fail("origin.url", &problem);
         }
@@ -179,7 +176,7 @@ impl Examined {
     }
 }
 
-/// The three uses of grandstand, told apart by configuration alone.
+/// The three uses of grandstand, chosen by the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Use {
     /// Crawls the origin into a local snapshot and answers from it.
@@ -204,19 +201,19 @@ impl Use {
 impl Config {
     /// Reads the configuration: `sets` over `env` over `file` over the defaults.
     ///
-    /// `file`: the path after `--config`; `None` means that no file is read, not even one in the working
-    /// directory. `env`: the whole environment, of which `GRANDSTAND__SECTION__KEY` is taken.
-    /// `sets`: the arguments of `--set`, each `dotted.key=value`, the last of equals wins.
+    /// `file`: the path after `--config`; `None` means that no file is read, not even one in the working directory.
+    /// `env`: the whole environment, of which only `GRANDSTAND__SECTION__KEY` is used. `sets`: the arguments of
+    /// `--set`, each `dotted.key=value`; the last one for a key wins.
     pub fn examine(file: Option<&Path>, env: impl Iterator<Item = (String, String)>, sets: &[String]) -> Examined {
         resolve::resolve(layers::merge(file.map(|path| (path, layers::read_file(path))), env, sets))
     }
 
-    /// The same, of which only one without mistakes is of use.
+    /// The same, without mistakes.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong, at once: a file that cannot be read or is not TOML, unknown keys, wrong
-    /// types, values out of bounds, keys that contradict each other.
+    /// All mistakes at once: a file that cannot be read or is not TOML, unknown keys, wrong types, values out of
+    /// bounds, keys that contradict each other.
     pub fn load(
         file: Option<&Path>,
         env: impl Iterator<Item = (String, String)>,
@@ -235,8 +232,8 @@ impl Config {
         resolve::resolve(layers::merge(file, std::iter::empty(), &[])).finish()
     }
 
-    /// The configuration of a process that has bound these addresses, `public` in the order of `listen`: with real ports,
-    /// also in a `public_url` that nobody named.
+    /// The configuration with the bound addresses, `public` in the order of `listen`: with real ports, also in a
+    /// default `public_url`.
     #[must_use]
     pub fn listening_on(mut self, public: Vec<SocketAddr>, admin: SocketAddr) -> Self {
         if let Some(first) = public.first().filter(|_| !self.public_url_is_set) {
@@ -245,7 +242,7 @@ impl Config {
         Self { listen: public, admin: AdminConfig { listen: admin, ..self.admin }, ..self }
     }
 
-    /// Every address that is listened on, with its key.
+    /// Every listener's address, with its key.
     fn listeners(&self) -> Vec<(&'static str, SocketAddr)> {
         let public = self.listen.iter().map(|address| ("listen", *address));
         let tls = self.tls.iter().flat_map(|tls| &tls.listen).map(|address| ("tls.listen", *address));

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 
 /// These stand outside the floors: the crate itself, its facade for tests, and the program.
-const OUTSIDE: [&str; 4] = ["lib", "main", "parts", "floors"];
+const OUTSIDE: [&str; 5] = ["lib", "main", "parts", "floors", "messages"];
 
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
@@ -20,13 +20,13 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// The room of a source file: the first part of its path.
-fn room(path: &Path) -> String {
+pub(crate) fn room(path: &Path) -> String {
     let first = path.strip_prefix(ROOT).unwrap().components().next().unwrap();
     first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
 }
 
 /// The floor of each room, as the crate's documentation says; the ground is floor -1.
-fn floors() -> BTreeMap<String, i32> {
+pub(crate) fn floors() -> BTreeMap<String, i32> {
     let page = std::fs::read_to_string(Path::new(ROOT).join("lib.rs")).unwrap();
     let mut floors = BTreeMap::new();
     for line in page.lines().filter_map(|line| line.strip_prefix("//! | ")) {

@@ -1,14 +1,15 @@
 //! The limit on clients: an exact trailing window per client address.
 //!
-//! What it is: the answer to "may this address be admitted now", and the counts that the answer's headers tell. What it
-//! is not: shared between processes, persistent, or concerned with what the address is (`semantics::client_address`)
-//! and what a refusal looks like (`semantics::problem`). Who calls it: `answer::admit`, before method and path.
+//! The answer to "may this address be admitted now", and the counts that the answer's headers tell. Not shared between
+//! processes, persistent, or concerned with what the address is (`semantics::client_address`) and what a refusal looks
+//! like (`semantics::problem`).
+//! Callers: `answer::admit`, before method and path.
 //!
 //! **The promise.** With a quota of `q` no client is admitted more than `q` times in any half-open interval of 60 s, and
-//! it is never refused otherwise: an admission at `t` counts at every instant of `[t, t + 60 s)` and no longer at
-//! `t + 60 s`, to the nanosecond. Refused requests don't count. The promise holds while at most
-//! [`LimitConfig::max_clients`] windows are live. Beyond that a newcomer takes the place of the window with the fewest
-//! live admissions, which its client gets back unspent: errors are on the side of admitting, and counted.
+//! it is never refused otherwise: an admission at `t` counts at every instant of `[t, t + 60 s)` and no longer at `t +
+//! 60 s`, to the nanosecond. Refused requests don't count. The promise holds while at most [`LimitConfig::max_clients`]
+//! windows are live. Beyond that a newcomer takes the place of the window with the fewest live admissions, whose client
+//! starts with a full quota. So errors admit too much, never too little, and are counted.
 //!
 //! **The cost.** A decision is amortised O(1): one probe of an index, one ring. Rings grow with use, so a client that
 //! came once costs about 130 bytes and one that spends a quota of 60 about 600; `max_clients` bounds the whole.
@@ -44,10 +45,10 @@ use table::Table;
 pub(crate) const WINDOW_SECONDS: u32 = 60;
 /// The length of the window, in nanoseconds.
 const WINDOW: u64 = WINDOW_SECONDS as u64 * 1_000_000_000;
-/// The most windows that can be asked for.
+/// The upper bound of `max_clients`.
 const MOST_CLIENTS: usize = 1 << 26;
 
-/// The limit that is wanted.
+/// The configuration of the limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LimitConfig {
     /// Admissions per client in 60 s; 0: no limit.
@@ -94,8 +95,7 @@ impl Limiter {
         self.table.lock().admit(key, hash, quota, now.as_nanos())
     }
 
-    /// What [`Self::admit`] would say about how much of the quota is left, without counting anything: for answers that
-    /// the limit does not apply to but that tell it.
+    /// The rest of the quota, without counting: for answers that are exempt from the limit but report it.
     pub fn peek(&self, address: IpAddr, now: Monotonic) -> Decision {
         let (quota, key) = self.quotas.look_up(address);
         if quota == 0 {

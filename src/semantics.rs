@@ -1,8 +1,7 @@
-//! What HTTP means, as plain functions of values: the leaves that `answer` asks and that do nothing themselves.
+//! The rules of HTTP as plain functions of values.
 //!
-//! What it is: validators, preconditions, negotiation, freshness, client addresses, paths and problem documents. What
-//! it is not: anything that reads a socket, a clock or a configuration file, or that knows the mirrored API. Who calls
-//! it: `answer`, `upstream`, `proxy` and `limit`; nothing here calls up.
+//! Validators, preconditions, negotiation, freshness, client addresses, paths and problem documents. No socket, no
+//! clock, no configuration, and nothing about the mirrored API. Callers: `answer`, `upstream`, `proxy` and `limit`.
 
 pub(crate) mod cache_status;
 pub(crate) mod caching;

@@ -1,6 +1,6 @@
 //! The immutable data set that answers come from.
 //!
-//! In memory only. It is built by [`crate::mirror`] or read back by [`crate::store`], and swapped whole.
+//! In memory only, and swapped as a whole. Callers: [`crate::mirror`] builds it, [`crate::store`] reads it back.
 
 mod beside;
 pub(crate) mod columns;

@@ -8,20 +8,19 @@
 //! | details by listing id | [`details`] |
 //! | small blobs by name, the evidence on terms among them | `state`, `evidence` |
 //!
-//! It keeps and returns values; it decides nothing: what is published, kept or fetched is [`crate::mirror`]'s business.
-//! Every call blocks, and every write is durable (one transaction, synced) when it returns, but for
-//! [`Store::put_copy_soon`]. Callers: [`crate::app`]
-//! opens it, [`crate::mirror`] writes, [`crate::admin`] and the offline commands read; async callers wrap the calls
-//! in `spawn_blocking`.
+//! It stores and returns values; [`crate::mirror`] decides what is published, kept and fetched. Every call blocks.
+//! Every write is durable (one transaction, synced) when it returns, except [`Store::put_copy_soon`]. Callers:
+//! [`crate::app`] opens it, [`crate::mirror`] writes, [`crate::admin`] and the offline commands read; async callers
+//! wrap the calls in `spawn_blocking`.
 //!
 //! **Damage.** Every page of the file is verified as it is read (`checked`), every value carries a checksum bound to its
-//! table and key, and every block is verified by its hash: a damaged file yields an error or nothing, never other
-//! data. Should redb panic all the same, the panic is caught in `handle` and reported as [`StoreError::Damaged`].
+//! table and key, and every block is verified by its hash: a damaged file gives an error or nothing, never other data.
+//! A panic of redb is caught in `handle` and reported as [`StoreError::Damaged`].
 //!
-//! A damaged copy or state counts as never kept; `heal` copies what can still be read into a new file.
+//! A damaged copy or state counts as absent; `heal` copies everything readable into a new file.
 //!
-//! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again, for
-//! reading alone where the disk takes no writes. What is wrong is remembered for `/status`.
+//! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again,
+//! read-only if the disk is not writable. `/status` shows the problem.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -86,13 +85,13 @@ pub(crate) const MAX_BODY: usize = 32 << 20;
 #[derive(Debug)]
 pub struct Store {
     handle: Handle,
-    /// Held while versions are published or collected, so that no block is dropped that a publication counts on.
+    /// Held while versions are published or collected, so that no block is dropped that a publication needs.
     versions: Mutex<()>,
-    /// The summary blocks of the version that was published last.
+    /// The summary blocks of the last published version.
     signatures: Mutex<Arc<publish::Signatures>>,
     /// How often versions were dropped.
     collections: AtomicU64,
-    /// How much of the file was in use when that was last looked at.
+    /// The used part of the file at the last look.
     measured: Mutex<Option<garbage::Measured>>,
     /// Keeps the data directory locked for as long as the store is open.
     lock: Arc<data_dir::Lock>,
@@ -102,8 +101,8 @@ impl Store {
     /// Opens the store of a data directory, creating it on first use.
     ///
     /// # Errors
-    /// When the file is of an unknown format (it is then not touched), damaged, or cannot be read. Where it can be read
-    /// but not written, it is open for reading, and every write fails until the disk takes it.
+    /// When the file is of an unknown format (it is then not touched), damaged, or cannot be read. If it can be read
+    /// but not written, it is opened read-only, and writes fail until the disk is writable.
     pub fn open(dir: &DataDir) -> Result<Self, OpenError> {
         Self::open_with(dir, Box::new(opening::database))
     }
@@ -129,21 +128,21 @@ impl Store {
         self.handle.path()
     }
 
-    /// What does not fit in the file, as far as it was noticed; `None` once it is healed.
+    /// The damage that was noticed; `None` once it is healed.
     pub fn damage(&self) -> Option<String> {
         self.handle.trouble().damage()
     }
 
-    /// Everything that is wrong with the file, for people; `None` when nothing is.
+    /// All problems of the file, for people; `None`: no problem.
     pub fn trouble(&self) -> Option<String> {
         let damage = self.damage().map(|detail| format!("{} is damaged: {detail}", self.path().display()));
         damage.or_else(|| self.handle.trouble().disk())
     }
 
-    /// Where the file may not be written: tries whether it may by now.
+    /// Tries to write a read-only file again.
     ///
     /// # Errors
-    /// When it may not.
+    /// When it is still not writable.
     pub fn try_writing(&self) -> Result<(), StoreError> {
         if self.handle.is_read_only() || self.handle.trouble().is_read_only() {
             self.handle.write(0, |_| Ok(()))
@@ -152,7 +151,7 @@ impl Store {
         }
     }
 
-    /// Makes durable what is not yet: see [`Store::put_copy_soon`].
+    /// Makes all writes durable: see [`Store::put_copy_soon`].
     ///
     /// # Errors
     /// When the write fails.

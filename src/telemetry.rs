@@ -1,7 +1,7 @@
-//! Counters for `/metrics`: what was answered, and how.
+//! Counters for `/metrics`: answers and how they came about.
 //!
-//! It knows words, not the things they stand for. On the hot path each thread counts for itself.
-//! Callers: [`crate::serve`] records, [`crate::admin`] prints.
+//! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::serve`] records,
+//! [`crate::admin`] prints.
 
 pub(crate) mod connections;
 
@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// What a request is counted and logged under: an endpoint, or what kept the request from reaching one.
+/// The label of a request: its endpoint, or why it reached none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteLabel {
     /// `/api/listings.json`
@@ -39,7 +39,8 @@ pub enum RouteLabel {
 }
 
 impl RouteLabel {
-    /// The endpoints that the snapshot answers, in the order of their numbers: each thread counts their hits apart.
+    /// The endpoints that the snapshot answers, in the order of their numbers: each thread has its own counters for
+    /// their hits.
     const HOT: [Self; 6] = [Self::List, Self::Detail, Self::Sports, Self::States, Self::Cities, Self::Changes];
 
     /// The word for logs and metrics.
@@ -66,7 +67,7 @@ pub enum Source {
     Hit,
     /// The origin was asked, or should have been.
     Origin,
-    /// It is an error of ours or a preflight, which counts neither way.
+    /// An error of ours or a preflight: neither hit nor miss.
     Own,
 }
 
@@ -78,25 +79,25 @@ struct AnswerLabels {
     status: u16,
 }
 
-/// The labels of one counter of what came of asking the origin: the words of `Cache-Status` (RFC 9211).
+/// The labels of a counter of answers that needed the origin: the words of `Cache-Status` (RFC 9211).
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct ForwardLabels {
-    /// Why it was asked.
+    /// Why the origin was asked.
     pub fwd: &'static str,
     /// The status of its answer.
     pub fwd_status: u16,
     /// Whether the answer was kept, `true` or `false`.
     pub stored: &'static str,
-    /// Whether another request's question brought it, `true` or `false`.
+    /// Whether another request fetched it, `true` or `false`.
     pub collapsed: &'static str,
 }
 
-/// What is answered most, whatever the route: outcome and status.
+/// The most frequent outcomes and statuses, on every route.
 const FREQUENT: [(&str, u16); 2] = [("hit", 200), ("hit", 304)];
-/// Threads count apart, so that no two of them write to one cache line; more threads than this share.
+/// Each thread has its own counters, so that no two write to one cache line; more threads than this share.
 const SHARDS: usize = 32;
 
-/// What one thread has counted since it was last added up.
+/// The counters of one thread since they were last added up.
 #[repr(align(128))]
 #[derive(Default)]
 struct Shard {
@@ -130,14 +131,14 @@ impl Telemetry {
         let forwards = Family::<ForwardLabels, Counter>::default();
         registry.register(
             "grandstand_forwards",
-            "Answers for which the origin was asked, in the words of Cache-Status",
+            "Answers that needed the origin, by the fwd reason of Cache-Status",
             forwards.clone(),
         );
         registry.register("grandstand_body_bytes", "Body bytes sent on the public listener", bytes.clone());
         Self(Arc::new(Inner { answers, forwards, bytes, hits, asked, shards: Default::default() }))
     }
 
-    /// One answer went out. `outcome` is the word for how it came about.
+    /// Counts an answer. `outcome` says how it came about.
     pub(crate) fn answered(&self, route: RouteLabel, outcome: &'static str, source: Source, status: u16, bytes: usize) {
         let inner = &*self.0;
         let shard = &inner.shards[shard()];
@@ -159,7 +160,7 @@ impl Telemetry {
         inner.answers.get_or_create(&AnswerLabels { route, outcome, status }).inc();
     }
 
-    /// Adds up what the threads counted: before the counters are read.
+    /// Adds up the counters of the threads. Call it before the counters are read.
     pub(crate) fn settle(&self) {
         let inner = &*self.0;
         for shard in &inner.shards {
@@ -176,7 +177,7 @@ impl Telemetry {
         }
     }
 
-    /// The origin was asked for an answer that went out; one that was another request's question needed none of its own.
+    /// Counts an answer that needed the origin; a collapsed one sent no request of its own.
     pub(crate) fn forwarded(&self, labels: &ForwardLabels) {
         let inner = &*self.0;
         if labels.collapsed == "true" {

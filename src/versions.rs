@@ -1,10 +1,10 @@
-//! The versions that are kept, and which of them is served: the one place that switches.
+//! The kept versions, and which one is served: the one place that switches.
 //!
-//! There is a *head*, the newest version, on which the mirror works, and *live*, what is served. They are the same
-//! unless a rollback pins an older one: then newer ones are kept and wait until they are released. Every switch is
-//! durable before it is seen, and goes into the journal that `/changes.json` reads. Whether something may be published
-//! is [`crate::mirror`]'s decision. All calls but the look-ups block. Callers: [`crate::mirror`] publishes,
-//! [`crate::admin`] and the commands roll back, pin and import, [`crate::serve`] looks kept versions up.
+//! *head* is the newest version, which the mirror refreshes; *live* is the current one, which clients get. They differ
+//! only during a rollback: newer versions then wait for the release. Every switch is durable before it is visible, and
+//! goes into the journal of `/changes.json`. [`crate::mirror`] decides what may be published. All calls but the
+//! look-ups block. Callers: [`crate::mirror`] publishes, [`crate::admin`] and the commands roll back, pin and import,
+//! [`crate::serve`] looks kept versions up.
 
 pub(crate) mod bundles;
 mod changes;
@@ -43,18 +43,18 @@ use changes::Change;
 use kept::Kept;
 use notes::Notes;
 
-/// For how long what is kept.
+/// Retention policy: what is kept, and for how long.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// How many versions.
     pub retention: Retention,
     /// The journal of changes.
     pub changes_for: Duration,
-    /// What is older than this is not fresh.
+    /// Older data is not fresh.
     pub ttl: Duration,
-    /// Whether data comes from an origin: then an import never takes it backwards.
+    /// Whether data comes from an origin: then an import never takes it back.
     pub has_origin: bool,
-    /// The addresses of that origin.
+    /// The origin's addresses.
     pub origins: Vec<String>,
 }
 
@@ -66,11 +66,11 @@ pub struct KeptVersion {
     pub id: SnapshotId,
     /// Its place in the sequence.
     pub seq: u64,
-    /// How many listings it has.
+    /// Number of listings.
     pub listings: u64,
-    /// What is known beside its content.
+    /// The metadata.
     pub meta: VersionMeta,
-    /// Whether it stays until it is unpinned.
+    /// Whether it is pinned.
     pub pinned: bool,
     /// Whether it is the base of one of the last exports.
     pub exported: bool,
@@ -90,22 +90,23 @@ struct Inner {
     head: Live,
     clock: Clock,
     policy: Policy,
-    /// The one lock: whoever holds it switches.
+    /// The one lock for switches.
     notes: Mutex<Notes>,
-    /// Held while a switch that is durable is shown, which is short: what administrators see is of before or of after it.
+    /// Held for a short time while a durable switch becomes visible, so that administrators see the state before or
+    /// after it.
     showing: RwLock<()>,
     journal: ArcSwap<Journal>,
     /// The number of the journal's oldest entry in the store.
     oldest: Mutex<u64>,
     kept: ArcSwap<Vec<KeptVersion>>,
     loaded: Kept,
-    /// Whether a rollback pins what is served: readers must not wait for who switches.
+    /// Whether a rollback is in effect; apart, because readers must not wait for a switch.
     is_rolled_back: AtomicBool,
-    /// The versions that are being exported: they stay until somebody has the bundle.
+    /// The versions that are being exported: they are kept meanwhile.
     exporting: Mutex<Vec<u64>>,
 }
 
-/// A rollback: what is served, and what waits.
+/// A rollback: the served version, and the newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledBack {
     /// The version that is served.
@@ -115,7 +116,7 @@ pub struct RolledBack {
 }
 
 impl Versions {
-    /// What is served.
+    /// The current version.
     pub fn live(&self) -> &Live {
         &self.0.live
     }
@@ -125,12 +126,12 @@ impl Versions {
         &self.0.head
     }
 
-    /// The store that they are in.
+    /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.0.store
     }
 
-    /// For how long what is kept.
+    /// Retention policy: what is kept, and for how long.
     pub fn policy(&self) -> &Policy {
         &self.0.policy
     }
@@ -146,16 +147,16 @@ impl Versions {
         &self.0.loaded
     }
 
-    /// What has changed in what is served.
+    /// The journal of changes.
     pub fn journal(&self) -> Arc<Journal> {
         self.0.journal.load_full()
     }
 
-    /// Publishes a data set as the newest version, and writes `states` along with it; `seen` is the head's epoch that it
-    /// builds upon, and what is returned is the next one. It is served unless a rollback pins another one.
+    /// Publishes a data set as the newest version, together with `states`. `seen` is the epoch of the head that it
+    /// builds on; returns the next epoch. It is served unless a rollback is in effect.
     ///
     /// # Errors
-    /// When the head is another one by now, or the write fails.
+    /// When the head has changed, or the write fails.
     pub fn publish(
         &self,
         seen: u64,
@@ -168,8 +169,8 @@ impl Versions {
         self.put(&mut notes, dataset, meta, Along { states, ..Along::default() }, &|| {})
     }
 
-    /// Keeps a data set as the newest version, with what is written along with it, and serves it unless a rollback pins
-    /// another one. `committed` is called when it is durable and not seen yet.
+    /// Stores a data set as the newest version, with further writes, and serves it unless a rollback is in effect.
+    /// `committed` is called when it is durable but not yet visible.
     fn put(
         &self,
         notes: &mut Notes,
@@ -180,7 +181,7 @@ impl Versions {
     ) -> Result<u64, VersionsError> {
         let mut next = notes.clone();
         if notes.rolled_back.is_some() && self.0.live.load().is_none() {
-            tracing::warn!("the version that a rollback pinned is lost; the newest one is served again");
+            tracing::warn!("the snapshot of the rollback is lost; the newest snapshot is served again");
             next.rolled_back = None;
             next.write_rollback(&mut along.states)?;
         }
@@ -202,13 +203,13 @@ impl Versions {
         Ok(epoch)
     }
 
-    /// The notes are as they were written.
+    /// Takes over the notes that were written.
     fn take(&self, notes: &mut Notes, written: Notes) {
         *notes = written;
         self.0.is_rolled_back.store(notes.rolled_back.is_some(), Ordering::Release);
     }
 
-    /// Serves a version that is durable; who pages through the one before finds that in memory.
+    /// Serves a durable version; the one before stays in memory for clients that page through it.
     fn serve(&self, dataset: &Arc<Dataset>, meta: VersionMeta, seq: u64, change: Option<Change>) {
         if let Some(was) = self.0.live.current() {
             self.0.loaded.switched(was, dataset.id.as_str());
@@ -221,38 +222,37 @@ impl Versions {
         self.0.live.load().as_ref().map(|live| live.version)
     }
 
-    /// The head's data with another certificate, or confirmed for a later instant.
+    /// Renews the head: another certificate, or a later confirmation.
     ///
     /// # Errors
-    /// When the head is another one by now, or the write fails.
+    /// When the head has changed, or the write fails.
     pub fn renew(&self, seen: u64, meta: VersionMeta) -> Result<u64, VersionsError> {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
         let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
         match self.0.store.update_meta(head.version, &meta) {
-            // It was lost with a damaged part of the file.
+            // The version was lost with a damaged part of the file.
             Err(StoreError::NoSuchVersion(_)) => self.put(&mut notes, &head.dataset, meta, Along::default(), &|| {}),
             updated => updated.map(|()| self.show(&head.dataset, &meta, head.version)).map_err(VersionsError::from),
         }
     }
 
-    /// The head's data indexed with more evidence, which is then kept: what is served is never behind what is known,
-    /// whatever the disk says.
+    /// Indexes the head's data with more evidence, and stores the evidence. It is served even if the write fails.
     ///
     /// # Errors
-    /// When the head is another one by now, or the evidence cannot be kept.
+    /// When the head has changed, or the evidence cannot be stored.
     pub fn reindexed(&self, seen: u64, dataset: &Arc<Dataset>, evidence: &Evidence) -> Result<u64, VersionsError> {
         let _switching = self.0.notes.lock();
         self.unless_moved(seen)?;
         let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
         let epoch = self.show(dataset, &head.meta, head.version);
         if let Err(error) = self.0.store.put_evidence(evidence) {
-            tracing::warn!(%error, "what is known of terms cannot be kept");
+            tracing::warn!(%error, "evidence about terms could not be stored");
         }
         Ok(epoch)
     }
 
-    /// Shows the head's version anew, and what is served where that is the same data.
+    /// Replaces the head in memory, and the current version if it has the same data.
     fn show(&self, dataset: &Arc<Dataset>, meta: &VersionMeta, seq: u64) -> u64 {
         let _whole = self.0.showing.write();
         let epoch = self.0.head.swap(dataset.clone(), meta.clone(), seq);
@@ -274,15 +274,15 @@ impl Versions {
         if self.0.head.epoch() == seen { Ok(()) } else { Err(VersionsError::Moved) }
     }
 
-    /// Serves a kept version, and goes on serving it until [`Versions::release`].
+    /// Serves a kept version until [`Versions::release`].
     ///
     /// # Errors
     /// When no such version is kept, it cannot be read, or the write fails.
     pub fn rollback(&self, id: &str) -> Result<RolledBack, VersionsError> {
-        // Read before anything is locked: publication goes on meanwhile.
+        // Loaded before the lock, so that publication continues meanwhile.
         let target = self.load(id)?;
         let mut notes = self.0.notes.lock();
-        // It may have been confirmed or indexed anew meanwhile.
+        // It may have been confirmed or indexed again meanwhile.
         let now = [&self.0.live, &self.0.head].into_iter().filter_map(Live::current);
         let target = now.into_iter().find(|now| now.version == target.version).unwrap_or(target);
         let next = Notes { rolled_back: Some(target.version), ..notes.clone() };
@@ -301,11 +301,11 @@ impl Versions {
         let head = self.0.head.current().filter(|_| notes.rolled_back.is_some()).ok_or(VersionsError::NotRolledBack)?;
         let next = Notes { rolled_back: None, ..notes.clone() };
         self.activate(&mut notes, next, &head)?;
-        tracing::warn!(served = %head.dataset.id, "released");
+        tracing::warn!(served = %head.dataset.id, "rollback ended");
         Ok(head.dataset.id.clone())
     }
 
-    /// Makes a kept version the one that is served.
+    /// Makes a kept version the current one.
     fn activate(&self, notes: &mut Notes, next: Notes, target: &Published) -> Result<(), VersionsError> {
         let mut states = States::default();
         next.write_rollback(&mut states)?;
@@ -322,13 +322,13 @@ impl Versions {
         Ok(())
     }
 
-    /// The kept versions, after a write that is done whatever comes of this; `None` when they cannot be listed.
+    /// The kept versions, after a successful write; `None` if they cannot be listed.
     fn list_or_say(&self, notes: &Notes, served: Option<u64>) -> Option<Vec<KeptVersion>> {
         let listed = self.list(notes, served);
         listed.inspect_err(|error| tracing::error!(%error, "the kept snapshots cannot be listed")).ok()
     }
 
-    /// Shows the kept versions, unless they could not be listed.
+    /// Publishes the list of kept versions, if it could be read.
     fn set_kept(&self, kept: Option<Vec<KeptVersion>>) {
         let Some(kept) = kept else { return };
         self.0.loaded.keep_only(kept.iter().map(|version| version.id.as_str()));
@@ -340,7 +340,7 @@ impl Versions {
         let mut newest = true;
         let versions = match self.0.store.versions() {
             Err(error @ StoreError::Damaged(_)) => {
-                tracing::error!(%error, "not all that is kept can be listed");
+                tracing::error!(%error, "some kept snapshots cannot be listed");
                 self.0.store.versions_left()?
             }
             versions => versions?,

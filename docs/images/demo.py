@@ -27,7 +27,7 @@ def demo(program):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     screen = pyte.Screen(COLUMNS, ROWS)
     stream, end = pyte.ByteStream(screen), time.time() + 120
-    while not any("Ctrl-C stops" in line for line in screen.display):
+    while not any("Ctrl-C to stop" in line for line in screen.display):
         if time.time() > end:
             sys.exit("the demo was not complete in two minutes")
         if select.select([terminal], [], [], 0.2)[0]:

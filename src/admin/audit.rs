@@ -1,6 +1,6 @@
-//! `POST /audit` starts an audit, `GET /audit` tells how far it is and what it found.
+//! `POST /audit` starts an audit, `GET /audit` shows its progress and its result.
 //!
-//! An audit takes minutes, because it keeps to its share of the origin's budget: no connection waits for it. Callers:
+//! An audit takes minutes, because it uses a share of the origin's budget, so no connection waits for it. Callers:
 //! [`super::Admin`].
 
 use http::StatusCode;
@@ -11,10 +11,10 @@ use crate::audit::job::{Audits, Job};
 
 use super::{Reply, error, json_reply};
 
-/// Samples of an audit that does not say how many.
+/// The default number of samples.
 const SAMPLES: u64 = 20;
 
-/// Asks for an audit; one that runs already is joined.
+/// Starts an audit, or joins the running one.
 pub(super) fn ask(audits: Option<&Audits>, query: Option<&str>) -> Reply {
     let Some(audits) = audits else { return nothing_to_compare(StatusCode::CONFLICT) };
     let Some(samples) = samples(query) else {
@@ -28,7 +28,7 @@ pub(super) fn ask(audits: Option<&Audits>, query: Option<&str>) -> Reply {
     reply
 }
 
-/// The audit that runs, or the last one.
+/// The running audit, or the last one.
 pub(super) fn show(audits: Option<&Audits>) -> Reply {
     let Some(audits) = audits else { return nothing_to_compare(StatusCode::NOT_FOUND) };
     json_reply(StatusCode::OK, &job_json(&audits.job()))
@@ -44,7 +44,7 @@ fn job_json(job: &Job) -> Value {
     value
 }
 
-/// `samples` of a query; the default where it is absent, `None` where it is out of bounds or no number.
+/// `samples` of a query; the default where it is absent, `None` if it is invalid.
 fn samples(query: Option<&str>) -> Option<u64> {
     let mut pairs = query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     match pairs.rfind(|(key, _)| *key == "samples") {

@@ -1,9 +1,8 @@
-//! `GET /bundle` writes what is served as a bundle, `POST /bundle` imports one: for the commands of a machine whose data
-//! directory this process holds.
+//! `GET /bundle` exports the current snapshot as a bundle, `POST /bundle` imports one: for commands on a data directory
+//! that this process holds.
 //!
-//! Either can be larger than memory, so that both pass through a file in the data directory which has no name any more
-//! and goes with the process. One is written or imported at a time; the next one waits. One upload is taken in at a time;
-//! the next one is refused. Callers: [`super::front`].
+//! Bundles can be larger than memory, so they pass through a nameless file in the data directory. One export or import
+//! at a time; the next one waits. One upload at a time; the next one is refused. Callers: [`super::front`].
 
 pub(crate) mod upload;
 
@@ -34,42 +33,41 @@ use super::{Reply, error, json_reply};
 /// How much is read from a file at once.
 const PIECE: usize = 256 << 10;
 
-/// When an upload that was refused because of another one may be tried again, in seconds.
+/// `Retry-After` of an upload that was refused because of another one, in seconds.
 const AGAIN: u32 = 3;
 
 /// The signature of an uploaded bundle: the text of its `.minisig` file, percent-encoded.
 pub(crate) const SIGNATURE: &str = "bundle-signature";
 
-/// Whether it is known which details came with the base of a delta.
+/// Whether the export of the base was recorded.
 pub(crate) const EXACT: &str = "bundle-exact";
 
-/// Whether all that was to be in a bundle could be read.
+/// Whether every detail could be read.
 pub(crate) const WHOLE: &str = "bundle-whole";
 
 /// Writes bundles and takes them in.
 pub(crate) struct Bundles {
-    /// What is kept; `None` in shield use.
+    /// The versions; `None` in shield use.
     pub versions: Option<Versions>,
-    /// The details, which have to know what an import brought.
+    /// The details, which are told of imports.
     pub details: Option<Details>,
-    /// Whose bundles are imported.
+    /// The keys whose bundles are imported.
     pub trusted: TrustedKeys,
-    /// The largest bundle that is taken in, in bytes.
+    /// The largest accepted bundle, in bytes.
     pub most: u64,
     /// Where files go.
     pub data_dir: PathBuf,
-    /// The clock.
     pub clock: Clock,
-    /// Held by whoever writes or imports.
+    /// Held during an export or import.
     pub turn: Arc<Mutex<()>>,
-    /// Held by whoever uploads, from the first byte to the end of the import.
+    /// Held from the first byte of an upload to the end of its import.
     pub uploading: Arc<Mutex<()>>,
 }
 
-/// Why there is no bundle, or none was imported.
+/// Why an export or import failed.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
-    #[error("a shield keeps no snapshots: leave mirror.enabled = true")]
+    #[error("a shield keeps no snapshots; set mirror.enabled = true")]
     Shield,
     #[error("{0}")]
     Query(String),
@@ -81,19 +79,19 @@ enum Failed {
     Bundle(#[from] BundleError),
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    #[error("the bundle is not signed, and bundle.trusted_keys asks for a signature")]
+    #[error("the bundle is not signed, but bundle.trusted_keys requires a signature")]
     Unsigned,
-    #[error("the bundle is larger than {0} bytes, the most that bundle.max_size allows")]
+    #[error("the bundle is larger than bundle.max_size, {0} bytes")]
     TooLarge(u64),
-    #[error("the upload broke off")]
+    #[error("the upload ended early; try again")]
     BrokenOff,
-    #[error("the upload is too slow: it has to bring 64 KiB a second, and to end within two hours")]
+    #[error("the upload is too slow: at least 64 KiB per second are required, and at most two hours in all")]
     Slow,
-    #[error("another bundle is being uploaded or imported; try again when it is done")]
+    #[error("another bundle is being uploaded or imported; try again later")]
     Busy,
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("it was not done: {0}")]
+    #[error("internal error: the task was aborted ({0})")]
     Lost(String),
 }
 
@@ -127,7 +125,7 @@ impl Failed {
     }
 }
 
-/// What is sent back.
+/// The answer.
 pub(crate) enum Sent {
     /// A whole answer.
     Reply(Reply),
@@ -167,7 +165,7 @@ impl Bundles {
     async fn import(&self, query: Option<&str>, session: &mut ServerSession) -> Result<Reply, Failed> {
         let versions = self.versions.clone().ok_or(Failed::Shield)?;
         let allow_older = allow_older(query)?;
-        // Where nobody asks for a signature, none is read.
+        // Without trusted keys, no signature is read.
         let signature = if self.trusted.is_empty() {
             None
         } else {
@@ -204,35 +202,35 @@ impl Bundles {
         .await
     }
 
-    /// Remembers what somebody has by now.
+    /// Records a delivered export.
     pub(crate) async fn remember(&self, exported: Exported) {
         let Some(versions) = self.versions.clone() else { return };
         let remembered = tokio::task::spawn_blocking(move || versions.remember(exported)).await;
         if let Ok(Err(error)) = remembered {
-            tracing::warn!(%error, "an export is not remembered; no delta can build upon it");
+            tracing::warn!(%error, "an export could not be recorded; a delta from it may be impossible");
         }
     }
 }
 
-/// Has the details know what a bundle brought.
+/// Tells the details what a bundle brought.
 pub(crate) fn learn(details: &Details, bundle: &Bundle) {
     if let Err(error) = details.look_again(bundle.detail_hashes().iter().map(|detail| detail.id)) {
-        tracing::error!(%error, "what the bundle brought of details shows after a restart only");
+        tracing::error!(%error, "the imported details become visible only after a restart");
     }
 }
 
-/// Lets go of what nothing keeps after an import.
+/// Drops unneeded data after an import.
 pub(crate) fn tidy(versions: &Versions, details: Option<&Details>) {
     let forgotten = versions.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
     if let Err(error) = forgotten {
-        tracing::warn!(%error, "what is no longer needed could not be removed");
+        tracing::warn!(%error, "data that is no longer needed could not be removed");
     }
 }
 
 /// Sends a bundle.
 ///
 /// # Errors
-/// When the client is gone, or the file cannot be read any more: the connection has to be closed then.
+/// When the client is gone, or the file cannot be read: then the connection must be closed.
 pub(crate) async fn send(session: &mut ServerSession, mut file: File, exported: &Exported) -> pingora::Result<()> {
     let (length, snapshot) = (exported.written.bytes, exported.written.manifest.snapshot.as_str());
     let mut head = ResponseHeader::build(StatusCode::OK, Some(8))?;
@@ -275,18 +273,20 @@ fn since(query: Option<&str>) -> Result<Option<String>, Failed> {
             Some(("since", id)) if !id.is_empty() && since.is_none() => {
                 since = Some(percent_decode_str(id).decode_utf8_lossy().into_owned());
             }
-            _ => return Err(Failed::Query(format!("{pair:?} is not understood: there is `since`, once"))),
+            _ => return Err(Failed::Query(format!("{pair:?} is not understood; the only parameter is `since`, once"))),
         }
     }
     Ok(since)
 }
 
-/// Whether an import may bring older data than one before.
+/// Whether an import may be older than an earlier one.
 fn allow_older(query: Option<&str>) -> Result<bool, Failed> {
     match query.unwrap_or_default() {
         "" | "allow_older=false" => Ok(false),
         "allow_older=true" => Ok(true),
-        other => Err(Failed::Query(format!("{other:?} is not understood: there is `allow_older=true`, once"))),
+        other => {
+            Err(Failed::Query(format!("{other:?} is not understood; the only parameter is `allow_older=true`, once")))
+        }
     }
 }
 

@@ -1,5 +1,4 @@
-//! Deadlines and bounds for the operator's listener: a client that drips bytes, or never sends any, is let go. What is not
-//! for this listener is refused.
+//! Deadlines and bounds for the admin listener: slow and silent clients are disconnected, and foreign requests refused.
 //!
 //! Bundles, which may be large, have a deadline per read and write; an upload has one for the whole as well. Callers: [`crate::app`] hands
 //! it to pingora, in front of [`super::Admin`].
@@ -32,19 +31,19 @@ use super::bundle::{self, Sent};
 use super::snapshots::Action;
 use super::{Admin, Reply, error, guard, has_time};
 
-/// For reading the head of a request, waiting for it on an idle connection included; and for an answer.
+/// For reading the head of a request, including the wait on an idle connection; and for an answer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// For a command that waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// For reading what is left of an upload after the answer.
+/// For reading the rest of an upload after the answer.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// The operator's listener behind a deadline.
+/// The admin listener with deadlines.
 pub(crate) struct AdminFront {
     admin: Admin,
-    /// A stop waits for what is in flight here as it does for clients.
+    /// A stop waits for requests here, too.
     in_flight: InFlight,
     connections: Connections,
     head: HeadBounds,
@@ -121,7 +120,7 @@ impl AdminFront {
         }
     }
 
-    /// Answers the request whose head is there; the connection, if another one may follow.
+    /// Answers a request whose head is complete; returns the connection if another request may follow.
     async fn exchange(&self, mut session: ServerSession, shutdown: &ShutdownWatch) -> Option<Stream> {
         session.set_read_timeout(Some(Duration::from_secs(10)));
         session.set_write_timeout(Some(Duration::from_secs(30)));
@@ -129,7 +128,7 @@ impl AdminFront {
         match timeout(DEADLINE, session.read_request()).await.ok()? {
             Ok(read) if read => {}
             Err(why) if matches!(why.etype(), ErrorType::InvalidHTTPHeader) => {
-                let refusal = error(StatusCode::BAD_REQUEST, "the request cannot be read as HTTP");
+                let refusal = error(StatusCode::BAD_REQUEST, "the request is not valid HTTP");
                 timeout(DEADLINE, write(&mut session, refusal)).await.ok()?.ok()?;
                 session.shutdown().await;
                 return None;
@@ -152,7 +151,7 @@ impl AdminFront {
             timeout(DEADLINE, write(&mut session, refusal)).await.ok()?.ok()?;
             linger(&mut session).await;
         } else if request.uri.path() == "/bundle" && matches!(method, Method::GET | Method::POST) {
-            // What is left of an upload is not waited for.
+            // The rest of an upload is not read.
             session.set_keepalive(None);
             // Both cost work, and an export is remembered.
             let sent = match guard::may_write(&self.admin.config, &session.req_header().headers) {
@@ -170,11 +169,11 @@ impl AdminFront {
                 }
             }
         } else {
-            // A command on snapshots waits for an import: what comes of it is told, however late.
+            // A command on snapshots waits for an import, and its result is sent, however late.
             let deadline = if Action::of_path(request.uri.path()).is_some() { PATIENCE } else { DEADLINE };
             let reply = timeout(deadline, self.admin.response(&mut session)).await.ok()?;
             match session {
-                // The operator is told of a clock that is wrong, too.
+                // A wrong clock is reported, too.
                 ServerSession::H1(h1) if has_time().is_err() => {
                     self.say(h1.into_inner(), reply).await;
                     return None;
@@ -182,14 +181,13 @@ impl AdminFront {
                 _ => timeout(DEADLINE, write(&mut session, reply)).await.ok()?.ok()?,
             }
         }
-        // Requests that come before the answer to the one in front are not served: pingora ends the connection.
+        // Pipelined requests are not served: pingora ends the connection.
         let reusable = timeout(DEADLINE, session.finish()).await.ok()?.ok()??;
         Some(reusable.into_parts().0)
     }
 }
 
-/// Reads for a while what is left of an upload that was refused: a client that is still writing when the connection goes
-/// would not see the answer.
+/// Reads the rest of a refused upload for a while: otherwise a client that is still writing would not see the answer.
 async fn linger(session: &mut ServerSession) {
     // It ends with the time, with the body, or with the connection.
     let _ = timeout(LINGER, async { while let Ok(Some(_)) = session.read_request_body().await {} }).await;

@@ -62,7 +62,9 @@ impl Refusal {
         match self {
             Self::ForeignOrigin => "commands from other sites are refused",
             Self::Token => "send `Authorization: Bearer <admin.token>`",
-            Self::NoToken => "set admin.token: commands are refused where admin.listen is not on loopback without one",
+            Self::NoToken => {
+                "commands are refused: admin.listen is not a loopback address, so set admin.token and send it"
+            }
         }
     }
 }

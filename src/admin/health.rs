@@ -1,4 +1,4 @@
-//! Whether all is well, and if not, why: sentences for people, who read them in `/status` and `grandstand status`.
+//! Health, and the reasons when it is bad: sentences for people in `/status` and `grandstand status`.
 //!
 //! Pure. Callers: [`super::status`].
 
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use crate::config::Use;
 
-/// What health depends on.
+/// The inputs of health.
 pub(super) struct Facts<'a> {
     /// How this process is used.
     pub usage: Use,
-    /// Why requests are not answered from data yet; `None`: they are.
+    /// Why there is no data to answer from; `None`: there is.
     pub not_ready: Option<String>,
-    /// Seconds since the instant for which the data is confirmed; `None` without data.
+    /// Age of the data: seconds since it was confirmed; `None` without data.
     pub age: Option<u32>,
-    /// Whether that instant lies in the future, so that it confirms nothing.
+    /// Whether that instant is in the future, so that it confirms nothing.
     pub unconfirmed: bool,
     /// The time by which a refresh must have happened.
     pub ttl: Duration,
-    /// How old data may be that nobody is asked about: `bundle.max_age`.
+    /// `bundle.max_age`.
     pub max_age: Option<Duration>,
     /// Why a snapshot is held back.
     pub held: Option<&'a str>,
-    /// What is wrong with the disk.
+    /// The problem of the disk.
     pub disk: Option<&'a str>,
 }
 
-/// Every reason for which this is not healthy, the most pressing first; empty: it is.
+/// The reasons for bad health, the most urgent first; empty: healthy.
 pub(super) fn reasons(facts: &Facts<'_>) -> Vec<String> {
     let mut reasons: Vec<String> = facts.disk.iter().map(ToString::to_string).collect();
     reasons.extend(facts.not_ready.clone());
@@ -34,10 +34,10 @@ pub(super) fn reasons(facts: &Facts<'_>) -> Vec<String> {
     let limit = [refreshed_within, facts.max_age.map(|age| age.as_secs())].into_iter().flatten().min();
     match (limit, facts.age) {
         (Some(_), Some(_)) if facts.unconfirmed => {
-            reasons.push("not confirmed: the data is dated in the future, so a clock is wrong".to_owned());
+            reasons.push("data not confirmed: it is dated in the future, so check the clocks".to_owned());
         }
         (Some(limit), Some(age)) if u64::from(age) > limit => {
-            reasons.push(format!("not confirmed for {age} s (limit {limit} s)"));
+            reasons.push(format!("data not confirmed for {age} s (limit {limit} s)"));
         }
         _ => {}
     }
@@ -64,18 +64,18 @@ mod tests {
         let (none, minute): (&[&str], _) = (&[], Some(Duration::from_secs(60)));
         for (facts, want) in [
             (mirror(), none),
-            (Facts { age: Some(29), ..mirror() }, &["not confirmed for 29 s (limit 3 s)"]),
+            (Facts { age: Some(29), ..mirror() }, &["data not confirmed for 29 s (limit 3 s)"]),
             (
                 Facts { age: Some(4), ttl: Duration::from_millis(100), ..mirror() },
-                &["not confirmed for 4 s (limit 3 s)"],
+                &["data not confirmed for 4 s (limit 3 s)"],
             ),
             (
                 Facts { age: Some(901), ttl: Duration::from_secs(300), ..mirror() },
-                &["not confirmed for 901 s (limit 900 s)"],
+                &["data not confirmed for 901 s (limit 900 s)"],
             ),
             (
                 Facts { age: Some(0), unconfirmed: true, ..mirror() },
-                &["not confirmed: the data is dated in the future, so a clock is wrong"],
+                &["data not confirmed: it is dated in the future, so check the clocks"],
             ),
             (
                 Facts { age: None, not_ready: Some("the first crawl has not begun".into()), ..mirror() },
@@ -83,20 +83,20 @@ mod tests {
             ),
             (
                 Facts { age: Some(9), held: Some("it lost half"), disk: Some("no space"), ..mirror() },
-                &["no space", "not confirmed for 9 s (limit 3 s)", "a snapshot is held back: it lost half"],
+                &["no space", "data not confirmed for 9 s (limit 3 s)", "a snapshot is held back: it lost half"],
             ),
             (Facts { usage: Use::Shield, age: None, ..mirror() }, none),
             (Facts { usage: Use::Offline, age: Some(1 << 30), ..mirror() }, none),
             (Facts { usage: Use::Offline, age: Some(60), max_age: minute, ..mirror() }, none),
             (
                 Facts { usage: Use::Offline, age: Some(61), max_age: minute, ..mirror() },
-                &["not confirmed for 61 s (limit 60 s)"],
+                &["data not confirmed for 61 s (limit 60 s)"],
             ),
             (
                 Facts { usage: Use::Offline, age: Some(0), max_age: minute, unconfirmed: true, ..mirror() },
-                &["not confirmed: the data is dated in the future, so a clock is wrong"],
+                &["data not confirmed: it is dated in the future, so check the clocks"],
             ),
-            (Facts { age: Some(29), max_age: minute, ..mirror() }, &["not confirmed for 29 s (limit 3 s)"]),
+            (Facts { age: Some(29), max_age: minute, ..mirror() }, &["data not confirmed for 29 s (limit 3 s)"]),
         ] {
             assert_eq!(reasons(&facts), want);
         }

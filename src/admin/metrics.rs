@@ -21,12 +21,11 @@ use families::Families;
 enum Format {
     /// The text format of Prometheus, version 0.0.4.
     Text,
-    /// OpenMetrics 1.0.0.
     OpenMetrics,
 }
 
 impl Format {
-    /// OpenMetrics where the client names it and prefers nothing else; otherwise text, which every reader knows.
+    /// OpenMetrics if the client prefers it, otherwise text, which every reader knows.
     fn wanted(headers: &HeaderMap) -> Self {
         let lines = headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
         let (mut openmetrics, mut plain) = (0.0_f32, None);
@@ -82,10 +81,10 @@ pub(super) fn answer(status: &Status, registry: &Registry, headers: &HeaderMap) 
     response
 }
 
-/// OpenMetrics as version 0.0.4: a counter's family is named as its samples are, with `_total`, and there are no units.
+/// OpenMetrics as version 0.0.4: a counter's family has the name of its samples, with `_total`, and there are no units.
 fn classic(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len() + 1024);
-    // The name of a family stands in its help already, and its type is told after that.
+    // The help comes before the type, and both need the family's name.
     let mut help: Option<(&str, &str)> = None;
     let mut push = |parts: &[&str]| {
         text.extend(parts.iter().copied().chain(["\n"]));

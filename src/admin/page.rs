@@ -1,4 +1,4 @@
-//! The operator's page: `/status` as a table, for people.
+//! A page for operators: `/status` as a table.
 //!
 //! Static HTML, no script, no outside resource. Callers: [`super::Admin`].
 

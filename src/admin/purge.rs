@@ -1,24 +1,24 @@
-//! `DELETE /cache`: forgets answers.
+//! `DELETE /cache`: purges answers.
 //!
-//! What is named by the words of the request is decided in [`crate::answer::purge`]. Callers: [`super::Admin`].
+//! [`crate::answer::purge`] reads the request. Callers: [`super::Admin`].
 
 use crate::answer::purge::{Purge, PurgeError};
 use crate::cache::Cache;
 use crate::proxy::Proxy;
 use crate::semantics::path::BasePath;
 
-/// What forgets.
+/// Purges answers.
 pub(crate) struct Purger {
-    /// The cache.
     pub cache: Cache,
-    /// What is fetching; `None` offline.
+    /// Reads from the origin; `None` offline.
     pub proxy: Option<Proxy>,
-    /// The path of `public_url`, where it has one.
+    /// The path of `public_url`, if any.
     pub base_path: Option<BasePath>,
 }
 
 impl Purger {
-    /// Forgets what the query names, and says how many resources that were. What is on its way is not kept either.
+    /// Purges the answers that the query names, and returns the number of resources. Answers on their way are not
+    /// cached either.
     ///
     /// # Errors
     /// When the query names nothing.
@@ -29,7 +29,7 @@ impl Purger {
             Purge::Paths(paths) => self.cache.purge_paths(paths),
             Purge::Keys(keys) => keys.iter().map(|key| u64::from(self.cache.purge(key))).sum(),
         };
-        // Who asks from now on must not be told what was asked before.
+        // New requests must not get answers to earlier ones.
         self.proxy.iter().for_each(Proxy::purged);
         tracing::info!(query = query.unwrap_or("everything"), count, "purged");
         Ok(count)

@@ -1,7 +1,7 @@
 //! `GET /snapshots`, and the commands on them: `POST /snapshots/{id}/rollback`, `/pin`, `/unpin`, `/verify`, and
 //! `POST /snapshots/release`.
 //!
-//! What they do is done by [`Versions`], in a thread that may block. Callers: [`super::Admin`].
+//! [`Versions`] executes them, in a thread that may block. Callers: [`super::Admin`].
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -13,23 +13,23 @@ use crate::versions::{KeptVersion, RolledBack, Versions, VersionsError};
 
 use super::{Reply, error, json_reply};
 
-/// What can be done with the versions.
+/// A command on versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Serve a kept version until the release.
     Rollback(String),
     /// Serve the newest again.
     Release,
-    /// Keep a version until it is unpinned.
+    /// Pin a version.
     Pin(String),
-    /// Let it go as others go.
+    /// Unpin a version.
     Unpin(String),
     /// Read every block of a kept version and compare it with its hash.
     Verify(String),
 }
 
 impl Action {
-    /// The action of a path on the operator's listener.
+    /// The action of a path on the admin listener.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
         let mut segments = path.strip_prefix("/snapshots/")?.split('/');
         let (first, second, rest) = (segments.next()?, segments.next(), segments.next());
@@ -43,7 +43,7 @@ impl Action {
         }
     }
 
-    /// The path on the operator's listener.
+    /// The path on the admin listener.
     pub(crate) fn path(&self) -> String {
         match self {
             Self::Release => "/snapshots/release".to_owned(),
@@ -54,7 +54,7 @@ impl Action {
         }
     }
 
-    /// Does it, and says what came of it. Blocks.
+    /// Executes it and returns the result. Blocks.
     ///
     /// # Errors
     /// As the versions say.
@@ -117,12 +117,12 @@ fn one(kept: &KeptVersion, now: WallTime) -> Value {
     })
 }
 
-/// What the operator is told where there are no versions.
+/// The answer without versions.
 pub(super) fn none() -> Reply {
-    error(StatusCode::CONFLICT, "a shield keeps no snapshots: leave mirror.enabled = true")
+    error(StatusCode::CONFLICT, "a shield keeps no snapshots; set mirror.enabled = true")
 }
 
-/// Does it where blocking harms nobody.
+/// Executes it in a thread that may block.
 pub(super) async fn perform(versions: Option<&Versions>, action: Action) -> Reply {
     let Some(versions) = versions.cloned() else { return none() };
     let performed = tokio::task::spawn_blocking(move || action.perform(&versions)).await;
@@ -133,7 +133,7 @@ pub(super) async fn perform(versions: Option<&Versions>, action: Action) -> Repl
     }
 }
 
-/// What a refusal is in HTTP.
+/// The HTTP status of a refusal.
 pub(super) const fn status_of(error: &VersionsError) -> StatusCode {
     match error {
         VersionsError::Unknown { .. } => StatusCode::NOT_FOUND,

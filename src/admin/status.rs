@@ -1,4 +1,4 @@
-//! What `/status` and `/readyz` say.
+//! The contents of `/status` and `/readyz`.
 //!
 //! Callers: [`super::Admin`], [`super::page`], `metrics`.
 
@@ -26,6 +26,7 @@ use crate::upstream::budget::Budget;
 use crate::upstream::eta;
 use crate::upstream::status::{OriginState, OriginStatus, Picture};
 use crate::versions::Versions;
+use crate::words::counted;
 
 use super::health::{self, Facts};
 
@@ -33,17 +34,17 @@ use super::health::{self, Facts};
 pub(crate) struct TlsStatus {
     /// Its addresses.
     pub listen: Vec<SocketAddr>,
-    /// What it serves with.
+    /// The served certificate.
     pub certificate: Arc<Current>,
 }
 
-/// Everything that can be told.
+/// The state that `/status` shows.
 pub(crate) struct Status {
     /// How this process is used.
     pub usage: Use,
     /// The public addresses.
     pub listen: Vec<SocketAddr>,
-    /// The public HTTPS listener, where there is one.
+    /// The public HTTPS listener, if any.
     pub tls: Option<TlsStatus>,
     /// The served snapshot.
     pub live: Live,
@@ -53,23 +54,20 @@ pub(crate) struct Status {
     pub budget: Option<Budget>,
     /// The details; `None` in shield use.
     pub details: Option<Details>,
-    /// The audits; `None` where there is nothing to compare.
+    /// The audits; `None` without a mirror.
     pub audits: Option<Audits>,
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
-    /// What is kept; `None` in shield use.
+    /// The versions; `None` in shield use.
     pub versions: Option<Versions>,
-    /// The cache.
     pub cache: Cache,
     /// The counters.
     pub telemetry: Telemetry,
-    /// The limiter.
     pub limiter: Arc<Limiter>,
     /// The time by which a refresh must have happened.
     pub ttl: Duration,
-    /// How old data may be that nobody is asked about; `None`: as old as it is.
+    /// `bundle.max_age`; `None`: any age.
     pub max_age: Option<Duration>,
-    /// The clock.
     pub clock: Clock,
 }
 
@@ -81,7 +79,7 @@ impl TlsStatus {
 }
 
 impl Status {
-    /// Whether requests are answered well.
+    /// Whether requests can be answered.
     ///
     /// # Errors
     /// With the reason when they are not.
@@ -92,7 +90,9 @@ impl Status {
         let pass = self.origin.as_ref().and_then(|origin| origin.picture().pass);
         Err(match (self.usage, pass) {
             (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
-            (_, Some(pass)) => format!("the first crawl is running: {} of {} requests", pass.done, pass.of),
+            (_, Some(pass)) => {
+                format!("the first crawl is running: {} of {} done", pass.done, counted(pass.of, "request"))
+            }
             (_, None) => "the first crawl has not begun".to_owned(),
         })
     }
@@ -102,7 +102,7 @@ impl Status {
         self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
     }
 
-    /// Whether all is well, and everything as JSON.
+    /// Whether the server is healthy, and the JSON of `/status`.
     pub(crate) fn describe(&self) -> (bool, Value) {
         let now = self.clock.now_wall();
         let published = self.live.current();
@@ -171,7 +171,7 @@ impl Status {
             "disk": disk,
             "last_error": picture.last_error,
         });
-        // Whatever came from outside into any of it.
+        // It may contain texts from outside.
         excerpt::cut_all(&mut value);
         (healthy, value)
     }
@@ -188,8 +188,8 @@ impl Status {
         })
     }
 
-    /// Seconds until all that is wanted is mirrored: what is left of a pass, the closing pass of a first one, and, where
-    /// all are wanted, the details. `None` when that is not known.
+    /// Seconds until everything is mirrored: the rest of a pass, the closing pass of a first one, and the details if
+    /// all are wanted. `None`: unknown.
     fn eta_seconds(&self, picture: &Picture, details: Option<(usize, usize)>) -> Option<u64> {
         let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
         let (left, missing) = match (pass, details) {

@@ -338,7 +338,7 @@ fn parse(query: &str) -> Result<Parameters, Problem> {
 
 fn since(query: &str) -> Result<Box<str>, Problem> {
     let since = query::changes_since(query).map_err(refusal)?;
-    since.ok_or_else(|| Problem::missing_parameter("since", "the id of a snapshot, as Mirror-Snapshot gives it"))
+    since.ok_or_else(|| Problem::missing_parameter("since", "the id of a snapshot, from the header Mirror-Snapshot"))
 }
 
 fn refusal(error: QueryError) -> Problem {

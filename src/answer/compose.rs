@@ -206,7 +206,7 @@ impl Standing {
         Answer { status, head, body, outcome: Outcome::Cache(outcome) }
     }
 
-    /// Seconds since the instant for which the data is confirmed. A stamp from the future confirms nothing: how old the
+    /// Age of the data: seconds since it was confirmed. A stamp from the future confirms nothing: how old the
     /// data is cannot be known then, so it is stale at once.
     fn age(&self, published: &Published, now: WallTime) -> u32 {
         published.age_seconds(now).unwrap_or_else(|| {

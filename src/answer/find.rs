@@ -166,7 +166,8 @@ impl Finder {
     /// Asks the origin what the snapshot cannot tell; of any but the newest one it cannot tell either.
     async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: &Caller) -> Found {
         if past {
-            let why = "what this query means in it is in doubt, and the origin answers for the present only";
+            let why =
+                "the meaning of the query is doubtful in this snapshot, and the origin only answers for the present";
             return not_at_hand(published.dataset.id.as_str(), why, 3600);
         }
         self.through(&query.path_and_query(), false, client).await
@@ -236,12 +237,12 @@ impl Finder {
             Ok(Some(record)) => (record, None),
             Err(error) => {
                 tracing::error!(%error, %id, "a stored detail cannot be read");
-                let problem = Problem::unavailable("the stored detail cannot be read");
+                let problem = Problem::unavailable("The stored detail cannot be read");
                 return Found::Problem { problem, retry_after: Some(30) };
             }
             Ok(None) => {
                 let Some(proxy) = &self.proxy else {
-                    let why = "this replica is offline and does not hold it";
+                    let why = "this server is offline and cannot fetch it";
                     return Found::Problem {
                         problem: Problem::detail_not_mirrored(id.0, why),
                         retry_after: Some(86_400),
@@ -256,7 +257,7 @@ impl Finder {
                     Err(error) => match &*error {
                         CopyError::Ask(error) => return failed(error),
                         CopyError::Store(error) => {
-                            tracing::error!(%error, %id, "a detail cannot be kept");
+                            tracing::error!(%error, %id, "a detail cannot be stored");
                             return Found::Problem { problem: Problem::internal(), retry_after: Some(30) };
                         }
                     },
@@ -334,10 +335,10 @@ impl Finder {
     async fn through(&self, path: &str, rewrites: bool, client: &Caller) -> Found {
         let Some(proxy) = &self.proxy else {
             if self.live.load().is_some() {
-                let why = "what it selects is known to the origin only, and this replica is offline";
+                let why = "Only the origin can answer this query, and this server is offline";
                 return Found::Problem { problem: Problem::unavailable(why), retry_after: Some(86_400) };
             }
-            let problem = Problem::unavailable("no snapshot has been imported yet");
+            let problem = Problem::unavailable("No snapshot has been imported yet");
             return Found::Problem { problem, retry_after: Some(30) };
         };
         match proxy.read(path, rewrites, client).await {
@@ -355,16 +356,18 @@ pub(crate) fn failed(error: &AskError) -> Found {
             AskError::TooLarge { .. } => "is too large".to_owned(),
             AskError::Redirect { .. } => "is a redirect, which is not followed".to_owned(),
             AskError::Status { status, .. } => format!("has the status {status}"),
-            _ => "is not what was asked for".to_owned(),
+            _ => "is not a valid answer to this request".to_owned(),
         };
         return Problem::bad_origin_answer(&what).into();
     }
     let why = match error {
-        AskError::Spent(spent) if spent.paused => "the origin fails or wants to be left alone".to_owned(),
-        AskError::Spent(_) => "the budget of requests to the origin is spent".to_owned(),
-        AskError::Status { status, .. } => format!("the origin answered {status}"),
-        AskError::Timeout { .. } => "the origin did not answer in time".to_owned(),
-        _ => "the origin cannot be reached".to_owned(),
+        AskError::Spent(spent) if spent.paused => {
+            "Requests to the origin are paused, because it fails or asked for a pause".to_owned()
+        }
+        AskError::Spent(_) => "The request budget of the origin is used up".to_owned(),
+        AskError::Status { status, .. } => format!("The origin answered {status}"),
+        AskError::Timeout { .. } => "The origin did not answer in time".to_owned(),
+        _ => "The origin is unreachable".to_owned(),
     };
     let retry_after = error.retry_after();
     let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);

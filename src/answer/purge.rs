@@ -24,13 +24,13 @@ pub(crate) enum Purge {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PurgeError {
     /// The query has another shape.
-    #[error("say DELETE /cache for everything, or DELETE /cache?path=/api/listings.json for what is kept under a path")]
+    #[error("use DELETE /cache to purge everything, or DELETE /cache?path=/api/listings.json to purge one path")]
     Usage,
     /// The path is none.
     #[error("path: {0}")]
     Path(#[from] path::PathError),
     /// Its query would be refused.
-    #[error("path: the query would be refused: {0}")]
+    #[error("path: invalid query: {0}")]
     Query(#[from] QueryError),
 }
 
@@ -129,7 +129,7 @@ mod tests {
             assert!(purge(Some(bad)).is_err(), "{bad}");
         }
         let refused = purge(Some("path=/api/listings.json?page=0")).unwrap_err().to_string();
-        assert!(refused.starts_with("path: the query would be refused: `page` is \"0\"; it must be "), "{refused}");
+        assert!(refused.starts_with("path: invalid query: `page` is \"0\"; it must be "), "{refused}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The document of `/changes.json`: which listings came, changed and went between two snapshots.
 //!
-//! What changed is [`crate::snapshot::journal`]'s to say. Callers: [`crate::serve`].
+//! [`crate::snapshot::journal`] finds the changes. Callers: [`crate::serve`].
 
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -8,23 +8,23 @@ use super::json;
 use super::listing::ListingId;
 use super::render::{RENDERER, Tag};
 
-/// Everything that shows.
+/// The visible fields.
 pub(crate) struct ChangesDocument<'a> {
     /// The id of the earlier snapshot, as the client named it.
     pub since: &'a str,
-    /// The id of the later one, which is served.
+    /// The id of the current snapshot.
     pub snapshot: &'a str,
-    /// The instant for which the later one is confirmed: JSON text, quotes included. No part of the tag.
+    /// The instant for which the current snapshot is confirmed: JSON text with quotes. Not part of the tag.
     pub generated_at: &'a str,
     /// JSON text; `None`: the origin's lists have none.
     pub license: Option<&'a str>,
     /// JSON text; `None`: the origin's lists have none.
     pub attribution: Option<&'a str>,
-    /// Listings that only the later one has.
+    /// Listings that only the current snapshot has.
     pub added: &'a [ListingId],
     /// Listings that differ.
     pub changed: &'a [ListingId],
-    /// Listings that only the earlier one has.
+    /// Listings that only the earlier snapshot has.
     pub removed: &'a [ListingId],
 }
 
@@ -69,12 +69,12 @@ impl ChangesDocument<'_> {
         out
     }
 
-    /// The entity tag: a hash of everything that shows but the instant.
+    /// The entity tag: a hash of all visible fields but the instant.
     pub(crate) fn tag(&self) -> Tag {
         let mut hasher = Xxh3Default::new();
         hasher.update(b"changes");
         hasher.update(&RENDERER.to_le_bytes());
-        // What is not there has a length of its own.
+        // An absent text has a length of its own.
         for text in [Some(self.since), Some(self.snapshot), self.license, self.attribution] {
             hasher.update(&text.map_or(u64::MAX, |text| text.len() as u64).to_le_bytes());
             hasher.update(text.unwrap_or_default().as_bytes());

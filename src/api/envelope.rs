@@ -1,7 +1,7 @@
 //! The envelope of a list: every field beside the items, in the origin's order.
 //!
-//! Computed fields are known by name and rendered anew; all others are carried over as text. Callers:
-//! [`crate::api::page`] reads it, [`crate::api::render`] writes it, [`crate::mirror`] merges those of many pages.
+//! Computed fields are known by name and rendered; all others are copied as text. Callers: [`crate::api::page`] reads
+//! it, [`crate::api::render`] writes it, [`crate::mirror`] merges many pages.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub enum EnvelopeField {
         /// The value's JSON text.
         value: String,
     },
-    /// A field whose value means nothing (`request_id`): it is served with its last value, which is kept apart.
+    /// A field whose value means nothing (`request_id`). Its last value is stored apart and served.
     Volatile {
         /// The key, decoded.
         key: String,
@@ -46,7 +46,7 @@ pub enum EnvelopeField {
 pub struct Envelope {
     /// The fields; at most [`Envelope::MAX_FIELDS`].
     pub fields: Vec<EnvelopeField>,
-    /// What the origin writes for no filters: `{}` or `[]`.
+    /// The origin's text for no filters: `{}` or `[]`.
     pub empty_filters: String,
 }
 
@@ -85,8 +85,8 @@ impl Envelope {
         Ok(Self { fields, empty_filters })
     }
 
-    /// Leaves out every carried field that `other`, the envelope of another page of the same crawl, does not have with
-    /// the same value, and returns the keys that were left out.
+    /// Removes every copied field that `other`, the envelope of another page of the same crawl, does not have with the
+    /// same value. Returns the removed keys.
     pub fn agree_with(&mut self, other: &Self) -> Vec<String> {
         let mut left_out = Vec::new();
         self.fields.retain(|field| match field {

@@ -1,6 +1,6 @@
 //! The hash of one piece of content (a summary, a detail, a taxonomy).
 //!
-//! Not the hash of a storage block and not an entity tag: those are built from these. Callers: [`crate::snapshot`],
+//! Not the hash of a storage block or an entity tag, which are built from it. Callers: [`crate::snapshot`],
 //! [`crate::store`], [`crate::api::render`].
 
 use std::fmt;
@@ -15,7 +15,7 @@ impl ContentHash {
         Self::of_parts([text])
     }
 
-    /// Hashes several texts; where one ends and the next begins is part of the hash.
+    /// Hashes several texts; their lengths are part of the hash.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = blake3::Hasher::new();
         for part in parts {
@@ -32,7 +32,7 @@ impl ContentHash {
         self.0
     }
 
-    /// A hash read back from where [`ContentHash::to_bytes`] put it.
+    /// The hash that [`ContentHash::to_bytes`] wrote.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }

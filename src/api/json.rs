@@ -13,11 +13,11 @@ use serde_json::value::RawValue;
 
 use visitors::{ElementsVisitor, FieldsVisitor, PickVisitor};
 
-/// Nesting deeper than this is refused: no listing needs it and a hostile text could exhaust the stack.
+/// Deeper nesting is refused: no listing needs it, and a hostile text could exhaust the stack.
 pub const MAX_DEPTH: usize = 64;
 
-/// More fields of one object or elements of one array than this are refused while they are read: a taxonomy has tens of
-/// thousands of terms at most, and a hostile text of a few megabytes could have us remember millions.
+/// More fields of an object, or elements of an array, are refused while they are read. A taxonomy has tens of thousands
+/// of terms at most; a hostile text could make us store millions.
 pub const MAX_MEMBERS: usize = 100_000;
 
 pub use walk::{Token, walk};
@@ -27,7 +27,7 @@ pub use walk::{Token, walk};
 pub struct Field<'a> {
     /// The key, decoded.
     pub key: Cow<'a, str>,
-    /// The value's text, without surrounding white space; a slice of the text that was read.
+    /// The value's text without surrounding white space: a slice of the input.
     pub value: &'a str,
 }
 
@@ -37,7 +37,7 @@ pub enum JsonError {
     /// Not JSON, or JSON of another kind.
     #[error("{source} in {excerpt:?}")]
     Syntax {
-        /// What the parser says.
+        /// The parser's error.
         source: serde_json::Error,
         /// The start of the text.
         excerpt: String,
@@ -61,7 +61,7 @@ impl JsonError {
         Self::Syntax { source, excerpt }
     }
 
-    /// Whether there is more of something than was to be read.
+    /// Whether the text has more members than allowed.
     pub const fn is_too_many(&self) -> bool {
         matches!(self, Self::TooMany { .. })
     }
@@ -85,7 +85,7 @@ pub fn fields(text: &str) -> Result<Vec<Field<'_>>, JsonError> {
     fields_up_to(text, MAX_MEMBERS)
 }
 
-/// [`fields`] of an object that may have so many; reading stops at the next one.
+/// [`fields`] of an object with at most so many; reading stops at the next field.
 ///
 /// # Errors
 /// As [`fields`].
@@ -100,10 +100,10 @@ pub fn fields_up_to(text: &str, most: usize) -> Result<Vec<Field<'_>>, JsonError
     read.map_err(|error| JsonError::syntax(error, text))
 }
 
-/// What a key of an object leads to.
+/// The value of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Picked<'a> {
-    /// Nothing: the key is not there.
+    /// The key is absent.
     #[default]
     Absent,
     /// The value's text.
@@ -112,7 +112,7 @@ pub enum Picked<'a> {
     Repeated(&'a str, &'a str),
 }
 
-/// The values of some keys of a JSON object: what [`fields`] says of them, in one pass and with nothing kept of the rest.
+/// The values of some keys of a JSON object, as from [`fields`], in one pass and without storing the rest.
 ///
 /// # Errors
 /// As [`fields`].
@@ -134,7 +134,7 @@ pub fn elements(text: &str) -> Result<Vec<&str>, JsonError> {
     elements_up_to(text, MAX_MEMBERS)
 }
 
-/// [`elements`] of an array that may have so many; reading stops at the next one.
+/// [`elements`] of an array with at most so many; reading stops at the next element.
 ///
 /// # Errors
 /// As [`elements`].

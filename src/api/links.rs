@@ -1,6 +1,6 @@
 //! `Link` (RFC 8288): the licence, and the pages around a page of the list.
 //!
-//! Pure. Callers: [`crate::serve`] for what is rendered, [`crate::proxy`] for what is read through.
+//! Pure. Callers: [`crate::answer`] for rendered answers, [`crate::proxy`] for those of the origin.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -13,7 +13,7 @@ pub fn license_target(text: &str) -> Option<String> {
     matches!(url.scheme(), "http" | "https").then(|| url.to_string())
 }
 
-/// `Link` of something that is no list.
+/// `Link` of a detail or a taxonomy.
 pub fn license(license: Option<&str>) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("<{}>; rel=\"license\"", license?)).ok()
 }

@@ -33,7 +33,7 @@ impl fmt::Display for ListingId {
     }
 }
 
-/// One listing as it stands in a list: the origin's text and its hash.
+/// One listing of a list: the origin's text and its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The listing's id.
@@ -45,7 +45,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The same with a text of its own, that keeps no larger buffer in memory.
+    /// A copy with its own text, which keeps no larger buffer in memory.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self { raw: Bytes::copy_from_slice(&self.raw), ..*self }
@@ -55,24 +55,24 @@ impl Summary {
 /// Whether the origin has the detail of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetailState {
-    /// It sent it.
+    /// The origin sent it.
     Present,
-    /// It answered 404 or 410 for a listed id. The body is empty.
+    /// The origin answered 404 or 410 for a listed id. The body is empty.
     Gone,
 }
 
-/// What filters need to know of a summary.
+/// The fields of a summary that filters need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SummaryFields<'a> {
     /// The listing's id.
     pub id: ListingId,
-    /// Display name of the city; `None` when absent or no string.
+    /// Display name of the city; `None` if absent or not a string.
     pub city: Option<Cow<'a, str>>,
-    /// Display name of the state; `None` when absent or no string.
+    /// Display name of the state; `None` if absent or not a string.
     pub state: Option<Cow<'a, str>>,
-    /// Slug of the sport; `None` when absent or no string.
+    /// Slug of the sport; `None` if absent or not a string.
     pub sport: Option<Cow<'a, str>>,
-    /// `modified` in nanoseconds since the epoch (saturating); `None` when absent or no timestamp.
+    /// `modified` in nanoseconds since the epoch (saturating); `None` if absent or not a timestamp.
     pub modified: Option<i64>,
 }
 
@@ -82,8 +82,8 @@ pub enum SummaryError {
     /// It is not a JSON object.
     #[error("an item is not a JSON object: {0}")]
     NotAnObject(#[from] JsonError),
-    /// It has no `id`, or one that is not a non-negative integer.
-    #[error("an item has no usable id: {0}")]
+    /// It has no `id`, or the `id` is not a non-negative integer.
+    #[error("an item has no valid id: {0}")]
     BadId(String),
     /// It has more than one `id`, and readers of JSON differ in which one counts.
     #[error("an item has two ids: {0} and {1}")]
@@ -97,7 +97,7 @@ impl<'a> SummaryFields<'a> {
     /// When the text is no object or has no integer `id`; every other field may be missing.
     pub(crate) fn read(raw: &'a str) -> Result<Self, SummaryError> {
         let [id, city, state, sport, modified] = json::pick(raw, &["id", "city", "state", "sport", "modified"])?;
-        // What stands there twice says nothing: readers of JSON differ in which one counts.
+        // A repeated field is ignored: readers of JSON differ in which value counts.
         let text = |picked| if let Picked::Once(value) = picked { json::string(value) } else { None };
         let id = match id {
             Picked::Absent => "(absent)",

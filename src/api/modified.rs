@@ -12,8 +12,8 @@ use jiff::tz::TimeZone;
 pub(crate) struct NotATime;
 
 /// Reads an ISO 8601 date (00:00:00 UTC of that day) or timestamp (no offset means UTC; a `+` of the offset that
-/// arrived as a space still parses) as nanoseconds since the epoch, saturating at the ends of an `i64`; `i64::MIN` itself
-/// stays free for what is not known.
+/// arrived as a space still parses) as nanoseconds since the epoch, saturating at the ends of an `i64`; `i64::MIN`
+/// stays free for unknown instants.
 ///
 /// # Errors
 /// When the text is neither.
@@ -49,8 +49,8 @@ pub(crate) fn parse(text: &str) -> Result<i64, NotATime> {
     zoned(repaired.parse::<DateTime>().map_err(|_| NotATime)?)
 }
 
-/// The spelling in which listings come by the million, `2024-01-01T00:00:00` with `Z` or an offset such as `+02:00`,
-/// read without ceremony; `None`: look closer.
+/// Fast path for the usual spelling, `2024-01-01T00:00:00` with `Z` or an offset such as `+02:00`; `None`: use the full
+/// parser.
 fn plain(text: &[u8]) -> Option<i64> {
     let number = |range: std::ops::Range<usize>| {
         text.get(range)?
@@ -59,7 +59,7 @@ fn plain(text: &[u8]) -> Option<i64> {
     };
     let within = |range, most: std::ops::RangeInclusive<i64>| number(range).filter(|number| most.contains(number));
     let separated = text.get(10) == Some(&b'T') && text.get(13) == Some(&b':') && text.get(16) == Some(&b':');
-    // Years whose nanoseconds fit, months of 28 days at least.
+    // Years whose nanoseconds fit; the first 28 days of each month.
     let (year, month, day) = (within(0..4, 1700..=2200)?, within(5..7, 1..=12)?, within(8..10, 1..=28)?);
     let (hour, minute, second) = (within(11..13, 0..=23)?, within(14..16, 0..=59)?, within(17..19, 0..=59)?);
     let offset = match text.get(19..)? {

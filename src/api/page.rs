@@ -1,6 +1,6 @@
 //! One page of the origin's list, taken apart.
 //!
-//! Says what the page holds; whether pages fit together is [`crate::mirror`]'s business. Callers: [`crate::mirror`].
+//! Not whether pages fit together, which [`crate::mirror`] checks. Callers: [`crate::mirror`].
 
 use std::str;
 
@@ -17,7 +17,7 @@ use super::taxonomy::VolatileKeys;
 pub(crate) struct Page {
     /// The fields beside the items.
     pub envelope: Envelope,
-    /// How many listings the origin says there are.
+    /// The number of listings, as the origin says.
     pub total: u64,
     /// The page size that the origin applied, if it says so.
     #[expect(clippy::struct_field_names, reason = "the name of the origin's field")]
@@ -28,7 +28,7 @@ pub(crate) struct Page {
     pub volatile: Vec<(String, String)>,
 }
 
-/// Items of a page: what `per_page` allows.
+/// The most items of a page: the largest `per_page`.
 const MOST_ITEMS: usize = 100;
 
 /// Why a body is no page of a list.
@@ -43,28 +43,25 @@ pub enum PageError {
     /// A required field is missing or of the wrong type.
     #[error("`{field}` is {found}, expected {expected}")]
     BadField {
-        /// The field.
         field: &'static str,
-        /// What was expected.
         expected: &'static str,
-        /// What stands there, shortened.
+        /// The value, shortened.
         found: String,
     },
-    /// A field that decides what the page says stands there twice, and readers of JSON differ in which one counts.
-    #[error("`{0}` stands there more than once")]
+    /// A field that decides the meaning of the page is repeated; readers of JSON differ in which value counts.
+    #[error("`{0}` occurs more than once")]
     Repeated(&'static str),
     /// More fields than an envelope has.
     #[error("the envelope has {0} fields")]
     TooManyFields(usize),
     /// More items than one page can hold.
-    #[error("the page holds more than the {MOST_ITEMS} items that were asked for")]
+    #[error("the page has more than the requested {MOST_ITEMS} items")]
     TooManyItems,
     /// An item is no summary.
     #[error("item {position}: {source}")]
     BadItem {
         /// The item's position on the page, from 0.
         position: usize,
-        /// What is wrong with it.
         source: SummaryError,
     },
 }
@@ -148,8 +145,8 @@ mod tests {
             (r#"{"total":3,"items":{}}"#, "`items` is {}"),
             (r#"{"total":1,"items":[{"id":"x"}]}"#, "item 0"),
             (r#"{"total":1,"items":[{"id":1}]"#, "not a JSON object"),
-            (r#"{"total":1,"total":2,"items":[{"id":1}]}"#, "`total` stands there more than once"),
-            (r#"{"total":1,"items":[{"id":1}],"items":[]}"#, "`items` stands there more than once"),
+            (r#"{"total":1,"total":2,"items":[{"id":1}]}"#, "`total` occurs more than once"),
+            (r#"{"total":1,"items":[{"id":1}],"items":[]}"#, "`items` occurs more than once"),
             (r#"{"total":1,"items":[{"id":1,"id":2}]}"#, "item 0: an item has two ids"),
         ] {
             let error = parse(text).unwrap_err().to_string();

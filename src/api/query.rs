@@ -9,16 +9,16 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::modified;
 use super::taxonomy::TaxonomyKind;
 
-/// What is left as it is in a query value: unreserved characters (RFC 3986 §2.3).
+/// Unescaped characters in a query value: the unreserved ones (RFC 3986 §2.3).
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Longest query value that is looked at, in bytes after decoding.
+/// Longest accepted query value, in bytes after decoding.
 pub(crate) const MAX_VALUE: usize = 512;
 
 /// A `modified_since` filter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModifiedSince {
-    /// The decoded value as received: it is echoed.
+    /// The decoded value as received, for the echo in the answer.
     pub text: Box<str>,
     /// The instant in nanoseconds since the epoch; only listings modified later pass.
     pub at: i64,
@@ -27,7 +27,7 @@ pub struct ModifiedSince {
 /// A list query in canonical form: equal queries have equal answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ListQuery {
-    /// The page, from 1.
+    /// From 1.
     pub page: u64,
     /// Listings on a page, 1 to 100.
     pub per_page: u8,
@@ -44,12 +44,12 @@ impl Default for ListQuery {
     }
 }
 
-/// What a client asks of an endpoint beyond its path.
+/// The query of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     /// The list query; the default for endpoints that take none.
     pub list: ListQuery,
-    /// The kept snapshot that the client wants.
+    /// The snapshot that the client names.
     pub snapshot: Option<Box<str>>,
 }
 
@@ -59,17 +59,14 @@ pub enum QueryError {
     /// A value of the wrong form.
     #[error("`{parameter}` is {value:?}; it must be {expected}")]
     BadValue {
-        /// The parameter.
         parameter: &'static str,
         /// The value, decoded.
         value: String,
-        /// What it must be.
         expected: &'static str,
     },
     /// One parameter with two values.
     #[error("`{parameter}` is given twice, as {first:?} and as {second:?}; give it once")]
     Repeated {
-        /// The parameter.
         parameter: &'static str,
         /// The first value.
         first: String,
@@ -106,7 +103,7 @@ impl Parameters {
     }
 }
 
-/// Reads the snapshot that `/changes.json` is asked about from a raw query string; `None`: it names none.
+/// Reads `since` of `/changes.json` from a raw query string; `None`: absent.
 ///
 /// # Errors
 /// When it is malformed or given twice with different values.
@@ -115,7 +112,7 @@ pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
 }
 
-/// The values of known parameters, decoded. Unknown ones are ignored; an empty value is as if absent.
+/// The values of known parameters, decoded. Unknown parameters are ignored; an empty value counts as absent.
 fn values<'a, const N: usize>(
     raw: &'a str,
     known: &[&'static str; N],
@@ -148,12 +145,12 @@ fn values<'a, const N: usize>(
 }
 
 impl ListQuery {
-    /// The page size when none is asked for.
+    /// The page size of a query without `per_page`.
     pub const DEFAULT_PER_PAGE: u8 = 50;
     /// The largest page size; larger ones are clamped to it.
     pub const MAX_PER_PAGE: u8 = 100;
 
-    /// The slug asked for in one taxonomy.
+    /// The slug of the filter for a taxonomy.
     pub fn slug(&self, kind: TaxonomyKind) -> Option<&str> {
         self.slugs[kind.index()].as_deref()
     }
@@ -181,16 +178,16 @@ impl ListQuery {
         slugs.chain(since)
     }
 
-    /// `/api/listings.json` with the canonical query: filters in the documented order, then page and page size where
-    /// they are not the defaults.
+    /// `/api/listings.json` with the canonical query: filters in the documented order, then page and page size if they
+    /// are not the defaults.
     pub fn path_and_query(&self) -> String {
         let mut text = String::with_capacity(64);
         self.write(self.page, &mut text);
         text
     }
 
-    /// Appends [`ListQuery::path_and_query`] of another page of the same query; returns what separates a further
-    /// parameter from it.
+    /// Appends [`ListQuery::path_and_query`] of another page of the same query; returns the separator before a further
+    /// parameter.
     pub fn write(&self, page: u64, out: &mut String) -> char {
         out.push_str("/api/listings.json");
         let mut separator = '?';
@@ -224,7 +221,7 @@ pub(crate) fn encode(value: &str, out: &mut String) {
     }
 }
 
-/// Decodes one form-encoded key or value; the lossy text where it is not UTF-8 or too long.
+/// Decodes one form-encoded key or value; else, if it is not UTF-8 or too long, the lossy text.
 fn decode(raw: &str) -> Result<Cow<'_, str>, String> {
     if raw.len() > 3 * MAX_VALUE {
         return Err(raw.chars().take(64).collect());
@@ -247,7 +244,7 @@ fn whole_number(parameter: &'static str, value: &str) -> Result<u64, QueryError>
     number.filter(|number| *number > 0).ok_or_else(|| QueryError::BadValue {
         parameter,
         value: value.to_owned(),
-        expected: "a whole number from 1 up, of at most 64 bits",
+        expected: "a whole number from 1 up, with at most 64 bits",
     })
 }
 

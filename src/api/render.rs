@@ -19,7 +19,7 @@ pub(crate) const RENDERER: u32 = 1;
 /// The last values of volatile fields, as JSON text by key.
 pub type VolatileValues = BTreeMap<String, String>;
 
-/// Something in an envelope that differs from page to page.
+/// A field of the envelope that differs from page to page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Page,
@@ -30,7 +30,7 @@ enum Slot {
     Items,
 }
 
-/// An envelope written out but for what differs from page to page: made once per publication.
+/// An envelope with gaps for the fields that differ from page to page; made once per publication.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
     text: Vec<u8>,
@@ -71,9 +71,9 @@ impl Frame {
     }
 }
 
-/// Everything that shows in a page of a list.
+/// A page of a list.
 pub struct ListPage<'a> {
-    /// What is around the items.
+    /// The envelope around the items.
     pub frame: &'a Frame,
     /// Hash of the envelope's carried fields.
     pub envelope_hash: ContentHash,
@@ -96,7 +96,7 @@ impl ListPage<'_> {
         let total = total.format(self.total);
         let filters = self.filters();
         let items = self.items.iter().map(|item| item.raw.len() + 1).sum::<usize>();
-        // The exact size where each field stands once, so that nothing is moved when the body is handed on.
+        // The exact size if each field occurs once, so that the body is not moved afterwards.
         let variable = page.len() + per_page.len() + total.len() + total_pages.len() + filters.len() + items.max(1) + 1;
         let mut out = Vec::with_capacity(self.frame.text.len() + variable);
         let mut at = 0;
@@ -143,7 +143,7 @@ impl ListPage<'_> {
         Cow::Owned(text)
     }
 
-    /// The page's entity tag: a hash of everything that shows, and of nothing volatile.
+    /// The page's entity tag: a hash of everything visible that is not volatile.
     pub fn tag(&self) -> Tag {
         // Hashing one text is faster than feeding a hash in pieces.
         let mut text = Vec::with_capacity(256 + 16 * self.items.len());
@@ -170,7 +170,7 @@ impl ListPage<'_> {
 pub struct Tag(pub u128);
 
 impl Tag {
-    /// The tag of a body that is served as it is: a taxonomy or a detail.
+    /// The tag of a taxonomy or a detail.
     pub fn of(kind: &str, content: ContentHash, public_url: &str) -> Self {
         let mut hasher = Xxh3Default::new();
         hasher.update(kind.as_bytes());
@@ -180,7 +180,7 @@ impl Tag {
         Self(hasher.digest128())
     }
 
-    /// The entity tag as it stands in a header: weak, because all content codings share it.
+    /// The entity tag for the header: weak, because all content codings share it.
     pub fn to_header(self) -> String {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = String::with_capacity(36);

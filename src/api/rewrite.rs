@@ -8,7 +8,7 @@ use url::Url;
 
 use super::json::{self, JsonError, MAX_MEMBERS, Token};
 
-/// Which addresses are the origin's, and what they become.
+/// The origin's addresses and their replacement.
 #[derive(Clone, Debug)]
 pub struct Rewrite {
     bases: Vec<Url>,
@@ -17,15 +17,15 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    /// `origin` and `aliases` are base addresses, perhaps with a path; `public_url` is what takes their place.
-    /// Without an origin (offline) only the aliases are recognised.
+    /// `origin` and `aliases` are base addresses, perhaps with a path; `public_url` replaces them. Without an origin
+    /// (offline) only the aliases are recognised.
     pub fn new(origin: Option<&Url>, aliases: &[Url], public_url: &str) -> Self {
         let bases = origin.into_iter().chain(aliases).cloned().collect();
         let public_url = public_url.trim_end_matches('/').to_owned();
         Self { bases, from: origin.or(aliases.first()).cloned(), public_url }
     }
 
-    /// The same for data that came from the origin at this address, which may be another one than is asked now.
+    /// The same for data from an origin at another address than the present one.
     #[must_use]
     pub fn of_origin(&self, address: Option<&str>) -> Cow<'_, Self> {
         let origin = address.and_then(|address| Url::parse(address).ok());
@@ -49,7 +49,7 @@ impl Rewrite {
             url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
             url
         });
-        // What is below an `api_url` that is no text is not looked at: so many levels below it were entered.
+        // Levels entered below an `api_url` that is not a text: they are skipped.
         let (mut below, mut found) = (0_usize, 0_usize);
         json::walk(text, |token| match token {
             Token::Begin { .. } if below > 0 => below += 1,
@@ -86,7 +86,7 @@ impl Rewrite {
         Ok(Cow::Owned(out))
     }
 
-    /// What an address becomes; `None` when it is not the origin's.
+    /// The replacement of an address; `None` if it is not the origin's.
     pub fn target(&self, address: &str, from: Option<&Url>) -> Option<String> {
         let url = match from {
             Some(from) => from.join(address).ok()?,
@@ -100,9 +100,8 @@ impl Rewrite {
         })
     }
 
-    /// What a reference in a header field of the origin becomes, as by nginx's `proxy_redirect default`: below the origin or
-    /// an alias it is an address of ours, a path below the origin's is one below ours. `None`: it means the same here, or
-    /// something that is not the origin's.
+    /// Replaces a reference in a header of the origin, like nginx's `proxy_redirect default`: an address or path below
+    /// the origin or an alias becomes ours. `None`: unchanged.
     pub fn reference(&self, reference: &str) -> Option<String> {
         let origin = self.from.as_ref()?;
         let is_path = reference.starts_with('/') && !reference.starts_with("//");
@@ -141,7 +140,7 @@ fn spelled(url: &str, original: &str) -> String {
     if original.contains("\\/") { text.replace('/', "\\/") } else { text }
 }
 
-/// Whether a field is an address by its name, however that is spelled.
+/// Whether a field is an address by its name, in any spelling.
 fn is_address(key: Option<&str>) -> bool {
     key.and_then(json::string).is_some_and(|key| key == "api_url")
 }

@@ -7,14 +7,14 @@ use crate::telemetry::RouteLabel;
 use super::listing::ListingId;
 use super::taxonomy::TaxonomyKind;
 
-/// What a path names.
+/// The endpoint of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `/api/listings.json`
     List,
     /// `/api/listings/{id}.json`
     Detail(ListingId),
-    /// `/api/listings/….json` with something that is no canonical id: it can name no listing.
+    /// `/api/listings/….json` with an invalid id.
     NoSuchListing,
     /// `/api/sports.json`, `/api/states.json`, `/api/cities.json`
     Taxonomy(TaxonomyKind),
@@ -40,7 +40,7 @@ impl Route {
         }
     }
 
-    /// What requests for it are counted and logged under.
+    /// The label for metrics and logs.
     pub const fn label(self) -> RouteLabel {
         match self {
             Self::List => RouteLabel::List,

@@ -1,8 +1,8 @@
 //! The three taxonomies: their texts, their terms, and the volatile fields of a body.
 //!
-//! Names of a term's fields are the origin's choice, so a term is any object that has a `slug`; what its other fields
-//! mean is learned by [`crate::snapshot::membership`]. Callers: [`crate::mirror`], [`crate::snapshot`],
-//! [`crate::store`], [`crate::api::render`].
+//! The origin chooses the names of a term's fields, so a term is any object with a `slug`;
+//! [`crate::snapshot::membership`] learns the meaning of the other fields. Callers: [`crate::mirror`],
+//! [`crate::snapshot`], [`crate::store`], [`crate::api::render`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -52,7 +52,7 @@ impl TaxonomyKind {
     }
 }
 
-/// Names of top-level fields whose values take no part in identity. `generated_at` is always one of them.
+/// Names of top-level fields whose values are not part of the content. Always contains `generated_at`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VolatileKeys(BTreeSet<String>);
@@ -80,8 +80,8 @@ impl VolatileKeys {
         self.0.iter().map(String::as_str)
     }
 
-    /// The keys at the top level in which two bodies differ although nothing else does, or `None` when something other
-    /// than such single values differs: another set of keys, or more than `MOST_AT_ONCE` of them.
+    /// The top-level keys whose values differ, if the bodies are otherwise equal. `None` if anything else differs:
+    /// other keys, or more than `MOST_AT_ONCE` values.
     ///
     /// Only scalar fields qualify: a list or an object that changes is content.
     pub fn learn(&self, old: &str, new: &str) -> Option<Vec<String>> {
@@ -158,7 +158,7 @@ impl VolatileKeys {
         (blanked, values)
     }
 
-    /// Puts values back where [`VolatileKeys::blank`] took them out; a value that is not given stays `null`.
+    /// Puts back the values that [`VolatileKeys::blank`] removed; a value that is not given stays `null`.
     pub fn fill(&self, blanked: &str, value: impl Fn(&str) -> Option<String>) -> String {
         let (mut filled, mut at) = (String::with_capacity(blanked.len() + 64), 0);
         for (key, span) in self.spans(blanked) {
@@ -186,9 +186,9 @@ pub struct Term {
 #[derive(Debug, thiserror::Error)]
 pub enum TaxonomyError {
     /// Not JSON, or nested too deep.
-    #[error("the body is not usable JSON: {0}")]
+    #[error("the body is not valid JSON: {0}")]
     Json(#[from] JsonError),
-    /// The body is JSON of a kind that holds no terms.
+    /// The body is JSON, but neither an object nor an array.
     #[error("the body is neither an object nor an array: {0}")]
     NoContainer(String),
 }
@@ -204,8 +204,7 @@ pub(crate) fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
         return Err(TaxonomyError::NoContainer(json::shorten(text)));
     }
     let terms = objects.into_terms()?;
-    // One slug may stand in several places. What they do not agree on proves nothing: such a term keeps its slug only,
-    // and what it stands for is asked of the origin.
+    // A slug may occur in several places. If they disagree, the term keeps only its slug, and the origin is asked.
     let mut unique: Vec<Term> = Vec::with_capacity(terms.len());
     let mut places: HashMap<String, usize> = HashMap::new();
     for term in terms {
@@ -224,16 +223,16 @@ pub(crate) fn terms(text: &str) -> Result<Vec<Term>, TaxonomyError> {
     Ok(unique)
 }
 
-/// The objects of a taxonomy while it is passed over: those that have a slug are terms, wherever they stand.
+/// The objects of a taxonomy during the walk: an object with a slug is a term, at any depth.
 #[derive(Default)]
 struct Objects {
-    /// What is open, the innermost last; `None` for an array.
+    /// The open objects and arrays, innermost last; `None` for an array.
     open: Vec<Option<Object>>,
     /// How many objects began.
     begun: usize,
-    /// The terms that ended, each with the number of its object.
+    /// The finished terms, each with the number of its object.
     terms: Vec<(usize, Term)>,
-    /// Fields that are remembered, in all.
+    /// Number of stored fields.
     fields: usize,
     too_many: bool,
 }
@@ -243,12 +242,12 @@ struct Objects {
 enum Slug {
     #[default]
     Absent,
-    /// It is no string: the object is no term.
+    /// Not a string: the object is not a term.
     Other,
     Text(String),
 }
 
-/// An object, as far as it was read.
+/// An object that is being read.
 #[derive(Default)]
 struct Object {
     number: usize,
@@ -258,13 +257,13 @@ struct Object {
 }
 
 impl Objects {
-    /// Fields of all terms together that are remembered: ten for each of the most terms.
+    /// The most stored fields of all terms: ten for each of the most terms.
     const MOST_FIELDS: usize = 10 * MAX_MEMBERS;
 
     fn see(&mut self, token: Token<'_>) {
         match token {
             Token::Begin { key, object } => {
-                // A slug that is an object or an array is none.
+                // An object or an array is not a slug.
                 if let Some((key, holder)) = key.zip(self.holder())
                     && holder.slug == Slug::Absent
                     && json::string(key).is_some_and(|key| key == "slug")

@@ -50,16 +50,16 @@ pub enum AppError {
     /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// What is stored cannot be served.
+    /// The stored snapshot cannot be served.
     #[error("the stored snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
     /// There is no data directory yet.
-    #[error("there is no data in {0} yet: `grandstand serve`, `sync` and `bundle import` bring some")]
+    #[error("there is no data in {0} yet; run `grandstand serve`, `sync` or `bundle import` first")]
     NoData(String),
-    /// A key of `bundle.trusted_keys` is none.
+    /// A key of `bundle.trusted_keys` is invalid.
     #[error("bundle.trusted_keys: {0}")]
     Key(#[from] SignatureError),
-    /// What is kept cannot be served, or switched.
+    /// A version cannot be served or switched.
     #[error(transparent)]
     Versions(VersionsError),
     /// The origin cannot be asked.
@@ -67,26 +67,25 @@ pub enum AppError {
     Client(#[from] ClientError),
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
-        "the store {path} is damaged: {detail}. `grandstand bundle import` mends it with what a bundle holds, \
-         `grandstand snapshot rollback` serves another kept snapshot that is whole (`grandstand snapshot verify` tells \
-         which); else replace the file by an undamaged copy, or set origin.url once to have it rebuilt from the origin"
+        "the store {path} is damaged: {detail}. Repair it with `grandstand bundle import FILE`, or serve an intact snapshot: \
+         `grandstand snapshot verify` shows which, `grandstand snapshot rollback ID` serves it. Otherwise replace the file by \
+         an undamaged copy, or set origin.url once to rebuild it from the origin"
     )]
     Damaged {
         /// The file.
         path: String,
-        /// What does not fit.
+        /// The damage.
         detail: String,
     },
     /// An address in the configuration is no URL.
     #[error("{key}: {source}")]
     Address {
-        /// The key.
         key: &'static str,
         /// Why.
         source: url::ParseError,
     },
-    /// A store that is damaged cannot be replaced by what can be read of it.
-    #[error("{path} is damaged and cannot be healed: {source}")]
+    /// A damaged store cannot be repaired.
+    #[error("{path} is damaged and could not be repaired: {source}")]
     Unhealed {
         /// The file.
         path: String,
@@ -107,7 +106,7 @@ pub struct Core {
     pub live: Live,
     /// Hot answers.
     pub cache: Cache,
-    /// What becomes of `api_url`.
+    /// The rewriting of `api_url`.
     pub rewrite: Rewrite,
     /// The clock.
     pub clock: Clock,
@@ -117,20 +116,20 @@ pub struct Core {
     pub origin: Option<Origin>,
     /// Commands to the mirror.
     pub commands: Commands,
-    /// The mirror, where there is one.
+    /// The mirror, if any.
     pub mirror: Option<Mirror>,
     /// Its sweeper.
     pub sweeper: Option<Sweeper>,
     /// Its worker for details.
     pub worker: Option<DetailWorker>,
-    /// What compares it with its origin.
+    /// Its auditor.
     pub auditor: Option<Auditor>,
     /// How audits are asked for.
     pub audits: Audits,
 }
 
 impl Core {
-    /// Opens the data directory, reads back what is published, and prepares everything that runs on it.
+    /// Opens the data directory, loads the current snapshot, and prepares all services.
     ///
     /// # Errors
     /// When something is missing, held or broken; see [`AppError`].
@@ -187,7 +186,7 @@ impl Core {
         }
         self.remember_origin(config, &store)?;
         let evidence = store.evidence().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
             Evidence::new()
         });
         let versions = versions(config, &store, &self.live, &self.clock);
@@ -201,7 +200,7 @@ impl Core {
                 keeper::heal(&versions, Some(status), &self.clock);
             }
             if let Err(error) = versions.restore() {
-                tracing::error!(%error, "no stored snapshot can be served; it is fetched again");
+                tracing::error!(%error, "no stored snapshot can be served; everything is fetched again");
             }
         }
         let head = versions.head().clone();
@@ -253,7 +252,7 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps the origin's address beside its data, so that an offline replica still knows which addresses are its.
+    /// Stores the origin's address with its data, for offline replicas.
     fn remember_origin(&mut self, config: &Config, store: &Store) -> Result<(), AppError> {
         const STATE: &str = "origin";
         if let Some(origin) = &self.origin {
@@ -262,7 +261,7 @@ impl Core {
             if kept.as_deref() != Some(base.as_bytes())
                 && let Err(error) = store.put_state(STATE, base.as_bytes())
             {
-                tracing::warn!(%error, "the origin's address cannot be kept");
+                tracing::warn!(%error, "the origin's address could not be stored");
             }
             return Ok(());
         }
@@ -288,8 +287,8 @@ impl From<VersionsError> for AppError {
     }
 }
 
-/// The versions of a data directory that no server holds, for commands that need nothing else. The first value keeps it
-/// locked. Nothing is served where what was cannot be read: the others can.
+/// The versions of a data directory without a server, for commands. The first value keeps it locked. If the current
+/// version cannot be read, the others still can.
 ///
 /// # Errors
 /// When it is held, broken, or there is none.
@@ -301,8 +300,7 @@ pub(crate) fn open_versions(config: &Config) -> Result<(DataDir, Versions), AppE
     restored(config, data_dir, false)
 }
 
-/// The same; the directory is made if there is none, and a store that cannot be opened is replaced by what can be read of
-/// it.
+/// The same; creates the directory if necessary, and repairs a store that cannot be opened.
 ///
 /// # Errors
 /// When it is held or broken.
@@ -316,14 +314,13 @@ fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataD
     let versions = versions(config, &Arc::new(store), &Live::default(), &Clock::system());
     match versions.restore() {
         Err(VersionsError::Store(error @ StoreError::Damaged(_))) => {
-            tracing::error!("the snapshot that was served last cannot be read: {error}");
+            tracing::error!("the last snapshot that was served cannot be read: {error}");
         }
         restored => restored?,
     }
     Ok((data_dir, versions))
 }
 
-/// The versions of a store.
 fn versions(config: &Config, store: &Arc<Store>, live: &Live, clock: &Clock) -> Versions {
     let mirror = &config.mirror;
     let origins = config.origin.url.iter().map(ToString::to_string);
@@ -338,7 +335,7 @@ fn versions(config: &Config, store: &Arc<Store>, live: &Live, clock: &Clock) -> 
     Versions::new(store.clone(), live.clone(), policy, clock.clone())
 }
 
-/// The same failure, with what an operator can do about it.
+/// The same failure, with advice for the operator.
 fn hopeless(error: AppError, path: &Path) -> AppError {
     match error {
         AppError::Store(StoreError::Damaged(detail)) | AppError::Open(OpenError::Damaged { detail, .. }) => {
@@ -352,8 +349,7 @@ fn address(key: &'static str, text: &str) -> Result<Url, AppError> {
     text.parse().map_err(|source| AppError::Address { key, source })
 }
 
-/// Opens the store; one that is damaged beyond opening is replaced by what can be read of it when there is somebody to
-/// bring the rest. Then there is also a line for `/status`.
+/// Opens the store. One that cannot be opened is repaired if `rebuilds`; then there is also a line for `/status`.
 fn open_or_rebuild(data_dir: &DataDir, rebuilds: bool) -> Result<(Store, Option<String>), AppError> {
     match Store::open(data_dir) {
         Ok(store) => Ok((store, None)),

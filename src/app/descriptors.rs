@@ -1,25 +1,22 @@
-//! How many files this process may have open, and what of that is left for connections.
+//! The limit on open files, and its share for connections.
 //!
-//! A connection that finds no descriptor is in the way of everybody: of the admin listener, of the origin's client and of the
-//! store. So the limit is raised to what the system allows, and a part of it is never given to clients. Callers:
-//! [`super::serve`].
+//! Running out of descriptors would block the admin listener, the origin's client and the store. So the limit is raised
+//! as far as the system allows, and a part is never given to clients. Callers: [`super::serve`].
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is left for the admin listener, the origin and the store, and for connections in a rush that were accepted and not
-/// yet judged: a half, within bounds.
+/// The reserve for the admin listener, the origin and the store, and for accepted connections that are not yet checked:
+/// a half, within bounds.
 const RESERVE: std::ops::RangeInclusive<u64> = 64..=1024;
 
-/// How many connections there may be.
+/// The limits on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Of clients.
     pub clients: usize,
-    /// Of operators.
     pub operators: usize,
 }
 
-/// Raises the soft limit to the hard one; how many files may be open then. `None`: as many as one likes.
+/// Raises the soft limit to the hard one; returns the new limit. `None`: unlimited.
 pub(crate) fn raise() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -28,13 +25,13 @@ pub(crate) fn raise() -> Option<u64> {
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         Ok(()) => maximum,
         Err(error) => {
-            tracing::warn!(%error, "the limit of open files cannot be raised");
+            tracing::warn!(%error, "the limit on open files could not be raised");
             current
         }
     }
 }
 
-/// What each side gets of `files`, when clients are to have `wanted` connections.
+/// Each side's share of `files`, if clients shall have `wanted` connections.
 pub(crate) fn share(files: Option<u64>, wanted: u32) -> Shares {
     let Some(files) = files else { return Shares { clients: wanted as usize, operators: 256 } };
     let reserve = (files / 2).clamp(*RESERVE.start(), *RESERVE.end());

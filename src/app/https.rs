@@ -1,4 +1,4 @@
-//! The public HTTPS listener: certificate, service, and what is told of them.
+//! The public HTTPS listener: certificate, service and status.
 //!
 //! Callers: [`super::serve`].
 
@@ -20,7 +20,7 @@ use crate::serve::tls::{TlsGate, provider};
 
 use super::core::AppError;
 
-/// A listener whose certificate is fit to be served.
+/// A listener with a usable certificate.
 pub(crate) struct Https {
     renewal: Renewal,
     provider: Arc<CryptoProvider>,
@@ -40,12 +40,12 @@ impl Https {
         Ok(Self { renewal, provider })
     }
 
-    /// What `/status` tells of it.
+    /// Its part of `/status`.
     pub(crate) fn status(&self, listen: Vec<SocketAddr>) -> TlsStatus {
         TlsStatus { listen, certificate: self.renewal.current() }
     }
 
-    /// The service in front of the public listener's state, and the one who renews its certificate.
+    /// The service, and the handle that triggers a look at its certificate.
     ///
     /// # Errors
     /// When the TLS library refuses.

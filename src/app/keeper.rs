@@ -1,8 +1,7 @@
-//! Looks after the data directory while the process runs: heals a damaged store, notices when a disk that took no writes
-//! takes them again, names the holder in the lock as soon as that can be written, and has old changes forgotten.
+//! Maintains the data directory while the process runs: repairs a damaged store, notices when a disk is writable again,
+//! writes the holder's address to the lock, and drops old changes.
 //!
-//! A thread of its own, because all of it blocks. It serves nothing and asks nobody. Callers: [`super::serve`],
-//! [`super::core`] at the start.
+//! A thread of its own, because all of it blocks. Callers: [`super::serve`], [`super::core`] at the start.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use crate::versions::Versions;
 
 /// How often to look.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// How long to wait after a healing: one that failed may fail again, and one that succeeded has written everything anew.
+/// The pause after a repair: a failed one may fail again, and a successful one has rewritten everything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks after a data directory.
@@ -23,11 +22,10 @@ pub(crate) struct Keeper {
     pub data_dir: DataDir,
     /// The versions in its store; `None` in shield use.
     pub versions: Option<Versions>,
-    /// The origin's health; `None` offline: what is lost could not be fetched again, so nothing is healed.
+    /// The origin's health; `None` offline: lost data could not be fetched again, so nothing is repaired.
     pub origin: Option<OriginStatus>,
-    /// The operator's listener.
+    /// The admin listener.
     pub admin: SocketAddr,
-    /// The clock.
     pub clock: Clock,
 }
 
@@ -42,7 +40,7 @@ impl Keeper {
                 announced = announced || self.announce(false);
                 let Some(versions) = &self.versions else { continue };
                 let store = versions.store();
-                // It says itself, through `/status`, when it still does not work.
+                // A failure shows in `/status`.
                 let _ = store.try_writing();
                 let _ = versions.forget_old_changes();
                 let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
@@ -53,7 +51,7 @@ impl Keeper {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("keeper".into()).spawn(work) {
-            tracing::error!(%error, "no thread for the keeper; a damaged store is healed by the next start only");
+            tracing::error!(%error, "the store is not watched: no thread; damage is repaired only at the next start");
         }
     }
 
@@ -62,20 +60,20 @@ impl Keeper {
         if let Err(error) = &announced
             && warns
         {
-            tracing::warn!(%error, "other commands cannot be told of the admin listener yet; it is tried again");
+            tracing::warn!(%error, "the address of the admin listener could not be stored for other commands; trying again");
         }
         announced.is_ok()
     }
 }
 
-/// Replaces a damaged file by what can still be read of it, and says so.
+/// Repairs a damaged file, and logs it.
 pub(crate) fn heal(versions: &Versions, status: Option<&OriginStatus>, clock: &Clock) {
     let store = versions.store();
     let detail = store.damage().unwrap_or_default();
     let told = match versions.heal() {
         Ok(healed) => healed.text(store.path(), &detail),
         Err(error) => {
-            format!("the store {} is damaged ({detail}) and cannot be healed yet: {error}", store.path().display())
+            format!("the store {} is damaged ({detail}) and could not be repaired yet: {error}", store.path().display())
         }
     };
     tracing::error!("{told}");

@@ -1,4 +1,4 @@
-//! The way to the origin: one polite client, and the caching proxy over it.
+//! The way to the origin: one client, and the caching proxy over it.
 //!
 //! Callers: [`super::core`].
 
@@ -24,14 +24,14 @@ use crate::upstream::wire::Wire;
 pub struct Origin {
     /// The polite client.
     pub client: OriginClient,
-    /// What clients ask the origin for.
+    /// Reads for clients.
     pub proxy: Proxy,
 }
 
 /// The client of one origin, with the budget whose ledger is in `data_dir`.
 ///
 /// # Errors
-/// When the CA file or the TLS library is not usable.
+/// When the CA file or the TLS library is unusable.
 pub(crate) fn client(
     config: &Config,
     base: Url,

@@ -1,6 +1,6 @@
 //! How the process stops: signals, a drain that ends when nothing is in flight, exit code 0.
 //!
-//! Pingora's own graceful stop sleeps its whole grace period; here the process ends as soon as it may. Callers:
+//! Pingora's own graceful stop sleeps its whole grace period; here the process ends as soon as possible. Callers:
 //! [`super::serve`].
 
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::mirror::details::Details;
 use crate::serve::in_flight::InFlight;
 use crate::serve::tls::renewal::Nudge;
 
-/// SIGTERM and SIGINT drain; SIGHUP has the certificate looked at, where there is one.
+/// SIGTERM and SIGINT drain; SIGHUP reloads the certificate, if any.
 pub(crate) struct Signals {
-    /// Who looks at the certificate; `None` without HTTPS.
+    /// Reloads the certificate; `None` without HTTPS.
     pub certificate: Option<Nudge>,
 }
 
@@ -32,7 +32,7 @@ impl ShutdownSignalWatch for Signals {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = hangup.recv() => {
-                    tracing::info!("SIGHUP changes nothing but the certificate; restart to read another configuration");
+                    tracing::info!("SIGHUP reloads only the certificate; restart to reload the configuration");
                     self.certificate.iter().for_each(Nudge::look);
                 }
             }
@@ -66,7 +66,7 @@ pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, detai
             std::thread::sleep(Duration::from_millis(10));
         }
         if left > 0 {
-            tracing::warn!(left, "requests were still in flight when the drain time was over");
+            tracing::warn!(left, "the drain time is over; requests still in flight are aborted");
         }
         if let Some(details) = details {
             details.flush();
@@ -75,6 +75,6 @@ pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, detai
         std::process::exit(0)
     };
     if let Err(error) = std::thread::Builder::new().name("shutdown".into()).spawn(work) {
-        tracing::error!(%error, "no thread for the drain; a stop will take its whole grace period");
+        tracing::error!(%error, "no thread for the drain; a stop takes its whole grace period");
     }
 }

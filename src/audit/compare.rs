@@ -1,7 +1,6 @@
 //! Whether two answers to one request are equal, and if not, where exactly they differ.
 //!
-//! Pure: two texts in, differences out. Volatile fields are not looked at. It asks nobody and does not know whether a
-//! difference lasts. Callers: [`super::Auditor`].
+//! Pure. Volatile fields are ignored. It does not know whether a difference lasts. Callers: [`super::Auditor`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -12,14 +11,13 @@ use serde_json::Value;
 use crate::api::json::{self, Field, JsonError};
 use crate::api::taxonomy::VolatileKeys;
 
-/// More differences of one answer are not told.
+/// The most reported differences of one answer.
 const MOST: usize = 8;
 
-/// What differs.
+/// The differing part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// The status.
     Status,
     /// A field at the top level.
     Field,
@@ -50,13 +48,13 @@ impl What {
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// What differs.
+    /// The differing part.
     pub what: What,
-    /// Where: the field, the listing and its field, the position; empty where there is nothing to name.
+    /// The field, the listing and its field, or the position; may be empty.
     pub place: String,
-    /// What the mirror answers, shortened.
+    /// The mirror's answer, shortened.
     pub ours: String,
-    /// What the origin answers, shortened.
+    /// The origin's answer, shortened.
     pub theirs: String,
 }
 
@@ -78,7 +76,7 @@ impl fmt::Display for Difference {
 /// Compares two pages of a list. Empty: they are equal.
 ///
 /// # Errors
-/// When one of them is no page; such an answer is compared with nothing.
+/// When one of them is not a page.
 pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result<Vec<Difference>, JsonError> {
     let (ours, theirs) = (json::fields(ours)?, json::fields(theirs)?);
     let mut found = fields(
@@ -88,7 +86,7 @@ pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result
         |name, ours, theirs| match name {
             // Compared below.
             "items" => true,
-            // The same values, however they are laid out.
+            // The same values in any layout.
             "filters" => matches!((value(ours), value(theirs)), (Some(ours), Some(theirs)) if ours == theirs),
             _ => ours == theirs,
         },
@@ -102,7 +100,7 @@ pub(crate) fn lists(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Result
     Ok(found)
 }
 
-/// Compares two details or taxonomies: their texts, but for volatile values. Empty: they are equal.
+/// Compares two details or taxonomies: their texts without volatile values. Empty: they are equal.
 pub(crate) fn documents(ours: &str, theirs: &str, volatile: &VolatileKeys) -> Vec<Difference> {
     let [blank_ours, blank_theirs] = [ours, theirs].map(|text| volatile.blank(text).0);
     if blank_ours == blank_theirs {
@@ -141,7 +139,7 @@ impl Difference {
     }
 }
 
-/// Compares fields at the top level by name, and the order of those that both have.
+/// Compares top-level fields by name, and the order of the common ones.
 fn fields(
     ours: &[Field<'_>],
     theirs: &[Field<'_>],
@@ -175,7 +173,7 @@ fn fields(
     found
 }
 
-/// The values by name; of a name that comes twice, the first one.
+/// The values by name; the first of repeated ones.
 fn by_key<'a>(fields: &'a [Field<'a>]) -> HashMap<&'a str, &'a str> {
     let mut values = HashMap::with_capacity(fields.len());
     for field in fields {
@@ -220,7 +218,7 @@ fn compare_items(ours: &[String], theirs: &[String]) -> Vec<Difference> {
                 let place = format!("{our_id}, {}", if first.place.is_empty() { "field order" } else { &first.place });
                 found.push(Difference::new(What::Listing, place, &first.ours, &first.theirs));
             }
-            // Equal fields, so that it is the space between them.
+            // The fields are equal, so white space differs.
             None => found.push(Difference::new(What::Listing, our_id, our, &theirs[at])),
         }
     }
@@ -236,7 +234,7 @@ fn value(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Both texts from shortly before the first character in which they differ.
+/// Both texts from shortly before their first differing character.
 fn around_difference(ours: &str, theirs: &str) -> (String, String) {
     const BEFORE: usize = 24;
     const WHOLE: usize = 60;

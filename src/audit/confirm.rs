@@ -1,6 +1,6 @@
-//! Whether a difference lasts: what differs is compared again once the mirror is confirmed for a later instant.
+//! Whether a difference lasts: compares again once the mirror is confirmed for a later instant.
 //!
-//! It draws no samples and mends nothing. Callers: [`super::Auditor`].
+//! It draws no samples and repairs nothing. Callers: [`super::Auditor`].
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use super::sample::Sample;
 use super::score::Outcome;
 use super::{Auditor, Look, MOST_FAILURES, Suspect};
 
-/// How often something that differs is compared again while the origin goes on changing.
+/// How often a difference is compared again while the origin keeps changing.
 const ROUNDS: usize = 3;
 
 impl Auditor {
-    /// Compares what differs again, after a refresh, until it is equal or proves to be different.
+    /// Compares again after a refresh, until the answers are equal or proved different.
     pub(super) async fn confirm(&self, mut suspects: Vec<Suspect>, settled: impl Fn()) -> Vec<(Sample, Outcome)> {
         let mut outcomes = Vec::with_capacity(suspects.len());
         for _ in 0..ROUNDS {
@@ -33,7 +33,7 @@ impl Auditor {
                         outcomes.push((sample, outcome));
                         settled();
                     }
-                    // That it cannot be compared any more does not undo the difference that was seen.
+                    // The difference was seen, even if it cannot be compared any more.
                     Err(reason) => {
                         outcomes.push((sample, Outcome::Undecided(reason)));
                         settled();
@@ -45,16 +45,15 @@ impl Auditor {
             }
             suspects = open;
         }
-        let reason = "the origin went on changing while it was compared";
+        let reason = "the origin kept changing during the comparison";
         outcomes.extend(suspects.into_iter().map(|s| (s.sample, Outcome::Undecided(reason.to_owned()))));
         outcomes
     }
 
-    /// Waits until the mirror is confirmed for a later instant, or holds back what it found; `false` when it takes too
-    /// long.
+    /// Waits until the mirror is confirmed for a later instant, or holds a snapshot back; `false`: it took too long.
     async fn refreshed_since(&self, at_ms: i64) -> bool {
         let patience = self.cache_ttl + Duration::from_secs(60);
-        // An old copy of the origin's CDN confirms nothing; then it is asked again a little later.
+        // An old copy of the origin's CDN confirms nothing; then it asks again a little later.
         let again = (self.cache_ttl / 4).clamp(Duration::from_millis(1100), Duration::from_secs(30));
         let began = self.clock.now_mono();
         let mut asked: Option<Monotonic> = None;

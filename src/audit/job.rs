@@ -1,6 +1,6 @@
-//! Audits that were asked for: one at a time, watched while it runs, its report kept until the next.
+//! Requested audits: one at a time, its state visible, its report kept until the next.
 //!
-//! Callers: [`crate::admin`] and [`crate::cli`] ask and watch, [`super::Auditor`] works.
+//! Callers: [`crate::admin`] and [`crate::cli`] request audits, [`super::Auditor`] runs them.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use super::score::{Report, Score};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// None was asked for.
+    /// No audit was requested.
     #[default]
     None,
-    /// It begins when the background sample that is being compared is done.
+    /// It starts after the running background sample.
     Waiting,
     /// Samples are asked and compared.
     Sampling,
-    /// What differs is compared again, after a refresh.
+    /// Differences are compared again, after a refresh.
     Confirming,
-    /// The report is there.
+    /// The report is complete.
     Done,
 }
 
@@ -45,28 +45,27 @@ impl Phase {
 pub struct Job {
     /// Counts audits since the start, from 1; 0: none yet.
     pub id: u64,
-    /// Where it is.
     pub phase: Phase,
-    /// Samples, or samples to be compared again, that are done.
+    /// Samples, or samples to compare again, that are done.
     pub done: u64,
-    /// How many there are.
+    /// Their number.
     pub of: u64,
-    /// Samples that were asked for.
+    /// Requested samples.
     pub samples: u64,
-    /// What it has found so far; everything once it is done.
+    /// The result so far.
     pub report: Report,
-    /// Whole passes before the one that was asked for to mend what differs; `None`: none was asked for.
+    /// The number of passes before the requested repairing pass; `None`: none was requested.
     pub awaits_pass: Option<u64>,
 }
 
 impl Job {
-    /// Whether it has still something to do.
+    /// Whether it is not done.
     pub const fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Waiting | Phase::Sampling | Phase::Confirming)
     }
 }
 
-/// What audits share with those who ask for them; cheap to clone.
+/// The shared state of requested audits; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Audits(Arc<Inner>);
 
@@ -81,7 +80,7 @@ impl Audits {
     /// The fewest and the most samples of one audit.
     pub const SAMPLES: std::ops::RangeInclusive<u64> = 1..=1000;
 
-    /// Asks for an audit. While one runs, that one is joined: its own number of samples stays. `true`: a new one.
+    /// Requests an audit, or joins the running one, whose number of samples stays. `true`: a new one.
     pub fn ask(&self, samples: u64) -> (Job, bool) {
         let mut job = self.0.job.lock();
         if job.is_running() {
@@ -93,7 +92,7 @@ impl Audits {
         (job.clone(), true)
     }
 
-    /// The audit that runs, or the last one.
+    /// The running audit, or the last one.
     pub fn job(&self) -> Job {
         self.0.job.lock().clone()
     }
@@ -103,7 +102,7 @@ impl Audits {
         self.0.score.lock().clone()
     }
 
-    /// Waits until one is asked for.
+    /// Waits for a request.
     pub(super) async fn wait(&self) {
         self.0.asked.notified().await;
     }
@@ -112,7 +111,7 @@ impl Audits {
         change(&mut self.0.job.lock());
     }
 
-    /// Ends an audit that is under way when whoever works on it ends, so that nobody waits for it for ever.
+    /// Ends a running audit when its task ends, so that nobody waits for ever.
     pub(super) fn ended_when_dropped(&self) -> Ended {
         Ended(self.clone())
     }
@@ -130,7 +129,7 @@ impl Drop for Ended {
         self.0.update(|job| {
             if job.is_running() {
                 job.report.given_up = true;
-                job.report.reasons.push("the audit ended before its time".to_owned());
+                job.report.reasons.push("the audit ended early".to_owned());
                 job.phase = Phase::Done;
             }
         });

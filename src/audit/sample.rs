@@ -1,7 +1,6 @@
-//! Which requests an audit asks: every kind within 20, none more often than the others, at random otherwise.
+//! The requests of an audit: every kind within 20, all equally often, at random otherwise.
 //!
-//! Pure: a seed and a data set in, requests out; equal seeds give equal requests. Nothing is asked or compared here.
-//! Callers: [`super::Auditor`].
+//! Pure: equal seeds give equal requests. Callers: [`super::Auditor`].
 
 use std::fmt;
 
@@ -17,7 +16,7 @@ use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
 
-/// What a sample looks at.
+/// The kind of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Any page at any page size.
@@ -26,11 +25,11 @@ pub(crate) enum Kind {
     FirstPage,
     /// The last page at some page size.
     LastPage,
-    /// A page that is not there.
+    /// A page beyond the last.
     BeyondLast,
     /// One listing to a page.
     PerPageOne,
-    /// As many as there can be.
+    /// As many listings as a page can have.
     PerPageMost,
     /// A whole taxonomy.
     Taxonomy(TaxonomyKind),
@@ -40,20 +39,20 @@ pub(crate) enum Kind {
     TwoTerms,
     /// A slug that no term has.
     UnknownSlug,
-    /// What was modified since the very instant at which some listing was.
+    /// `modified_since` with the instant of a listing.
     SinceInstant,
     /// The same, a second earlier or later.
     SinceNearby,
-    /// What was modified since the day on which some listing was, or a day beside it.
+    /// `modified_since` with the day of a listing, or a day beside it.
     SinceDay,
     /// One listing in full.
     Detail,
-    /// A listing that is not there.
+    /// A listing that does not exist.
     UnknownListing,
 }
 
 impl Kind {
-    /// One round: as many as are drawn without a kind coming again, but for details, of which there are the most.
+    /// One round: each kind once, and details more often, because there are the most.
     const ROUND: [Self; 20] = [
         Self::Page,
         Self::FirstPage,
@@ -78,12 +77,10 @@ impl Kind {
     ];
 }
 
-/// A request that can be asked of both.
+/// A request for both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// A list.
     List(ListQuery),
-    /// A taxonomy.
     Taxonomy(TaxonomyKind),
     /// A listing in full.
     Detail(ListingId),
@@ -109,9 +106,7 @@ impl fmt::Display for Request {
 /// One sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// What it looks at.
     pub kind: Kind,
-    /// The request.
     pub request: Request,
 }
 
@@ -119,12 +114,12 @@ pub(crate) struct Sample {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     dice: StdRng,
-    /// What is left of the round.
+    /// The rest of the round.
     round: Vec<Kind>,
 }
 
 impl Sampler {
-    /// A sampler that draws what `seed` says.
+    /// A sampler with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self { dice: StdRng::seed_from_u64(seed), round: Vec::new() }
     }
@@ -178,7 +173,7 @@ impl Sampler {
             }
             Kind::TwoTerms => {
                 let left_out = self.dice.random_range(0..TaxonomyKind::ALL.len());
-                // Of one listing, so that the two have something in common more often than not.
+                // From one listing, so that both filters usually match something.
                 let mut query = ListQuery { per_page: self.per_page(), ..plain };
                 for taxonomy in TaxonomyKind::ALL.into_iter().filter(|kind| kind.index() != left_out) {
                     query = self.term(query, taxonomy, dataset)?;
@@ -210,7 +205,7 @@ impl Sampler {
         query.with_page(page)
     }
 
-    /// Any page of what a filter finds; the first where that is in doubt.
+    /// Any page of a filter's result; the first if it is in doubt.
     fn any_found_page(&mut self, query: &ListQuery, dataset: &Dataset) -> ListQuery {
         let total = dataset.find(query).map_or(0, |found| found.total);
         self.any_page(query, total)
@@ -228,7 +223,7 @@ impl Sampler {
         (!summaries.is_empty()).then(|| summaries[self.dice.random_range(0..summaries.len())].id)
     }
 
-    /// An id between or beyond those that there are.
+    /// An id between or beyond the existing ones.
     fn unknown(&mut self, dataset: &Dataset) -> ListingId {
         let near = self.listing(dataset).map_or(0, |id| id.0);
         let mut id = near.saturating_add(self.dice.random_range(1..1000));
@@ -244,7 +239,7 @@ impl Sampler {
         let at = dataset.modified_of(id)?;
         let nearby = if self.dice.random() { SECOND } else { -SECOND };
         let text = match kind {
-            // As it was written, or in UTC: both are the same instant.
+            // As written, or in UTC: the same instant.
             Kind::SinceInstant if self.dice.random() => as_written(dataset, id)?,
             Kind::SinceNearby => utc(at.saturating_add(nearby))?,
             Kind::SinceDay => {

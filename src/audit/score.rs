@@ -1,6 +1,6 @@
-//! What audits have found: the report of one, and the running score over the last samples.
+//! Results of audits: the report of one, and the running score over the last samples.
 //!
-//! Values only; who asks whom is in [`super`]. Callers: [`super`] counts, [`crate::admin`] and [`crate::cli`] tell.
+//! Values only. Callers: [`super`] counts, [`crate::admin`] and [`crate::cli`] show.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::WallTime;
+use crate::words::counted;
 
 use super::compare::Difference;
 
@@ -21,20 +22,19 @@ const REMEMBERED: usize = 5;
 pub enum Outcome {
     /// Both answer the same.
     Equal,
-    /// They do not, and no refresh mends it.
+    /// They differ, also after a refresh.
     Different(Vec<Difference>),
-    /// The mirror would read it through, so that there is nothing of its own to compare.
+    /// The mirror would read it through, so there is nothing to compare.
     ReadThrough,
-    /// They differ where the contract wants the mirror to answer in its own way.
+    /// They differ by design: the mirror answers in its own way.
     ByContract,
     /// Nothing could be compared, and why.
     NotAnswered(String),
-    /// They were seen to differ, and why that could be neither confirmed nor dismissed.
+    /// They differed once, and why this could be neither confirmed nor dismissed.
     Undecided(String),
 }
 
 impl Outcome {
-    /// Every word.
     pub const WORDS: [&str; 6] = ["equal", "different", "read-through", "by-contract", "not-answered", "undecided"];
 
     /// The word for metrics, logs and reports.
@@ -54,10 +54,9 @@ impl Outcome {
     }
 }
 
-/// A request with everything in which the answers to it differ.
+/// A request with the differences of its answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Differing {
-    /// The request.
     pub request: String,
     /// The differences; at least one.
     pub differences: Vec<Difference>,
@@ -70,7 +69,7 @@ impl Differing {
     }
 }
 
-/// What one audit found.
+/// The result of one audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Samples that are equal.
@@ -79,17 +78,17 @@ pub struct Report {
     pub different: u64,
     /// Samples that the mirror would read through.
     pub read_through: u64,
-    /// Samples that differ as the contract wants it.
+    /// Samples that differ by design.
     pub by_contract: u64,
     /// Samples that could not be compared.
     pub not_answered: u64,
-    /// Samples that were seen to differ, which could be neither confirmed nor dismissed.
+    /// Samples that differed once, which could be neither confirmed nor dismissed.
     #[serde(default)]
     pub undecided: u64,
-    /// Whether it ended before its time.
+    /// Whether it ended early.
     #[serde(default)]
     pub given_up: bool,
-    /// What differs.
+    /// The differing part.
     pub differing: Vec<Differing>,
     /// Why samples could not be compared, each reason once.
     pub reasons: Vec<String>,
@@ -128,22 +127,21 @@ impl Report {
         self.equal + self.different
     }
 
-    /// Samples that came to an end of whatever kind.
+    /// All finished samples.
     pub const fn samples(&self) -> u64 {
         self.compared() + self.read_through + self.by_contract + self.not_answered + self.undecided
     }
 
-    /// Whether something was compared, all of it is equal, no difference that was seen stayed undecided, and no more than
-    /// half of the samples were not answered.
+    /// Whether a sample was compared, all are equal, none is undecided, and at least half of the samples were answered.
     pub const fn is_parity(&self) -> bool {
         let decided = self.undecided == 0 && !self.given_up;
         self.equal > 0 && self.different == 0 && decided && 2 * self.not_answered <= self.samples()
     }
 
-    /// The sum of it in one line.
+    /// The result in one line.
     pub fn summary(&self) -> String {
-        let rest = format!(
-            "{} read through, {} by contract, {} not answered{}",
+        let skipped = format!(
+            "skipped: {} read through, {} differ by design, {} unanswered{}",
             self.read_through,
             self.by_contract,
             self.not_answered,
@@ -151,8 +149,10 @@ impl Report {
         );
         let (equal, compared) = (self.equal, self.compared());
         match percent(equal, compared) {
-            Some(percent) => format!("parity {percent:.2} % ({equal} of {compared} compared equal; {rest})"),
-            None => format!("parity unknown: nothing could be compared ({rest})"),
+            Some(percent) => {
+                format!("{equal} of {} equal ({percent} %); {skipped}", counted(compared, "sample"))
+            }
+            None => format!("no sample could be compared; {skipped}"),
         }
     }
 
@@ -170,7 +170,7 @@ impl Report {
     }
 }
 
-/// How many of a hundred; rounded down to hundredths, so that 100.00 means all of them.
+/// Percent, rounded down to hundredths, so that 100 means all.
 fn percent(equal: u64, compared: u64) -> Option<f64> {
     (compared > 0).then(|| (equal * 10_000 / compared) as f64 / 100.0)
 }
@@ -207,12 +207,12 @@ impl Score {
         self.last.push_back(equal);
     }
 
-    /// How many of a hundred of the last samples were equal; `None` before the first.
+    /// The percentage of equal ones among the last samples; `None` before the first.
     pub fn percent(&self) -> Option<f64> {
         percent(self.last.iter().filter(|equal| **equal).count() as u64, self.compared() as u64)
     }
 
-    /// The samples that the percentage speaks of.
+    /// The number of samples of the percentage.
     pub fn compared(&self) -> usize {
         self.last.len()
     }
@@ -248,7 +248,7 @@ mod tests {
         assert!(!report.is_parity(), "nothing compared is no parity");
         assert_eq!(
             report.text(),
-            "parity unknown: nothing could be compared (0 read through, 0 by contract, 0 not answered)"
+            "no sample could be compared; skipped: 0 read through, 0 differ by design, 0 unanswered"
         );
         for outcome in [Outcome::Equal, Outcome::Equal, Outcome::ReadThrough, Outcome::ByContract] {
             report.count("GET /a", outcome);
@@ -262,7 +262,7 @@ mod tests {
             report.text(),
             "GET /b: field total: the mirror has 3, the origin 4\n\
              not compared: no\n\
-             parity 66.66 % (2 of 3 compared equal; 1 read through, 1 by contract, 2 not answered)"
+             2 of 3 samples equal (66.66 %); skipped: 1 read through, 1 differ by design, 2 unanswered"
         );
         assert_eq!(report.samples(), 7);
     }
@@ -283,7 +283,7 @@ mod tests {
         let undecided = report(&[equal.clone(), equal.clone(), open]);
         assert!(!undecided.is_parity());
         assert!(undecided.text().contains("GET /a differed once, but it went on changing"), "{}", undecided.text());
-        assert!(undecided.summary().ends_with("0 not answered, 1 undecided)"), "{}", undecided.summary());
+        assert!(undecided.summary().ends_with("0 unanswered, 1 undecided"), "{}", undecided.summary());
         let given_up = Report { given_up: true, ..report(&[equal]) };
         assert!(!given_up.is_parity());
     }

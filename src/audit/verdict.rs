@@ -1,6 +1,6 @@
-//! What two answers to one sample mean: equal, different, or different as the contract wants it.
+//! The verdict on two answers: equal, different, or different by design.
 //!
-//! Pure. Whether a difference outlasts a refresh is [`super`]'s business. Callers: [`super::Auditor`].
+//! Pure. [`super`] checks whether a difference outlasts a refresh. Callers: [`super::Auditor`].
 
 use crate::api::taxonomy::VolatileKeys;
 
@@ -8,30 +8,30 @@ use super::compare::{self, Difference, What};
 use super::sample::Kind;
 use super::score::Outcome;
 
-/// What the mirror answers.
+/// The mirror's answer.
 pub(super) enum Ours {
     /// 200 with this text, and the instant for which it is confirmed.
     Body(String, i64),
-    /// 404, and the instant for which that is confirmed.
+    /// 404, and the instant for which it is confirmed.
     Missing(i64),
-    /// What the origin answers.
+    /// The origin's answer.
     ReadThrough,
 }
 
-/// What the origin answers.
+/// The origin's answer.
 pub(super) struct Theirs {
-    /// The status; 200 is the only one with a text.
+    /// The status; only 200 has a text.
     pub(super) status: u16,
     /// The body.
     pub(super) text: String,
-    /// The instant that it speaks for.
+    /// Its instant.
     pub(super) at_ms: i64,
 }
 
-/// What two answers say of each other.
+/// The result of a comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing that a refresh could change.
+    /// Final: a refresh would not change it.
     Settled(Outcome),
     /// At least one difference.
     Differs(Vec<Difference>),
@@ -44,7 +44,7 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
         (Ours::ReadThrough, _) => return Ok(Verdict::Settled(Outcome::ReadThrough)),
         (Ours::Missing(_), 404 | 410) => (Vec::new(), i64::MIN),
         (Ours::Missing(at), 200) => (vec![Difference::new(What::Status, "", "404", "200")], *at),
-        // An id that is not there is 404 here, whatever the origin thinks of it.
+        // An unknown id is 404 here, whatever the origin answers.
         (Ours::Missing(_), _) => return Ok(Verdict::Settled(Outcome::ByContract)),
         (Ours::Body(text, at), 200) => (compare_bodies(kind, text, &theirs.text, ignored)?, *at),
         (Ours::Body(..), _) if fixed => return Ok(Verdict::Settled(Outcome::ByContract)),
@@ -57,7 +57,7 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
         return Ok(Verdict::Settled(Outcome::ByContract));
     }
     if theirs.at_ms < confirmed_ms {
-        return Err("the origin's CDN handed out a copy older than what is mirrored".to_owned());
+        return Err("the origin's CDN returned a copy older than the mirror's".to_owned());
     }
     Ok(Verdict::Differs(differences))
 }
@@ -67,11 +67,10 @@ fn compare_bodies(kind: Kind, ours: &str, theirs: &str, ignored: &VolatileKeys) 
     if document {
         return Ok(compare::documents(ours, theirs, ignored));
     }
-    compare::lists(ours, theirs, ignored).map_err(|error| format!("the origin's answer is no list: {error}"))
+    compare::lists(ours, theirs, ignored).map_err(|error| format!("the origin's answer is not a list: {error}"))
 }
 
-/// Whether the contract wants the mirror's own answer where the origin's differs so: no listings beyond the last page,
-/// and none for a slug that is not there.
+/// Whether this difference is by design: no listings beyond the last page, and none for an unknown slug.
 fn is_fixed(kind: Kind, difference: &Difference) -> bool {
     match kind {
         Kind::UnknownSlug => true,

@@ -1,6 +1,6 @@
-//! Applying a delta to its base, in memory. Nothing comes of it unless it is the snapshot that the bundle names.
+//! Applies a delta to its base, in memory. The result must be the snapshot that the bundle names.
 //!
-//! Callers: whoever imports or shows a bundle.
+//! Callers: imports, and `bundle inspect`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::{Content, SnapshotId};
 
 impl Bundle {
-    /// The bundle's content: its own, if it is full, for which the base plays no part; else what it makes of the base.
+    /// The bundle's content: its own if it is full (the base is ignored), else the result of the delta.
     ///
     /// # Errors
-    /// When it is a delta, and this is not its base or it does not lead to its snapshot.
+    /// When this is not the delta's base, or the result is not its snapshot.
     pub fn apply(&self, base: &Content) -> Result<Content, BundleError> {
         let delta = match &self.carried {
             Carried::Full(content) => return Ok(content.clone()),
@@ -36,7 +36,7 @@ impl Bundle {
         }
     }
 
-    /// The bundle's content, of a delta's base if there is one at hand.
+    /// The bundle's content, with the base of a delta if there is one.
     ///
     /// # Errors
     /// As for [`Bundle::apply`], and when a delta has no base.
@@ -109,9 +109,9 @@ impl Delta {
     }
 }
 
-/// The id of a base, for messages of those who look for it.
+/// The id of a base, for messages.
 impl Bundle {
-    /// The snapshot that a delta has to be applied to; `None`: it is full.
+    /// The base of a delta; `None`: it is full.
     pub const fn base(&self) -> Option<&SnapshotId> {
         match &self.carried {
             Carried::Full(_) => None,

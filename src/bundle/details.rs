@@ -1,6 +1,6 @@
-//! The details of a bundle, read once more to be stored: each part must be the one that was verified.
+//! Reads the details of a bundle again, to store them: each part must equal the verified one.
 //!
-//! Callers: whoever imports a bundle, through [`super::open::Bundle::details`].
+//! Callers: imports, through [`Bundle::details`].
 
 use std::io::{Read, Seek};
 
@@ -15,15 +15,15 @@ use crate::api::listing::{DetailState, ListingId};
 /// A detail as it travels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Whether the origin has it.
+    /// Whether the origin has the detail.
     pub state: DetailState,
-    /// The body as the origin sent it; empty for one that is gone. When it was read: a slice of about a MiB.
+    /// The body as the origin sent it; empty if gone. After reading: a slice of about a MiB.
     pub body: Bytes,
-    /// Whether it was fetched for this very summary, and is not provisional.
+    /// Whether it was fetched for this summary, and is not provisional.
     pub current: bool,
-    /// The origin's entity tag, as sent; `None` when it sent none.
+    /// The origin's entity tag, as sent.
     pub etag: Option<String>,
-    /// The origin's `Last-Modified`, as sent; `None` when it sent none.
+    /// The origin's `Last-Modified`, as sent.
     pub last_modified: Option<String>,
 }
 
@@ -40,7 +40,7 @@ pub struct DetailReader<'a, R> {
 struct Stream<'a> {
     left: &'a [Known],
     part: Option<Part>,
-    /// What of the part is read.
+    /// The position in the part.
     at: usize,
 }
 
@@ -66,7 +66,7 @@ impl<'a, R: Read + Seek> DetailReader<'a, R> {
             let (etag, last_modified) = (read.etag.map(str::to_owned), read.last_modified.map(str::to_owned));
             Ok(Detail { state, body: body.clone(), current: read.current, etag, last_modified })
         })?;
-        // There were as many.
+        // The number was the same at verification.
         detail.map_or(Err(BundleError::Changed), |detail| Ok(Some((id, detail))))
     }
 }
@@ -97,7 +97,7 @@ impl<'a> Stream<'a> {
     ) -> Result<Option<T>, BundleError> {
         if self.part.as_ref().is_none_or(|part| self.at == part.raw.len()) {
             let Some((known, left)) = self.left.split_first() else { return Ok(None) };
-            // The old one is let go first.
+            // Drops the old part first.
             self.part = None;
             self.part = Some(parts::again(file, known, unpacker)?);
             (self.left, self.at) = (left, 0);

@@ -1,6 +1,6 @@
 //! Why a bundle is refused, and why one cannot be written.
 //!
-//! Callers: the other modules of [`crate::bundle`]; whoever reads or writes one shows them to people.
+//! Callers: the other modules of [`crate::bundle`].
 
 use std::io;
 
@@ -15,17 +15,17 @@ pub enum BundleError {
     /// The file cannot be read.
     #[error("the bundle cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// There is nothing in it.
+    /// The file has no bytes.
     #[error("the file is empty")]
     Empty,
-    /// It is something else.
+    /// The file is not a bundle.
     #[error("not a bundle")]
     NotABundle,
-    /// It was a bundle before line ends were converted, or the eighth bit was dropped.
-    #[error("damaged by a transfer in text mode: transfer the bundle anew, as binary")]
+    /// A transfer converted line ends, or dropped the eighth bit.
+    #[error("damaged by a transfer in text mode; transfer the bundle again, in binary mode")]
     TextMode,
     /// It has another format.
-    #[error("bundle format {found}, this program reads {FORMAT}; {}", if *found > FORMAT { "use a newer grandstand" } else { "there is no such format" })]
+    #[error("bundle format {found}, but this program reads format {FORMAT}; {}", if *found > FORMAT { "use a newer grandstand" } else { "there is no such format" })]
     Version {
         /// The file's format number.
         found: u16,
@@ -35,45 +35,44 @@ pub enum BundleError {
     Truncated {
         /// The file's length.
         length: u64,
-        /// The part that is not whole.
+        /// The incomplete part.
         at: At,
     },
-    /// The file ends after a part that is not the end.
+    /// The file ends without the end part.
     #[error("truncated at byte {length}: {wanted} should follow part {after}")]
     Ends {
         /// The file's length.
         length: u64,
-        /// The last part that is whole; 0: none is.
+        /// The last complete part; 0: none.
         after: u32,
-        /// What should follow.
+        /// The expected part.
         wanted: &'static str,
     },
     /// A part does not have its hash.
-    #[error("altered: {0} does not have its hash")]
+    #[error("altered: {0} does not match its hash")]
     Altered(At),
-    /// A part has a kind that this format does not know.
+    /// A part has an unknown kind.
     #[error("part {part} at byte {offset} has the unknown kind {kind}")]
     UnknownKind {
         /// Number of the part.
         part: u32,
         /// Where it begins.
         offset: u64,
-        /// The kind.
         kind: u8,
     },
-    /// A part has flags that this format does not know.
+    /// A part has unknown flags.
     #[error("{0} has unknown flags")]
     UnknownFlags(At),
     /// A part stands where another must.
-    #[error("{at} stands where {} should", wanted.as_str())]
+    #[error("{at} is out of order; expected: {}", wanted.as_str())]
     Unexpected {
         /// The part.
         at: At,
-        /// What must stand there.
+        /// The expected kind.
         wanted: Kind,
     },
-    /// A part says that it is larger than any may be.
-    #[error("{at} would unpack to {raw} bytes; such a part has at most {}", at.kind.most_raw())]
+    /// A part announces more than the limit.
+    #[error("{at} would unpack to {raw} bytes; the limit for such a part is {}", at.kind.most_raw())]
     TooLarge {
         /// The part.
         at: At,
@@ -81,26 +80,24 @@ pub enum BundleError {
         raw: u64,
     },
     /// The parts together would unpack to more than a file of this length can hold in good faith.
-    #[error("{at}: the parts up to here would unpack to {raw} bytes; a file of this length has at most {most}")]
+    #[error("{at}: the parts up to here would unpack to {raw} bytes; the limit for a file of this length is {most}")]
     Bomb {
-        /// The part with which it is too much.
+        /// The part that exceeds the limit.
         at: At,
         /// The sum of the lengths.
         raw: u64,
         /// The bound.
         most: u64,
     },
-    /// What is kept of the parts would take more memory than a file of this length can need in good faith.
-    #[error(
-        "{at}: up to here the bundle would take more than {most} bytes of memory, the most for a file of this length"
-    )]
+    /// The content would take more memory than an honest file of this length needs.
+    #[error("{at}: the bundle would take more than {most} bytes of memory, the limit for a file of this length")]
     Heavy {
-        /// The part with which it is too much.
+        /// The part that exceeds the limit.
         at: At,
         /// The bound.
         most: u64,
     },
-    /// A frame is none, or does not unpack to the length that its head says.
+    /// A frame is invalid, or does not decompress to the length in its head.
     #[error("{at} does not unpack to its {raw} bytes")]
     Frame {
         /// The part.
@@ -108,26 +105,24 @@ pub enum BundleError {
         /// The length.
         raw: u64,
     },
-    /// A part is intact, but what is in it makes no sense.
+    /// A part is intact, but its content is invalid.
     #[error("{at}: {what}")]
     Malformed {
         /// The part.
         at: At,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// The manifest says something else than the rest.
-    #[error("the manifest says {manifest} {what}, the bundle has {found}")]
+    #[error("the manifest says {manifest} {what}, but the bundle has {found}")]
     Disagrees {
-        /// Of what.
         what: &'static str,
         /// The manifest's.
         manifest: String,
-        /// What is there.
         found: String,
     },
     /// Something follows the end.
-    #[error("the bundle ends at byte {end}, but the file has {length}")]
+    #[error("the bundle ends at byte {end}, but the file has {length} bytes")]
     Trailing {
         /// Where it ends.
         end: u64,
@@ -136,26 +131,26 @@ pub enum BundleError {
     },
     /// A delta cannot be read without its base.
     #[error(
-        "this delta needs its base, snapshot {needed}, which is not kept here: import a bundle of that snapshot first, or a full one"
+        "this delta needs its base, snapshot {needed}, which is not kept here; import a bundle of that snapshot first, or a full bundle"
     )]
     NeedsBase {
         /// The base.
         needed: SnapshotId,
     },
-    /// A delta was to be applied to another content than the one that it was made for.
-    #[error("this delta needs its base, snapshot {needed}, and not {given}")]
+    /// A delta was applied to another base.
+    #[error("this delta needs snapshot {needed} as its base, not {given}")]
     WrongBase {
         /// The base.
         needed: SnapshotId,
-        /// What was given.
+        /// The given snapshot.
         given: SnapshotId,
     },
-    /// The file is no longer the one that was verified.
+    /// The file changed after it was verified.
     #[error("the file has changed since it was verified")]
     Changed,
 }
 
-/// Why a bundle cannot be written. What was written so far is no bundle.
+/// Why a bundle cannot be written. The file so far is not a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError<E> {
     /// The file cannot be written.
@@ -164,13 +159,12 @@ pub enum WriteError<E> {
     /// A detail cannot be had.
     #[error("a detail cannot be read: {0}")]
     Details(E),
-    /// Details do not come by rising id, or one is of no listing of the snapshot.
-    #[error("the detail of listing {0} comes out of turn, or there is no such listing")]
+    /// Details are not in ascending id order, or one belongs to no listing of the snapshot.
+    #[error("details are not in ascending id order at listing {0}, or the listing is not in the snapshot")]
     OutOfTurn(ListingId),
-    /// There are not as many details as were announced: they have changed meanwhile.
-    #[error("{announced} details were announced, {found} came")]
+    /// The number of details is not the announced one: they changed meanwhile.
+    #[error("details announced: {announced}, details written: {found}")]
     Counts {
-        /// Announced.
         announced: String,
         /// Came.
         found: String,
@@ -178,7 +172,6 @@ pub enum WriteError<E> {
     /// Something could be written but not be read again.
     #[error("{what}: {why}")]
     Unwritable {
-        /// What it is.
         what: String,
         /// Why not.
         why: String,

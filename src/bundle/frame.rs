@@ -9,7 +9,7 @@ use zstd::zstd_safe::{CParameter, compress_bound, find_frame_compressed_size};
 
 use super::MAX_PART;
 
-/// How hard zstd tries. 5,000 listings of the sample origin with their details (`tests::size` measures it):
+/// zstd's level. 5,000 listings of the sample origin with their details (`tests::size` measures it):
 ///
 /// | level | 3 | 6 | 9 | 12 | 15 | 19 |
 /// |---|---|---|---|---|---|---|
@@ -17,8 +17,8 @@ use super::MAX_PART;
 /// | time | 1 | 1.4 | 2.0 | 2.2 | 6.9 | 51 |
 pub(super) const LEVEL: i32 = 12;
 
-/// The largest window of a frame, in bytes: whoever unpacks piece by piece has to keep so much. It is the longest part,
-/// rounded up to a power of two.
+/// The largest window of a frame, in bytes: a streaming reader keeps so much. It is the longest part, rounded up to a
+/// power of two.
 const MAX_WINDOW: u64 = (MAX_PART as u64).next_power_of_two();
 
 pub(super) struct Packer(Compressor<'static>);
@@ -42,7 +42,7 @@ impl Unpacker {
         Ok(Self(Decompressor::new()?))
     }
 
-    /// Unpacks one frame; `None` when it is not one frame of exactly `len` bytes, or its window is larger than any part.
+    /// Decompresses one frame; `None` if it is not one frame of exactly `len` bytes, or its window is too large.
     pub(super) fn unpack(&mut self, frame: &[u8], len: usize) -> Option<Vec<u8>> {
         if find_frame_compressed_size(frame) != Ok(frame.len()) || window(frame)? > MAX_WINDOW {
             return None;
@@ -51,7 +51,7 @@ impl Unpacker {
     }
 }
 
-/// The window of a frame in bytes (RFC 8878 §3.1.1.1.2); 0: it is the content's own length. `None`: it is no frame.
+/// The window of a frame in bytes (RFC 8878 §3.1.1.1.2); 0: the length of the content. `None`: not a frame.
 fn window(frame: &[u8]) -> Option<u64> {
     const SINGLE_SEGMENT: u8 = 1 << 5;
     let [_, _, _, _, descriptor, window, ..] = *frame else { return None };
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame of a stream whose length was not known, so that it names a window.
+    /// A frame of a stream of unknown length, which names a window.
     fn streamed(raw: &[u8], window_log: u32) -> Vec<u8> {
         let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
         encoder.set_parameter(CParameter::WindowLog(window_log)).unwrap();

@@ -1,8 +1,8 @@
-//! What a reader keeps in memory of a bundle, and how much that may be.
+//! The memory that a reader needs for a bundle, and its limit.
 //!
-//! A few bytes of a file can be a million records, each of which takes more memory than text: so it is not the unpacked
-//! length that is bounded, but what is made of it, indexes included. Details stay in the file; only their hashes count.
-//! Callers: `parts` and `open`, before anything is kept; `write`, so that what is written can be read.
+//! A few bytes of a file can be a million records, which take more memory than their text. So the limit is on the
+//! records and indexes in memory, not on the raw length. Of details only the hashes count. Callers: `parts` and `open`,
+//! in advance; `write`, so that every written bundle can be read.
 
 use super::part::Kind;
 
@@ -25,7 +25,7 @@ pub(super) const fn most(file: u64) -> u64 {
     (32 << 20) + file.saturating_mul(32)
 }
 
-/// What a part takes while its records are in memory, beside what each of them takes.
+/// The memory for a part, beside that for each of its records.
 pub(super) const fn part(kind: Kind, raw: u64) -> u64 {
     match kind {
         Kind::Manifest | Kind::Envelope | Kind::Taxonomy | Kind::Order | Kind::Summaries | Kind::Evidence => raw,

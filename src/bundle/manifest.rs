@@ -1,6 +1,6 @@
-//! The manifest: what a bundle says of itself, before anything else.
+//! The manifest: the description at the start of a bundle.
 //!
-//! Callers: `write` makes it, `open` checks it against the rest; people see it through `bundle inspect`.
+//! Callers: `write` makes it, `open` checks it against the rest, `bundle inspect` shows it.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use crate::snapshot::version::{Assumption, Certificate, VersionMeta};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
-    /// That the origin sent.
+    /// Details that the origin sent.
     pub present: u64,
-    /// That the origin answered 404 or 410 for.
+    /// Details that the origin answered with 404 or 410.
     pub gone: u64,
 }
 
@@ -28,23 +28,23 @@ impl Counts {
     }
 }
 
-/// What a delta is to be applied to, and how much it changes there.
+/// The base of a delta, and the size of the change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
     /// The id of its content.
     pub snapshot: SnapshotId,
-    /// How many listings it has.
+    /// Number of listings.
     pub listings: u64,
-    /// Listings that it does not have.
+    /// Listings that the base does not have.
     pub added: u64,
     /// Listings whose summaries differ.
     pub changed: u64,
-    /// Listings that only it has.
+    /// Listings that only the base has.
     pub removed: u64,
 }
 
-/// What a bundle says of itself.
+/// The manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -52,9 +52,9 @@ pub struct Manifest {
     pub program: String,
     /// The id of the content.
     pub snapshot: SnapshotId,
-    /// How many listings it has.
+    /// Number of listings.
     pub listings: u64,
-    /// `None`: a full bundle; else what the delta is based on.
+    /// The base of a delta; `None`: a full bundle.
     pub base: Option<Base>,
     /// How sure the writer was.
     pub certificate: Certificate,
@@ -99,19 +99,19 @@ impl Manifest {
         }
     }
 
-    /// The word for what kind of bundle it is.
+    /// The word for full or delta.
     pub const fn kind(&self) -> &'static str {
         if self.base.is_some() { "delta" } else { "full" }
     }
 
     /// # Errors
-    /// With what is wrong.
+    /// With the problem.
     pub(super) fn read(raw: &[u8]) -> Result<Self, String> {
         let manifest: Self = serde_json::from_slice(raw).map_err(|error| error.to_string())?;
         manifest.check().map(|()| manifest)
     }
 
-    /// What it says by itself; whether the rest agrees is not known here.
+    /// Checks the manifest alone, not against the rest.
     pub(super) fn check(&self) -> Result<(), String> {
         const MOST_VOLATILE: usize = 64;
         let ids = [Some(&self.snapshot), self.base.as_ref().map(|base| &base.snapshot)];
@@ -119,7 +119,7 @@ impl Manifest {
             id.as_str().len() == 32 && id.as_str().bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
         if let Some(wrong) = ids.into_iter().flatten().find(|given| !id(given)) {
-            return Err(format!("{:?} is no snapshot id", wrong.as_str()));
+            return Err(format!("{:?} is not a snapshot id", wrong.as_str()));
         }
         if u32::try_from(self.listings).is_err() {
             return Err(format!("{} listings are more than there can be", self.listings));
@@ -144,7 +144,7 @@ impl Manifest {
                 if self.listings + base.removed != base.listings + base.added
                     || base.changed + base.added > self.listings =>
             {
-                Err("what is added, changed and removed does not add up".to_owned())
+                Err("the numbers of added, changed and removed listings do not add up".to_owned())
             }
             _ => Ok(()),
         }

@@ -1,6 +1,6 @@
-//! Opening a bundle: one pass that verifies everything. Content is kept in memory, details stay in the file.
+//! Opens a bundle: one pass that verifies everything. Content is kept in memory, details stay in the file.
 //!
-//! Callers: whoever verifies, shows or imports a bundle.
+//! Callers: verify, inspect and import.
 
 use std::io::{BufReader, Read, Seek};
 use std::sync::Arc;
@@ -27,11 +27,10 @@ use crate::snapshot::version::VersionMeta;
 /// A detail of a bundle without its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetailHash {
-    /// The listing.
     pub id: ListingId,
-    /// Whether the origin has it.
+    /// Whether the origin has the detail.
     pub state: DetailState,
-    /// Hash of the body without volatile values, as the store keeps it; that of nothing for one that is gone.
+    /// Hash of the body without volatile values, as in the store; for a gone one the hash of an empty body.
     pub hash: ContentHash,
 }
 
@@ -47,14 +46,14 @@ pub struct Bundle {
     pub(super) parts: [Vec<Known>; 2],
 }
 
-/// What a bundle carries of the content.
+/// The content in a bundle.
 #[derive(Debug)]
 pub(super) enum Carried {
     Full(Content),
     Delta(Box<Delta>),
 }
 
-/// What turns the base's content into the bundle's.
+/// The change from the base's content to the bundle's.
 #[derive(Debug)]
 pub(super) struct Delta {
     pub base: Base,
@@ -71,10 +70,10 @@ impl std::fmt::Debug for Part {
 }
 
 impl Bundle {
-    /// Reads and verifies a whole bundle. `progress` is told bytes.
+    /// Reads and verifies a whole bundle. `progress` gets bytes.
     ///
     /// # Errors
-    /// For the first thing that is wrong; see [`BundleError`].
+    /// For the first problem; see [`BundleError`].
     pub fn open(file: impl Read + Seek, progress: Progress<'_>) -> Result<Self, BundleError> {
         let mut parts = PartReader::begin(BufReader::with_capacity(1 << 16, file))?;
         let manifest = read_manifest(&parts.one(Kind::Manifest)?)?;
@@ -126,22 +125,22 @@ impl Bundle {
         Ok(Self { manifest, digest, file_hash, carried, evidence, details, parts: [bodies, validators] })
     }
 
-    /// What it says of itself.
+    /// The manifest.
     pub const fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Names what it says: everything but the origin's validators.
+    /// The hash of everything but the origin's validators.
     pub const fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// BLAKE3 of the file, to be compared with that of the file whose signature was verified.
+    /// BLAKE3 of the file, to compare with the signed file.
     pub const fn file_hash(&self) -> blake3::Hash {
         self.file_hash
     }
 
-    /// The content of a full bundle; `None`: a delta, which has to be applied.
+    /// The content of a full bundle; `None`: a delta.
     pub const fn content(&self) -> Option<&Content> {
         match &self.carried {
             Carried::Full(content) => Some(content),
@@ -149,7 +148,7 @@ impl Bundle {
         }
     }
 
-    /// What it says of itself, the content of a full one, and what the origin listed for terms; the rest is let go.
+    /// The manifest, the content of a full bundle, and the evidence.
     pub fn into_content(self) -> (Manifest, Option<Content>, Evidence) {
         let content = match self.carried {
             Carried::Full(content) => Some(content),
@@ -158,7 +157,7 @@ impl Bundle {
         (self.manifest, content, self.evidence)
     }
 
-    /// What the origin listed for terms.
+    /// The origin's lists for terms.
     pub const fn evidence(&self) -> &Evidence {
         &self.evidence
     }
@@ -168,12 +167,12 @@ impl Bundle {
         self.manifest.meta(published_ms)
     }
 
-    /// The details in it, by rising id.
+    /// The details, in ascending id order.
     pub fn detail_hashes(&self) -> &[DetailHash] {
         &self.details
     }
 
-    /// Reads the details, by rising id, from the file that was opened. What has changed there since ends it with an error.
+    /// Reads the details, in ascending id order, from the opened file. A change of the file ends it with an error.
     pub fn details<R: Read + Seek>(&self, file: R) -> DetailReader<'_, R> {
         DetailReader::new(&self.parts, file)
     }
@@ -205,7 +204,7 @@ fn read_envelope(part: &Part) -> Result<Envelope, BundleError> {
     Ok(envelope)
 }
 
-/// It is written into answers as it is.
+/// The envelope is copied into answers as it is.
 pub(super) fn check_envelope(envelope: &Envelope) -> Result<(), String> {
     if envelope.fields.len() > Envelope::MAX_FIELDS {
         return Err(format!("{} fields are more than an envelope has", envelope.fields.len()));
@@ -248,7 +247,7 @@ fn read_order<R: Read>(parts: &mut PartReader<R>, manifest: &Manifest, base: &Ba
                 Step::Insert { count, .. } => inserted += u64::from(count),
             }
         }
-        // Nothing that is too long is built later.
+        // So that nothing too long is built later.
         if copied + inserted > manifest.listings {
             return Err(disagrees("listings", &manifest.listings, &"more"));
         }
@@ -267,7 +266,7 @@ fn read_evidence<R: Read>(parts: &mut PartReader<R>) -> Result<Evidence, BundleE
             parts.hold(part.at, held::TERM)?;
             let (term, listed) = records::term(&mut reader).map_err(|wrong| part.malformed(wrong))?;
             if evidence.last_key_value().is_some_and(|(last, _)| *last >= term) {
-                return Err(part.malformed(format!("the term {:?} comes out of turn", term.1)));
+                return Err(part.malformed(format!("the term {:?} is out of order", term.1)));
             }
             evidence.insert(term, listed);
         }
@@ -293,7 +292,7 @@ fn read_details<R: Read>(
             let body = Body::read(&mut reader).map_err(wrong)?;
             let (id, state, text) = (body.id, body.state, body.check().map_err(wrong)?);
             if details.last().is_some_and(|last: &DetailHash| last.id >= id) {
-                return Err(wrong(format!("the detail of listing {id} comes out of turn")));
+                return Err(wrong(format!("the detail of listing {id} is out of order")));
             }
             if listed.is_some_and(|ids| ids.binary_search(&id).is_err()) {
                 return Err(wrong(format!("listing {id} is not in the snapshot")));
@@ -333,7 +332,7 @@ fn read_validators<R: Read>(
         while !reader.0.is_empty() {
             let id = Validators::read(&mut reader).map_err(wrong)?.id;
             if ids.next() != Some(id) {
-                return Err(wrong(format!("the validators of listing {id} come out of turn")));
+                return Err(wrong(format!("the validators of listing {id} are out of order")));
             }
         }
         let (done, of) = parts.progress();

@@ -1,32 +1,28 @@
 //! The head of a part, its kind, and the chain of hashes that ties the parts together.
 //!
-//! Not what is in a part (`records`). Callers: `write`, `parts`.
+//! Not the content of a part (`records`). Callers: `write`, `parts`.
 
 use std::fmt;
 
 use super::{FORMAT, MAGIC, MAX_PART};
 
-/// What a part holds.
+/// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// What the bundle is.
+    /// The description of the bundle.
     Manifest = 1,
-    /// The envelope.
     Envelope = 2,
     /// One of the three taxonomies.
     Taxonomy = 3,
     /// How the order follows from the base's.
     Order = 4,
-    /// Summaries.
     Summaries = 5,
-    /// What the origin listed for terms.
+    /// The origin's lists for terms.
     Evidence = 6,
-    /// Details.
     Details = 7,
     /// The origin's validators of details.
     Validators = 8,
-    /// The end.
     End = 9,
 }
 
@@ -43,12 +39,12 @@ impl Kind {
         Self::End,
     ];
 
-    /// The kind of that number; `None`: format 1 has none such.
+    /// The kind with that number; `None`: not in format 1.
     pub fn of(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
-    /// The most bytes that a part of this kind unpacks to.
+    /// The largest raw length of a part of this kind.
     pub const fn most_raw(self) -> usize {
         match self {
             // Lists of short texts take many times their length in memory.
@@ -80,7 +76,7 @@ impl Kind {
 pub struct At {
     /// Its number, from 1.
     pub part: u32,
-    /// What it holds.
+    /// Its kind.
     pub kind: Kind,
     /// Where its head begins, in bytes from the start of the file.
     pub offset: u64,
@@ -92,7 +88,7 @@ impl fmt::Display for At {
     }
 }
 
-/// A hash of the chain. That of the last part before the validators names what the bundle says.
+/// A hash of the chain. The hash of the last part before the validators is the bundle's digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(pub(super) [u8; 32]);
 
@@ -126,12 +122,11 @@ pub(super) fn start() -> [u8; START_LEN] {
     start
 }
 
-/// Length of a head.
 pub(super) const HEAD_LEN: usize = LENGTHS + 32;
 /// The bytes of a head before its hash.
 const LENGTHS: usize = 12;
 
-/// A head as it stands in the file. Nothing in it is to be believed yet.
+/// A head as in the file, not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub kind: u8,

@@ -1,6 +1,6 @@
-//! Reading a bundle part by part: each is verified before anything of it is handed out.
+//! Reads a bundle part by part: each is verified before it is used.
 //!
-//! What is in a part is for the caller to judge. Callers: `open` for the whole, `details` for parts that it has seen before.
+//! Callers check the contents: `open` for the whole, `details` for the second reading.
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 
@@ -11,7 +11,7 @@ use super::frame::{self, Unpacker};
 use super::part::{self, At, Digest, HEAD_LEN, Head, Kind, START_LEN};
 use super::{FORMAT, MAGIC, held, most_unpacked};
 
-/// A part that has its hash, unpacked.
+/// A verified, decompressed part.
 pub(super) struct Part {
     pub at: At,
     pub hash: Digest,
@@ -32,12 +32,12 @@ pub(super) struct PartReader<R> {
     chain: Digest,
     parts: u32,
     raw: u64,
-    /// What is in memory of it, in bytes.
+    /// Bytes in memory so far.
     held: u64,
-    /// The head of the next part, once it is read.
+    /// The head of the next part, if already read.
     ahead: Option<Head>,
     unpacker: Unpacker,
-    /// Over all bytes that were read.
+    /// The hash of all bytes read.
     whole: blake3::Hasher,
 }
 
@@ -68,10 +68,10 @@ impl<R: Read + Seek> PartReader<R> {
     }
 }
 
-/// Judges the first bytes of a file, however few there are yet.
+/// Checks the first bytes of a file, even if only a few arrived.
 ///
 /// # Errors
-/// When no bundle that this program reads begins so.
+/// When a readable bundle cannot begin so.
 pub(crate) fn check_beginning(bytes: &[u8]) -> Result<(), BundleError> {
     match check_start(&bytes[..bytes.len().min(START_LEN)], bytes.len() as u64) {
         Err(BundleError::Empty | BundleError::Ends { .. }) => Ok(()),
@@ -132,17 +132,17 @@ impl<R: Read> PartReader<R> {
         Ok(Some(part))
     }
 
-    /// How far it is: bytes done, and in all.
+    /// Progress: bytes done, and in all.
     pub(super) const fn progress(&self) -> (u64, u64) {
         (self.offset, self.length)
     }
 
-    /// The hash of the part that was read last.
+    /// The hash of the last part.
     pub(super) const fn chain(&self) -> Digest {
         self.chain
     }
 
-    /// How many parts were read, and what they unpacked to.
+    /// The number of parts read, and their raw length.
     pub(super) const fn totals(&self) -> (u32, u64) {
         (self.parts, self.raw)
     }
@@ -156,7 +156,7 @@ impl<R: Read> PartReader<R> {
         Err(BundleError::Trailing { end: self.offset, length: self.length.max(self.offset + 1) })
     }
 
-    /// Counts what is about to be kept in memory.
+    /// Counts memory before it is used.
     pub(super) fn hold(&mut self, at: At, bytes: u64) -> Result<(), BundleError> {
         self.held = self.held.saturating_add(bytes);
         let most = held::most(self.length);
@@ -215,12 +215,12 @@ impl<R: Read> PartReader<R> {
     }
 }
 
-/// A file that ends before its length has become shorter meanwhile.
+/// The file became shorter meanwhile.
 pub(super) fn shrunk(error: std::io::Error) -> BundleError {
     if error.kind() == ErrorKind::UnexpectedEof { BundleError::Changed } else { BundleError::Io(error) }
 }
 
-/// Reads a part anew that was verified before: it must be the same.
+/// Reads a verified part again: it must be the same.
 pub(super) fn again<R: Read + Seek>(file: &mut R, known: &Known, unpacker: &mut Unpacker) -> Result<Part, BundleError> {
     file.seek(SeekFrom::Start(known.at.offset))?;
     let mut bytes = [0; HEAD_LEN];

@@ -1,4 +1,4 @@
-//! What is in the parts that hold records, to bytes and back. Nothing that is read is believed.
+//! Encodes and decodes records. Decoding trusts nothing.
 //!
 //! Callers: `write`, `open`, `apply`, `details`.
 
@@ -11,7 +11,7 @@ use crate::api::listing::{DetailState, ListingId, Summary, SummaryFields};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::membership::ListedTerm;
 
-/// What is wrong with a record, in words.
+/// The problem of a record, in words.
 pub(super) type Wrong = String;
 
 /// Reads fields off the front of a part.
@@ -75,18 +75,18 @@ fn put_optional_text(out: &mut Vec<u8>, text: Option<&str>) {
 /// Checks that a body is one whole JSON object.
 fn object(body: &[u8]) -> Result<&str, Wrong> {
     if body.len() > MAX_TEXT {
-        return Err(format!("{} bytes are more than the {MAX_TEXT} that a text may have", body.len()));
+        return Err(format!("a text has {} bytes; the limit is {MAX_TEXT}", body.len()));
     }
     let text = std::str::from_utf8(body).map_err(|_| "a text is not UTF-8".to_owned())?;
     json::check(text).map_err(|error| error.to_string())?;
     if text.trim_ascii_start().starts_with('{') { Ok(text) } else { Err("a text is not a JSON object".to_owned()) }
 }
 
-/// Checks that what is to be written can be read.
+/// Checks before writing that a reader would accept it.
 pub(super) fn check_summary(summary: &Summary) -> Result<(), Wrong> {
     match summary_of(summary.raw.clone())? {
         again if again == *summary => Ok(()),
-        again => Err(format!("its text is that of listing {}, or does not have its hash", again.id)),
+        again => Err(format!("its text belongs to listing {}, or does not match its hash", again.id)),
     }
 }
 
@@ -122,14 +122,14 @@ pub(super) fn put_term(out: &mut Vec<u8>, (kind, slug): &(TaxonomyKind, String),
 
 pub(super) fn term(reader: &mut Reader<'_>) -> Result<((TaxonomyKind, String), ListedTerm), Wrong> {
     let kind = reader.u8()?;
-    let kind = *TaxonomyKind::ALL.get(usize::from(kind)).ok_or_else(|| format!("there is no taxonomy {kind}"))?;
+    let kind = *TaxonomyKind::ALL.get(usize::from(kind)).ok_or_else(|| format!("the taxonomy {kind} is unknown"))?;
     let (slug, snapshot) = (reader.text()?.to_owned(), reader.text()?.to_owned());
     let fingerprint = reader.array()?;
     let count = reader.u32()? as usize;
     let mut listed = Reader(reader.take(count.saturating_mul(8))?);
     let ids = (0..count).map(|_| listed.u64().map(ListingId)).collect::<Result<Vec<_>, _>>()?;
     if !ids.is_sorted_by(|a, b| a < b) {
-        return Err(format!("the listings of {slug:?} do not rise"));
+        return Err(format!("the listings of {slug:?} are not in ascending order"));
     }
     Ok(((kind, slug), ListedTerm { ids, fingerprint, snapshot }))
 }
@@ -165,7 +165,7 @@ impl<'a> Body<'a> {
         Ok(Self { id, state, text: reader.take(len)? })
     }
 
-    /// The text of one that is present, after a check; empty for one that is gone.
+    /// The checked text of a present detail; empty for a gone one.
     pub(super) fn check(&self) -> Result<&'a str, Wrong> {
         match self.state {
             DetailState::Present => {
@@ -205,15 +205,13 @@ impl<'a> Validators<'a> {
         own.check().map(|()| own)
     }
 
-    /// They are to be sent to an origin one day.
+    /// Checks them: they may be sent to an origin later.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         const LONGEST: usize = 64 << 10;
         let fits = |text: &str| text.len() <= LONGEST && http::HeaderValue::from_bytes(text.as_bytes()).is_ok();
         match [self.etag, self.last_modified].into_iter().flatten().find(|text| !fits(text)) {
             None => Ok(()),
-            Some(text) => {
-                Err(format!("{:?} of listing {} is no value of a header field", json::shorten(text), self.id))
-            }
+            Some(text) => Err(format!("{:?} of listing {} is not a header value", json::shorten(text), self.id)),
         }
     }
 }

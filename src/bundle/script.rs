@@ -1,6 +1,7 @@
-//! Scripts: how a sequence follows from that of a base.
+//! Scripts: the steps from one sequence to another.
 //!
-//! Two kinds, of ids and of bytes, with one encoding. Callers: `write` makes them, `open` checks them, `apply` carries them out.
+//! Two kinds, of ids and of bytes, with one encoding. Callers: `write` makes them, `open` checks them, `apply` runs
+//! them.
 
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -39,14 +40,14 @@ impl<'a> Step<'a> {
         out.extend_from_slice(items);
     }
 
-    /// How many items come of it.
+    /// The number of resulting items.
     pub(super) const fn count(&self) -> u32 {
         match self {
             Self::Copy { count, .. } | Self::Insert { count, .. } => *count,
         }
     }
 
-    /// The items of a base of so many that a copy takes.
+    /// The range of a base of this length that a step copies.
     pub(super) fn range(from: u32, count: u32, base: usize) -> Result<std::ops::Range<usize>, Wrong> {
         let (start, end) = (from as usize, from as usize + count as usize);
         if end <= base { Ok(start..end) } else { Err("a step of a script reaches beyond the base".to_owned()) }
@@ -55,7 +56,7 @@ impl<'a> Step<'a> {
 
 /// The steps from the base's order to another, in turn.
 pub(super) fn order(base: &[Summary], target: &[Summary], mut put: impl FnMut(Step<'_>)) {
-    /// Ids that one step inserts, so that steps stay small.
+    /// The most ids that one step inserts.
     const MOST: usize = 4096;
     let places: HashMap<ListingId, u32> = base.iter().zip(0..).map(|(summary, place)| (summary.id, place)).collect();
     let mut rest = target;
@@ -90,7 +91,7 @@ pub(super) fn text(base: &str, target: &str) -> Vec<u8> {
         places.entry(window).or_insert(n * WINDOW);
     }
     let mut out = Vec::new();
-    // Up to where the target is written, and what of the base comes next if nothing has changed there.
+    // The end of the written target, and the position in the base that continues it.
     let (mut done, mut next) = (0, 0);
     let mut at = 0;
     while let Some(window) = target.get(at..at + WINDOW) {
@@ -125,13 +126,13 @@ fn common<'a>(one: impl Iterator<Item = &'a u8>, other: impl Iterator<Item = &'a
     one.zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// Carries out a script of bytes; no more than `most` bytes may come of it.
+/// Runs a script of bytes; the result has at most `most` bytes.
 pub(super) fn follow(script: &[u8], base: &str, most: usize) -> Result<String, Wrong> {
     let (mut reader, mut out) = (Reader(script), Vec::new());
     while !reader.0.is_empty() {
         let step = Step::read(&mut reader, 1)?;
         if step.count() as usize > most - out.len() {
-            return Err(format!("more than {most} bytes come of a script"));
+            return Err(format!("a script produces more than {most} bytes"));
         }
         match step {
             Step::Copy { from, count } => {
@@ -140,7 +141,7 @@ pub(super) fn follow(script: &[u8], base: &str, most: usize) -> Result<String, W
             Step::Insert { items, .. } => out.extend_from_slice(items),
         }
     }
-    String::from_utf8(out).map_err(|_| "what comes of a script is not UTF-8".to_owned())
+    String::from_utf8(out).map_err(|_| "the output of a script is not UTF-8".to_owned())
 }
 
 #[cfg(test)]

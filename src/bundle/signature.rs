@@ -1,7 +1,7 @@
 //! Signatures of bundles: detached, as the `minisign` tool writes and verifies them.
 //!
-//! It signs and verifies any file; that the file is a bundle is for [`super::Bundle::open`] to say, and
-//! [`super::Bundle::file_hash`] ties the two together. Callers: whoever exports, imports or verifies a bundle.
+//! It signs and verifies any file; [`super::Bundle::file_hash`] ties the file to the opened bundle. Callers: export,
+//! import and verify.
 //!
 //! Only the prehashed form is accepted: see the end of [the format](super).
 
@@ -14,10 +14,10 @@ use minisign::{PublicKey, SecretKey, SecretKeyBox, SignatureBox};
 
 use super::regular;
 
-/// No signature is longer than this, in bytes: comments are what takes room.
+/// The longest signature in bytes, with its comments.
 pub(crate) const MAX_SIGNATURE: u64 = 16 << 10;
 
-/// What the key of an encrypted secret key file begins with, and that of one that is not.
+/// How an encrypted secret key begins, and a plain one.
 const ENCRYPTED: &str = "RWRTY0Iy";
 const PLAIN: &str = "RWQAAEIy";
 
@@ -29,13 +29,12 @@ pub enum SignatureError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
         source: io::Error,
     },
-    /// What is to be signed or verified, or the password, cannot be read.
+    /// The file or the password cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// A trusted key is none.
+    /// A trusted key is invalid.
     #[error("{0:?} is not a minisign public key")]
     NotAKey(String),
     /// The file holds no secret key.
@@ -44,27 +43,26 @@ pub enum SignatureError {
     /// The password does not fit.
     #[error("wrong password for the key {}", .0.display())]
     WrongPassword(PathBuf),
-    /// The signature is none.
+    /// The signature is malformed.
     #[error("not a minisign signature: {0}")]
     NotASignature(String),
     /// The signature is in the old form, over the file itself.
     #[error(
-        "the signature is in minisign's old form, which is not accepted; sign anew with minisign 0.10 or newer, or with -H"
+        "the signature has minisign's old format, which is not accepted; sign again with minisign 0.10 or newer, or with -H"
     )]
     Legacy,
-    /// Nobody who is trusted signed it.
-    #[error("signed with the key {found}, which is not trusted; trusted are: {}", trusted.join(", "))]
+    /// No trusted key signed it.
+    #[error("signed with the key {found}, which is not trusted; trusted keys: {}", trusted.join(", "))]
     Untrusted {
-        /// The id of the key.
         found: KeyId,
-        /// The ids of those that are trusted.
+        /// The ids of the trusted keys.
         trusted: Vec<String>,
     },
-    /// The file is not the one that was signed, or the signature or its comment was altered.
-    #[error("the signature by the key {0} does not fit: the bundle or the signature was altered")]
+    /// The file, the signature or its comment was altered.
+    #[error("the signature by the key {0} does not match: the bundle or the signature was altered")]
     Wrong(KeyId),
     /// Signing failed.
-    #[error("cannot be signed: {0}")]
+    #[error("signing failed: {0}")]
     Failed(String),
 }
 
@@ -91,7 +89,7 @@ pub(crate) fn path_of(bundle: &Path) -> PathBuf {
     path.into()
 }
 
-/// The text beside a bundle that should be its signature; `None`: there is none.
+/// The text of the signature beside a bundle; `None` if there is none.
 ///
 /// # Errors
 /// When it cannot be read, or is longer than any signature.
@@ -107,14 +105,14 @@ pub(crate) fn text_beside(bundle: &Path) -> Result<Option<Vec<u8>>, SignatureErr
     }
 }
 
-/// A signature that is well formed, but not verified.
+/// A well-formed signature, not verified.
 pub(crate) struct Signature(SignatureBox);
 
 impl Signature {
     /// Reads the signature of a bundle; `None`: there is none.
     ///
     /// # Errors
-    /// When it cannot be read, or is none.
+    /// When it cannot be read or is malformed.
     pub(crate) fn beside(bundle: &Path) -> Result<Option<Self>, SignatureError> {
         text_beside(bundle)?.map(|text| Self::parse(&text)).transpose()
     }
@@ -122,7 +120,7 @@ impl Signature {
     /// Reads a signature.
     ///
     /// # Errors
-    /// When it is none, or one in the old form.
+    /// When it is malformed, or has the old form.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, SignatureError> {
         let wrong = |why: &str| SignatureError::NotASignature(why.to_owned());
         if text.len() as u64 > MAX_SIGNATURE {
@@ -134,31 +132,31 @@ impl Signature {
         match lines.as_slice() {
             [_, signature, _, comment, rest @ ..] if rest.iter().all(|line| line.is_empty()) => {
                 if signature.len() != 100 || comment.len() != 88 || !comment.ends_with("==") {
-                    return Err(wrong("a signature has not the length that it must have"));
+                    return Err(wrong("it has the wrong length"));
                 }
             }
-            _ => return Err(wrong("it has not four lines")),
+            _ => return Err(wrong("it does not have four lines")),
         }
         let signature = SignatureBox::from_string(text).map_err(|error| wrong(&error.to_string()))?;
         if signature.is_prehashed() { Ok(Self(signature)) } else { Err(SignatureError::Legacy) }
     }
 
-    /// The key that it says it was made with.
+    /// The id of its key, not verified.
     pub(crate) fn key(&self) -> KeyId {
         KeyId::of(self.0.keynum())
     }
 
-    /// Checks that a trusted key has the id of the key that it says it was made with: what is signed need not be there yet.
+    /// Checks that its key id is that of a trusted key. Needs no file yet.
     ///
     /// # Errors
-    /// When none has.
+    /// When it is not.
     pub(crate) fn check_key(&self, trusted: &TrustedKeys) -> Result<(), SignatureError> {
         let found = self.key();
         let is_trusted = trusted.0.iter().any(|known| KeyId::of(known.keynum()) == found);
         if is_trusted { Ok(()) } else { Err(SignatureError::Untrusted { found, trusted: trusted.ids() }) }
     }
 
-    /// Verifies that one of the trusted keys signed the file, which is read once.
+    /// Verifies that a trusted key signed the file, which is read once.
     ///
     /// # Errors
     /// When none did, or the file cannot be read.
@@ -187,14 +185,14 @@ impl Signature {
     }
 }
 
-/// A signature that was verified.
+/// A verified signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signed {
-    /// The key that it was made with.
+    /// The signing key.
     pub key: KeyId,
-    /// What the signer says of the file; signed as well.
+    /// The signed comment.
     pub comment: String,
-    /// BLAKE3 of the file that was verified: the bundle that is opened has to have it.
+    /// BLAKE3 of the verified file, to compare with the opened bundle.
     pub file_hash: blake3::Hash,
 }
 
@@ -206,7 +204,7 @@ impl TrustedKeys {
     /// Reads keys in their written form: 56 characters of base64 that begin with `RW`.
     ///
     /// # Errors
-    /// With the first that is none.
+    /// With the first invalid key.
     pub(crate) fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, SignatureError> {
         let key = |line: &'a str| {
             let key = PublicKey::from_base64(line).ok().filter(|key| key.to_bytes().starts_with(b"Ed"));
@@ -215,7 +213,7 @@ impl TrustedKeys {
         lines.into_iter().map(key).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether there is none: signatures are not asked for.
+    /// Whether there is no key: signatures are not required.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -231,7 +229,7 @@ impl fmt::Debug for TrustedKeys {
     }
 }
 
-/// Hashes what is read.
+/// A reader that hashes.
 struct Hashed<R> {
     file: R,
     hasher: blake3::Hasher,
@@ -251,15 +249,15 @@ impl<R: Seek> Seek for Hashed<R> {
     }
 }
 
-/// A secret key, ready to sign. It shows itself to nobody.
+/// A secret key, ready to sign. It is never printed.
 pub(crate) struct Signer(SecretKey);
 
 impl Signer {
-    /// Reads a secret key file of the `minisign` tool. `password` is asked only if the key is encrypted; to decrypt it
-    /// takes about a GiB of memory and some seconds, as it does there.
+    /// Reads a secret key file of the `minisign` tool. `password` is asked only if the key is encrypted; decryption
+    /// takes about a GiB of memory and some seconds.
     ///
     /// # Errors
-    /// When there is no such key, or the password does not fit.
+    /// When the key cannot be read, or the password is wrong.
     pub(crate) fn open(path: &Path, password: impl FnOnce() -> io::Result<String>) -> Result<Self, SignatureError> {
         const LONGEST: u64 = 4096;
         let mut text = String::new();
@@ -283,28 +281,27 @@ impl Signer {
         }
     }
 
-    /// The id of the key.
     pub(crate) fn key(&self) -> KeyId {
         KeyId::of(self.0.keynum())
     }
 
-    /// Signs a file, which is read once; the text of the signature. `comment` is signed as well, and has one line.
+    /// Signs a file, which is read once; returns the text of the signature. `comment` is signed, too, and has one line.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn sign(&self, file: impl Read, comment: &str) -> Result<String, SignatureError> {
         if comment.contains(['\r', '\n']) || comment.trim() != comment || comment.len() > 8000 {
-            return Err(SignatureError::Failed(format!("{comment:?} is no comment of one line")));
+            return Err(SignatureError::Failed(format!("{comment:?} is not a one-line comment")));
         }
         let untrusted = format!("signature of a grandstand bundle by the key {}", self.key());
-        // With the public key it verifies what it signed: a damaged key is noticed here.
+        // Verifying with the public key reveals a damaged secret key.
         let public = PublicKey::from_secret_key(&self.0).map_err(|error| SignatureError::Failed(error.to_string()))?;
         let signature = minisign::sign(Some(&public), &self.0, BufReader::new(file), Some(comment), Some(&untrusted));
         signature.map(|signature| signature.to_string()).map_err(|error| SignatureError::Failed(error.to_string()))
     }
 }
 
-/// A key without a password as the tool writes it: 32 zeros stand where the library wants a checksum.
+/// A key without a password: the tool writes 32 zeros instead of the checksum that the library requires.
 fn without_checksum(text: &str) -> Option<SecretKey> {
     const LEN: usize = 158;
     let key = Base64::decode_to_vec(text.lines().nth(1)?, None).ok()?;
@@ -318,10 +315,10 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// Asks for a password: at the terminal if there is one, else it is one line of standard input.
+/// Asks for a password: at the terminal if there is one, else one line of standard input.
 ///
 /// # Errors
-/// When there is none to be read.
+/// When it cannot be read.
 pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
     if io::stdin().is_terminal() {
         return rpassword::prompt_password(prompt);
@@ -330,7 +327,7 @@ pub(crate) fn ask_password(prompt: &str) -> io::Result<String> {
     if io::stdin().lock().take(4096).read_line(&mut line)? == 0 {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            "the key needs a password, and standard input has none",
+            "the key needs a password, but standard input is empty",
         ));
     }
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())

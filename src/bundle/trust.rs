@@ -1,7 +1,6 @@
-//! Opening a bundle file only if somebody who is trusted vouches for it.
+//! Opens a bundle file only if a trusted key signed it.
 //!
-//! The signature is verified before anything in the file is looked at. Callers: whoever verifies, shows, imports or serves a
-//! bundle.
+//! The signature is verified before the content is read. Callers: verify, inspect, import and `serve --bundle`.
 
 use std::fs::File;
 use std::io;
@@ -18,21 +17,19 @@ pub(crate) enum TrustError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
         source: io::Error,
     },
-    /// The file is larger than any that is read.
-    #[error("{} has {length} bytes, and bundle.max_size allows {most}", path.display())]
+    /// The file is larger than the limit.
+    #[error("{} has {length} bytes, more than bundle.max_size ({most})", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its length.
         length: u64,
         /// The bound.
         most: u64,
     },
-    /// There is no signature, although one is asked for.
-    #[error("{} is not signed, and bundle.trusted_keys asks for a signature beside it (.minisig)", .0.display())]
+    /// The required signature is missing.
+    #[error("{} is not signed, but bundle.trusted_keys requires a signature beside it (.minisig)", .0.display())]
     Unsigned(PathBuf),
     /// The signature is not accepted.
     #[error(transparent)]
@@ -42,14 +39,14 @@ pub(crate) enum TrustError {
     Bundle(#[from] BundleError),
 }
 
-/// Who vouches for a bundle.
+/// The result of checking the signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Voucher {
-    /// There is no signature, and none is asked for.
+    /// There is no signature, and none is required.
     Nobody,
-    /// It says that this key signed it; as no key is trusted, that was not verified.
+    /// The signature names this key; it was not verified, because no key is trusted.
     Unverified(KeyId),
-    /// There is a signature that cannot be read, and none is asked for.
+    /// The signature cannot be read, and none is required.
     Unreadable(String),
     /// A trusted key signed it.
     Signed(Signed),
@@ -60,16 +57,14 @@ pub(crate) enum Voucher {
 pub(crate) struct Opened {
     /// The file, for [`Bundle::details`].
     pub file: File,
-    /// The bundle.
     pub bundle: Bundle,
-    /// Who vouches for it.
     pub voucher: Voucher,
 }
 
-/// Verifies signature and bundle. `most`: the most bytes that the file may have. `progress` is told bytes of the bundle.
+/// Verifies signature and bundle. `most`: the most bytes that the file may have. `progress` gets bytes of the bundle.
 ///
 /// # Errors
-/// When either is not accepted; an unsigned one is refused if any key is trusted.
+/// When either is refused. An unsigned bundle is refused if any key is trusted.
 pub(crate) fn open(
     path: &Path,
     trusted: &TrustedKeys,
@@ -89,7 +84,7 @@ pub(crate) fn open(
     }
 }
 
-/// Opens a file that is to be read, more than once.
+/// Opens a file for reading, more than once.
 ///
 /// # Errors
 /// When it is no regular file, or cannot be opened.

@@ -1,7 +1,7 @@
-//! Writing a bundle: the same input gives the same bytes. What could not be read again is not written.
+//! Writes a bundle: the same input gives the same bytes. It writes nothing that a reader would refuse.
 //!
-//! In memory: one part of each kind, and the packed validators of all details, some tens of bytes for each. Callers: whoever
-//! exports a bundle.
+//! In memory: one part of each kind, and the packed validators of all details, some tens of bytes for each. Callers:
+//! exports.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -19,41 +19,39 @@ use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::VersionMeta;
 
-/// A part ends before the record with which it would be longer.
+/// A part ends before the record that would exceed this.
 const PART: usize = 1 << 20;
 
-/// What is to be written, but for the details.
+/// The content to write, without the details.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Export<'a> {
     /// The snapshot.
     pub content: &'a Content,
     /// Its certificate; `published_ms` is left out.
     pub meta: &'a VersionMeta,
-    /// What the origin listed for terms.
+    /// The origin's lists for terms.
     pub evidence: &'a Evidence,
-    /// What a delta is to be based on; `None`: a full bundle.
+    /// The base of a delta; `None`: a full bundle.
     pub base: Option<&'a Content>,
-    /// How many details there are of listings of the snapshot.
+    /// Number of stored details of the snapshot's listings.
     pub coverage: Counts,
     /// How many of them are to be written: all, but for a delta.
     pub details: Counts,
 }
 
-/// What was written.
+/// The result of writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// What the bundle says of itself.
     pub manifest: Manifest,
-    /// Names what it says.
     pub digest: Digest,
     /// Its length in bytes.
     pub bytes: u64,
 }
 
-/// Writes a bundle. `details` come by rising id; `progress` is told how many are done.
+/// Writes a bundle. `details` are in ascending id order; `progress` gets the number done.
 ///
 /// # Errors
-/// When something cannot be written, or be read again; see [`WriteError`].
+/// When something cannot be written, or a reader would refuse it; see [`WriteError`].
 pub(crate) fn write<W: Write, E>(
     out: W,
     export: &Export<'_>,
@@ -150,7 +148,7 @@ fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Resul
     parts.json(Kind::Envelope, &content.envelope)?;
     for (n, text) in content.taxonomies.iter().enumerate() {
         if text.len() > MAX_TEXT {
-            return Err(unwritable("a taxonomy", format!("{} bytes are too many", text.len())));
+            return Err(unwritable("a taxonomy", format!("{} bytes are too much", text.len())));
         }
         match base {
             None => {
@@ -162,7 +160,7 @@ fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Resul
     }
     let ids: HashSet<ListingId> = content.summaries.iter().map(|summary| summary.id).collect();
     if ids.len() < content.summaries.len() {
-        return Err(unwritable("the snapshot", "a listing stands in it twice"));
+        return Err(unwritable("the snapshot", "it has a listing twice"));
     }
     if let Some(base) = base {
         let mut order = Batch::new(Kind::Order);
@@ -189,7 +187,7 @@ fn content<W: Write, E>(parts: &mut PartWriter<W>, export: &Export<'_>) -> Resul
     parts.flush(&mut summaries)
 }
 
-/// Parts that are packed, with their raw lengths.
+/// Compressed parts, with their raw lengths.
 type Packed = Vec<(u32, Vec<u8>)>;
 
 fn write_details<W: Write, E>(
@@ -241,7 +239,7 @@ fn write_details<W: Write, E>(
     Err(WriteError::Counts { announced: told(export.details), found: told(counts) })
 }
 
-/// Records of one kind until they make a part.
+/// Records of one kind, until they fill a part.
 struct Batch {
     kind: Kind,
     raw: Vec<u8>,
@@ -259,7 +257,7 @@ struct PartWriter<W> {
     chain: Digest,
     count: u32,
     raw: u64,
-    /// What a reader has in memory of it, in bytes.
+    /// The memory that a reader needs for it, in bytes.
     held: u64,
     bytes: u64,
 }
@@ -274,7 +272,7 @@ impl<W: Write> PartWriter<W> {
     fn json<E>(&mut self, kind: Kind, value: &impl serde::Serialize) -> Result<(), WriteError<E>> {
         let raw = serde_json::to_vec(value).map_err(|error| unwritable("JSON", error.to_string()))?;
         if raw.len() > kind.most_raw() {
-            let why = format!("{} bytes are more than the {} that it has", raw.len(), kind.most_raw());
+            let why = format!("{} bytes are too much; the limit is {}", raw.len(), kind.most_raw());
             return Err(unwritable(format!("the {}", kind.as_str()), why));
         }
         Ok(self.part(kind, &raw)?)

@@ -1,10 +1,10 @@
-//! A body and its coded variants: each made at once when it is first asked for, and made well when it is asked for often.
+//! A body and its compressed variants: made quickly at the first request, and well when they are hot.
 //!
-//! It knows nothing of heads. Callers: [`super::reply`] and [`super::stored`].
+//! It does not know heads. Callers: [`super::reply`] and [`super::stored`].
 //!
-//! The first client that asks for a coding gets the quick one, made while it waits. The third finds that the body is
-//! hot: if the cache keeps it, [`Recoder`] makes the coding once more, well, and that takes the place of the quick one.
-//! All share one weak entity tag, so that may happen at any time. [`encode()`] has the figures behind the levels.
+//! The first client waits for the quick variant. The third request makes the body hot: if it is cached, [`Recoder`]
+//! compresses it again, well, and replaces the quick variant. All variants share one weak entity tag, so this may
+//! happen at any time. [`encode()`] has the figures behind the levels.
 
 mod encode;
 
@@ -22,15 +22,15 @@ pub use encode::{Effort, encode};
 
 use super::recoder::Recoder;
 
-/// Bodies smaller than this are sent as they are: a coding would not make them smaller.
+/// Smaller bodies are not compressed: they would not become smaller.
 const WORTH_CODING: usize = 200;
-/// Bodies larger than this take too long to compress on a thread that serves others: see [`Coded::prepare`].
+/// Larger bodies take too long to compress on a thread that serves clients: see [`Coded::prepare`].
 const LARGE: usize = 64 << 10;
 /// The request for a coding at which a body counts as hot.
 const HOT: u8 = 3;
-/// It waits for a better coding, has one, or can have none.
+/// The final coding is made, queued, or impossible.
 const SETTLED: u8 = u8::MAX;
-/// Compressing does not make it smaller, or not by enough to fit beside the others.
+/// Compression does not make it small enough.
 const PLAIN: u8 = u8::MAX - 1;
 
 /// One coded body.
@@ -49,7 +49,7 @@ impl Variant {
     }
 }
 
-/// A variant as it was when it was asked for.
+/// A variant at the time of the request.
 pub struct Shown<'a> {
     identity: &'a Variant,
     coded: Option<Guard<Option<Arc<Variant>>>>,
@@ -67,7 +67,7 @@ impl Deref for Shown<'_> {
 #[derive(Debug)]
 pub struct Coded {
     identity: Variant,
-    /// `None` for bodies that are not worth it.
+    /// `None` for bodies that are not compressed.
     codings: Option<Arc<Codings>>,
 }
 
@@ -76,18 +76,18 @@ pub struct Coded {
 struct Codings {
     body: Bytes,
     each: [OneCoding; 3],
-    /// Bytes that variants may still take, so that a body never weighs more than it says.
+    /// Bytes that variants may still take, so that a body never exceeds its weight.
     room: AtomicUsize,
-    /// Who makes better ones; empty until the body is kept.
+    /// Empty until the body is cached.
     recoder: OnceLock<Recoder>,
-    /// Held by who makes one of a large body.
+    /// Held while a variant of a large body is made.
     making: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct OneCoding {
     made: ArcSwapOption<Variant>,
-    /// How often it was asked for, up to [`HOT`]; [`SETTLED`] or [`PLAIN`].
+    /// Number of requests, up to [`HOT`]; [`SETTLED`] or [`PLAIN`].
     asked: AtomicU8,
 }
 
@@ -107,21 +107,21 @@ impl Coded {
         Self { identity, codings }
     }
 
-    /// The body as it is.
+    /// The uncompressed body.
     pub const fn identity(&self) -> &Variant {
         &self.identity
     }
 
-    /// The body in a coding, and the coding it really has: identity where coding does not pay. Compresses on the
-    /// caller's thread what nobody asked for before.
+    /// The body in a coding, and its real coding: identity if compression does not pay. Compresses a new variant on the
+    /// caller's thread.
     pub fn variant(&self, coding: Coding) -> (Coding, Shown<'_>) {
         let coded = self.codings.as_ref().and_then(|codings| codings.shown(coding));
         let really = if coded.is_some() { coding } else { Coding::Identity };
         (really, Shown { identity: &self.identity, coded })
     }
 
-    /// Makes a coding of a large body elsewhere and waits for it, once for all who ask: other clients of this thread
-    /// must not. Small bodies are left to [`variant`](Self::variant).
+    /// Compresses a large body on another thread, once for all requests, so that other clients of this thread do not
+    /// wait. Small bodies are left to [`variant`](Self::variant).
     pub async fn prepare(&self, coding: Coding) {
         let Some(codings) = self.codings.as_ref().filter(|codings| codings.body.len() > LARGE) else { return };
         if !codings.lacks(coding) {
@@ -130,19 +130,19 @@ impl Coded {
         let _alone = codings.making.lock().await;
         if codings.lacks(coding) {
             let codings = codings.clone();
-            // If it fails there, it is made here.
+            // If that fails, `variant` makes it.
             let _ = tokio::task::spawn_blocking(move || codings.make(coding)).await;
         }
     }
 
-    /// The body is kept: once it is hot, its codings are worth more work.
+    /// Marks the body as cached: once it is hot, it is compressed again.
     pub(super) fn kept(&self, recoder: &Recoder) {
         if let Some(codings) = &self.codings {
             let _ = codings.recoder.set(recoder.clone());
         }
     }
 
-    /// What took the place of a hot body is hot from the start: its codings are made again at the first request.
+    /// The successor of a hot body is hot from the start: it is compressed again at the first request.
     pub(super) fn succeed(&self, old: &Self) {
         if let (Some(codings), Some(old)) = (&self.codings, &old.codings) {
             for (new, old) in codings.each.iter().zip(&old.each) {
@@ -152,7 +152,7 @@ impl Coded {
         }
     }
 
-    /// What it weighs in a cache, in bytes, with all the variants that it may ever have.
+    /// Its weight in the cache, in bytes, with all variants that it may ever have.
     pub const fn weight(&self) -> usize {
         let length = self.identity.body.len();
         length + if self.codings.is_some() { room_beside(length) } else { 0 }
@@ -174,7 +174,7 @@ impl Codings {
         }
     }
 
-    /// Whether a coding has yet to be made.
+    /// Whether a coding is missing.
     fn lacks(&self, coding: Coding) -> bool {
         self.of(coding).is_some_and(|one| one.made.load().is_none() && one.asked.load(Ordering::Relaxed) != PLAIN)
     }
@@ -196,7 +196,7 @@ impl Codings {
         made.is_some().then_some(made)
     }
 
-    /// Makes a coding while somebody waits.
+    /// Makes a coding while a client waits.
     fn make(&self, coding: Coding) {
         let Some(one) = self.of(coding) else { return };
         match encode(coding, Effort::Quick, &self.body).ok().filter(|coded| self.can_keep(coded.len())) {
@@ -209,24 +209,24 @@ impl Codings {
                 }
             }
             None if one.made.load().is_none() => one.asked.store(PLAIN, Ordering::Relaxed),
-            // Or there is no room for this instant, because somebody else makes one that will not be needed: that says
-            // nothing of the next request.
+            // Or there is no room right now, because another thread makes one that will be dropped; the next request
+            // may succeed.
             None | Some(_) => {}
         }
     }
 
-    /// Whether a variant of this length is worth keeping, and fits beside those that are made already.
+    /// Whether a variant of this length is small enough and fits beside the others.
     fn can_keep(&self, length: usize) -> bool {
         let made = self.each.iter().filter_map(|one| one.made.load().as_ref().map(|made| made.body.len()));
         length < self.body.len() && made.sum::<usize>() + length <= room_beside(self.body.len())
     }
 
-    /// Whether there is room for a variant of this length; it is taken then.
+    /// Takes room for a variant of this length; `false` if there is none.
     fn takes(&self, length: usize) -> bool {
         self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(length)).is_ok()
     }
 
-    /// Counts a request for a coding; the one that finds it hot asks for a better one.
+    /// Counts a request for a coding; the request that makes it hot queues the recompression.
     fn count(self: &Arc<Self>, one: &OneCoding, coding: Coding) {
         let count = |asked: u8| (asked < HOT).then_some(asked + 1);
         let asked = match one.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) {
@@ -236,7 +236,7 @@ impl Codings {
         if asked != HOT {
             return;
         }
-        // What is not kept is not hot: it only is many clients' at this instant.
+        // A body that is not cached is not hot: many clients only share it right now.
         let Some(recoder) = self.recoder.get() else { return };
         let first = one.asked.compare_exchange(HOT, SETTLED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         // Who waits holds no body.

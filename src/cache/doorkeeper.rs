@@ -1,13 +1,12 @@
-//! Remembers what was asked for of late: who comes a second time may enter the cache.
+//! Remembers recent requests: a reply enters the cache at its second request.
 //!
-//! Most queries are asked once and never again. To keep their replies costs more CPU than to make them (a place in the
-//! cache's order, somebody else's eviction), and pushes out what is asked for all the time. This is no cache and no
-//! counter: it answers one question, may be wrong about it, and takes no lock. Callers: [`super::Cache`].
+//! Most queries come once. Caching their replies costs more CPU than making them, and pushes out hot replies. This is
+//! not a cache and not a counter: it answers one question, may be wrong, and takes no lock. Callers: [`super::Cache`].
 //!
 //! A bucket is one word of four fingerprints of 16 bits, newest first; a fifth one pushes the oldest out. So memory is
-//! 128 KiB for good, the last 65,536 questions or so are known, and old ones fade without anybody sweeping. A
-//! fingerprint that two questions share, once in some 16,000, lets a reply in at its first request. Two threads that meet in
-//! a bucket may lose what one of them wrote, and its question is asked a third time before its answer is kept.
+//! a constant 128 KiB, about the last 65,536 requests are known, and old ones fade without a sweep. If two requests
+//! share a fingerprint (about once in 16,000), a reply enters at its first request. If two threads write to a bucket at
+//! once, one entry may be lost, and its reply enters at the third request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +17,7 @@ const BITS: u32 = u64::BITS / PLACES;
 /// Buckets: a power of two.
 const BUCKETS: usize = 1 << 14;
 
-/// What was asked for of late.
+/// Recent requests.
 #[derive(Debug)]
 pub struct Doorkeeper {
     buckets: Box<[AtomicU64]>,
@@ -31,8 +30,8 @@ impl Default for Doorkeeper {
 }
 
 impl Doorkeeper {
-    /// Whether this was asked for of late; from now on it was. The hash must be seeded, lest somebody choose questions
-    /// that fill one bucket.
+    /// Whether this request came recently; it is remembered. The hash must be seeded, so that nobody can fill one
+    /// bucket on purpose.
     pub fn knows(&self, hash: u64) -> bool {
         let bucket = &self.buckets[hash as usize % BUCKETS];
         let (next, known) = remembered(bucket.load(Ordering::Relaxed), fingerprint(hash));
@@ -46,11 +45,11 @@ fn fingerprint(hash: u64) -> u64 {
     (hash >> (u64::BITS - BITS)).max(1)
 }
 
-/// A bucket with a fingerprint at its newest place, and whether that was there before.
+/// The bucket with the fingerprint at its newest place, and whether it was there before.
 fn remembered(bucket: u64, print: u64) -> (u64, bool) {
     let mask = (1 << BITS) - 1;
     let found = (0..PLACES).find(|place| (bucket >> (place * BITS)) & mask == print);
-    // What is newer moves up by one place, over the one where it was found or the oldest.
+    // Newer fingerprints move up by one place, over the found or the oldest one.
     let place = found.unwrap_or(PLACES - 1);
     let newer = bucket & ((1 << (place * BITS)) - 1);
     let older = bucket & u64::MAX.checked_shl((place + 1) * BITS).unwrap_or(0);
@@ -92,7 +91,7 @@ mod tests {
         let wrong = (0..1_000_000).filter(|_| doorkeeper.knows(unique())).count();
         assert!(wrong < 200, "{wrong} of a million came in at their first request");
         assert!(!doorkeeper.knows(early), "it faded");
-        // What is asked for again and again stays known in between.
+        // A request that keeps coming stays known.
         let often = unique();
         doorkeeper.knows(often);
         let missed = (0..1000).filter(|_| {

@@ -1,7 +1,7 @@
-//! One thread that compresses hot bodies well, while clients are served what was compressed at once.
+//! One thread that compresses hot bodies well, while clients get the quick variant.
 //!
-//! Nobody waits for it: when its queue is full, who wanted to join is turned away and may come again. It knows nothing
-//! of bodies and what is kept. It takes a fifth of a core at most, large bodies apart. Callers: [`super::Cache`],
+//! Nobody waits for it: when the queue is full, a body is refused and may be queued later. It knows nothing of bodies
+//! and what is kept. It uses at most a fifth of a core, apart from large bodies. Callers: [`super::Cache`],
 //! [`super::coded`].
 
 use std::sync::Arc;
@@ -9,15 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Bodies that wait, at most. They are not held by waiting.
+/// The longest queue. It does not keep bodies in memory.
 const QUEUE: usize = 1024;
 
-/// How many times as long as it works it rests: after a publication there is much to do at once, and requests come first.
+/// It rests so many times as long as it works: after a publication there is much to do, and requests come first.
 const RESTS: u32 = 4;
-/// The longest rest.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Makes a coding better; `false` when nobody needs it any more.
+/// Recompresses a body; `false` if nobody needs it any more.
 type Job = Box<dyn FnOnce() -> bool + Send>;
 
 /// The way to the thread; cheap to clone. The thread ends with the last of them.
@@ -32,7 +31,7 @@ struct Inner {
 }
 
 impl Recoder {
-    /// Starts the thread. Where the system gives none, everybody is turned away.
+    /// Starts the thread. Without a thread every body is refused.
     pub(crate) fn start() -> Self {
         let (jobs, queue) = sync_channel::<Job>(QUEUE);
         let recoded = Arc::<AtomicU64>::default();
@@ -50,14 +49,14 @@ impl Recoder {
         let jobs = match thread {
             Ok(_) => Some(jobs),
             Err(error) => {
-                tracing::warn!(%error, "no thread to compress hot replies well; they stay as they were compressed first");
+                tracing::warn!(%error, "no thread for recompression; replies keep their first, larger compression");
                 None
             }
         };
         Self(Arc::new(Inner { jobs, recoded, turned_away: AtomicU64::new(0) }))
     }
 
-    /// Asks for a better coding; `false` when there is no room.
+    /// Queues a recompression; `false` if the queue is full.
     pub(super) fn ask(&self, job: impl FnOnce() -> bool + Send + 'static) -> bool {
         let asked = self.0.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Box::new(job)).is_ok());
         if !asked {

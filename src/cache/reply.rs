@@ -1,7 +1,7 @@
-//! A reply that is ready to be sent: body, validators, and its coded variants made at most once.
+//! A reply that is ready to be sent: body, validators and compressed variants.
 //!
-//! It holds nothing that varies from request to request. A publication does not make it worthless: what it shows may be
-//! the same in the next epoch, and then it stays, with its coded variants. Callers: [`crate::serve`].
+//! It has nothing that varies between requests. If a publication does not change it, it stays, with its variants.
+//! Callers: [`crate::serve`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,9 +21,9 @@ pub struct Reply {
     pub etag: Option<HeaderValue>,
     /// `Link`.
     pub link: Option<HeaderValue>,
-    /// The latest epoch of the snapshot for which it is known to be right.
+    /// The latest epoch in which it is known to be current.
     epoch: AtomicU64,
-    /// A hash of what it was made of, where that is cheaper to compare than to make it again.
+    /// A hash of its sources, if comparing them is cheaper than rendering again.
     basis: Option<u128>,
     /// The body.
     pub body: Coded,
@@ -36,33 +36,33 @@ impl Reply {
         Self { etag, tag, link, epoch: AtomicU64::new(epoch), basis: None, body: Coded::new(body) }
     }
 
-    /// The same, with what it was made of: another epoch in which that is the same has the same reply.
+    /// The same, with its sources: an epoch with equal sources has the same reply.
     #[must_use]
     pub fn made_of(self, basis: u128) -> Self {
         Self { basis: Some(basis), ..self }
     }
 
-    /// The latest epoch for which it is known to be right.
+    /// The latest epoch in which it is known to be current.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// It is right in this epoch, too.
+    /// It is current in this epoch, too.
     pub fn confirm(&self, epoch: u64) {
         self.epoch.fetch_max(epoch, Ordering::Relaxed);
     }
 
-    /// Whether it was made of this.
+    /// Whether it was made of these sources.
     pub fn is_made_of(&self, basis: u128) -> bool {
         self.basis == Some(basis)
     }
 
-    /// Whether a client could not tell it from another one.
+    /// Whether a client could not tell two replies apart.
     pub fn shows_the_same_as(&self, other: &Self) -> bool {
         self.etag == other.etag && self.link == other.link && self.body.identity().body == other.body.identity().body
     }
 
-    /// What it weighs in a cache, in bytes.
+    /// Its weight in the cache, in bytes.
     pub fn weight(&self) -> usize {
         let head = [&self.link, &self.etag].into_iter().flatten().map(HeaderValue::len).sum::<usize>();
         self.body.weight() + head

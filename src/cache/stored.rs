@@ -1,4 +1,4 @@
-//! An answer of the origin that is kept: what will be sent of it, and what decides how long it may be.
+//! A cached answer of the origin: the fields to send, and the terms of its use.
 //!
 //! It decides nothing: see [`crate::semantics::caching`]. Callers: [`crate::proxy`], [`crate::answer`].
 
@@ -17,11 +17,9 @@ use super::coded::Coded;
 /// An answer of the origin.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// The status.
     pub status: StatusCode,
-    /// The end-to-end fields as they are sent; without `Age`, which grows.
+    /// The end-to-end fields; without `Age`, which grows.
     pub fields: HeaderMap,
-    /// The body.
     pub body: Arc<Coded>,
     /// Our own `Link`, beside the origin's.
     pub link: Option<HeaderValue>,
@@ -31,7 +29,7 @@ pub struct Stored {
     pub last_modified: Option<HeaderValue>,
     /// How long it may be used, and how.
     pub terms: Terms,
-    /// Which requests it is an answer to.
+    /// Which requests it answers.
     pub selecting: Selecting,
     /// When it arrived or was last confirmed.
     pub arrived: Monotonic,
@@ -53,12 +51,12 @@ impl Stored {
         }
     }
 
-    /// Whether the origin can be asked if it is still right.
+    /// Whether it can be revalidated.
     pub const fn has_validator(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }
 
-    /// What it weighs in a cache, in bytes.
+    /// Its weight in the cache, in bytes.
     pub fn weight(&self) -> usize {
         const EACH: usize = 64;
         let fields = self.fields.iter().map(|(name, value)| name.as_str().len() + value.len() + EACH).sum::<usize>();
@@ -66,7 +64,7 @@ impl Stored {
     }
 }
 
-/// The answers that are kept for one resource, which differ in what requests they are for; newest first.
+/// The cached answers for one resource, newest first; each serves other requests (`Vary`).
 #[derive(Clone, Debug, Default)]
 pub struct Variants(Vec<Variant>);
 
@@ -88,8 +86,7 @@ impl Variants {
         self.0.iter().map(|variant| &variant.stored)
     }
 
-    /// The same with another one, which takes the place of what answers the same requests; `None` when that was asked
-    /// for later.
+    /// Adds an answer, which replaces the one for the same requests; `None` if that one was requested later.
     pub fn with(&self, stored: &Arc<Stored>, asked: u64) -> Option<Self> {
         const MOST: usize = 16;
         let same = |other: &&Variant| other.stored.selecting == stored.selecting;
@@ -100,19 +97,19 @@ impl Variants {
         Some(Self(std::iter::once(Variant { stored: stored.clone(), asked }).chain(others).collect()))
     }
 
-    /// The same with one of them as it was confirmed; `None` when that one is no longer among them.
+    /// Replaces one by its confirmed form; `None` if it is no longer cached.
     pub fn confirmed(&self, kept: &Arc<Stored>, stored: &Arc<Stored>, asked: u64) -> Option<Self> {
         let confirmed = self.0.iter().find(|variant| Arc::ptr_eq(&variant.stored, kept))?;
         self.with(stored, asked.max(confirmed.asked))
     }
 
-    /// The same without one; `None` when nothing is left.
+    /// Removes one; `None` when nothing is left.
     pub fn without(&self, stored: &Arc<Stored>) -> Option<Self> {
         let others: Vec<_> = self.0.iter().filter(|other| !Arc::ptr_eq(&other.stored, stored)).cloned().collect();
         (!others.is_empty()).then_some(Self(others))
     }
 
-    /// What they weigh in a cache, in bytes.
+    /// Their weight in the cache, in bytes.
     pub fn weight(&self) -> usize {
         self.iter().map(|stored| stored.weight()).sum()
     }

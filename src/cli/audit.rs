@@ -9,13 +9,14 @@ use crate::app::core::{AppError, Core};
 use crate::audit::job::{Job, Phase};
 use crate::config::{Loaded, LogConfig, LogLevel, Secret};
 use crate::store::OpenError;
+use crate::words::counted;
 
 use super::progress::{Display, INTERVAL};
 use super::status::ask;
 use super::sync::{needs_mirror, no_origin};
 use super::{Failure, Sources, load, logging};
 
-/// How long a first look at the origin, or the pass that mends what differs, may take.
+/// The longest time for a first refresh, or for the pass that repairs differences.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Arguments of `grandstand audit`.
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(150);
 pub(super) struct Audit {
     #[command(flatten)]
     sources: Sources,
-    /// How many requests to compare
+    /// Number of requests to compare
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
     samples: u64,
 }
@@ -33,19 +34,22 @@ pub(super) struct Audit {
 enum AuditError {
     #[error("nothing has been mirrored into {0} yet; run `grandstand sync` first")]
     Nothing(String),
-    #[error("the audit was given up: {0}")]
+    #[error("the audit was aborted: {0}")]
     GivenUp(&'static str),
 }
 
 impl Audit {
-    /// Audits, in this process or in the one that holds the data directory; succeeds when there is parity.
+    /// Audits, in this process or in the server that holds the data directory; succeeds at parity.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let Loaded { config, .. } = load(&self.sources)?;
         needs_mirror(&config, "audit")?;
         logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;
         let job = match Core::open(&config) {
             Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-                eprintln!("a server holds {}; asking it through {admin}", config.data_dir.display());
+                eprintln!(
+                    "{} is in use by a running server; using its admin listener {admin}",
+                    config.data_dir.display()
+                );
                 self.through(&format!("http://{admin}"), config.admin.token.as_ref())?
             }
             other => self.alone(other?, &config.data_dir.display().to_string())?,
@@ -65,7 +69,7 @@ impl Audit {
         let status = origin.client.status().clone();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.spawn(mirror.run());
-        // What changed while nothing ran is not news: first the mirror looks itself.
+        // Changes while nothing ran are expected: the mirror refreshes first.
         let began = Instant::now();
         while status.picture().refreshed_ms.is_none()
             && status.picture().last_error.is_none()
@@ -73,7 +77,7 @@ impl Audit {
         {
             std::thread::sleep(INTERVAL);
         }
-        // Only what was asked for.
+        // No background samples.
         auditor.per_hour = 0;
         runtime.spawn(auditor.run());
         let (asked, _) = core.audits.ask(self.samples);
@@ -99,9 +103,10 @@ impl Audit {
         let (_, text) = ask(http::Method::POST, &format!("{admin}/audit?samples={}", self.samples), token)?;
         let accepted: serde_json::Value = serde_json::from_str(&text)?;
         if accepted["joined"] == true {
-            eprintln!("an audit of {} samples is running already; waiting for it", accepted["samples"]);
+            let samples = counted(accepted["samples"].as_u64().unwrap_or(0), "sample");
+            eprintln!("an audit of {samples} is already running; waiting for it");
         }
-        let id = accepted["id"].as_u64().ok_or(AuditError::GivenUp("the server does not say which one it started"))?;
+        let id = accepted["id"].as_u64().ok_or(AuditError::GivenUp("the answer of the server names no audit"))?;
         follow(id, || {
             let (_, text) = ask(http::Method::GET, &format!("{admin}/audit"), None)?;
             Ok(serde_json::from_str(&text)?)
@@ -115,7 +120,7 @@ fn follow(id: u64, look: impl Fn() -> Result<Job, Failure>) -> Result<Job, Failu
     loop {
         let job = look()?;
         if job.id != id {
-            return Err(AuditError::GivenUp("the server began anew, or another audit has followed").into());
+            return Err(AuditError::GivenUp("the server was restarted, or another audit replaced this one").into());
         }
         if !job.is_running() {
             display.finish();

@@ -23,6 +23,7 @@ use crate::clock::{Clock, WallTime};
 use crate::config::{Config, ConfigErrors, Finding};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
 use crate::snapshot::dataset::{Dataset, DatasetError};
+use crate::words::counted;
 
 pub(crate) use import::before_serving;
 
@@ -35,13 +36,15 @@ pub(super) struct Bundle {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Writes what is served, with its details, as one file; or what changed since an earlier export
+    /// Write the current snapshot to a file, or the changes since an earlier export
     Export(export::Export),
-    /// Makes a bundle's snapshot the newest version, and serves it; the one before stays kept
+    /// Import a bundle and serve its snapshot; the previous snapshot is kept
     Import(import::Import),
-    /// Checks every byte of a bundle, and its signature FILE.minisig; of a delta all but whether its base is kept
+    /// Check every byte of a bundle, and its signature
+    ///
+    /// The signature is FILE.minisig. A delta is checked without its base.
     Verify(Verify),
-    /// Shows what is in a bundle: counts, dates, who signed it, licence and attribution
+    /// Show counts, dates, signature, licence and attribution of a bundle
     Inspect(Inspect),
 }
 
@@ -49,7 +52,7 @@ enum Action {
 struct Verify {
     #[command(flatten)]
     sources: Sources,
-    /// The bundle
+    /// Bundle file
     file: PathBuf,
 }
 
@@ -57,16 +60,16 @@ struct Verify {
 struct Inspect {
     #[command(flatten)]
     sources: Sources,
-    /// The bundle
+    /// Bundle file
     file: PathBuf,
-    /// Prints one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// What is intact and signed, but no snapshot that could be served.
+/// An intact and signed bundle whose snapshot cannot be served.
 #[derive(Debug, thiserror::Error)]
-#[error("the bundle is intact, but what is in it cannot be served: {0}")]
+#[error("the bundle is intact, but its snapshot cannot be served: {0}")]
 struct Unservable(#[from] DatasetError);
 
 impl Bundle {
@@ -89,7 +92,7 @@ fn trusted(config: &Config) -> Result<TrustedKeys, Failure> {
     })
 }
 
-/// What is wrong with which file.
+/// A problem with the name of its file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 struct InFile {
@@ -108,7 +111,7 @@ fn opened(path: &Path, keys: &TrustedKeys, most: u64) -> Result<Opened, Failure>
 /// The same error, with the file's name.
 fn in_file(path: &Path, error: TrustError) -> Failure {
     match error {
-        // These name it themselves.
+        // These errors name the file themselves.
         TrustError::Io { .. } | TrustError::Unsigned(_) | TrustError::TooLarge { .. } => error.into(),
         source => InFile { path: path.to_owned(), source }.into(),
     }
@@ -127,7 +130,7 @@ impl Verify {
         println!("{}", signed(&voucher));
         let (now, confirmed) = (Clock::system().now_wall(), WallTime::from_millis(manifest.confirmed_ms));
         if is_from_the_future(confirmed, now) {
-            eprintln!("warning: the data is dated {confirmed}, in the future: an import counts it as not confirmed");
+            eprintln!("warning: the data is dated {confirmed}, in the future; an import treats it as unconfirmed");
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -160,17 +163,21 @@ impl Inspect {
     fn screen(&self, bundle: &Opening, length: u64, voucher: &Result<Voucher, TrustError>, now: WallTime) -> String {
         let manifest = bundle.manifest();
         let confirmed = WallTime::from_millis(manifest.confirmed_ms);
-        let counts = |counts: bundle::Counts| format!("{} present, {} gone", counts.present, counts.gone);
+        let counts =
+            |counts: bundle::Counts| format!("{} mirrored, {} missing at the origin", counts.present, counts.gone);
         let none = || "(none)".to_owned();
         let mut lines = vec![
-            ("bundle", format!("{}, {length} bytes, format {}", self.file.display(), bundle::FORMAT)),
+            ("bundle", format!("{}, {}, format {}", self.file.display(), counted(length, "byte"), bundle::FORMAT)),
             ("what", what(manifest)),
             ("confirmed", format!("{confirmed}, {}; {}", ago(now, confirmed), manifest.certificate.as_str())),
-            ("details", format!("{}; of {} listings", counts(manifest.coverage), manifest.listings)),
+            ("details", format!("{}; of {}", counts(manifest.coverage), counted(manifest.listings, "listing"))),
         ];
         if let Some(base) = &manifest.base {
             let change = format!("{} added, {} changed, {} removed", base.added, base.changed, base.removed);
-            lines.push(("base", format!("snapshot {} of {} listings: {change}", base.snapshot, base.listings)));
+            lines.push((
+                "base",
+                format!("snapshot {} of {}: {change}", base.snapshot, counted(base.listings, "listing")),
+            ));
             lines.push(("in this file", format!("details: {}", counts(manifest.details))));
         }
         lines.extend([
@@ -219,10 +226,10 @@ impl Inspect {
 }
 
 fn what(manifest: &Manifest) -> String {
-    let Manifest { snapshot, listings, .. } = manifest;
+    let (snapshot, listings) = (&manifest.snapshot, counted(manifest.listings, "listing"));
     match &manifest.base {
-        None => format!("snapshot {snapshot} with {listings} listings"),
-        Some(base) => format!("delta from snapshot {} to {snapshot} with {listings} listings", base.snapshot),
+        None => format!("snapshot {snapshot} with {listings}"),
+        Some(base) => format!("delta from snapshot {} to {snapshot} with {listings}", base.snapshot),
     }
 }
 
@@ -230,16 +237,19 @@ fn signed(voucher: &Voucher) -> String {
     match voucher {
         Voucher::Nobody => "not signed".to_owned(),
         Voucher::Unreadable(why) => {
-            format!("a signature is there that cannot be read, and none is asked for: {}", plain(why))
+            format!(
+                "the signature file cannot be read ({}); signatures are not required, so it was ignored",
+                plain(why)
+            )
         }
         Voucher::Unverified(key) => {
-            format!("a signature by the key {key} is there, but was not verified: bundle.trusted_keys is empty")
+            format!("signed by the key {key}, but not verified: bundle.trusted_keys is empty")
         }
         Voucher::Signed(signed) => format!("signed by the trusted key {}: {}", signed.key, plain(&signed.comment)),
     }
 }
 
-/// How long ago that was, in the unit that says it best.
+/// The age in a suitable unit.
 fn ago(now: WallTime, then: WallTime) -> String {
     if is_from_the_future(then, now) {
         return "in the future: not confirmed".to_owned();

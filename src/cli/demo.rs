@@ -1,4 +1,4 @@
-//! `grandstand demo`: a sample origin in a process of its own, a mirror of it, and something to paste.
+//! `grandstand demo`: a sample origin in its own process, a mirror of it, and commands to paste.
 
 mod directory;
 
@@ -13,6 +13,7 @@ use clap::Args;
 use crate::app::core::{AppError, Core};
 use crate::app::{Sockets, serve};
 use crate::config::{BaseUrl, Config};
+use crate::words::counted;
 
 use super::progress::{Display, INTERVAL, Stage, Watched};
 use super::{Failure, Sources, examine_to_serve, load_to_serve, logging};
@@ -22,12 +23,12 @@ use super::{Failure, Sources, examine_to_serve, load_to_serve, logging};
 pub(super) struct Demo {
     #[command(flatten)]
     sources: Sources,
-    /// How many venues the sample origin makes up
+    /// Number of venues in the sample origin
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     listings: u32,
 }
 
-/// Why there is no demo.
+/// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     #[error("the sample origin did not start")]
@@ -39,7 +40,7 @@ impl Demo {
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let (mut child, stdin, url) = start_origin(self.listings)?;
         let result = self.mirror(&child, &url);
-        // Only reached when the mirror could not be started: a stop ends the process, and with it the pipe to the child.
+        // Only reached if the mirror could not start: a stop ends the process and the pipe to the child.
         drop(stdin);
         child.wait()?;
         result
@@ -65,7 +66,8 @@ impl Demo {
         let began = Instant::now();
         let config = load_to_serve(&sources)?.config.listening_on(sockets.public(), sockets.admin());
         logging::start(config.log)?;
-        println!("sample origin  {url} ({} synthetic venues, pid {})", self.listings, child.id());
+        let venues = counted(u64::from(self.listings), "synthetic venue");
+        println!("sample origin  {url} ({venues}, pid {})", child.id());
         println!("data           {}", config.data_dir.display());
         if let Some(path) = &own {
             directory::make(path)?;
@@ -86,7 +88,7 @@ impl Demo {
 }
 
 impl Demo {
-    /// Binds the addresses of the configuration. Where a port is taken and nobody named it, another one is chosen.
+    /// Binds the addresses of the configuration. If a default port is in use, another one is chosen.
     fn listen(&self) -> Result<Sockets, Failure> {
         let examined = examine_to_serve(&self.sources);
         let (names_public, names_admin) = (examined.is_set("listen"), examined.is_set("admin.listen"));
@@ -119,7 +121,7 @@ impl Demo {
             [("the mirror", public_taken, public), ("the admin listener", admin_taken, sockets.admin().port())]
         {
             if let Some(taken) = taken {
-                println!("port {taken} is taken; {what} listens on port {port} instead");
+                println!("port {taken} is in use; {what} listens on port {port} instead");
             }
         }
         Ok(sockets)
@@ -145,7 +147,7 @@ fn start_origin(listings: u32) -> Result<(Child, ChildStdin, String), Failure> {
     Ok((child, stdin, url))
 }
 
-/// Shows the progress, then what to paste, then when everything is here.
+/// Shows the progress, then the commands to paste, then the end of mirroring.
 fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
     let mut display = Display::new();
     loop {
@@ -158,7 +160,7 @@ fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
     }
     display.finish();
     println!(
-        "ready          {} after {:.1} s; details are still coming in",
+        "ready          {} after {:.1} s; details are still being fetched",
         lines.url(),
         began.elapsed().as_secs_f32()
     );
@@ -170,7 +172,8 @@ fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
         if let Stage::Complete { listings } = stage {
             display.finish();
             println!(
-                "complete       {listings} listings with their details after {:.1} s; Ctrl-C stops",
+                "complete       {} with details after {:.1} s; press Ctrl-C to stop",
+                counted(listings, "listing"),
                 began.elapsed().as_secs_f32()
             );
             return;
@@ -179,8 +182,7 @@ fn follow(watched: &Watched, began: Instant, lines: &Pasted) {
     }
 }
 
-/// Commands for people to paste into a shell. No comments stand behind them: an interactive zsh would take those for
-/// arguments.
+/// Commands for people to paste into a shell. Without comments, which an interactive zsh would take for arguments.
 struct Pasted {
     program: String,
     public: Vec<SocketAddr>,
@@ -196,7 +198,7 @@ impl Pasted {
         BaseUrl::of_listener(self.public.first().copied().unwrap_or(self.admin))
     }
 
-    /// A server of what was mirrored, on the same addresses.
+    /// The command that serves the mirrored data on the same addresses.
     fn serve(&self) -> String {
         let mut command =
             format!("{} serve --set {}", shell(&self.program), shell(&format!("data_dir={}", self.data_dir)));
@@ -228,13 +230,13 @@ Try it:
   curl --compressed '{url}/api/listings.json?sport=baseball&page=2'
   curl '{admin}/status'
 
-What a client has already is not sent again (304):
+A client that already has the answer gets 304:
   curl -i -H 'If-None-Match: *' '{url}/api/listings.json'
 
-The origin goes, the mirror stays:
+Stop the origin; the mirror goes on answering:
   kill {}
 
-After Ctrl-C, without any origin, from what was mirrored:
+After Ctrl-C, serve the mirrored data without an origin:
   {}
 ",
             self.origin,
@@ -243,7 +245,7 @@ After Ctrl-C, without any origin, from what was mirrored:
     }
 }
 
-/// A word as a shell reads it.
+/// A word quoted for a shell.
 fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | '+' | ',' | '@');
     if !word.is_empty() && word.chars().all(plain) {

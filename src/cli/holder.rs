@@ -1,4 +1,4 @@
-//! Who has the data directory: this command, or a server that does what is asked of it.
+//! The holder of the data directory: this command, or a server that executes commands.
 //!
 //! Callers: [`super::snapshot`], [`super::bundle`].
 
@@ -10,10 +10,10 @@ use crate::config::{Config, Secret};
 use crate::store::{DataDir, OpenError};
 use crate::versions::Versions;
 
-/// How long to wait for another command to be done, or for a server that starts to say where it listens.
+/// How long to wait for another command to end, or for a starting server to announce its admin listener.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who has it.
+/// The holder.
 pub(super) enum Holder {
     /// This process, while the first value lives.
     Here(DataDir, Versions),
@@ -21,24 +21,23 @@ pub(super) enum Holder {
     There {
         /// Its address, with the scheme.
         admin: String,
-        /// What it wants to be shown.
+        /// Its token.
         token: Option<Secret>,
     },
 }
 
-/// Nobody can be asked.
+/// The holder has no admin listener.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{0} is in use by process {1}: another command that takes its time, or a server that has not announced its admin \
-     listener yet; try again when it is done"
+    "{0} is locked by process {1} (another grandstand command, or a server that is still starting); try again later"
 )]
 struct Silent(String, String);
 
 impl Holder {
-    /// Takes the directory with `open`, once another command is done with it, or finds the server that has it.
+    /// Opens the directory with `open` once another command is done, or finds the server that holds it.
     ///
     /// # Errors
-    /// When it cannot be opened, or its holder does not say who it is.
+    /// When it cannot be opened, or its holder does not announce itself.
     pub(super) fn find(
         config: &Config,
         open: fn(&Config) -> Result<(DataDir, Versions), AppError>,

@@ -15,8 +15,8 @@ use super::terminal::Terminal;
 #[error("logging cannot be set up: {0}")]
 pub(super) struct LoggingError(String);
 
-/// Starts logging. Per-request lines (target `access`) come at level `debug`; of the libraries only errors are shown,
-/// and nothing of those that report every client that leaves early.
+/// Starts logging. Per-request lines (target `access`) come at level `debug`; of libraries only errors are logged, and
+/// not every client that leaves early.
 pub(super) fn start(config: LogConfig) -> Result<(), LoggingError> {
     let level = config.level.as_str();
     let directives = format!("error,pingora_core=error,pingora_core::apps=off,grandstand={level},access={level}");
@@ -30,7 +30,7 @@ pub(super) fn start(config: LogConfig) -> Result<(), LoggingError> {
     started.map_err(|error| LoggingError(error.to_string()))
 }
 
-/// Keeps panics that the store catches off standard error: they are told as what they are, a damaged file.
+/// Keeps panics that the store catches off standard error: they are reported as a damaged file.
 fn quiet_caught_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

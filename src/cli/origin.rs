@@ -8,33 +8,33 @@ use clap::Args;
 
 use crate::clock::{self, Clock, WallTime};
 use crate::sample::{Origin as SampleOrigin, Switches, World};
+use crate::words::counted;
 
 use super::Failure;
 
 /// Arguments of `grandstand origin`.
 #[derive(Debug, Args)]
 pub(super) struct Origin {
-    /// The address to listen on; port 0: any
+    /// Address to listen on; port 0: any free port
     #[arg(long, default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
-    /// How many venues to make up
+    /// Number of venues
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(..=5_000_000))]
     listings: u32,
-    /// The seed: the same one makes the same venues
+    /// Seed: the same seed makes the same venues
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Refuses more than this many requests in any minute; 0: no limit
+    /// Largest number of requests in any 60 seconds; 0: no limit
     #[arg(long, default_value_t = 0)]
     requests_per_minute: u32,
-    /// Stops when standard input ends: for whoever starts it as a child process. A line `touch N` there changes N venues,
-    /// `remove N` takes N away
+    /// Stop when standard input ends; a line `touch N` there changes N venues, `remove N` removes N
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
 }
 
 /// The clock is wrong.
 #[derive(Debug, thiserror::Error)]
-#[error("the system clock shows {0}, and the sample origin can only write years from 1970 to 9999: set the clock")]
+#[error("the system clock shows {0}, but the sample origin needs a year from 1970 to 9999; set the clock")]
 struct ClockError(WallTime);
 
 impl Origin {
@@ -56,14 +56,15 @@ impl Origin {
                 println!("{}", edited(&origin, &line?));
             }
         } else {
-            eprintln!("{} synthetic venues at {}/api/listings.json; Ctrl-C stops", self.listings, origin.url());
+            let venues = counted(u64::from(self.listings), "synthetic venue");
+            eprintln!("{venues} at {}/api/listings.json; press Ctrl-C to stop", origin.url());
             runtime.block_on(tokio::signal::ctrl_c())?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Does what a line says, and says how many venues that changed.
+/// Executes a line; returns the number of changed venues.
 fn edited(origin: &SampleOrigin, line: &str) -> usize {
     let (word, count) = line.trim().split_once(' ').unwrap_or((line.trim(), "1"));
     let count: usize = count.parse().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! How far a mirror is: a bar on a terminal, plain lines elsewhere.
+//! Progress of a mirror: a bar on a terminal, plain lines elsewhere.
 //!
 //! Callers: `audit`, `bundle`, `demo`, `sync`.
 
@@ -12,19 +12,20 @@ use crate::mirror::details::Details;
 use crate::snapshot::live::Live;
 use crate::snapshot::version::Certificate;
 use crate::upstream::status::OriginStatus;
+use crate::words::counted;
 
 use super::terminal::Terminal;
 
-/// What is watched.
+/// The watched mirror.
 #[derive(Clone)]
 pub(super) struct Watched {
-    /// The newest version, which is what is mirrored.
+    /// The newest version.
     live: Live,
     details: Option<Details>,
     status: OriginStatus,
 }
 
-/// One look.
+/// The state at one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Pages and taxonomies come in.
@@ -44,21 +45,20 @@ pub(super) enum Stage {
         certificate: Certificate,
     },
     /// Everything is mirrored and certified.
-    Complete {
-        /// Listings.
-        listings: u64,
-    },
+    Complete { listings: u64 },
 }
 
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listing { of: 0, .. } => f.write_str("no page has been read"),
-            Self::Listing { done, of } => write!(f, "{done} of {of} pages"),
+            Self::Listing { done, of } => write!(f, "{done} of {}", counted(*of, "page")),
             Self::Details { done, of, certificate } => {
-                write!(f, "{done} of {of} details; the certificate is {}", certificate.as_str())
+                write!(f, "{done} of {}, certificate {}", counted(*of, "detail"), certificate.as_str())
             }
-            Self::Complete { listings } => write!(f, "{listings} listings with their details, not confirmed yet"),
+            Self::Complete { listings } => {
+                write!(f, "{} with details, but not confirmed yet", counted(*listings, "listing"))
+            }
         }
     }
 }
@@ -76,7 +76,7 @@ impl Watched {
         &self.status
     }
 
-    /// How far it is now.
+    /// The present state.
     pub(super) fn look(&self) -> Stage {
         let Some(published) = self.live.current() else {
             let pass = self.status.picture().pass.unwrap_or_default();
@@ -97,7 +97,7 @@ impl Watched {
 pub(super) struct Display {
     bar: Option<ProgressBar>,
     last: Option<(u8, u64)>,
-    /// What is counted, since when, and how many were done by then.
+    /// The rank of the count, its start, and the number done then.
     began: Option<(u8, Instant, u64)>,
 }
 
@@ -125,7 +125,7 @@ impl Display {
         self.count(rank, word, done, of);
     }
 
-    /// Shows how many are done of something. `rank` tells one thing from the next.
+    /// Shows a count. `rank` distinguishes the counted things.
     pub(super) fn count(&mut self, rank: u8, word: &'static str, done: u64, of: u64) {
         if self.began.is_none_or(|(began, _, _)| began != rank) && of > 0 {
             self.began = Some((rank, Instant::now(), done));
@@ -183,7 +183,7 @@ impl BytesBar {
     }
 }
 
-/// Shows that something goes on of which nobody knows how far it is.
+/// Shows activity of unknown length.
 pub(super) struct Spinner(ProgressBar);
 
 impl Spinner {
@@ -195,13 +195,13 @@ impl Spinner {
         Self(bar)
     }
 
-    /// Takes it away.
+    /// Removes it.
     pub(super) fn finish(self) {
         self.0.finish_and_clear();
     }
 }
 
-/// How long the rest takes if it goes on like this; nothing when that says nothing.
+/// The estimated rest; empty if unknown.
 fn remaining(done: u64, left: u64, elapsed: Duration) -> String {
     if done == 0 || left == 0 || elapsed < Duration::from_secs(1) {
         return String::new();

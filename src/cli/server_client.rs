@@ -1,6 +1,6 @@
 //! Requests of commands to a running server.
 //!
-//! It knows nothing of what is asked for. Callers: [`super::status`], [`super::bundle`].
+//! It does not know the commands. Callers: [`super::status`], [`super::bundle`].
 
 use std::io;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::upstream::connector;
 
 use super::chain;
 
-/// A client that shares no connection with others.
+/// A client with its own connections.
 pub(super) struct ServerClient {
     client: Client<HttpsConnector<HttpConnector>, BoxBody<Bytes, io::Error>>,
     token: Option<HeaderValue>,
 }
 
 impl ServerClient {
-    /// A client that is connected within that time, or gives up; `token` goes with each request.
+    /// A client that connects within this time; `token` is sent with each request.
     ///
     /// # Errors
     /// When TLS cannot be set up, in words.
@@ -41,10 +41,10 @@ impl ServerClient {
         Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), token })
     }
 
-    /// Sends a request, with this file as its body if there is one, and waits for the head of the answer.
+    /// Sends a request, with this file as its body if given, and waits for the head of the answer.
     ///
     /// # Errors
-    /// When none comes, in words.
+    /// Without an answer, in words.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -74,7 +74,7 @@ impl ServerClient {
 /// The next piece of an answer's body; `None` at its end.
 ///
 /// # Errors
-/// When it breaks off, in words.
+/// If it ends early, in words.
 pub(super) async fn next_piece(answer: &mut Response<Incoming>) -> Result<Option<Bytes>, String> {
     while let Some(frame) = answer.body_mut().frame().await {
         if let Ok(data) = frame.map_err(|error| chain(&error))?.into_data() {
@@ -87,7 +87,7 @@ pub(super) async fn next_piece(answer: &mut Response<Incoming>) -> Result<Option
 /// All of an answer's body, as text.
 ///
 /// # Errors
-/// When it breaks off, in words.
+/// If it ends early, in words.
 pub(super) async fn text(mut answer: Response<Incoming>) -> Result<String, String> {
     let mut text = Vec::new();
     while let Some(piece) = next_piece(&mut answer).await? {

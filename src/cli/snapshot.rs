@@ -1,7 +1,6 @@
-//! `grandstand snapshot`: what is kept, and which version of it is served.
+//! `grandstand snapshot`: the kept snapshots, and which one is served.
 //!
-//! Carried out by the server that holds the data directory, through its admin listener, or here where none does.
-//! Callers: [`super`].
+//! Executed by the server that holds the data directory, through its admin listener, or else here. Callers: [`super`].
 
 mod accept;
 
@@ -14,6 +13,7 @@ use crate::admin::snapshots::{self, Action};
 use crate::app::core::open_versions;
 use crate::clock::Clock;
 use crate::config::{Loaded, LogConfig, LogLevel, Use};
+use crate::words::counted;
 
 use super::holder::Holder;
 use super::status::ask;
@@ -29,7 +29,7 @@ pub(super) struct Snapshot {
 /// Which snapshot.
 #[derive(Debug, Args)]
 struct One {
-    /// Its id, or enough of its beginning to tell it from the others
+    /// Snapshot id, or its first characters
     id: String,
     #[command(flatten)]
     sources: Sources,
@@ -37,19 +37,25 @@ struct One {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Lists the kept snapshots, the newest first
+    /// List the kept snapshots, newest first
     List(List),
-    /// Reads every kept snapshot with its details and compares all with the hashes; fails when something is damaged
+    /// Compare every kept snapshot with its hashes
+    ///
+    /// Reads all details, too. Exit code 1 means that something is damaged.
     Verify(Sources),
-    /// Serves a kept snapshot from now on, and over restarts, until `release`; refreshes go on meanwhile
+    /// Serve an older snapshot until `release`
+    ///
+    /// It is served across restarts, too. Refreshes continue in the background.
     Rollback(One),
-    /// Serves the newest snapshot again
+    /// End a rollback: serve the newest snapshot again
     Release(Sources),
-    /// Publishes, once, what is held back because it lost more listings than mirror.max_shrink allows
+    /// Publish the snapshot that is held back because it lost many listings
+    ///
+    /// A snapshot is held back if it lost more listings than mirror.max_shrink allows. This command publishes it once.
     Accept(Sources),
-    /// Keeps a snapshot until it is unpinned
+    /// Keep a snapshot until `unpin`
     Pin(One),
-    /// Lets a snapshot go as others go
+    /// Let normal retention apply to a snapshot again
     Unpin(One),
 }
 
@@ -57,7 +63,7 @@ enum Command {
 struct List {
     #[command(flatten)]
     sources: Sources,
-    /// Prints JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -65,13 +71,13 @@ struct List {
 /// Why a command on snapshots fails.
 #[derive(Debug, thiserror::Error)]
 enum SnapshotError {
-    #[error("a shield keeps no snapshots: leave mirror.enabled = true")]
+    #[error("a shield keeps no snapshots; set mirror.enabled = true")]
     Shield,
-    #[error("no kept snapshot has an id that begins with {0}; `grandstand snapshot list` shows those that are kept")]
+    #[error("no kept snapshot has an id that begins with {0}; `grandstand snapshot list` shows the kept ones")]
     Unknown(String),
-    #[error("the id is empty; `grandstand snapshot list` shows those that there are")]
+    #[error("the id is empty; `grandstand snapshot list` shows the ids")]
     Nameless,
-    #[error("{0} begins the ids of several kept snapshots: {1}")]
+    #[error("{0} matches several kept snapshots ({1}); give more characters")]
     Ambiguous(String, String),
 }
 
@@ -89,7 +95,7 @@ impl Snapshot {
             Command::Verify(sources) => verify(&Desk::open(sources)?),
             Command::Release(sources) => {
                 let told = Desk::open(sources)?.perform(&Action::Release)?;
-                println!("serving {}, the newest", text(&told["served"]));
+                println!("serving {}, the newest snapshot", text(&told["served"]));
                 Ok(ExitCode::SUCCESS)
             }
             Command::Rollback(One { id, sources }) => {
@@ -97,7 +103,7 @@ impl Snapshot {
                 let told = desk.perform(&Action::Rollback(desk.resolve(id)?))?;
                 println!("serving {} until `grandstand snapshot release`", text(&told["served"]));
                 if told["newest"] != told["served"] {
-                    println!("waiting: {}, the newest", text(&told["newest"]));
+                    println!("the newest snapshot {} waits", text(&told["newest"]));
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -105,20 +111,20 @@ impl Snapshot {
                 let desk = Desk::open(sources)?;
                 let told = desk.perform(&Action::Pin(desk.resolve(id)?))?;
                 let id = text(&told["pinned"]);
-                println!("{id} stays until `grandstand snapshot unpin {id}`");
+                println!("{id} is kept until `grandstand snapshot unpin {id}`");
                 Ok(ExitCode::SUCCESS)
             }
             Command::Unpin(One { id, sources }) => {
                 let desk = Desk::open(sources)?;
                 let told = desk.perform(&Action::Unpin(desk.resolve(id)?))?;
-                println!("{} goes as others go", text(&told["unpinned"]));
+                println!("{} is unpinned; normal retention applies", text(&told["unpinned"]));
                 Ok(ExitCode::SUCCESS)
             }
         }
     }
 }
 
-/// Where commands are carried out: by the server that holds the data directory, or here.
+/// Where commands are executed: in the server that holds the data directory, or here.
 struct Desk(Holder);
 
 impl Desk {
@@ -150,7 +156,7 @@ impl Desk {
         }
     }
 
-    /// The whole id of the one kept snapshot whose id begins so.
+    /// The full id of the only kept snapshot with this prefix.
     fn resolve(&self, beginning: &str) -> Result<String, Failure> {
         if beginning.is_empty() {
             return Err(SnapshotError::Nameless.into());
@@ -181,34 +187,34 @@ fn verify(desk: &Desk) -> Result<ExitCode, Failure> {
     if snapshots_of(&list).next().is_none() {
         println!("no snapshot is kept");
     }
-    let mut whole = true;
+    let mut intact = true;
     for one in snapshots_of(&list) {
         let id = text(&one["id"]);
         let told = match desk.perform(&Action::Verify(id.to_owned())) {
             Err(failure) if snapshots_of(&desk.list()?).any(|one| text(&one["id"]) == id) => return Err(failure),
             Err(_) => {
-                println!("{id}  gone meanwhile");
+                println!("{id}  removed meanwhile");
                 continue;
             }
             Ok(told) => told,
         };
         match told["damage"].as_str() {
-            None => println!("{id}  whole, {} listings", one["listings"]),
+            None => println!("{id}  intact, {}", counted(one["listings"].as_u64().unwrap_or(0), "listing")),
             Some(damage) => {
-                whole = false;
+                intact = false;
                 println!("{id}  damaged: {damage}");
             }
         }
     }
-    // There may be more than could be listed.
-    if let Some(damage) = desk.list()?["damage"].as_str().filter(|_| whole) {
-        whole = false;
+    // The list may be incomplete.
+    if let Some(damage) = desk.list()?["damage"].as_str().filter(|_| intact) {
+        intact = false;
         println!("the store is damaged: {damage}");
     }
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a person wants to see of the list.
+/// The list as a table.
 fn table(list: &Value) -> String {
     let mut out =
         format!("{:<32}  {:>9}  {:<11}  {:<20}  {}\n", "SNAPSHOT", "LISTINGS", "CERTIFICATE", "CONFIRMED", "");
@@ -227,7 +233,7 @@ fn table(list: &Value) -> String {
         out.push('\n');
     }
     if list["rolled_back"] == true {
-        out.push_str("rolled back: `grandstand snapshot release` serves the newest\n");
+        out.push_str("rollback in effect: `grandstand snapshot release` serves the newest snapshot\n");
     }
     out
 }

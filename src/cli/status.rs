@@ -8,6 +8,7 @@ use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 use crate::config::Secret;
+use crate::words::counted;
 
 use super::progress::Display;
 use super::server_client::{self, ServerClient};
@@ -21,25 +22,29 @@ const UNHEALTHY: u16 = 503;
 pub(super) struct Status {
     #[command(flatten)]
     sources: Sources,
-    /// The operator's listener; found through the data directory when not given
+    /// Address of the admin listener
+    ///
+    /// Without it, the address is read from the data directory.
     #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
     admin: Option<String>,
-    /// Prints the JSON as it is
+    /// Print the JSON of /status
     #[arg(long)]
     json: bool,
 }
 
-/// Why there is no status.
+/// Why the status cannot be shown.
 #[derive(Debug, thiserror::Error)]
 enum StatusError {
-    #[error("no server answers at {url}: {reason}; is `grandstand serve` running? (--admin URL names another one)")]
+    #[error(
+        "no server answers at {url}: {reason}; start `grandstand serve`, or give the address of its admin listener with --admin"
+    )]
     Unreachable { url: String, reason: String },
     #[error("{0}")]
     Refused(String),
 }
 
 impl Status {
-    /// Prints the status; fails when nobody answers, and when the server is unhealthy.
+    /// Prints the status; fails if no server answers, or it is unhealthy.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let config = load(&self.sources)?.config;
         let admin = match self.admin.clone() {
@@ -69,17 +74,18 @@ fn admin_url(text: &str) -> Result<String, String> {
     }
 }
 
-/// One screen: what an operator wants to know first.
+/// The status on one screen.
 fn screen(value: &Value) -> String {
     let text = |pointer: &str| match value.pointer(pointer) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
+    let count = |pointer: &str, noun| counted(value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0), noun);
     let percent = value.pointer("/hit_ratio").and_then(Value::as_f64).map(|ratio| format!("{:.1} %", ratio * 100.0));
     let parity = value.pointer("/parity/percent").and_then(Value::as_f64);
     let parity =
-        parity.map(|percent| format!("{percent:.2} % of the last {} samples compared", text("/parity/compared")));
+        parity.map(|percent| format!("{percent} % of the last {} equal", count("/parity/compared", "compared sample")));
     let reasons = value.pointer("/reasons").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let reasons: Vec<&str> = reasons.collect();
     let mut lines = Vec::new();
@@ -88,7 +94,7 @@ fn screen(value: &Value) -> String {
     }
     lines.push(format!("grandstand {} ({})", text("/state"), text("/use")));
     let mut line = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
-    // A shield has no data of its own to tell of.
+    // A shield has no data of its own.
     let mirrors = text("/use") != "shield";
     if mirrors {
         line("snapshot", format!("{} ({})", text("/snapshot/id"), text("/snapshot/certificate")));
@@ -101,16 +107,19 @@ fn screen(value: &Value) -> String {
         line("confirmed", format!("{} ({age})", text("/confirmed_at")));
         line("listings", text("/listings"));
         let (mirrored, of) = (text("/details/mirrored"), text("/details/of"));
-        line("details", format!("{mirrored} of {of}, ETA {} s", text("/origin/eta_seconds")));
+        let eta = value.pointer("/origin/eta_seconds").and_then(Value::as_u64).filter(|seconds| *seconds > 0);
+        let eta = eta.map_or_else(String::new, |seconds| format!(", ETA {seconds} s"));
+        line("details", format!("{mirrored} of {of}{eta}"));
     }
-    line("origin", text("/origin/state"));
+    let state = text("/origin/state");
+    line("origin", if state == "could-not-be-asked" { "unreachable".to_owned() } else { state.replace('-', " ") });
     let limit = text("/origin/budget/limit");
     let free =
         if limit == "-" { "no limit".to_owned() } else { format!("{} of {limit} free", text("/origin/budget/free")) };
     let pause = value.pointer("/origin/budget/paused_seconds").and_then(Value::as_u64).filter(|seconds| *seconds > 0);
-    let pause = pause.map_or_else(String::new, |seconds| format!(", left alone for {seconds} s"));
+    let pause = pause.map_or_else(String::new, |seconds| format!(", paused for {seconds} s"));
     line("budget", free + &pause);
-    line("cache", format!("{} bytes, {} entries", text("/cache/bytes"), text("/cache/entries")));
+    line("cache", format!("{}, {}", count("/cache/bytes", "byte"), count("/cache/entries", "entry")));
     if text("/tls/valid_until") != "-" {
         line("https", format!("certificate valid until {}", text("/tls/valid_until")));
     }
@@ -156,23 +165,24 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Fail
         // A server that fetches details on demand never has all of them.
         if passed && value.pointer("/details/wanted").and_then(Value::as_str) == Some("on-demand") {
             println!(
-                "complete: {listings} listings; details are fetched on demand, {} of {} are here",
+                "complete: {}; details are fetched on demand, {} of {} are stored",
+                counted(listings, "listing"),
                 mirrored.unwrap_or(0),
                 of.unwrap_or(0)
             );
             return Ok(ExitCode::SUCCESS);
         }
         if passed && mirrored.is_some() && mirrored == of {
-            println!("complete: {listings} listings with their details");
+            println!("complete: {} with details", counted(listings, "listing"));
             return Ok(ExitCode::SUCCESS);
         }
         if number(&value, "/origin/failures").is_some_and(|failures| failures >= MOST_FAILURES) {
             let last = value.pointer("/last_error/message").and_then(Value::as_str).unwrap_or("none");
-            eprintln!("grandstand: the mirror is not complete: the origin cannot be asked; last error: {last}");
+            eprintln!("grandstand: the mirror is incomplete: the origin fails again and again; last error: {last}");
             return Ok(ExitCode::FAILURE);
         }
         if last.1.elapsed() > PATIENCE {
-            eprintln!("grandstand: not complete, and no progress for an hour; see {admin}/status");
+            eprintln!("grandstand: the mirror is incomplete: no progress for an hour; see {admin}/status");
             return Ok(ExitCode::FAILURE);
         }
     }
@@ -180,7 +190,7 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Fail
 
 /// Asks a running server.
 pub(super) fn ask(method: Method, url: &str, token: Option<&Secret>) -> Result<(u16, String), Failure> {
-    /// A command may wait for an import that runs; what is read is at hand.
+    /// A command may wait for an import that runs; reading does not.
     const COMMAND: Duration = Duration::from_secs(600);
     const LOOK: Duration = Duration::from_secs(10);
     let patience = if method == Method::GET { LOOK } else { COMMAND };
@@ -199,11 +209,11 @@ pub(super) fn ask(method: Method, url: &str, token: Option<&Secret>) -> Result<(
     Ok((status, body))
 }
 
-/// What a server says of why it did not do something.
+/// The server's reason for a refusal.
 pub(super) fn refusal(url: &str, status: u16, body: &str) -> String {
     let problem: Option<Value> = serde_json::from_str(body).ok();
     let detail = problem.as_ref().and_then(|problem| problem["detail"].as_str());
-    detail.map_or_else(|| format!("{url} answers {status}: {body}"), str::to_owned)
+    detail.map_or_else(|| format!("{url} answered {status}: {body}"), str::to_owned)
 }
 
 #[cfg(test)]
@@ -232,8 +242,8 @@ mod tests {
         for (state, reasons, first) in [
             (
                 "unhealthy",
-                &["no space", "not confirmed for 29 s (limit 3 s)"][..],
-                "unhealthy: no space; not confirmed for 29 s (limit 3 s)",
+                &["no space", "data not confirmed for 29 s (limit 3 s)"][..],
+                "unhealthy: no space; data not confirmed for 29 s (limit 3 s)",
             ),
             ("healthy", &[], "grandstand healthy (mirror)"),
         ] {
@@ -253,7 +263,7 @@ mod tests {
         });
         let text = screen(&status);
         for line in
-            ["budget     58 of 60 free, left alone for 3 s", "cache      4096 bytes, 2 entries", "hit ratio  50.0 %"]
+            ["budget     58 of 60 free, paused for 3 s", "cache      4096 bytes, 2 entries", "hit ratio  50.0 %"]
         {
             assert!(text.contains(line), "{text}");
         }

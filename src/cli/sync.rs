@@ -8,6 +8,7 @@ use crate::app::core::{AppError, Core};
 use crate::config::{Config, Finding, Loaded, LogConfig, LogLevel, Use};
 use crate::mirror::details::Details;
 use crate::store::{DataDir, Holder, OpenError};
+use crate::words::counted;
 
 use super::progress::{Display, INTERVAL, Stage, Watched};
 use super::{Failure, Sources, load, logging, status};
@@ -17,29 +18,27 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// After so many failures in a row the origin is taken to be down.
 const MOST_FAILURES: u32 = 8;
 
-/// Why there is no full coverage.
+/// Why the mirror is incomplete.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
-    #[error(
-        "the mirror is not complete ({stage}); what was fetched is kept, run it again to go on; last error: {last}"
-    )]
+    #[error("the mirror is incomplete ({stage}); run `grandstand sync` again to continue; last error: {last}")]
     Incomplete { stage: String, last: String },
     #[error(
-        "the mirror is not complete: the disk does not take all details ({0}); what it took is kept, run it again to go on"
+        "the mirror is incomplete: some details could not be written to {0}; free disk space, then run `grandstand sync` again"
     )]
     NotStored(String),
 }
 
-/// Checks that there is a mirror for a command to work with.
+/// Checks that the configuration is a mirror.
 ///
 /// # Errors
-/// With the key that says otherwise.
+/// With the key that prevents it.
 pub(super) fn needs_mirror(config: &Config, command: &str) -> Result<(), Failure> {
     match config.usage() {
         Use::Mirror => Ok(()),
         Use::Offline => Err(no_origin(command)),
         Use::Shield => {
-            let problem = format!("is false: a shield holds no copy of the origin, and `{command}` works on that copy");
+            let problem = format!("is false, but `{command}` needs a mirror");
             Err(Failure::Config(Finding::about("mirror.enabled", &problem).into()))
         }
     }
@@ -47,18 +46,19 @@ pub(super) fn needs_mirror(config: &Config, command: &str) -> Result<(), Failure
 
 /// A command needs an origin, and the configuration names none.
 pub(super) fn no_origin(command: &str) -> Failure {
-    let problem = format!("is not set: `{command}` needs an origin, such as --set origin.url=https://api.example.org");
+    let problem =
+        format!("is not set, but `{command}` needs an origin: for example --set origin.url=https://api.example.org");
     Failure::Config(Finding::about("origin.url", &problem).into())
 }
 
-/// Mirrors until everything is here, in this process or in the one that holds the data directory.
+/// Mirrors everything, in this process or in the server that holds the data directory.
 pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     let Loaded { config, .. } = load(sources)?;
     needs_mirror(&config, "sync")?;
     logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
     let core = match Core::open(&config) {
         Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
-            eprintln!("a server holds {}; asking it through {admin}", config.data_dir.display());
+            eprintln!("{} is in use by a running server; using its admin listener {admin}", config.data_dir.display());
             return status::sync(&format!("http://{admin}"), config.admin.token.as_ref());
         }
         other => other?,
@@ -69,7 +69,7 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
         runtime.spawn(mirror.run());
     }
     if let Some(mut worker) = core.worker {
-        // Full coverage is what this command is for, whatever the server fetches by itself.
+        // This command fetches all details, whatever the server is configured to fetch.
         worker.all = true;
         runtime.spawn(worker.run());
     }
@@ -83,7 +83,7 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     if !stored {
         return Err(SyncError::NotStored(config.data_dir.display().to_string()).into());
     }
-    println!("complete: {listings} listings with their details in {}", config.data_dir.display());
+    println!("complete: {} with details, stored in {}", counted(listings, "listing"), config.data_dir.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -94,7 +94,7 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
         let stage = watched.look();
         display.show(&stage);
         if let Stage::Complete { listings } = stage {
-            // A pass that was asked for must have ended, or an older state would be taken for the present one.
+            // A requested pass must have ended; otherwise this would be an older state.
             let picture = watched.status().picture();
             if picture.pass.is_none() && picture.refreshed_ms.is_some() {
                 display.finish();

@@ -1,11 +1,11 @@
-//! What standard error can show: colours, a cursor that moves, or plain lines only.
+//! The abilities of standard error: colours, cursor movement, or plain lines only.
 //!
 //! Callers: [`super::logging`], [`super::progress`].
 
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 
-/// What can be shown.
+/// The abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terminal {
     /// Colours are seen and wanted.
@@ -21,8 +21,8 @@ impl Terminal {
         Self::judge(std::io::stderr().is_terminal(), var("NO_COLOR").as_deref(), var("TERM").as_deref())
     }
 
-    /// `no_color`: any value but the empty one asks for none (<https://no-color.org>). `term`: `dumb`, or nothing, is a
-    /// terminal without escape sequences.
+    /// `no_color`: any value but the empty one disables colours (<https://no-color.org>). `term`: `dumb` or unset means
+    /// no escape sequences.
     fn judge(is_terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> Self {
         let redraws = is_terminal && term.is_some_and(|term| term != "dumb" && !term.is_empty());
         Self { colours: redraws && no_color.is_none_or(OsStr::is_empty), redraws }

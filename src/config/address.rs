@@ -1,6 +1,6 @@
 //! Addresses: base URLs, sockets to listen on, networks.
 //!
-//! Nothing is resolved or connected here. Called by the sections.
+//! Nothing is resolved or connected here. Callers: the sections.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +30,7 @@ impl BaseUrl {
     ///
     /// # Errors
     ///
-    /// The sentence that says what the text is not.
+    /// A sentence about the mistake.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refuse = |what: &str| Err(format!("{} is not {what}", quoted(&masked(text))));
         let Some((_, rest)) = text.split_once("://") else {
@@ -44,7 +44,7 @@ impl BaseUrl {
         }
         // The parser would repair these silently.
         if text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\') || rest.starts_with('/') {
-            return refuse("a URL as it must be written (white space, backslash or no host)");
+            return refuse("a valid URL (it has white space, a backslash or no host)");
         }
         if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
             return refuse("a URL without user name and password");
@@ -129,7 +129,7 @@ impl fmt::Debug for BaseUrl {
     }
 }
 
-/// A URL with what stands before its last `@` hidden.
+/// A URL without the part before its last `@`, which may be a password.
 pub(super) fn masked(text: &str) -> String {
     let start = text.find("://").map_or(0, |at| at + 3);
     match text.rfind('@').filter(|at| *at >= start) {
@@ -138,7 +138,6 @@ pub(super) fn masked(text: &str) -> String {
     }
 }
 
-/// A base URL.
 pub(super) fn base_url(node: &Node) -> Result<BaseUrl, String> {
     match node.as_text() {
         Some(text) => BaseUrl::parse(text),
@@ -176,8 +175,8 @@ fn unmapped(network: Ipv6Net) -> IpNet {
     }
 }
 
-/// Whether two listeners would want the same port of the same address. Port 0 never does; an unspecified
-/// address wants the port of every address.
+/// Whether two listeners need the same port of the same address. Port 0 never collides; an unspecified address includes
+/// all addresses.
 pub(super) fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     let same_address = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
     a.port() != 0 && a.port() == b.port() && same_address

@@ -1,6 +1,6 @@
 //! `[admin]`: the listener for operators. It is never a public one.
 //!
-//! Not the listener. Read by `resolve`, acted upon by `admin`.
+//! Not the listener. Callers: `resolve` reads it, `admin` acts on it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,14 +18,14 @@ use super::section::Section;
 pub struct AdminConfig {
     /// Where it listens; collides with no public listener. Port 0: the system chooses.
     pub listen: SocketAddr,
-    /// What writes must present. `None`: nothing on loopback, and writes are refused elsewhere.
+    /// The token of commands. `None`: no token on loopback, and no commands elsewhere.
     pub token: Option<Secret>,
     /// Further names and addresses that requests may have in `Host`, as [`host::name_of`] writes them; empty: none.
     pub hosts: Vec<String>,
 }
 
 impl AdminConfig {
-    /// Whether writes can be accepted at all: on loopback, or with a token.
+    /// Whether commands are accepted at all: on loopback, or with a token.
     pub fn accepts_writes(&self) -> bool {
         self.token.is_some() || self.listen.ip().to_canonical().is_loopback()
     }
@@ -55,7 +55,7 @@ impl AdminConfig {
     }
 }
 
-/// A name or an address that `Host` may have. A port says nothing of who is meant, so that none is compared.
+/// A name or an address that `Host` may have, without a port.
 fn own_name(node: &Node) -> Result<String, String> {
     let address = || node.as_text()?.parse::<IpAddr>().ok().map(|address| address.to_canonical().to_string());
     let name = || host::name_of(node.as_text()?.as_bytes()).filter(|_| !node.text.contains(':'));

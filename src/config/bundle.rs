@@ -1,6 +1,6 @@
-//! `[bundle]`: which bundles are believed, and for how long.
+//! `[bundle]`: which bundles are accepted, and how old data may be.
 //!
-//! Not the verification of signatures. Read by `resolve`, acted upon by `bundle`.
+//! Not the verification of signatures. Callers: `resolve` reads it, `bundle` acts on it.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::units::{DAY, duration, duration_text, size, size_text};
 /// `[bundle]`, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleConfig {
-    /// Only bundles signed by one of these are imported; empty: signatures are not asked for.
+    /// Only bundles signed by one of these are imported; empty: signatures are not required.
     pub trusted_keys: Vec<TrustedKey>,
     /// The largest bundle that is read, in bytes; 1 KiB to 1 TiB.
     pub max_size: u64,
-    /// How old served data may be before `/status` says that something is wrong; 1 s to 3650 d. `None`: as old as it is.
+    /// The age of data at which `/status` becomes unhealthy; 1 s to 3650 d. `None`: any age is healthy.
     pub max_age: Option<Duration>,
 }
 
@@ -74,7 +74,7 @@ impl BundleConfig {
         out.pair("max_size", size_text(self.max_size));
         match self.max_age {
             Some(age) => out.pair("max_age", duration_text(age)),
-            None => out.absent("max_age", "absent, data may be of any age"),
+            None => out.absent("max_age", "absent: data may have any age"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `[cache]`: answers kept in memory, and for how long stale ones may still be used.
 //!
-//! Not the cache. Read by `resolve`, acted upon by `cache` and `answer`.
+//! Not the cache. Callers: `resolve` reads it, `cache` and `answer` act on it.
 
 use std::time::Duration;
 

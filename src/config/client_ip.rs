@@ -1,6 +1,6 @@
-//! `[client_ip]`: whose word is taken for the address of a client.
+//! `[client_ip]`: which peers are believed about the address of a client.
 //!
-//! Not the walk through the header. Read by `resolve`, acted upon by `semantics`.
+//! Not the walk through the header. Callers: `resolve` reads it, `semantics` acts on it.
 
 use http::HeaderName;
 use ipnet::IpNet;
@@ -13,7 +13,7 @@ use super::section::Section;
 /// `[client_ip]`, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIpConfig {
-    /// Peers whose header is believed; empty: nobody's.
+    /// Peers whose header is believed; empty: none.
     pub trusted_proxies: Vec<IpNet>,
     /// `x-forwarded-for`, `forwarded`, or a header that holds one address.
     pub header: HeaderName,

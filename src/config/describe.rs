@@ -1,7 +1,7 @@
 //! Writes the effective configuration as TOML, for `grandstand check`.
 //!
-//! What is written can be loaded again and gives the same configuration, but for secrets: those become
-//! comments. Each section writes its own keys.
+//! The output can be loaded again and gives the same configuration, except secrets, which become comments. Callers:
+//! each section writes its own keys.
 
 use toml::Value;
 
@@ -13,7 +13,6 @@ use super::units::duration_text;
 pub(super) struct Toml(String);
 
 impl Toml {
-    /// A `[table]`.
     pub(super) fn table(&mut self, name: &str) {
         self.line(&format!("\n[{name}]"));
     }
@@ -23,12 +22,10 @@ impl Toml {
         self.line(&format!("[[{name}]]"));
     }
 
-    /// `key = value`.
     pub(super) fn pair(&mut self, key: &str, value: impl Into<Value>) {
         self.line(&format!("{key} = {}", value.into()));
     }
 
-    /// `key = ["..", ".."]`.
     pub(super) fn list<T: ToString>(&mut self, key: &str, items: impl IntoIterator<Item = T>) {
         let items = items.into_iter().map(|item| Value::String(item.to_string()));
         self.pair(key, Value::Array(items.collect()));
@@ -56,7 +53,7 @@ impl Config {
         if self.public_url_is_set || self.public_url.port() != 0 {
             out.pair("public_url", self.public_url.as_str());
         } else {
-            out.absent("public_url", "absent, the first listener with the port that the system chooses");
+            out.absent("public_url", "absent: the first listener, with the port that the system chooses");
         }
         out.pair("data_dir", self.data_dir.to_string_lossy().as_ref());
         out.pair("ttl", duration_text(self.ttl));

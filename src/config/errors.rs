@@ -1,7 +1,6 @@
-//! What can be said about a configuration: findings, each with its key and the place that it came from.
+//! Findings about a configuration, each with its key and its place.
 //!
-//! Not the rules themselves (those are with each section) and not their printing order on the screen
-//! beyond "one per line". Used by every file of `config` and by the command line.
+//! Not the rules, which are with each section. Callers: every file of `config`, and the command line.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -10,9 +9,8 @@ use std::sync::Arc;
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// In the file.
     File {
-        /// The path as it was given.
+        /// The path as given.
         path: Arc<Path>,
         /// The line, counted from 1; 0 when the file as a whole is meant.
         line: usize,
@@ -38,7 +36,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing to say about the configuration, an error or a warning. Always one line, never a secret.
+/// An error or a warning about the configuration. Always one line, never a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     place: Place,
@@ -51,7 +49,7 @@ impl Finding {
         Self { place, key: key.into(), problem: problem.into() }
     }
 
-    /// About the value of a key, for those who put it to use.
+    /// About the value of a key.
     pub fn about(key: &str, problem: &impl ToString) -> Self {
         Self::new(Place::Default, key, problem.to_string())
     }
@@ -76,7 +74,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key_end = if self.key.is_empty() { "" } else { ": " };
         let line = format!("{}{}{key_end}{}", self.place, self.key, self.problem);
-        // A path or the name of a variable may hold anything, a message is one line.
+        // A path or a variable's name may have any characters; a message is one line.
         line.chars().try_for_each(
             |c| {
                 if c.is_control() { write!(f, "{}", c.escape_default()) } else { f.write_char(c) }
@@ -85,16 +83,15 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that is wrong with a configuration; never empty. Exit code 64.
+/// All mistakes in a configuration; never empty. Exit code 64.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<Finding>);
 
 impl ConfigErrors {
-    /// `Ok` when there is nothing to report; else the findings in the order of the file, then of the
-    /// environment, then of `--set`.
+    /// `Ok` without findings; else the findings in the order of the file, then of the environment, then of `--set`.
     ///
     /// # Errors
-    /// When there is something to report.
+    /// When there are findings.
     pub fn none_or(mut findings: Vec<Finding>) -> Result<(), Self> {
         if findings.is_empty() {
             return Ok(());

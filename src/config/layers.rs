@@ -1,7 +1,6 @@
 //! The sources of a configuration, laid over each other: `--set` over environment over file.
 //!
-//! Decides nothing about keys: an unknown one travels on and is reported when the tree is read. Called by
-//! [`super::Config::examine`].
+//! It does not know keys: an unknown one is reported later, when the tree is read. Callers: [`super::Config::examine`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +9,10 @@ use std::sync::Arc;
 use super::errors::{Finding, Place, quoted};
 use super::raw::{Node, Table, parse_document, parse_value};
 
-/// What the names of our environment variables begin with, in capitals or not.
+/// The prefix of our environment variables, in any case.
 const PREFIX: &str = "GRANDSTAND__";
 
-/// Levels of a dotted key; deeper ones cannot be known.
+/// The most levels of a dotted key; deeper keys are unknown anyway.
 const MAX_LEVELS: usize = 8;
 
 /// The text of the file.
@@ -27,15 +26,15 @@ pub(super) fn read_file(path: &Path) -> Result<String, Finding> {
 /// All sources, laid over each other.
 #[derive(Debug)]
 pub(super) struct Merged {
-    /// One tree of what could be read.
+    /// The tree of all readable values.
     pub root: Node,
-    /// What could not be read.
+    /// The unreadable parts.
     pub errors: Vec<Finding>,
-    /// Whether the file could not be read as a whole: what seems to be absent may stand in it.
+    /// Whether the file could not be read completely, so that absent keys may be in it.
     pub incomplete: bool,
 }
 
-/// One tree from all sources. `file`: its path, and its text or why it cannot be read.
+/// One tree from all sources. `file`: its path, and its text, or why it cannot be read.
 pub(super) fn merge(
     file: Option<(&Path, Result<String, Finding>)>,
     env: impl Iterator<Item = (String, String)>,
@@ -61,7 +60,7 @@ pub(super) fn merge(
     merged
 }
 
-/// The variables that are ours, by key, so that their order in the environment does not matter.
+/// Our variables, sorted by key, so that their order in the environment does not matter.
 fn environment(env: impl Iterator<Item = (String, String)>) -> Vec<Result<Node, Finding>> {
     let mut ours: BTreeMap<String, (String, String)> = BTreeMap::new();
     let mut layers = Vec::new();
@@ -94,7 +93,7 @@ fn has_prefix(name: &str) -> bool {
 /// One argument of `--set`.
 fn parse_set(argument: &str) -> Result<Node, Finding> {
     let Some((key, value)) = argument.split_once('=') else {
-        // The argument could hold a secret after a mistyped `=`, so only what looks like a key is shown.
+        // The argument could contain a secret after a mistyped `=`, so only the part that looks like a key is shown.
         let end = argument.find(|c: char| !is_key_character(c)).unwrap_or(argument.len());
         let problem = format!("{} is not KEY=VALUE", quoted(&argument[..end]));
         return Err(Finding::new(Place::Set, "", problem));

@@ -1,6 +1,6 @@
-//! `[limits]`: bounds on what clients and the origin can make this process hold.
+//! `[limits]`: bounds on connections and memory.
 //!
-//! Not the limit of requests (`rate_limit`). Read by `resolve`, acted upon by `serve`, `admin` and `proxy`.
+//! Not the limit of requests (`rate_limit`). Callers: `resolve` reads it; `serve`, `admin` and `upstream` act on it.
 
 use super::describe::Toml;
 use super::parse::whole;
@@ -16,7 +16,7 @@ pub struct LimitsConfig {
     pub connections_per_client: u32,
     /// The longest request head, and request line, in bytes; 1 KiB to 256 KiB.
     pub head: u64,
-    /// All bodies of the origin that are being received, decoded or judged, in bytes; 1 MiB to 1 TiB.
+    /// All bodies of the origin that are being received, decoded or checked, in bytes; 1 MiB to 1 TiB.
     pub origin_bytes: u64,
 }
 

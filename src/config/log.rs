@@ -1,6 +1,6 @@
 //! `[log]`: form and detail of the log.
 //!
-//! Not the subscriber. Read by `resolve`, acted upon by `telemetry`.
+//! Not the subscriber. Callers: `resolve` reads it, `cli` acts on it.
 
 use super::describe::Toml;
 use super::parse::choice;
@@ -27,13 +27,13 @@ pub enum LogFormat {
 /// Severity of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Something failed that should not.
+    /// Unexpected failures.
     Error,
     /// Something is wrong and was dealt with.
     Warn,
-    /// What happens.
+    /// Events.
     Info,
-    /// How it happens.
+    /// Details of events, and each request.
     Debug,
     /// Everything.
     Trace,

@@ -1,6 +1,6 @@
 //! Whether `origin.url` leads back to this server.
 //!
-//! Not loops through other machines: those are found when a request comes back (`semantics::hops`). Read by
+//! Not loops through other machines: those are found when a request comes back (`semantics::hops`). Callers:
 //! [`super::Examined::check_loops`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use super::address::BaseUrl;
 
-/// How long a name server is waited for. Whoever cannot be asked tells of no loop.
+/// The longest wait for a name server. Without an answer no loop is reported.
 const RESOLVING: Duration = Duration::from_secs(2);
 
-/// The first of `listeners`, each with its key, that a URL leads to. Another port of the same machine is another program.
-/// Port 0 is nobody's yet.
+/// The first of `listeners`, each with its key, that a URL leads to. Another port of the same machine is another
+/// program. Port 0 is not bound yet.
 pub(super) fn own_listener<'a>(
     url: &BaseUrl,
     listeners: impl Iterator<Item = (&'a str, SocketAddr)>,
@@ -30,14 +30,14 @@ pub(super) fn own_listener<'a>(
     listeners.find(|(_, listener)| addresses.iter().any(|address| reaches(*address, listener.ip(), &is_local)))
 }
 
-/// The address that a host is written as.
+/// The address, if the host is written as one.
 fn literal(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 /// Whether a connection to an address arrives at a listener.
 fn reaches(address: IpAddr, listener: IpAddr, is_local: impl Fn(IpAddr) -> bool) -> bool {
-    // Who connects to no address in particular connects to itself.
+    // A connection to an unspecified address goes to this machine.
     let address = match address.to_canonical() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
@@ -56,14 +56,14 @@ pub(super) fn is_local(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// The addresses of a name; none when they cannot be told in time.
+/// The addresses of a name; none without an answer in time.
 pub(super) fn resolve(host: &str) -> Vec<IpAddr> {
     let (tell, told) = mpsc::channel();
     let host = host.to_owned();
     // The system's resolver has no deadline.
     std::thread::spawn(move || {
         let found = (host.as_str(), 0).to_socket_addrs();
-        // Nobody waits any longer: that is fine.
+        // The receiver may have stopped waiting.
         let _ = tell.send(found.map(|found| found.map(|address| address.ip()).collect()).unwrap_or_default());
     });
     told.recv_timeout(RESOLVING).unwrap_or_default()
@@ -73,7 +73,7 @@ pub(super) fn resolve(host: &str) -> Vec<IpAddr> {
 mod tests {
     use super::*;
 
-    /// What a URL leads to, on a machine with the addresses 127.0.0.0/8, ::1, 192.0.2.1 and 2001:db8::1.
+    /// The listener of a URL, on a machine with the addresses 127.0.0.0/8, ::1, 192.0.2.1 and 2001:db8::1.
     fn found(url: &str, listeners: &[&str]) -> Option<String> {
         let url = BaseUrl::parse(url).unwrap();
         let listeners = listeners.iter().map(|listener| ("listen", listener.parse().unwrap()));

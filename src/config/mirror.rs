@@ -1,6 +1,6 @@
-//! `[mirror]`: whether the origin is crawled, how often it is swept, what is kept.
+//! `[mirror]`: crawl, sweep and retention.
 //!
-//! Not the schedule itself. Read by `resolve`, acted upon by `origin` and `store`.
+//! Not the schedule itself. Callers: `resolve` reads it, `mirror` and `versions` act on it.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use super::units::{DAY, duration, duration_text};
 /// Which details are fetched ahead of being asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Details {
-    /// Those of all listings.
+    /// The details of all listings.
     All,
-    /// None: a detail is fetched when a client asks for it.
+    /// A detail is fetched when a client requests it.
     OnDemand,
 }
 
@@ -31,7 +31,7 @@ impl Details {
 /// `[mirror]`, resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MirrorConfig {
-    /// Whether the origin is crawled. Without it grandstand is a shield; it means nothing offline.
+    /// Whether the origin is crawled. `false`: a shield. Ignored offline.
     pub enabled: bool,
     /// Which details are fetched ahead.
     pub details: Details,

@@ -1,6 +1,6 @@
-//! `[origin]`: where the data comes from and how it may be asked.
+//! `[origin]`: the address of the origin, and limits on requests to it.
 //!
-//! Not the client that does the asking. Read by `resolve`, acted upon by `origin`.
+//! Not the client. Callers: `resolve` reads it, `upstream` acts on it.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -15,23 +15,22 @@ use super::units::{DAY, duration, duration_text, size, size_text};
 /// `[origin]`, resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OriginConfig {
-    /// The base address of the API. `None`: offline, nothing is ever asked.
+    /// The base address of the API. `None`: offline, no requests.
     pub url: Option<BaseUrl>,
-    /// Other base addresses under which its data names it.
+    /// Other base addresses that its data uses for itself.
     pub aliases: Vec<BaseUrl>,
-    /// The budget for everything that is sent, in requests in any 60 seconds. `None`: unlimited.
+    /// The budget: requests in any 60 seconds. `None`: unlimited.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// How old the copies of its CDN can be when it does not say; 0 to 24 h.
+    /// How old copies of its CDN can be if headers do not say; 0 to 24 h.
     pub cache_ttl: Duration,
     /// How long one request may take; 10 ms to 10 min.
     pub timeout: Duration,
     /// How long the read of a client may wait for the budget; 0 to 10 min.
     pub wait: Duration,
-    /// The largest body that is taken, in bytes; 1 KiB to 4 GiB.
+    /// The largest accepted body, in bytes; 1 KiB to 4 GiB.
     pub max_body: u64,
     /// Certificates (PEM) to trust besides those of the system. `None`: no others.
     pub ca_file: Option<PathBuf>,
-    /// What is sent as `User-Agent`.
     pub user_agent: String,
 }
 
@@ -82,7 +81,7 @@ impl OriginConfig {
         out.pair("max_body", size_text(self.max_body));
         match &self.ca_file {
             Some(file) => out.pair("ca_file", file.to_string_lossy().as_ref()),
-            None => out.absent("ca_file", "absent, the certificates of the system"),
+            None => out.absent("ca_file", "absent: the certificates of the system"),
         }
         out.pair("user_agent", self.user_agent.as_str());
     }

@@ -1,7 +1,7 @@
-//! Readers of single values: a raw node in, a typed value or the whole message out.
+//! Readers of single values: from a raw node to a typed value or a message.
 //!
-//! A message is `<the value> is not <what is expected>`. Durations and sizes are in [`super::units`],
-//! addresses in [`super::address`]. Called by the sections.
+//! A message is `<the value> is not <what is expected>`. Durations and sizes are in [`super::units`], addresses in
+//! [`super::address`]. Callers: the sections.
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -120,7 +120,7 @@ pub(super) fn method(node: &Node) -> Result<http::Method, String> {
     Ok(method)
 }
 
-/// A prefix of request paths: `/` and what follows, as it is written in a request.
+/// A prefix of request paths, as written in a request.
 pub(super) fn path_prefix(node: &Node) -> Result<String, String> {
     let plain = |text: &&str| {
         text.starts_with('/')

@@ -1,6 +1,6 @@
-//! `[passthrough]`: what is forwarded beyond the known endpoints.
+//! `[passthrough]`: forwarding of unknown paths.
 //!
-//! Not the matching of requests. Read by `resolve`, acted upon by `api`.
+//! Not the matching of requests. Callers: `resolve` reads it, `answer` and `proxy` act on it.
 
 use http::header::{ACCEPT, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE};
 use http::{HeaderName, Method};
@@ -17,9 +17,9 @@ use super::section::Section;
 pub struct PassthroughConfig {
     /// Path prefixes that are proxied and cached, each beginning with `/`; empty: none.
     pub paths: Vec<String>,
-    /// Methods that are forwarded there. Others than `GET` and `HEAD` pass uncached and invalidate.
+    /// Methods that are forwarded there. Methods other than `GET` and `HEAD` are not cached and invalidate.
     pub methods: Vec<Method>,
-    /// The fields of a client's GET and HEAD that reach the origin there. Other methods carry all.
+    /// The fields of a client's GET and HEAD that are forwarded there. Other methods carry all.
     pub request_headers: Allowed,
 }
 
@@ -72,13 +72,13 @@ fn request_header(node: &Node) -> Result<Option<HeaderName>, String> {
     if is_never_onward(&name) {
         return expected(
             node,
-            "a field that may reach the origin (Host, Forwarded, X-Forwarded-* ... never do; Via always does)",
+            "a header that may be forwarded (Host, Forwarded, X-Forwarded-* ... never are; Via always is)",
         );
     }
     Ok(Some(name))
 }
 
-/// A name as people write it: `Accept-Language`.
+/// A name in its usual spelling: `Accept-Language`.
 fn capitalised(name: &HeaderName) -> String {
     let words = name.as_str().split('-').map(|word| {
         let (first, rest) = word.split_at(word.len().min(1));

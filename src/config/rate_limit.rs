@@ -1,6 +1,6 @@
-//! `[rate_limit]`: how much one client may ask of the public listener.
+//! `[rate_limit]`: the limit for one client on the public listener.
 //!
-//! Not the counting. Read by `resolve`, acted upon by `limit`.
+//! Not the counting. Callers: `resolve` reads it, `limit` acts on it.
 
 use std::num::NonZeroU32;
 
@@ -15,13 +15,13 @@ use super::section::Section;
 /// `[rate_limit]`, resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateLimitConfig {
-    /// Requests that one client is admitted in any 60 seconds. `None`: the limit is off.
+    /// Requests of one client in any 60 seconds. `None`: no limit.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// How many leading bits of an IPv6 address are one client; 1 to 128. An IPv4 address is one client.
+    /// How many leading bits of an IPv6 address identify a client; 1 to 128. An IPv4 address is one client.
     pub ipv6_prefix: u8,
     /// How many clients are remembered; 1 to 100,000,000.
     pub max_clients: u32,
-    /// Where a fleet shares the limit. `None`: each process counts for itself.
+    /// The shared store of the limit. `None`: each process counts for itself.
     pub store: Option<StoreUrl>,
     /// `[[rate_limit.override]]`: other limits for some addresses, no network twice. The longest matching
     /// prefix is meant to win; the limit still counts each client by itself.
@@ -31,9 +31,9 @@ pub struct RateLimitConfig {
 /// One `[[rate_limit.override]]`, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateLimitOverride {
-    /// The addresses that it is for, host bits cleared; IPv4-mapped networks are IPv4.
+    /// Its addresses, host bits cleared; IPv4-mapped networks are IPv4.
     pub network: IpNet,
-    /// Requests that each client in it is admitted in any 60 seconds. `None`: no limit.
+    /// Requests of each of its clients in any 60 seconds. `None`: no limit.
     pub requests_per_minute: Option<NonZeroU32>,
 }
 
@@ -74,7 +74,7 @@ impl RateLimitConfig {
         out.pair("ipv6_prefix", self.ipv6_prefix);
         out.pair("max_clients", self.max_clients);
         match &self.store {
-            None => out.absent("store", "absent, each process counts for itself"),
+            None => out.absent("store", "absent: each process counts for itself"),
             Some(store) if store.has_credentials() => out.absent("store", "set, password not shown"),
             Some(store) => out.pair("store", store.expose()),
         }

@@ -1,6 +1,6 @@
-//! The raw stage: TOML values that remember where they were written.
+//! The raw stage: TOML values with their places.
 //!
-//! Knows nothing of keys and their meaning. Built by [`super::layers`], read by [`super::section`].
+//! It does not know keys. Callers: [`super::layers`] builds them, [`super::section`] reads them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,18 +13,15 @@ use super::errors::{Finding, Place, quoted};
 /// Keys and their values.
 pub(super) type Table = BTreeMap<String, Node>;
 
-/// Levels of nesting that are kept. No key is deeper than 3; what lies below would be unknown anyway, and
-/// walking it must not exhaust the stack.
+/// The most levels of nesting. No key is deeper than 3, and a deep walk could exhaust the stack.
 const MAX_DEPTH: usize = 8;
 
 /// One value with its place.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
-    /// The value.
     pub value: Value,
-    /// A scalar as it was written (strings: their content); empty for arrays and tables.
+    /// A scalar as written (strings: their content); empty for arrays and tables.
     pub text: String,
-    /// Where it was written.
     pub place: Place,
 }
 
@@ -41,9 +38,7 @@ pub(super) enum Value {
     Boolean(bool),
     /// A date or time: no key takes one.
     Datetime,
-    /// An array.
     Array(Vec<Node>),
-    /// A table.
     Table(Table),
 }
 
@@ -94,7 +89,7 @@ impl Node {
     }
 }
 
-/// Reads a whole document: what could be read of it, and what is no TOML.
+/// Reads a document: the readable values, and the mistakes.
 pub(super) fn parse_document(path: &Path, text: &str) -> (Node, Vec<Finding>) {
     let path: Arc<Path> = Arc::from(path);
     let lines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
@@ -104,7 +99,7 @@ pub(super) fn parse_document(path: &Path, text: &str) -> (Node, Vec<Finding>) {
     };
     let (table, errors) = DeTable::parse_recoverable(text);
     let document = Node::table(convert_table(table.get_ref(), &place, 0), Place::Default);
-    // Only the message: the excerpt that the library shows could be the line with the token.
+    // Only the message: the library's excerpt could show the token.
     let finding = |error: toml::de::Error| {
         let offset = error.span().map_or(0, |span| span.start);
         let message: Vec<&str> = error.message().split_whitespace().collect();
@@ -113,7 +108,7 @@ pub(super) fn parse_document(path: &Path, text: &str) -> (Node, Vec<Finding>) {
     (document, errors.into_iter().map(finding).collect())
 }
 
-/// Reads one value that stands alone; what is not TOML is a string.
+/// Reads one value; a text that is not TOML is a string.
 pub(super) fn parse_value(text: &str, place: &Place) -> Node {
     let text = text.trim();
     match DeValue::parse(text) {

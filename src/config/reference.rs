@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use super::{Config, Use};
 use keys::{KEYS, Key, SECTIONS, Values};
 
-/// What comes before the tables.
+/// The text before the tables.
 const INTRODUCTION: &str = "\
 <!-- Generated from src/config by a test. Do not edit: change src/config/reference/keys.rs, then run
      GRANDSTAND_GOLDEN=write cargo test --locked --lib configuration_page -->

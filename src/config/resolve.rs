@@ -1,6 +1,6 @@
-//! The second stage: from the raw tree to a [`Config`], with the rules that join several keys.
+//! The second stage: from the raw tree to a [`Config`], with the rules that concern several keys.
 //!
-//! Not the rules of single keys: those are with their sections. Called by [`super::Config::examine`].
+//! Not the rules of single keys, which are with their sections. Callers: [`super::Config::examine`].
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_origin(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
-    // A line that is no TOML has been reported; what seems to stand on it is a guess.
+    // A line that is not TOML has been reported; findings about it would be guesses.
     let guessed = |error: &Finding| unread.iter().any(|unread| unread.place() == error.place() && !is_source(unread));
     let errors: Vec<Finding> = reader.errors.iter().filter(|error| !guessed(error)).cloned().collect();
     Examined { config, warnings, errors: unread.into_iter().chain(errors).collect(), places: reader.into_places() }
@@ -69,7 +69,7 @@ fn read(root: &mut Section<'_>) -> Config {
 
 /// Every listener needs a port of its own, and the admin listener must not be public by accident.
 fn check_listeners(config: &Config, reader: &mut Reader) {
-    // An element that could not be read has been reported; the list then only looks empty.
+    // An unreadable element has been reported, so the list only looks empty.
     if config.listen.is_empty() && !reader.errors.iter().any(|error| error.key().starts_with("listen[")) {
         reader.fail("listen", "is empty: at least one address is needed");
     }
@@ -88,17 +88,16 @@ fn check_listeners(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Clients and this server cannot find two servers under one address.
+/// `origin.url` and `public_url` must differ: one address cannot lead to two servers.
 fn check_origin(config: &Config, reader: &mut Reader) {
     let Some(url) = config.origin.url.as_ref().filter(|url| **url == config.public_url) else { return };
     let problem = format!(
-        "\"{url}\" is public_url, too: what clients find there is this server, which would ask itself; set another name or \
-         the address of the API that is mirrored"
+        "\"{url}\" is also public_url, the address of this server, so it would ask itself; set the address of the API to mirror"
     );
     reader.fail("origin.url", problem);
 }
 
-/// What is legal but probably not meant.
+/// Legal but suspicious values.
 fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut warn = |key: &str, problem: &str| {
@@ -107,16 +106,16 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     };
     let exposed = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
     if !config.admin.accepts_writes() {
-        warn("admin.token", "is not set and admin.listen is not on loopback: writes are refused");
+        warn("admin.token", "is not set, and admin.listen is not a loopback address: commands are refused");
     }
     if config.admin.token.as_ref().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
-        warn("admin.token", "is short: 16 random characters or more are hard to guess");
+        warn("admin.token", "is short and easy to guess; use 16 random characters or more");
     }
     let tls = || config.tls.iter().flat_map(|tls| &tls.listen);
     let (public_url, is_set) = (&config.public_url, config.public_url_is_set);
     if !is_set && public_url.is_loopback() && config.listen.iter().chain(tls()).any(exposed) {
         let problem =
-            format!("is not set: links in the answers lead to {public_url}, where no other machine finds them");
+            format!("is not set: links in answers start with {public_url}, which other machines cannot reach");
         warn("public_url", &problem);
     }
     let ours = |address: &SocketAddr| {
@@ -125,18 +124,17 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     let listened_on = if public_url.is_https() { tls().any(ours) } else { config.listen.iter().any(ours) };
     if is_set && public_url.is_loopback() && !listened_on {
         let problem = format!(
-            "links in the answers lead to {public_url}, but no listener here has port {}: they work only if another \
-             program on this machine forwards that port; without this key they lead to the first listener",
+            "links in answers start with {public_url}, but no listener here has port {}: they work only if another \
+             program on this machine forwards that port; without this key they start with the first listener",
             public_url.port()
         );
         warn("public_url", &problem);
     }
     if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {
-        warn("client_ip.header", "is never read, because client_ip.trusted_proxies is empty");
+        warn("client_ip.header", "has no effect, because client_ip.trusted_proxies is empty");
     }
     if !config.mirror.enabled && config.origin.url.is_none() {
-        let problem = "is false and origin.url is not set: this is an offline replica, which asks nobody; set origin.url \
-                       for a shield";
+        let problem = "is false, but origin.url is not set, so this is an offline replica; set origin.url for a shield";
         warn("mirror.enabled", problem);
     }
     found

@@ -1,6 +1,6 @@
 //! Values that must not be printed: the admin token, the address of a store with its password.
 //!
-//! Called by `[admin]` and `[rate_limit]`.
+//! Callers: `[admin]` and `[rate_limit]`.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::address::masked;
 use super::errors::quoted;
 use super::raw::Node;
 
-/// A text that neither `Debug` nor a message shows.
+/// A text that `Debug` and messages never show.
 #[derive(Clone)]
 pub struct Secret(String);
 
@@ -20,7 +20,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether `presented` is the secret; takes the same time wherever they differ.
+    /// Whether `presented` is the secret, in constant time.
     pub fn matches(&self, presented: &[u8]) -> bool {
         blake3::hash(self.0.as_bytes()) == blake3::hash(presented)
     }
@@ -58,7 +58,7 @@ impl StoreUrl {
         self.0.as_str()
     }
 
-    /// Whether user name or password are part of it.
+    /// Whether it has a user name or a password.
     pub fn has_credentials(&self) -> bool {
         !self.0.username().is_empty() || self.0.password().is_some()
     }

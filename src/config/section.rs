@@ -1,33 +1,33 @@
-//! Reads keys from the raw tree, one section at a time, and remembers everything that is wrong.
+//! Reads keys from the raw tree, one section at a time, and collects the mistakes.
 //!
-//! A key is known because a section asked for it: there is no second list that could disagree. Not the
-//! meaning of values (that is [`super::parse`] and the sections). Called by [`super::resolve`].
+//! A key is known if a section reads it: there is no second list that could disagree. Not the meaning of values
+//! ([`super::parse`] and the sections). Callers: [`super::resolve`].
 
 use std::collections::BTreeMap;
 
 use super::errors::{Finding, Place};
 use super::raw::{Node, Table, Value};
 
-/// What reading has found so far.
+/// The findings so far.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     /// Errors, in reading order.
     pub errors: Vec<Finding>,
-    /// Whether what seems to be absent may only be unread.
+    /// Whether absent keys may only be unread.
     pub incomplete: bool,
-    /// Every key that was asked for, with the place of its value.
+    /// Every key that a section read, with the place of its value.
     asked: BTreeMap<String, Option<Place>>,
-    /// Every key that nobody asked for.
+    /// Every key that no section read.
     unknown: Vec<(String, Place)>,
 }
 
 impl Reader {
-    /// Where the value of a key was written; `None` when it is a default.
+    /// The place of a key's value; `None`: a default.
     pub(super) fn place(&self, key: &str) -> Option<Place> {
         self.asked.get(key).cloned().flatten()
     }
 
-    /// Where every key that can be set was written; `None` for those that are defaults.
+    /// The places of all keys; `None`: a default.
     pub(super) fn into_places(self) -> BTreeMap<String, Option<Place>> {
         self.asked
     }
@@ -49,8 +49,7 @@ impl Reader {
         }
     }
 
-    /// The known key that `key` was probably meant to be: one nearby that is spelled alike, else one
-    /// elsewhere of the same name.
+    /// The known key that was probably meant: a similar one nearby, else one with the same name elsewhere.
     fn suggestion(&self, key: &str) -> Option<&str> {
         let (parent, name) = split(key);
         if name.len() > 64 {
@@ -80,7 +79,7 @@ impl Reader {
     }
 }
 
-/// One table of the tree while it is read.
+/// A table of the tree.
 pub(super) struct Section<'a> {
     reader: &'a mut Reader,
     path: String,
@@ -121,7 +120,7 @@ impl<'a> Section<'a> {
         self.parsed(&path, &node?, parse)
     }
 
-    /// The value of a key that must be there; `None` is reported as an error.
+    /// The value of a required key; `None` is reported as an error.
     pub(super) fn required<T>(&mut self, key: &str, parse: impl Fn(&Node) -> Result<T, String>) -> Option<T> {
         match self.take(key) {
             (path, Some(node)) => self.parsed(&path, &node, parse),
@@ -153,7 +152,7 @@ impl<'a> Section<'a> {
         indexed.filter_map(|(index, item)| self.parsed(&format!("{path}[{index}]"), item, &parse)).collect()
     }
 
-    /// A list that must be there and not empty; one value stands for a list of one.
+    /// A required list, not empty; a single value counts as a list of one.
     pub(super) fn required_list<T>(
         &mut self,
         key: &str,

@@ -1,6 +1,6 @@
 //! `[tls]`: the public HTTPS listener. All of its keys or none.
 //!
-//! Nothing is opened here. Read by `resolve`, acted upon by `serve`.
+//! Nothing is opened here. Callers: `resolve` reads it, `serve` acts on it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct TlsConfig {
 impl TlsConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
         if section.is_empty() {
-            // Asked for all the same, so that the keys are known to the suggestions.
+            // Read anyway, so that suggestions know the keys.
             section.optional("listen", socket);
             section.optional("cert", path);
             section.optional("key", path);

@@ -1,6 +1,6 @@
-//! Durations and sizes as people write them: `"1h30m"`, `"256MiB"`.
+//! Durations and sizes with units: `"1h30m"`, `"256MiB"`.
 //!
-//! Pure; reading and writing are inverse to each other. Called by the sections.
+//! Pure; reading and writing are inverse to each other. Callers: the sections.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::raw::{Node, Value};
 /// Units of time in milliseconds, longest first.
 const TIME: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Units of size in bytes. The binary ones, largest first, are those that [`size_text`] writes.
+/// Units of size in bytes. [`size_text`] writes the binary ones, largest first.
 const SIZE: [(&str, u64); 9] = [
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -31,7 +31,7 @@ pub(super) const DAY: Duration = Duration::from_secs(86_400);
 pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(&Node) -> Result<Duration, String> {
     move |node| {
         let duration = match node.value {
-            // The one number that needs no unit.
+            // The only number without a unit.
             Value::Integer(0) => Some(Duration::ZERO),
             Value::String => parse_duration(&node.text),
             _ => None,
@@ -103,7 +103,7 @@ fn split_number(text: &str) -> Option<(u64, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// A duration as [`duration`] reads it; below a millisecond it is cut off.
+/// A duration as [`duration`] reads it; parts below a millisecond are dropped.
 pub(super) fn duration_text(duration: Duration) -> String {
     let mut rest = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();

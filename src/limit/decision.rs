@@ -1,14 +1,15 @@
-//! What the limiter says, and the headers that repeat it.
+//! The decision of the limiter, and its headers.
 //!
-//! What it is: the outcome and its rendering as `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
-//! What it is not: how it was reached (`table`). Who calls it: `answer`.
+//! The outcome and its rendering as `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers). Not how
+//! it was reached (`table`).
+//! Callers: `answer`.
 
 use super::WINDOW_SECONDS;
 
-/// What the limiter says of one request.
+/// The decision on one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// No limit applies to the address; it was not counted, and no header speaks of a limit.
+    /// No limit applies to the address: not counted, no headers.
     Unlimited,
     /// The request is admitted and was counted.
     Admitted {
@@ -29,7 +30,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Whether the request goes on.
+    /// Whether the request is admitted.
     pub const fn is_admitted(self) -> bool {
         !matches!(self, Self::Refused { .. })
     }

@@ -1,9 +1,10 @@
 //! The admissions of one client, each with its own nanosecond.
 //!
-//! What it is: a ring of times, oldest first, four of them in place and more on the heap as they are needed. What it is
-//! not: aware of windows or quotas beyond its capacity. Who calls it: `log`, for quotas up to 4096.
+//! A ring of times, oldest first, four of them in place and more on the heap as they are needed. Not aware of windows
+//! or quotas beyond its capacity.
+//! Callers: `log`, for quotas up to 4096.
 
-/// How many times a client has room for before it costs an allocation: most come a few times and go.
+/// Times that fit without an allocation: most clients send a few requests.
 const IN_PLACE: usize = 4;
 
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl ExactLog {
         if self.len == 0 { None } else { self.slots().get(usize::from(self.head)).copied() }
     }
 
-    /// Forgets the oldest time; there must be one.
+    /// Removes the oldest time; there must be one.
     pub(super) fn pop(&mut self) {
         let next = usize::from(self.head) + 1;
         self.head = if next == self.slots().len() { 0 } else { next as u16 };

@@ -1,8 +1,8 @@
 //! From a client's hash to its window.
 //!
-//! What it is: an open-addressed table of window numbers with linear probing, at most half full. What it is not: the
-//! owner of keys; its callers compare them. Who calls it: `table`. Unlike the standard map it never rehashes: entries
-//! that are removed leave no gaps to clean up, so that no decision ever waits for all the others.
+//! An open-addressed table of window numbers with linear probing, at most half full. Not the owner of keys; its callers
+//! compare them. Callers: `table`. Unlike the standard map it never rehashes: removed entries leave no gaps, so no
+//! decision ever waits for a rehash.
 
 /// A window's number in the slab.
 pub(super) type Slot = u32;

@@ -1,7 +1,7 @@
-//! Who counts as one client, as a key that is cheap to compare and to hash.
+//! The identity of a client, as a key that is cheap to compare and to hash.
 //!
-//! What it is: addresses cut to their network, and a keyed hash of them. What it is not: the choice of the network's
-//! length (`quotas`). Who calls it: `quotas`, `limit` and `table`.
+//! Addresses cut to their network, and a keyed hash of them. Not the choice of the network's length (`quotas`).
+//! Callers: `quotas`, `limit` and `table`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -36,8 +36,8 @@ pub(super) fn mask(prefix: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0)
 }
 
-/// The key of the hash. Addresses are chosen by whoever sends from them: without a secret they could all be made to
-/// fall into one place of the index.
+/// The key of the hash. Clients choose their addresses: without a secret they could all be made to collide in the
+/// index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seed([u64; 3]);
 

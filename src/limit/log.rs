@@ -1,7 +1,7 @@
 //! The live admissions of one client.
 //!
-//! What it is: the choice between the exact and the coalesced record, and the window's edge. What it is not: the
-//! decision (`table`). Who calls it: `table`, with times in nanoseconds.
+//! The choice between the exact and the coalesced record, and the window's edge. Not the decision (`table`).
+//! Callers: `table`, with times in nanoseconds.
 
 use super::WINDOW;
 use super::coalesced::CoalescedLog;
@@ -17,7 +17,7 @@ pub(super) enum Log {
 }
 
 impl Log {
-    /// An empty log; what it needs grows with use.
+    /// An empty log, which grows with use.
     pub(super) fn new(quota: u32) -> Self {
         if quota <= MOST_EXACT { Self::Exact(ExactLog::new()) } else { Self::Coalesced(Box::default()) }
     }
@@ -39,7 +39,7 @@ impl Log {
         oldest.map(|time| time.saturating_add(WINDOW))
     }
 
-    /// Forgets what has left: an admission at `t` counts in `[t, t + 60 s)`.
+    /// Removes old admissions: an admission at `t` counts in `[t, t + 60 s)`.
     pub(super) fn expire(&mut self, now: u64) {
         while self.next_leaves().is_some_and(|leaves| leaves <= now) {
             match self {

@@ -1,7 +1,7 @@
-//! Which quota an address has, and whom it shares it with.
+//! The quota of an address, and the addresses that share it.
 //!
-//! What it is: the overrides, sorted so that the first that fits is the most specific. What it is not: what is left of
-//! a quota (`table`). Who calls it: `limit`, once per request; overrides are few, so it looks at each.
+//! The overrides, sorted so that the first that fits is the most specific. Not the rest of a quota (`table`). Callers:
+//! `limit`, once per request; overrides are few, so it looks at each.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ impl Quotas {
         let (bits, is_ipv4) = (ClientKey::bits(address), address.is_ipv4());
         let group = if is_ipv4 { 128 } else { self.ipv6_prefix };
         match self.overrides.iter().find(|candidate| candidate.covers(bits, is_ipv4)) {
-            // For a network narrower than a client the longer prefix: else two quotas would share one window.
+            // A network narrower than a client keeps its longer prefix; otherwise two quotas would share one window.
             Some(found) => (found.quota, ClientKey::new(bits, group.max(found.prefix))),
             None => (self.default, ClientKey::new(bits, group)),
         }

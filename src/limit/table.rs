@@ -1,13 +1,14 @@
 //! The windows of all clients, and the decision.
 //!
-//! What it is: the slab of windows, found by `index`, tidied by `wheel`, and evicted by how many admissions they hold.
-//! What it is not: thread-safe, or aware of addresses. Who calls it: `limit`, under its lock, with times in nanoseconds.
+//! The slab of windows, found by `index`, tidied by `wheel`, and evicted by how many admissions they hold. Not
+//! thread-safe, or aware of addresses.
+//! Callers: `limit`, under its lock, with times in nanoseconds.
 //!
 //! **Eviction.** Each window is ranked by a count of admissions that is at most its own: a window that is admitted stays
 //! where it is, and only when eviction finds it with more does it move up; when admissions leave it moves down at once.
-//! So the hot path touches no list, the fewest are still found first, and the moves are paid for by the admissions
-//! before them. "At once" is to within a tick of the wheel, about 4 ms. Of windows with equally few admissions the one
-//! goes first that was ranked there first.
+//! So the hot path touches no list, the window with the fewest is still found first, and each move is paid for by
+//! earlier admissions. "At once" is to within a tick of the wheel, about 4 ms. Of windows with equally few admissions
+//! the one goes first that was ranked there first.
 
 use super::decision::Decision;
 use super::index::{Index, Slot};
@@ -17,8 +18,8 @@ use super::log::{Log, MOST_EXACT};
 use super::wheel::Wheel;
 use super::{WINDOW, WINDOW_SECONDS};
 
-/// How many windows a decision tidies up. An admission adds one to be tidied up later, so two keep up with any load,
-/// and none has to pay for a minute of silence.
+/// How many windows a decision tidies up. An admission adds one window to tidy up later, so two keep up with any load,
+/// and no decision pays for a minute of silence.
 const TIDY_PER_DECISION: usize = 2;
 /// Room for this many windows is reserved at once; the memory is the operating system's until it is touched.
 const RESERVED: usize = 1 << 20;
@@ -95,7 +96,7 @@ impl Table {
         admitted(quota, log.live(), log.next_leaves().unwrap_or(now), now)
     }
 
-    /// Time never goes back, whatever the threads that read it do.
+    /// Makes time monotonic across threads.
     fn move_to(&mut self, now: u64) -> u64 {
         self.latest = self.latest.max(now);
         for _ in 0..TIDY_PER_DECISION {
@@ -130,8 +131,8 @@ impl Table {
         self.wheel.wait(slot, now.saturating_add(WINDOW));
     }
 
-    /// Looks at a window whose oldest admission left: drops it if that was the last, else lets it wait for the next.
-    /// `None` when there is no such window, else whether it was dropped.
+    /// Tidies a window whose oldest admission left: drops it if it is empty, else schedules it again. `None`: no such
+    /// window; else whether it was dropped.
     fn tidy_one(&mut self) -> Option<bool> {
         let slot = self.wheel.next_due(self.latest)?;
         let log = &mut self.windows[slot as usize].log;
@@ -189,14 +190,14 @@ impl Table {
     }
 }
 
-/// The rank of a window with that many admissions; those with very many are all one rank.
+/// The rank of a window with that many admissions; windows with very many share one rank.
 fn rank_of(live: u32) -> usize {
     live.clamp(1, MOST_EXACT) as usize
 }
 
 fn admitted(quota: u32, live: u32, leaves: u64, now: u64) -> Decision {
     let remaining = quota.saturating_sub(live);
-    // A coalesced admission leaves up to a millisecond late, but no header should tell more than the window.
+    // A coalesced admission leaves up to a millisecond late; the header must not exceed the window.
     let reset_seconds = seconds_until(leaves, now).min(WINDOW_SECONDS);
     Decision::Admitted { quota, remaining, reset_seconds }
 }
@@ -208,7 +209,7 @@ fn seconds_until(then: u64, now: u64) -> u32 {
 
 #[cfg(test)]
 impl Table {
-    /// What every reachable table satisfies.
+    /// The invariants of the table.
     pub(super) fn check(&self) {
         let free: std::collections::HashSet<_> = self.free.iter().copied().collect();
         assert!(self.windows() <= self.most);

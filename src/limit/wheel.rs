@@ -1,8 +1,8 @@
-//! Which windows have admissions that left.
+//! The windows whose oldest admission left.
 //!
-//! What it is: a timing wheel with ticks of about 4 ms, in which each window waits for the tick in which its oldest
-//! admission leaves. What it is not: what decides on admission - a window looks at its own times when it is asked - so
-//! a wheel that lags is never wrong, only slow to tidy up. Who calls it: `table`.
+//! A timing wheel with ticks of about 4 ms, in which each window waits for the tick in which its oldest admission
+//! leaves. It does not decide on admission, which a window does by its own times: a wheel that lags only tidies up
+//! late. Callers: `table`.
 
 use super::index::Slot;
 use super::lists::Lists;
@@ -15,7 +15,7 @@ const TICKS: u64 = 1 << 14;
 #[derive(Debug)]
 pub(super) struct Wheel {
     lists: Lists,
-    /// The first tick that has not been looked through. All that waits, waits for one of the `TICKS` from here.
+    /// The first tick that was not processed. Every window waits for one of the `TICKS` from here.
     cursor: u64,
 }
 
@@ -24,8 +24,8 @@ impl Wheel {
         Self { lists: Lists::new(TICKS as usize), cursor: 0 }
     }
 
-    /// Lets a window that waits for nothing wait for the instant, or for one before it when the wheel lags by more than
-    /// the difference between its size and a window.
+    /// Schedules an unscheduled window for the instant, or for an earlier one if the wheel lags by more than the
+    /// difference between its size and a window.
     pub(super) fn wait(&mut self, slot: Slot, until: u64) {
         let tick = (until >> TICK_BITS).clamp(self.cursor, self.cursor + TICKS - 1);
         self.lists.push((tick % TICKS) as usize, slot);
@@ -36,10 +36,10 @@ impl Wheel {
         self.lists.remove(slot);
     }
 
-    /// A window whose tick lies wholly before `now`, which then waits no more; `None` when there are no more.
+    /// Takes a window whose tick lies wholly before `now`; `None` if there is none.
     pub(super) fn next_due(&mut self, now: u64) -> Option<Slot> {
         let tick = now >> TICK_BITS;
-        // One turn looks through every list, however long nobody asked.
+        // One turn visits every list, after any pause.
         self.cursor = self.cursor.max(tick.saturating_sub(TICKS));
         while self.cursor < tick {
             if let Some(slot) = self.lists.first((self.cursor % TICKS) as usize) {

@@ -26,16 +26,16 @@ pub(crate) struct Changes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GiveUp {
     /// More listings than the answers account for: they are from different instants, or something came silently.
-    #[error("there are more listings than the answers account for")]
+    #[error("more listings are new or gone than the answers explain")]
     Unaccounted,
     /// No certain place for a changed listing.
     #[error(transparent)]
     Unplaced(#[from] Unplaced),
     /// A page holds something that nothing explains.
-    #[error("a page holds what no answer accounts for")]
+    #[error("a page has a listing that no answer explains")]
     Unexplained,
     /// Finding what is gone costs as much as reading everything.
-    #[error("reading every page costs no more")]
+    #[error("reading every page is as cheap")]
     TooMany,
 }
 

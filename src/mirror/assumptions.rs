@@ -82,12 +82,12 @@ pub(crate) async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assump
                 path,
                 total,
                 expected,
-                "the origin filters otherwise than assumed"
+                "the origin filters differently than assumed"
             );
             disproved.push(assumption);
         }
         if page.total == question.expected && !disproved.contains(&Assumption::Order) && !in_order(dataset, &page) {
-            tracing::warn!(path, "the origin orders filtered lists otherwise than the whole list");
+            tracing::warn!(path, "the origin orders filtered lists differently than the whole list");
             disproved.push(Assumption::Order);
         }
     }

@@ -283,7 +283,10 @@ impl Copies {
             let learned = self.volatile.read().learn(before, text);
             for key in learned.into_iter().flatten() {
                 if self.volatile.write().insert(&key) {
-                    tracing::info!(key, "a field differs between otherwise equal answers; it is volatile from now on");
+                    tracing::info!(
+                        key,
+                        "a field differs between otherwise equal answers; it is treated as volatile from now on"
+                    );
                 }
             }
         }

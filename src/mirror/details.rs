@@ -130,7 +130,7 @@ impl Details {
         let Some(known) = self.0.index.read().get(id).copied() else { return Ok(None) };
         let found = match self.0.store.detail(id) {
             Err(StoreError::Damaged(detail)) => {
-                tracing::warn!(%id, detail, "a stored detail is damaged; it counts as not mirrored");
+                tracing::warn!(%id, detail, "a stored detail is damaged; it is treated as not mirrored");
                 None
             }
             other => other?,

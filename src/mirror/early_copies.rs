@@ -22,7 +22,7 @@ use crate::upstream::client::Answer;
 /// Says that a body is a page with something on it: clients may ask for any page.
 fn check_listed(body: &Bytes) -> Result<(), String> {
     let page = Page::parse(body, &VolatileKeys::default()).map_err(|error| error.to_string())?;
-    if page.items.is_empty() { Err("there is nothing on this page".to_owned()) } else { Ok(()) }
+    if page.items.is_empty() { Err("the page is empty".to_owned()) } else { Ok(()) }
 }
 
 /// How long an answer waits for being kept; it is kept all the same. Somebody else may be writing for long.
@@ -61,7 +61,7 @@ impl EarlyCopies {
             _ => Ok(()),
         };
         if let Err(error) = kept {
-            tracing::debug!(path, %error, "what a client read is not kept for the snapshot");
+            tracing::debug!(path, %error, "an answer to a client is not used for the snapshot");
         }
     }
 }

@@ -72,13 +72,13 @@ pub(crate) enum Inconsistent {
         source: PageError,
     },
     /// A listing stands on two pages.
-    #[error("listing {id} is on two pages; the list moved while it was read")]
+    #[error("listing {id} is on two pages; the list changed while it was read")]
     Twice {
         /// Which one.
         id: ListingId,
     },
     /// The pages do not hold what they say.
-    #[error("the pages hold {distinct} listings, but say that there are {total}; the list moved while it was read")]
+    #[error("the pages have {distinct} listings, but report {total}; the list changed while it was read")]
     Count {
         /// Distinct ids.
         distinct: u64,
@@ -86,7 +86,7 @@ pub(crate) enum Inconsistent {
         total: u64,
     },
     /// The pages do not agree on the total.
-    #[error("page {page} says that there are {found} listings, page 1 says {total}")]
+    #[error("page {page} reports {found} listings, but page 1 reports {total}")]
     Totals {
         /// Which one, from 1.
         page: usize,
@@ -96,7 +96,7 @@ pub(crate) enum Inconsistent {
         total: u64,
     },
     /// The origin ignores `per_page=100`.
-    #[error("the origin answers pages of {0} listings where 100 were asked for")]
+    #[error("the origin sent a page of {0} listings, but 100 were requested")]
     PageSize(u64),
 }
 

@@ -58,12 +58,12 @@ impl Sweeper {
                 Swept::InPart => self.every.min(SOON),
                 swept => {
                     if swept == Swept::Differs {
-                        tracing::info!("a sweep found a change that no refresh had seen");
+                        tracing::info!("a sweep found a change that the refreshes had missed");
                         self.commands.pass();
                     }
                     let now = self.clock.now_wall().as_millis();
                     if let Err(error) = self.store.put_state(STATE, &now.to_le_bytes()) {
-                        tracing::warn!(%error, "the end of the sweep cannot be kept; a restart may sweep again");
+                        tracing::warn!(%error, "the end of the sweep could not be stored; a restart may sweep again");
                     }
                     self.every
                 }
@@ -108,7 +108,7 @@ impl Sweeper {
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(path, %error, "the sweep leaves a page out");
+                    tracing::debug!(path, %error, "the sweep skips a page");
                     swept = Swept::InPart;
                 }
             }

@@ -351,7 +351,7 @@ impl Mirror {
             return;
         };
         if matches!(error, MirrorError::Moved) {
-            tracing::info!(%error, "beginning anew");
+            tracing::info!(%error, "starting over");
             return;
         }
         let failures = match step {
@@ -368,10 +368,10 @@ impl Mirror {
             _ => self.work.as_ref().map_or(1, |work| work.failures),
         };
         if error.is_damage() {
-            // The keeper heals the store, and says so in `last_error`: the origin has nothing to do with it.
-            tracing::warn!(error = %Excerpt(&error), failures, "a step met damage in the store; it is tried again");
+            // The keeper heals the store and sets `last_error`: the origin has nothing to do with it.
+            tracing::warn!(error = %Excerpt(&error), failures, "the store is damaged; trying again");
         } else {
-            tracing::warn!(error = %Excerpt(&error), failures, "the origin could not be mirrored; the published snapshot stays");
+            tracing::warn!(error = %Excerpt(&error), failures, "mirroring failed; the current snapshot is still served");
             self.status.set_state(error.state());
             self.status.error(&error, self.clock.now_wall());
         }

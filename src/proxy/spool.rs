@@ -18,7 +18,7 @@ const WINDOW: u64 = 256 * 1024;
 
 /// The body broke off: what was read is not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the origin's answer broke off")]
+#[error("the origin's answer ended early")]
 pub struct Broken;
 
 /// Nobody reads any more, and it is not kept either.

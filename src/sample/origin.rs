@@ -92,7 +92,7 @@ impl Origin {
         if let Some(Running { stop, task }) = running {
             drop(stop);
             if let Err(error) = task.await {
-                tracing::warn!(%error, "the sample origin ended badly");
+                tracing::warn!(%error, "the sample origin ended with an error");
             }
         }
     }

@@ -89,7 +89,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
     }
     let (stream, twin) = match twins(stream) {
         Ok(twins) => twins,
-        Err(error) => return tracing::warn!(%error, "a connection was lost"),
+        Err(error) => return tracing::warn!(%error, "a connection of the sample origin failed"),
     };
     if clock::is_beyond_http() {
         return tracing::error!(

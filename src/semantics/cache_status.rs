@@ -1,7 +1,7 @@
 //! `Cache-Status` (RFC 9211): how an answer came about, for the header, the access log and the metrics alike.
 //!
-//! What it is: the outcomes and their rendering. What it is not: the decision between them (`answer`). Who calls it:
-//! `answer::compose` on every answer but errors of our own and preflights, which carry none.
+//! The outcomes and their rendering. Not the decision between them (`answer`).
+//! Callers: `answer::compose` on every answer but errors of our own and preflights, which carry none.
 
 use http::HeaderValue;
 
@@ -10,20 +10,20 @@ use http::HeaderValue;
 pub enum CacheOutcome {
     /// From the snapshot or the cache, without asking the origin.
     Hit {
-        /// Seconds of freshness left, negative when stale (RFC 9211 §2.4); `None` for what does not age.
+        /// Seconds of freshness left, negative when stale (RFC 9211 §2.4); `None` for answers that do not age.
         ttl: Option<i64>,
     },
     /// Nothing was kept under this key.
     Miss(Forwarded),
-    /// What was kept under this key is for other request headers.
+    /// The cached answers of this key are for other request headers.
     VaryMiss(Forwarded),
-    /// What was kept was stale, and the origin was asked; status 304 when it was still right.
+    /// The cached answer was stale and was revalidated; status 304 if it was still current.
     Revalidated(Forwarded),
-    /// What was kept was fresh, but the client wanted the origin to be asked.
+    /// The cached answer was fresh, but the client requested revalidation.
     Requested(Forwarded),
-    /// What was kept was stale, the origin failed, and so it was served (RFC 5861 §4).
+    /// The cached answer was stale and was served because the origin failed (RFC 5861 §4).
     StaleIfError {
-        /// `None` when the origin gave no answer at all, or was not asked for want of budget.
+        /// `None`: no answer, or no budget to ask.
         fwd_status: Option<u16>,
     },
     /// Not for the cache at all.
@@ -35,14 +35,14 @@ pub enum CacheOutcome {
     Method(Forwarded),
 }
 
-/// What came of asking the origin.
+/// The origin's answer, as `Cache-Status` describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forwarded {
     /// The status of the origin's answer.
     pub fwd_status: u16,
     /// Whether the answer was kept (RFC 9211 §2.5).
     pub stored: bool,
-    /// Whether the question was another request's too (RFC 9211 §2.6).
+    /// Whether it shared the request of another client (RFC 9211 §2.6).
     pub collapsed: bool,
 }
 
@@ -62,7 +62,7 @@ impl CacheOutcome {
         }
     }
 
-    /// What came of asking the origin; `None` when it was not asked, or gave no answer.
+    /// The origin's answer; `None` if there is none.
     pub const fn forwarded(self) -> Option<Forwarded> {
         match self {
             Self::Hit { .. } | Self::StaleIfError { fwd_status: None } => None,

@@ -1,8 +1,8 @@
-//! The client's address: whom a request is counted against, when proxies stand in between.
+//! The client's address, also behind proxies.
 //!
-//! What it is: the walk from the TCP peer back through the proxies that the operator trusts. What it is not: the PROXY
-//! protocol, which changes what the peer is before any of this. Who calls it: `answer::admit`, once per request,
-//! before the limit. Nobody is trusted unless configured: a header that anyone can send would make the limit void.
+//! The walk from the TCP peer back through the proxies that the operator trusts. Not the PROXY protocol, which would
+//! replace the peer. Callers: `answer::admit`, once per request, before the limit. Nobody is trusted unless configured:
+//! anyone can send the header and evade the limit.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -14,15 +14,15 @@ use super::{network, trim};
 
 mod forwarded;
 
-/// How many entries of the header are looked at, from the right, empty ones included.
+/// The most entries of the header that are read, from the right, empty ones included.
 const MAX_ENTRIES: usize = 64;
 /// How many bytes of the header are looked at, from the right, over all its lines.
 const MAX_BYTES: usize = 4096;
 
-/// Whom to believe about the client's address, and where it is written.
+/// Which peers are believed, and which header they use.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientIpConfig {
-    /// Networks of proxies whose header is believed; empty: nobody's.
+    /// Networks of proxies whose header is believed; empty: none.
     pub trusted_proxies: Vec<IpNet>,
     /// The header that those proxies append to or set.
     pub header: ClientIpHeader,
@@ -43,7 +43,7 @@ pub enum ClientIpHeader {
     XForwardedFor,
     /// `Forwarded` of RFC 7239: the `for` parameters.
     Forwarded,
-    /// A header with one address, such as `X-Real-IP`; read like `X-Forwarded-For` should a proxy append to it.
+    /// A header with one address, such as `X-Real-IP`; read like `X-Forwarded-For` if a proxy appends to it.
     Named(HeaderName),
 }
 
@@ -97,9 +97,9 @@ pub(crate) enum AddressSource {
 
 /// Finds the client's address: the peer unless it is trusted, else the right-most entry of the header that is not.
 ///
-/// Several header lines are one list (RFC 9110 §5.3), read from the right, empty entries passed over. An entry that is
-/// no address ends the walk at the last trusted hop, as do the left end of the list and the bounds of 64 entries and
-/// 4 KiB: all that lies further left was written by somebody whom nobody vouches for.
+/// Several header lines are one list (RFC 9110 §5.3), read from the right, empty entries passed over. The walk ends at
+/// the last trusted hop if an entry is not an address, at the left end of the list, and at 64 entries or 4 KiB: no
+/// trusted proxy vouches for the rest.
 pub(crate) fn resolve(config: &ClientIpConfig, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
     let mut hop = ClientAddress { ip: peer.to_canonical(), source: AddressSource::Peer };
     if !config.trusts(hop.ip) {

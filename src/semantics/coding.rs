@@ -1,7 +1,7 @@
-//! Content codings: which of those on offer a client gets (RFC 9110 §12.5.3).
+//! Content codings: the choice for a client (RFC 9110 §12.5.3).
 //!
-//! What it is: the choice. What it is not: compression, or the `Vary` and `ETag` that go with it. Who calls it:
-//! `answer::admit`, once per request, before the reply is looked up.
+//! The choice. Not compression, or the `Vary` and `ETag` that go with it.
+//! Callers: `answer::admit`, once per request, before the reply is looked up.
 
 use http::header::{ACCEPT_ENCODING, HeaderMap};
 
@@ -54,9 +54,9 @@ impl Coding {
 /// Chooses among `available`, given in the server's order of preference, and identity, which is always available.
 ///
 /// The highest weight wins and a tie goes to the server's preference, identity last. A request without the field gets
-/// identity: it may be anything, and tools that can't decode are the ones that don't ask. Identity is also the answer
-/// when nothing is acceptable (`identity;q=0` alone): RFC 9110 §12.5.3 allows it, and data beats a 406. A malformed
-/// member is as if absent, of a repeated one the first counts.
+/// identity: tools that cannot decode do not send it. So does a request that accepts nothing (`identity;q=0` alone):
+/// RFC 9110 §12.5.3 allows it, and data beats a 406. A malformed member counts as absent; of repeated ones the first
+/// counts.
 pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Coding {
     let mut wishes = Wishes::default();
     let lines = headers.get_all(ACCEPT_ENCODING);
@@ -77,11 +77,11 @@ pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Coding {
     }
 }
 
-/// The weights that a client gave, in thousandths; `None` where it named none.
+/// The client's weights, in thousandths; `None`: not named.
 #[derive(Default)]
 struct Wishes {
     named: [Option<u16>; 4],
-    /// The weight of `*`: of everything that is not named.
+    /// The weight of `*`: of all other codings.
     others: Option<u16>,
 }
 

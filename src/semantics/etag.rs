@@ -1,12 +1,12 @@
 //! Entity tags: the opaque validators of RFC 9110 §8.8.3.
 //!
-//! What it is: the parsed tag, its two comparisons, its header value. What it is not: the evaluation of a request's
-//! conditions (`precondition`) or the hash that makes our tags (`api`). Who calls it: `precondition`, `answer`, and
-//! `origin`, which keeps the origin's tags as validators.
+//! The parsed tag, its two comparisons, its header value. Not the evaluation of a request's conditions (`precondition`)
+//! or the hash that makes our tags (`api`).
+//! Callers: `precondition`, `answer`, and `origin`, which keeps the origin's tags as validators.
 
 use http::HeaderValue;
 
-/// An entity tag as it stands in a header: `"..."` or `W/"..."`. A clone shares the bytes.
+/// An entity tag as in a header: `"..."` or `W/"..."`. A clone shares the bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EntityTag {
     wire: HeaderValue,
@@ -19,7 +19,7 @@ pub enum EntityTagError {
     /// It does not start with a quotation mark, after an optional `W/`.
     #[error("an entity tag starts with a quotation mark, or with W/ and one")]
     Unquoted,
-    /// There is no closing quotation mark, or a byte before it that a tag may not hold.
+    /// No closing quotation mark, or an invalid byte before it.
     #[error("the entity tag is not closed by a quotation mark, or holds a byte that it may not")]
     Unclosed,
     /// Something follows the closing quotation mark.
@@ -37,7 +37,7 @@ impl EntityTag {
         if !rest.is_empty() {
             return Err(EntityTagError::Trailing);
         }
-        // Every byte that a tag may hold is one that a header value may hold.
+        // Every byte of a valid tag is valid in a header value.
         let value = HeaderValue::from_bytes(wire).map_err(|_| EntityTagError::Unclosed)?;
         Ok(Self { wire: value, weak: tag.weak })
     }
@@ -45,12 +45,12 @@ impl EntityTag {
     /// The weak tag `W/"opaque"`.
     ///
     /// # Errors
-    /// [`EntityTagError`] when `opaque` holds a byte that a tag may not, a quotation mark or a space for example.
+    /// [`EntityTagError`] when `opaque` has an invalid byte, for example a quotation mark or a space.
     pub fn weak(opaque: &str) -> Result<Self, EntityTagError> {
         Self::parse([b"W/\"", opaque.as_bytes(), b"\""].concat().as_slice())
     }
 
-    /// This tag as a weak one: for a representation that says the same in other bytes (rewritten, recoded).
+    /// This tag as a weak one, for a rewritten or recompressed representation.
     #[must_use]
     pub fn weakened(&self) -> Self {
         if self.weak {

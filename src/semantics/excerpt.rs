@@ -1,7 +1,7 @@
-//! How much of a text from outside is shown: at most 500 bytes.
+//! Excerpts of texts from outside: at most 500 bytes.
 //!
-//! An origin, a bundle, a client or a file can bring a text of any length into a message. Messages are kept, logged and
-//! shown by `/status`, so the length is bounded where they are put together, and what could steer a terminal is escaped. Callers: [`crate::admin`], [`crate::upstream`].
+//! Texts of an origin, a bundle, a client or a file in messages are cut when the message is made, and control
+//! characters are escaped. Callers: [`crate::admin`], [`crate::upstream`].
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The most bytes of one text.
 pub(crate) const MOST_BYTES: usize = 500;
 
-/// What stands for the rest.
+/// The mark for the rest.
 const REST: char = '…';
 
 /// Cuts a text that is too long at the end of a character; the mark for the rest is part of the length.
@@ -23,8 +23,7 @@ pub(crate) fn cut(text: &mut String) {
     }
 }
 
-/// A text that steers no terminal and breaks no line of a log: controls, and what changes the direction of writing, are
-/// written out.
+/// A text that is safe for terminals and logs: control characters and direction marks are written out.
 pub(crate) fn escaped(text: &str) -> String {
     let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut out = String::with_capacity(text.len());
@@ -44,7 +43,7 @@ pub(crate) fn cut_all(value: &mut Value) {
     }
 }
 
-/// Displays the start of something that may be long.
+/// Displays the start of a long value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Excerpt<T>(pub T);
 

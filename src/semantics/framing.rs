@@ -1,7 +1,7 @@
-//! What of an answer's head says where its body ends, and whether that can be believed.
+//! The framing of an answer: where its body ends, and whether the head can be believed.
 //!
-//! What it is: the checks that come before anything of an answer is used. What it is not: the reading of the body. Callers:
-//! the clients of the origin.
+//! The checks that come before anything of an answer is used. Not the reading of the body.
+//! Callers: the clients of the origin.
 
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode};
@@ -9,17 +9,17 @@ use http::{HeaderMap, StatusCode};
 /// How many interim answers may come before the final one.
 pub(crate) const MOST_INTERIM: usize = 16;
 
-/// Why an answer is not one.
+/// Why an answer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAnswer {
-    /// The status is none of a final answer.
-    #[error("its status is {0}, which is not from 200 to 599")]
+    /// The status is not that of a final answer.
+    #[error("its status is {0}, not a number from 200 to 599")]
     Status(u16),
     /// The length is said twice, or is no number.
-    #[error("Content-Length is there twice, or is not a number")]
+    #[error("Content-Length is repeated, or is not a number")]
     Length,
     /// The body is in a transfer coding that nobody asked for (RFC 9110 §10.1.4), or in two.
-    #[error("its transfer coding is compressed, or is there twice")]
+    #[error("its transfer coding is compressed or repeated")]
     Coding,
     /// An interim answer has a body.
     #[error("an interim answer ({0}) announces a body")]
@@ -31,8 +31,7 @@ pub(crate) enum BadAnswer {
 
 /// Looks at the head of a final answer; its length, if it says one.
 ///
-/// Two lengths are refused even if they are equal, as nginx does: whoever says it twice may mean it twice (RFC 9110 §8.6
-/// allows both).
+/// Two lengths are refused even if they are equal, as nginx does (RFC 9110 §8.6 allows both).
 ///
 /// # Errors
 /// [`BadAnswer`] for an answer that must not be used.
@@ -54,8 +53,8 @@ pub(crate) fn check(status: StatusCode, headers: &HeaderMap) -> Result<Option<u6
     }
 }
 
-/// Whether a body would have to be decoded more than once. A word that is no coding at all changes nothing: such a body ends
-/// with its connection (RFC 9112 §6.3), and is passed on with a length of ours.
+/// Whether a body would have to be decoded more than once. An unknown word changes nothing: such a body ends with its
+/// connection (RFC 9112 §6.3), and is forwarded with our own length.
 fn has_unreadable_coding(headers: &HeaderMap) -> bool {
     const COMPRESSED: [&[u8]; 6] = [b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"br"];
     let mut chunked = 0;
@@ -73,8 +72,8 @@ fn has_unreadable_coding(headers: &HeaderMap) -> bool {
 /// Looks at the head of an interim answer, of which `before` came already.
 ///
 /// # Errors
-/// [`BadAnswer`] when nothing more is to be waited for: it is one too many, or claims a body, which none has (RFC 9110
-/// §8.6, RFC 9112 §6.1).
+/// [`BadAnswer`] when there are too many of them, or it announces a body, which it cannot have (RFC 9110 §8.6, RFC 9112
+/// §6.1).
 pub(crate) fn check_interim(status: StatusCode, headers: &HeaderMap, before: usize) -> Result<(), BadAnswer> {
     if headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING) {
         return Err(BadAnswer::InterimBody(status.as_u16()));

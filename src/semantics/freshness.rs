@@ -1,8 +1,8 @@
 //! Age, origin time and the headers that speak of them (RFC 9111).
 //!
-//! What it is: how old an answer is, which instant it speaks for, and the fields that say how long it may be kept. What
-//! it is not: a decision to refresh or to serve stale. Who calls it: `answer` when it writes headers, `upstream` when it
-//! reads them.
+//! How old an answer is, which instant it speaks for, and the fields that say how long it may be kept. Not a decision
+//! to refresh or to serve stale.
+//! Callers: `answer` when it writes headers, `upstream` when it reads them.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::clock::WallTime;
 
 /// How far ahead of our clock a stamp may be and still count as "now": clocks differ, and headers say whole seconds.
 pub(crate) const FUTURE_TOLERANCE: Duration = Duration::from_secs(5);
-/// The largest number of seconds that `Age` means (RFC 9111 §1.2.2); what is beyond counts as this.
+/// The largest number of seconds that `Age` means (RFC 9111 §1.2.2); larger values count as this.
 pub(crate) const MAX_AGE_SECONDS: u32 = 1 << 31;
-/// The longest `Retry-After` that is believed, in seconds: a day. Beyond it a mistake is likelier than an order.
+/// The longest accepted `Retry-After`, in seconds: a day. Longer ones are probably mistakes.
 pub(crate) const MAX_RETRY_AFTER_SECONDS: u32 = 86_400;
 
 /// Whether a stamp lies further ahead of `now` than clocks may differ. Such a stamp confirms nothing.
@@ -28,10 +28,9 @@ pub(crate) fn age_seconds(now: WallTime, confirmed: WallTime) -> u32 {
     u32::try_from(seconds).unwrap_or(MAX_AGE_SECONDS)
 }
 
-/// The stamps in the header of an answer of the origin; `None` for those that are absent or malformed.
+/// The stamps in the header of an answer of the origin; `None` if absent or malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamps {
-    /// `Date`.
     pub date: Option<WallTime>,
     /// `Age`, in seconds.
     pub age: Option<u32>,
@@ -53,8 +52,8 @@ impl OriginTime {
 
 /// The instant that an answer speaks for by its header: `Date - Age`.
 ///
-/// An answer without `Date` is taken to be dated when it was received (RFC 9110 §6.6.1). A `Date` ahead of `received`
-/// is moved back to it: within [`FUTURE_TOLERANCE`] that is two clocks, beyond it the result is unconfirmed.
+/// An answer without `Date` is dated when it was received (RFC 9110 §6.6.1). A `Date` ahead of `received` is moved back
+/// to it: within [`FUTURE_TOLERANCE`] clocks may differ, beyond it the result is unconfirmed.
 ///
 /// DEVIATION: RFC 9111 §4.2.3 takes the larger of `Age` and the time since `Date`; CDNs differ in whether they keep
 /// the origin's `Date` or set their own, and the difference of both is the instant that is never too late.
@@ -64,15 +63,15 @@ pub(crate) fn origin_time(stamps: Stamps, received: WallTime) -> OriginTime {
     OriginTime { at, confirmed: !is_from_the_future(date, received) }
 }
 
-/// Reads `Age` in seconds: the first member should there be a list, and [`MAX_AGE_SECONDS`] for anything larger
-/// (RFC 9111 §5.1, §1.2.2). `None` for what is no number.
+/// Reads `Age` in seconds: the first member of a list, and at most [`MAX_AGE_SECONDS`] (RFC 9111 §5.1, §1.2.2). `None`
+/// if it is not a number.
 pub(crate) fn parse_age(value: &[u8]) -> Option<u32> {
     let first = value.split(|&byte| byte == b',').next()?;
     parse_seconds(first, MAX_AGE_SECONDS)
 }
 
 /// Reads `Retry-After` (RFC 9110 §10.2.3), seconds or an HTTP-date, as seconds from `now`: 0 for a date that has
-/// passed, [`MAX_RETRY_AFTER_SECONDS`] for anything longer, `None` for what is neither. A date is rounded up.
+/// passed, [`MAX_RETRY_AFTER_SECONDS`] for anything longer, `None` if it is neither. A date is rounded up.
 pub(crate) fn parse_retry_after(value: &[u8], now: WallTime) -> Option<u32> {
     if let Some(seconds) = parse_seconds(value, MAX_RETRY_AFTER_SECONDS) {
         return Some(seconds);
@@ -92,8 +91,8 @@ pub(super) fn parse_seconds(text: &[u8], most: u32) -> Option<u32> {
     Some(value.min(most))
 }
 
-/// What `Cache-Control` says of an answer of ours; `Display` writes the value, in whole seconds. RFC 9111 §5.2.2 and
-/// RFC 5861; zero grace periods are left out.
+/// `Cache-Control` of our answers; `Display` writes the value, in whole seconds. RFC 9111 §5.2.2 and RFC 5861; zero
+/// grace periods are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheControl {
     /// `max-age`: how long it is fresh.

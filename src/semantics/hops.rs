@@ -1,7 +1,8 @@
-//! Through which proxies a request came: `Via` (RFC 9110 §7.6.3) and `CDN-Loop` (RFC 8586).
+//! The proxies that a request came through: `Via` (RFC 9110 §7.6.3) and `CDN-Loop` (RFC 8586).
 //!
-//! What it is: the name of this process on requests to the origin, and the names in requests from clients. What it is not:
-//! the refusal of a loop, which is `answer::admit`. Callers: `answer::admit`, and the clients of the origin.
+//! The name of this process on requests to the origin, and the names in requests from clients. Not the refusal of a
+//! loop, which is `answer::admit`.
+//! Callers: `answer::admit`, and the clients of the origin.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use memchr::memmem;
 /// RFC 8586.
 pub(crate) const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
-/// What every name of ours begins with.
+/// The prefix of our names.
 const PREFIX: &str = "grandstand-";
 /// How many hexadecimal digits follow.
 const DIGITS: usize = 16;
-/// How many names are sent on of a trail: the last ones. A head that grew without bound would be refused by the origin.
+/// The most names that are forwarded, the last ones: the origin would refuse a head that grows without bound.
 const MOST: usize = 32;
 
 /// The name of one process among all proxies, as in `grandstand-0123456789abcdef`.
 ///
-/// Each process has another one: a mirror may well ask a shield, and several servers may share one configuration. No answer
-/// shows it, so that no client can pretend to come from it.
+/// Each process has its own: a mirror may ask a shield, and several servers may share one configuration. No answer
+/// shows it, so no client can forge it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pseudonym(Arc<str>);
 
@@ -40,8 +41,7 @@ impl Pseudonym {
         append(fields, CDN_LOOP, &self.0);
     }
 
-    /// Puts the name on a request that is forwarded, behind the names that are there. `received`: the version of HTTP in
-    /// which it came.
+    /// Appends the name to a forwarded request. `received`: the HTTP version of the request.
     pub(crate) fn sign_forwarded(&self, fields: &mut HeaderMap, received: Version) {
         let version = match received {
             Version::HTTP_09 => "0.9",
@@ -70,10 +70,9 @@ fn append(fields: &mut HeaderMap, name: HeaderName, member: &str) {
 pub struct Trail(Option<Arc<[Pseudonym]>>);
 
 impl Trail {
-    /// None.
     pub const NONE: Self = Self(None);
 
-    /// Those that a header names. Names of other proxies and CDNs are of no interest: they look for their own.
+    /// Reads a header. Names of other proxies and CDNs are ignored.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut names: Vec<&str> = Vec::new();
         for value in headers.get_all(&CDN_LOOP).iter().chain(headers.get_all(VIA)) {
@@ -107,7 +106,6 @@ impl Trail {
 /// The client that a read is for.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Its address.
     pub address: IpAddr,
     /// Through which processes of this program its request came.
     pub trail: Trail,

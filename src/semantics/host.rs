@@ -1,11 +1,11 @@
-//! The value of `Host`: whether it is one, and which host it names.
+//! The value of `Host`: its syntax and its host.
 //!
 //! Not whose host it is. Callers: `answer::admit`, `admin::guard`, `config`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether a value is `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2) with a host that is not empty, which http
-/// and https ask for (RFC 9110 §4.2). Bytes outside of ASCII are not part of a host. A port may be empty.
+/// Whether a value is `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2) with a host that is not empty (required
+/// for http and https, RFC 9110 §4.2). Only ASCII. A port may be empty.
 pub(crate) fn is_host(value: &[u8]) -> bool {
     if let Some(rest) = value.strip_prefix(b"[") {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
@@ -15,8 +15,8 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
     end > 0 && is_registered_name(&value[..end]) && is_port(&value[end..])
 }
 
-/// The host that a value names, written in one way: an address as an address (IPv4-mapped IPv6 as IPv4), a name in lower
-/// case without the dot at its end; no port. `None`: the value is no host.
+/// The host of a value in its canonical form: an address as an address (IPv4-mapped IPv6 as IPv4), a name in lower case
+/// without the dot at its end; no port. `None`: the value is no host.
 pub(crate) fn name_of(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(value).ok().filter(|_| is_host(value))?;
     let name = match text.strip_prefix('[') {
@@ -29,7 +29,7 @@ pub(crate) fn name_of(value: &[u8]) -> Option<String> {
     })
 }
 
-/// What stands between brackets.
+/// The text between brackets.
 fn is_ip_literal(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }

@@ -1,8 +1,7 @@
 //! Networks and the addresses in them, with IPv4-mapped IPv6 as IPv4 everywhere.
 //!
-//! What it is: the one place that knows that `::ffff:10.0.0.1` and `10.0.0.1` are one address, and so their networks.
-//! What it is not: a set of networks; its callers have few and look at each. Who calls it: `client_address`,
-//! `limit` and `serve`.
+//! The one place where `::ffff:10.0.0.1` and `10.0.0.1` are one address. Not a set of networks: callers have few and
+//! check each. Callers: `client_address`, `limit` and `serve`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -27,8 +26,8 @@ pub(crate) fn covers(network: IpNet, address: IpAddr) -> bool {
     canonical(network).contains(&address.to_canonical())
 }
 
-/// The first address of the network that counts as one client with this address: an IPv4 address is one of its own, of an
-/// IPv6 address the first `ipv6_prefix` bits make it.
+/// The first address of the network that counts as one client with this address: an IPv4 address itself, or the first
+/// `ipv6_prefix` bits of an IPv6 address.
 pub(crate) fn household(address: IpAddr, ipv6_prefix: u8) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(six) => {

@@ -1,9 +1,8 @@
 //! Request paths: one spelling per resource, or a reason why there is none.
 //!
-//! What it is: the normalisation that comes before routing, and the path of `public_url` in front. What it is not: the
-//! router, the query, or what is sent to the origin - a pass-through request keeps its bytes. Who calls it:
-//! `answer::admit` before `api::route`. Whatever it refuses is answered 400 and never forwarded: a path that two
-//! parsers read in two ways is how caches are poisoned.
+//! The normalisation that comes before routing, and the path of `public_url` in front. Not the router, the query, or
+//! what is sent to the origin - a pass-through request keeps its bytes. Callers: `answer::admit` before `api::route`. A
+//! refused path gets 400 and is never forwarded: a path that two parsers read differently can poison caches.
 
 use std::borrow::Cow;
 
@@ -29,10 +28,10 @@ pub enum PathError {
     #[error("it has a NUL")]
     Nul,
     /// It has a `%` without two hexadecimal digits after it.
-    #[error("it has a broken percent-escape")]
+    #[error("it has an incomplete percent-escape")]
     BrokenEscape,
-    /// It has a byte in it that has to be escaped: a control, a space, `?`, `#` or anything beyond ASCII.
-    #[error("it has the byte 0x{0:02X} unescaped")]
+    /// It has a byte that must be escaped: a control character, a space, `?`, `#` or anything beyond ASCII.
+    #[error("it has the byte 0x{0:02X}, which must be escaped")]
     Unescaped(u8),
 }
 
@@ -71,7 +70,7 @@ pub fn normalise(raw: &[u8]) -> Result<Cow<'_, str>, PathError> {
     Ok(path)
 }
 
-/// The unreserved character (RFC 3986 §2.3) that the escape at `at` stands for; `None` if it has to stay an escape.
+/// The unreserved character (RFC 3986 §2.3) that the escape at `at` stands for; `None` if it stays an escape.
 fn literal_of(raw: &[u8], at: usize) -> Result<Option<u8>, PathError> {
     let digit = |offset: usize| raw.get(at + offset).and_then(|&byte| char::from(byte).to_digit(16));
     let (Some(high), Some(low)) = (digit(1), digit(2)) else {
@@ -99,7 +98,7 @@ fn check_segments(path: &str) -> Result<(), PathError> {
     Ok(())
 }
 
-/// A segment without its parameters (RFC 3986 §3.3): there are servers that drop them first, for which `..;x` is `..`.
+/// A segment without its parameters (RFC 3986 §3.3): for servers that drop them, `..;x` is `..`.
 fn name(segment: &str) -> &str {
     let end = segment.find(';').into_iter().chain(segment.find("%3B")).chain(segment.find("%3b")).min();
     &segment[..end.unwrap_or(segment.len())]
@@ -127,8 +126,8 @@ impl BasePath {
         &self.0
     }
 
-    /// What follows this base in a normalised path, `/` at least; `None` when the path does not lie under it. Only
-    /// whole segments count: `/mirrored` does not lie under `/mirror`.
+    /// The rest of a normalised path below this base, at least `/`; `None` if the path is not below it. Only whole
+    /// segments count: `/mirrored` does not lie under `/mirror`.
     pub fn strip<'a>(&self, path: &'a str) -> Option<&'a str> {
         match path.strip_prefix(self.0.as_str())? {
             "" => Some("/"),

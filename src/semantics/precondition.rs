@@ -1,9 +1,9 @@
 //! Conditional requests: whether to answer in full, with 304 or with 412 (RFC 9110 §13).
 //!
-//! What it is: the evaluation of `If-Match` and `If-None-Match` against the current tag. What it is not: the answer
-//! itself, or any use of dates - answers from the snapshot carry no `Last-Modified`, so `If-Modified-Since` and
-//! `If-Unmodified-Since` are ignored, as RFC 9110 §13.1.3 and §13.1.4 ask for resources without a modification date.
-//! Who calls it: `answer::compose`, and only for an answer that would otherwise be 200 (RFC 9110 §13.2.1).
+//! The evaluation of `If-Match` and `If-None-Match` against the current tag. Not the answer itself, or any use of dates
+//! - answers from the snapshot carry no `Last-Modified`, so `If-Modified-Since` and `If-Unmodified-Since` are ignored,
+//! as RFC 9110 §13.1.3 and §13.1.4 ask for resources without a modification date.
+//! Callers: `answer::compose`, and only for an answer that would otherwise be 200 (RFC 9110 §13.2.1).
 
 use http::Method;
 use http::header::{GetAll, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
@@ -14,10 +14,10 @@ use super::trim;
 /// How many list members are looked at, over all lines of a field; the rest is as if absent.
 const MAX_MEMBERS: usize = 256;
 
-/// What the conditions of a request come to.
+/// The result of the conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precondition {
-    /// No condition stands in the way: answer as if there were none.
+    /// Answer as if there were no condition.
     Proceed,
     /// The client has the current representation: 304.
     NotModified,
@@ -26,11 +26,10 @@ pub enum Precondition {
 }
 
 /// Evaluates the conditions in the order of RFC 9110 §13.2.2. `current` is the tag of the representation that would be
-/// sent; `None` when it has no tag, and then only `*` names it.
+/// sent; `None` if it has no tag; then only `*` matches.
 ///
-/// Several lines of a field are one list (RFC 9110 §5.3). A member that is no entity tag is passed over, and so is a
-/// `*` that does not stand alone: the worst that follows is an answer in full, or 412 where `If-Match` names nothing.
-/// Allocates nothing.
+/// Several lines of a field are one list (RFC 9110 §5.3). Invalid members are skipped, and so is a `*` among other
+/// members: at worst the answer is complete, or 412 for `If-Match`. Allocates nothing.
 pub fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&EntityTag>) -> Precondition {
     // RFC 9110 §13.2.1: these neither select nor modify a representation.
     if matches!(*method, Method::OPTIONS | Method::TRACE | Method::CONNECT) {
@@ -74,7 +73,7 @@ fn names(lines: &GetAll<'_, HeaderValue>, current: Option<&EntityTag>, compariso
         return true;
     }
     let Some(current) = current.map(EntityTag::view) else { return false };
-    // Nearly every conditional request names exactly the tag that we gave out.
+    // Nearly every conditional request names exactly our tag.
     if let Some(Ok((tag, []))) = only.map(TagRef::split) {
         return comparison.holds(tag, current);
     }
@@ -86,7 +85,7 @@ fn names(lines: &GetAll<'_, HeaderValue>, current: Option<&EntityTag>, compariso
         .any(|tag| comparison.holds(tag, current))
 }
 
-/// The members of one line; `None` for one that is no entity tag.
+/// The members of one line; `None` for an invalid one.
 struct Members<'a>(&'a [u8]);
 
 impl<'a> Iterator for Members<'a> {

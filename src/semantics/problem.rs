@@ -1,34 +1,36 @@
-//! Problem documents: every error that a client sees, as RFC 9457 wants it.
+//! Problem documents (RFC 9457): every error that a client sees.
 //!
-//! What it is: the list of errors and their JSON. What it is not: the headers around them (`Allow`, `Retry-After`,
-//! CORS), which `answer` adds to every answer alike. Who calls it: `answer`, wherever a request ends in an error.
+//! The list of errors and their JSON. Not the headers around them (`Allow`, `Retry-After`, CORS), which `answer` adds
+//! to every answer alike.
+//! Callers: `answer`, wherever a request ends in an error.
 
 use bytes::Bytes;
 use http::StatusCode;
 
 use super::path::PathError;
+use crate::words::counted;
 
 /// The media type of a problem document (RFC 9457 §6.1).
 pub(crate) const CONTENT_TYPE: &str = "application/problem+json";
-/// How many characters of a value that the client sent are repeated to it.
+/// The most characters of a client's value that are repeated.
 const MAX_VALUE: usize = 200;
 
-/// What went wrong. Each kind has one status, one title and one URI.
+/// The kind of a problem: one status, one title and one URI.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ProblemKind {
     /// 400: a request that cannot be read.
     BadRequest,
-    /// 400: a query parameter that can't be obeyed.
+    /// 400: an invalid query parameter.
     BadParameter,
     /// 400: a path without a single reading.
     BadPath,
-    /// 400: a request with a body where none belongs.
+    /// 400: an unexpected request body.
     UnexpectedBody,
     /// 404: no such listing, endpoint or path.
     NotFound,
     /// 405: not a method of this resource.
     MethodNotAllowed,
-    /// 410: a snapshot that is not kept, or never was.
+    /// 410: a snapshot that is not kept.
     SnapshotGone,
     /// 412: a condition of the request is false.
     PreconditionFailed,
@@ -48,9 +50,9 @@ pub enum ProblemKind {
     Unavailable,
     /// 503: no room for another connection.
     TooManyConnections,
-    /// 503: a kept snapshot that is not at hand now, or that cannot answer.
+    /// 503: a kept snapshot that cannot answer now.
     SnapshotUnavailable,
-    /// 504: the client wants what is kept or nothing, and that is nothing.
+    /// 504: `only-if-cached`, and nothing usable is cached.
     OnlyIfCached,
     /// 508: the request came through this server before.
     LoopDetected,
@@ -136,51 +138,52 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem with a detail that says what, for whom there is no constructor below.
+    /// A problem without a constructor below.
     pub const fn new(kind: ProblemKind, detail: String) -> Self {
         Self { kind, detail }
     }
 
     /// 400: the request is not HTTP as it should be.
     pub fn unreadable() -> Self {
-        Self::new(ProblemKind::BadRequest, "The request cannot be read as HTTP.".to_owned())
+        Self::new(ProblemKind::BadRequest, "The request is not valid HTTP.".to_owned())
     }
 
-    /// 400: the request does not say whom it is for, or not in a way that can be read (RFC 9112 §3.2).
+    /// 400: `Host` is missing, repeated or invalid (RFC 9112 §3.2).
     pub fn bad_host(value: Option<impl AsRef<[u8]>>) -> Self {
         let detail = match value {
-            None => "An HTTP/1.1 request names its host once, in the field Host; this one does not.".to_owned(),
-            Some(value) => format!("The field Host has the value {}, which is no host.", quoted(value)),
+            None => "The request has no Host header, or more than one; HTTP/1.1 needs exactly one.".to_owned(),
+            Some(value) => format!("The Host header {} is not a host name or an address.", quoted(value)),
         };
         Self::new(ProblemKind::BadRequest, detail)
     }
 
     /// 400: the head of the request takes too many reads.
     pub fn in_pieces() -> Self {
-        Self::new(ProblemKind::BadRequest, "The head of the request comes in too many small pieces.".to_owned())
+        Self::new(ProblemKind::BadRequest, "The request head arrived in too many small pieces.".to_owned())
     }
 
-    /// 400: the target of the request has a byte that ends it, or that has no place in it (RFC 9112 §3.2).
+    /// 400: the request target has a space or a control character (RFC 9112 §3.2).
     pub fn bad_target() -> Self {
-        let detail = "The request target has a space or a control character in it; a space is written %20.".to_owned();
+        let detail = "The request target contains a space or a control character; write a space as %20.".to_owned();
         Self::new(ProblemKind::BadRequest, detail)
     }
 
-    /// 400: the parameter's value can't be obeyed; `why` completes "...: it ". The value may be any bytes.
+    /// 400: an invalid parameter; `why` completes "...; it ". The value may be any bytes.
     pub fn bad_parameter(name: &str, value: impl AsRef<[u8]>, why: &str) -> Self {
         let (name, value) = (quoted(name), quoted(value));
-        Self::new(ProblemKind::BadParameter, format!("The parameter {name} has the value {value}: it {why}."))
+        Self::new(ProblemKind::BadParameter, format!("The parameter {name} has the value {value}; it {why}."))
     }
 
-    /// 400: the parameter has to be there; `what` completes "...: it is ".
+    /// 400: a required parameter is missing; `what` completes "...; give ".
     pub fn missing_parameter(name: &str, what: &str) -> Self {
-        Self::new(ProblemKind::BadParameter, format!("The parameter {} is missing: it is {what}.", quoted(name)))
+        Self::new(ProblemKind::BadParameter, format!("The parameter {} is missing; give {what}.", quoted(name)))
     }
 
     /// 400: the parameter was given twice, with two values.
     pub fn repeated_parameter(name: &str, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Self {
         let (name, first, second) = (quoted(name), quoted(first), quoted(second));
-        let detail = format!("The parameter {name} is given twice, with the values {first} and {second}.");
+        let detail =
+            format!("The parameter {name} is given twice, with the values {first} and {second}; give it once.");
         Self::new(ProblemKind::BadParameter, detail)
     }
 
@@ -189,9 +192,9 @@ impl Problem {
         Self::new(ProblemKind::BadPath, format!("The path {} is refused: {why}.", quoted(path)))
     }
 
-    /// 400: a body on a request that has none.
+    /// 400: a body on a request that must not have one.
     pub fn unexpected_body() -> Self {
-        Self::new(ProblemKind::UnexpectedBody, "Requests to this endpoint have no body.".to_owned())
+        Self::new(ProblemKind::UnexpectedBody, "Requests to this endpoint must not have a body.".to_owned())
     }
 
     /// 404: no such listing.
@@ -206,56 +209,61 @@ impl Problem {
 
     /// 405: `allow` is what the `Allow` header says.
     pub fn method_not_allowed(method: &str, allow: &str) -> Self {
-        let detail = format!("The method {} is not allowed here; {allow} are.", quoted(method));
+        let detail = format!("The method {} is not allowed here; allowed: {allow}.", quoted(method));
         Self::new(ProblemKind::MethodNotAllowed, detail)
     }
 
-    /// 410: the parameter names a snapshot that is not kept; `current` is the one that is served, if any.
+    /// 410: the parameter names a snapshot that is not kept; `current` is the current one, if any.
     pub fn snapshot_gone(parameter: &str, id: impl AsRef<[u8]>, current: Option<&str>) -> Self {
-        let now = current
-            .map_or_else(|| "there is no snapshot now".to_owned(), |id| format!("the current one is {}", quoted(id)));
+        let now = current.map_or_else(
+            || "there is no current snapshot".to_owned(),
+            |id| format!("the current snapshot is {}", quoted(id)),
+        );
         let (parameter, id) = (quoted(parameter), quoted(id));
-        let detail = format!("The parameter {parameter} names the snapshot {id}, which is not kept; {now}.");
+        let detail = format!("The snapshot {id} (parameter {parameter}) is not kept; {now}.");
         Self::new(ProblemKind::SnapshotGone, detail)
     }
 
     /// 412: `If-Match` names no current representation.
     pub fn precondition_failed() -> Self {
-        let detail = "If-Match compares strongly and the tags here are weak: only * is ever true.".to_owned();
+        let detail =
+            "If-Match needs a strong entity tag, but all tags here are weak; only `If-Match: *` can match.".to_owned();
         Self::new(ProblemKind::PreconditionFailed, detail)
     }
 
     /// 413: more than `limit` bytes of body.
     pub fn content_too_large(limit: u64) -> Self {
-        Self::new(ProblemKind::ContentTooLarge, format!("The request body is larger than {limit} bytes."))
+        Self::new(ProblemKind::ContentTooLarge, format!("The request body is larger than the limit of {limit} bytes."))
     }
 
     /// 414: more than `limit` bytes of request line.
     pub fn uri_too_long(limit: u64) -> Self {
-        Self::new(ProblemKind::UriTooLong, format!("The request line is longer than {limit} bytes."))
+        Self::new(ProblemKind::UriTooLong, format!("The request line is longer than the limit of {limit} bytes."))
     }
 
     /// 431: more than `limit` bytes of headers.
     pub fn headers_too_large(limit: u64) -> Self {
-        Self::new(ProblemKind::HeadersTooLarge, format!("The request headers are larger than {limit} bytes."))
+        Self::new(
+            ProblemKind::HeadersTooLarge,
+            format!("The request headers are larger than the limit of {limit} bytes."),
+        )
     }
 
     /// 431: more than `most` header fields.
     pub fn too_many_headers(most: usize) -> Self {
-        Self::new(ProblemKind::HeadersTooLarge, format!("The request has more than {most} header fields."))
+        Self::new(ProblemKind::HeadersTooLarge, format!("The request has more than {most} headers."))
     }
 
     /// 429: `quota` admissions in 60 seconds are spent.
     pub fn rate_limited(quota: u32, retry_after_seconds: u32) -> Self {
-        let detail = format!(
-            "This address was admitted {quota} times within 60 seconds; the next request is admitted in {retry_after_seconds} s."
-        );
+        let quota = counted(u64::from(quota), "request");
+        let detail = format!("Limit of {quota} in 60 seconds reached; try again in {retry_after_seconds} s.");
         Self::new(ProblemKind::RateLimited, detail)
     }
 
-    /// 500: our fault; what happened is in the log, not in the answer.
+    /// 500: our fault; the log says what happened.
     pub fn internal() -> Self {
-        Self::new(ProblemKind::Internal, "The request failed here; the log says why.".to_owned())
+        Self::new(ProblemKind::Internal, "The request failed inside the server; its log says why.".to_owned())
     }
 
     /// 502: the origin's answer can't be used; `why` completes "The origin's answer ".
@@ -271,8 +279,11 @@ impl Problem {
     /// 503: the client has `limit` connections open; `None`: all connections of the server are in use.
     pub fn too_many_connections(limit: Option<usize>) -> Self {
         let detail = match limit {
-            Some(limit) => format!("This address has {limit} connections open, the most that it may have."),
-            None => "All connections of the server are in use.".to_owned(),
+            Some(limit) => {
+                let open = counted(limit as u64, "open connection");
+                format!("This address already has {open}, the most that are allowed.")
+            }
+            None => "All connections of the server are in use; try again later.".to_owned(),
         };
         Self::new(ProblemKind::TooManyConnections, detail)
     }
@@ -283,16 +294,17 @@ impl Problem {
         Self::new(ProblemKind::SnapshotUnavailable, detail)
     }
 
-    /// 504: nothing is kept that could be served (RFC 9111 §5.2.1.7).
+    /// 504: nothing usable is cached (RFC 9111 §5.2.1.7).
     pub fn only_if_cached() -> Self {
-        let detail = "Nothing usable is kept, and only-if-cached forbids asking the origin.".to_owned();
+        let detail =
+            "No usable answer is cached, and the request forbids asking the origin (only-if-cached).".to_owned();
         Self::new(ProblemKind::OnlyIfCached, detail)
     }
 
     /// 508: the request came through this server before (RFC 8586).
     pub fn loop_detected() -> Self {
-        let detail = "Via or CDN-Loop names this server: the request came through it before, so the address of its \
-                      origin leads back to it.";
+        let detail =
+            "The request runs in a loop: Via or CDN-Loop already names this server. Its origin.url leads back to it.";
         Self::new(ProblemKind::LoopDetected, detail.to_owned())
     }
 
@@ -302,7 +314,6 @@ impl Problem {
         Self::new(ProblemKind::Unavailable, detail)
     }
 
-    /// What went wrong.
     pub const fn kind(&self) -> ProblemKind {
         self.kind
     }
@@ -312,7 +323,7 @@ impl Problem {
         self.kind.status()
     }
 
-    /// What went wrong this time.
+    /// The sentence for this case.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -335,10 +346,10 @@ impl Problem {
     }
 }
 
-/// At most [`MAX_VALUE`] characters of a value, with an ellipsis for the rest. What is not UTF-8 shows as U+FFFD.
+/// At most [`MAX_VALUE`] characters of a value, with an ellipsis for the rest. Invalid UTF-8 shows as U+FFFD.
 fn bounded(value: impl AsRef<[u8]>) -> String {
     let bytes = value.as_ref();
-    // Four bytes are the longest character: nothing of what is shown lies beyond.
+    // A character has at most four bytes, so the shown part lies within.
     let head = &bytes[..bytes.len().min(4 * MAX_VALUE + 4)];
     let text = String::from_utf8_lossy(head);
     match text.char_indices().nth(MAX_VALUE) {
@@ -368,7 +379,7 @@ mod tests {
             problem.to_json(),
             concat!(
                 r#"{"type":"urn:grandstand:problem:bad-parameter","title":"Bad query parameter","status":400,"#,
-                r#""detail":"The parameter \"page\" has the value \"-1\": it is not a whole number from 1."}"#
+                r#""detail":"The parameter \"page\" has the value \"-1\"; it is not a whole number from 1."}"#
             )
         );
         assert_eq!(problem.cache_control(), "no-store");
@@ -418,7 +429,9 @@ mod tests {
 
     #[test]
     fn a_gone_snapshot_names_the_current_one() {
-        assert!(Problem::snapshot_gone("snapshot", "old", Some("new")).detail().contains("the current one is \"new\""));
+        assert!(
+            Problem::snapshot_gone("snapshot", "old", Some("new")).detail().contains("the current snapshot is \"new\"")
+        );
     }
 
     #[test]

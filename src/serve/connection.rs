@@ -1,8 +1,7 @@
-//! One HTTP/1 connection: a request after the other, within deadlines, until one of both sides has had enough.
+//! One HTTP/1 connection: request after request, within deadlines, until one side ends it.
 //!
-//! Heads are read by [`super::request_head`]; pingora's session parses and checks them, reads bodies, and writes what
-//! arrives piece by piece. An answer that is there as a whole goes out from here in one send, head and body as they lie
-//! in memory. Callers: [`super::gate`].
+//! [`super::request_head`] reads heads; pingora's session parses and checks them, reads bodies, and writes streamed
+//! bodies. A complete answer is sent from here, head and body in one send without copies. Callers: [`super::gate`].
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -35,15 +34,15 @@ use super::write::{Broken, WRITE_TIMEOUT};
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the head of the first request may take in all.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(15);
-/// How long an idle connection is kept; the head of its next request has to come within that time, too.
+/// How long an idle connection is kept; the head of its next request must arrive within this time, too.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// What lives as long as a connection.
+/// The state of a connection.
 struct Connection<'a, 'n> {
     public: &'a Public,
     shutdown: &'a ShutdownWatch,
     peer: IpAddr,
-    /// The one timer, which is set anew for each thing that is waited for.
+    /// The one timer, which is reset for each wait.
     timer: Pin<&'a mut Sleep>,
     guest: &'a Guest,
     /// See [`Guest::told_to_leave`].
@@ -56,10 +55,10 @@ struct Connection<'a, 'n> {
 /// A head, or why there is none.
 type Head = Result<BytesMut, Unread>;
 
-/// A connection between two requests, and what came of the next one already.
+/// A connection between two requests, and the first bytes of the next one.
 type Between = (Stream, Option<BytesMut>);
 
-/// Serves a connection to its end. `leave` ends when it has to go, which it does when it is idle.
+/// Serves a connection to its end. `leave` ends when it must close as soon as it is idle.
 pub(super) async fn serve(
     public: &Public,
     stream: Stream,
@@ -90,18 +89,18 @@ impl Connection<'_, '_> {
         let head = match self.wait_for_head(&mut stream, begun, patience).await {
             Some(Ok(head)) => head,
             Some(Err(Unread::Refused(refusal))) => {
-                tracing::debug!(?refusal, "a head is not read to its end");
+                tracing::debug!(?refusal, "a request head was refused");
                 self.refuse(stream, refusal).await;
                 return Ok(None);
             }
             Some(Err(Unread::Gone)) | None => {
-                // Clients of TLS take an end that is not announced for an attack.
+                // TLS clients take an unannounced end for an attack.
                 let _announced = within(self.timer.as_mut(), READ_TIMEOUT, AsyncWriteExt::shutdown(&mut stream)).await;
                 return Ok(None);
             }
         };
         let mut session = ServerSession::new_http1(stream);
-        // Pingora's own timer would start anew with each byte that drips in.
+        // Pingora's own timer would restart with each byte.
         session.set_keepalive(Some(0));
         session.set_pipelining_enabled(true);
         session.set_pipelined_prefix(head);
@@ -110,7 +109,7 @@ impl Connection<'_, '_> {
         }
         let _busy = self.public.in_flight.enter();
         if self.shutdown.has_changed().unwrap_or(true) {
-            // The client goes elsewhere with its next request.
+            // The client opens a new connection for its next request.
             session.set_keepalive(None);
         }
         let lasts = session.get_keepalive().is_some() && session.req_header().version == Version::HTTP_11;
@@ -125,7 +124,7 @@ impl Connection<'_, '_> {
         }
     }
 
-    /// The next head; `None` when it did not come in time, or the connection has to go.
+    /// The next head; `None` if it did not arrive in time, or the connection must close.
     async fn wait_for_head(
         &mut self,
         stream: &mut Stream,
@@ -135,7 +134,7 @@ impl Connection<'_, '_> {
         let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.answers.rules.head)));
         let (guest, leave) = (self.guest, &mut self.leave);
         let read = poll_fn(|cx| match read.as_mut().poll(cx) {
-            // A request that is there is answered, even when the connection has to go.
+            // A request that has arrived is answered, even if the connection must close.
             Poll::Ready(read) => Poll::Ready(Some(read)),
             Poll::Pending => leave.as_mut().poll(cx).map(|()| None),
         });
@@ -144,16 +143,16 @@ impl Connection<'_, '_> {
         read.flatten()
     }
 
-    /// Has pingora parse a head that is there; `false` when the connection is to be given up.
+    /// Lets pingora parse a complete head; `false`: close the connection.
     async fn parse_head(&mut self, session: &mut ServerSession) -> bool {
-        // What pingora finds to lack an end, it waits for.
+        // Pingora waits if it finds no end of the head.
         let error = match within(self.timer.as_mut(), HEAD_DEADLINE, session.read_request()).await {
             Some(Ok(read)) if read => return true,
             Some(Err(error)) => Some(error),
             Some(Ok(_)) | None => None,
         };
         if let Some(error) = error {
-            // Not the error itself: it shows the request, with what is secret in it.
+            // Not the error itself, which shows the request with its secrets.
             tracing::debug!(error = error.etype().as_str(), "a request cannot be read");
             if matches!(error.etype(), ErrorType::InvalidHTTPHeader) {
                 self.public.unreadable(session, self.peer).await;
@@ -163,7 +162,7 @@ impl Connection<'_, '_> {
         false
     }
 
-    /// Refuses what will not be read, and sees to it that the client gets to know.
+    /// Refuses a head, and makes sure that the client gets the answer.
     async fn refuse(&mut self, mut stream: Stream, refusal: Refusal) {
         let busy = self.public.in_flight.enter();
         let head = Lines::new(std::mem::take(&mut self.buffer));
@@ -181,7 +180,7 @@ impl Connection<'_, '_> {
         }
     }
 
-    /// Answers a request without a body on a connection that lasts.
+    /// Answers a request without a body on a persistent connection.
     async fn answer(&mut self, mut session: ServerSession) -> Result<Option<Between>, Broken> {
         let head = Lines::new(std::mem::take(&mut self.buffer));
         let decided = self.public.answers.respond(&view(session.req_header(), self.peer, false), head).await;
@@ -200,13 +199,13 @@ impl Connection<'_, '_> {
         let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;
         self.buffer = answer.head.into_buffer();
         sent.map_err(|error| {
-            tracing::debug!(%error, "a connection broke");
+            tracing::debug!(%error, "a connection failed");
             Broken
         })?;
         Ok(Some((stream, begun)))
     }
 
-    /// Takes the stream back from a session that has had its request; `None` when the connection has ended with it.
+    /// Takes the stream back from a session after its request; `None` if the connection has ended.
     async fn finish(&mut self, session: ServerSession) -> Result<Option<Between>, Broken> {
         let finished = within(self.timer.as_mut(), WRITE_TIMEOUT, session.finish()).await;
         Ok(finished.ok_or(Broken)??.map(pingora::protocols::http::ReusableHttpStream::into_parts))
@@ -228,7 +227,7 @@ impl Connection<'_, '_> {
     }
 }
 
-/// What `work` comes to, unless that takes longer than `limit`. The timer is touched only when something is waited for.
+/// The result of `work`, unless it takes longer than `limit`. The timer is touched only for a wait.
 async fn within<T>(timer: Pin<&mut Sleep>, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     within_from(timer, limit, work, |_now| {}).await
 }

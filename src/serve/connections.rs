@@ -1,8 +1,8 @@
-//! Who is connected: so many in all, so many of one household. When there is no room left, the connection that has been
-//! idle for the longest goes.
+//! The open connections: limited in all and per household. When all are taken, the one that is idle longest is closed.
 //!
-//! Idle is whoever is waited for: between two requests, before the first, in a handshake. It decides only; its callers end
-//! connections. Callers: [`super::gate`], [`super::tls`], `super::connection`, [`crate::admin::front`].
+//! A connection is idle while the server waits for its client: between requests, before the first, in a handshake. It
+//! only decides; its callers close connections. Callers: [`super::gate`], [`super::tls`], `super::connection`,
+//! [`crate::admin::front`].
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,16 +17,16 @@ use tokio::time::Instant;
 use crate::semantics::network::household;
 use crate::telemetry::connections::ConnectionCounters;
 
-/// How many of those that have been idle for the longest are remembered from one look at all of them.
+/// How many of the longest idle connections one scan remembers.
 const REMEMBERED: usize = 64;
 
-/// How often people are told that there is no room left, in nanoseconds.
+/// The pause between two warnings that all connections are taken, in nanoseconds.
 const TOLD_EVERY: u64 = 60_000_000_000;
 
 /// How many may be connected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Whose room it is, for people.
+    /// The listener's name, for people.
     pub name: &'static str,
     /// In all.
     pub all: usize,
@@ -36,10 +36,10 @@ pub(crate) struct Room {
     pub ipv6_prefix: u8,
 }
 
-/// Why there is no room for a connection.
+/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Its household has as many as it may have: so many.
+    /// Its household has reached this limit.
     Household(usize),
     /// All connections are busy.
     All,
@@ -54,7 +54,7 @@ impl Full {
         }
     }
 
-    /// How many connections the household may have, where that is the bound.
+    /// The limit of the household, if that is the reason.
     pub(crate) const fn most(self) -> Option<usize> {
         if let Self::Household(most) = self { Some(most) } else { None }
     }
@@ -66,9 +66,9 @@ pub(crate) struct Connections(Arc<Inner>);
 
 struct Inner {
     room: Room,
-    /// What idleness is counted from.
+    /// The start of the count of idle times.
     start: Instant,
-    /// Whether the server is about to end.
+    /// Whether the server is stopping.
     closing: AtomicBool,
     counters: ConnectionCounters,
     table: Mutex<Table>,
@@ -79,25 +79,25 @@ struct Table {
     seats: Vec<Option<Arc<Seat>>>,
     free: Vec<usize>,
     households: HashMap<IpAddr, usize>,
-    /// Those that had been idle for the longest when all were looked at, the longest last. They still are while they are
-    /// idle since then: whoever becomes idle later has been so for less.
+    /// The longest idle connections at the last scan, the longest last. They stay the longest idle ones while they are
+    /// idle.
     oldest: Vec<(u64, usize)>,
-    /// When people were last told that there is no room left.
+    /// The last warning that all connections are taken.
     told: Option<u64>,
 }
 
-/// What is known of one connection.
+/// One connection.
 struct Seat {
     /// Since when it has been idle, in nanoseconds; counts while it is not busy.
     since: AtomicU64,
-    /// Requests of it that are being answered.
+    /// Its requests in flight.
     busy: AtomicUsize,
-    /// It has to go.
+    /// It must close.
     leave: Notify,
 }
 
 impl Seat {
-    /// Since when it has been idle; `None` when it is busy.
+    /// Since when it is idle; `None`: busy.
     fn idle_since(&self) -> Option<u64> {
         (self.busy.load(Ordering::Acquire) == 0).then(|| self.since.load(Ordering::Acquire))
     }
@@ -115,11 +115,10 @@ impl Connections {
         }))
     }
 
-    /// Lets a connection in, for which another one may have to go. `peer`: whose household it counts for; `None` for
-    /// whoever speaks for many.
+    /// Admits a connection, which may close another one. `peer`: its household; `None` for a proxy.
     ///
     /// # Errors
-    /// When there is no room.
+    /// At the limit.
     pub(crate) fn admit(&self, peer: Option<IpAddr>) -> Result<Guest, Full> {
         let counters = &self.0.counters;
         let admitted = self.seat(self.household(peer));
@@ -130,7 +129,6 @@ impl Connections {
         admitted
     }
 
-    /// The household of a peer.
     pub(crate) fn household(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
         peer.map(|peer| household(peer, self.0.room.ipv6_prefix))
     }
@@ -150,7 +148,7 @@ impl Connections {
                 tracing::warn!(
                     listeners,
                     most,
-                    "no room for more connections: for each new one the oldest idle one goes"
+                    "all connections are in use; each new one closes the one that is idle longest"
                 );
             }
             table.evict().ok_or(Full::All)?.leave.notify_one();
@@ -165,7 +163,7 @@ impl Connections {
         Ok(Guest { connections: self.clone(), seat, place, household })
     }
 
-    /// The server is about to end: idle connections go, and busy ones with their last answer.
+    /// The server stops: idle connections close, and busy ones after their last answer.
     pub(crate) fn close(&self) {
         self.0.closing.store(true, Ordering::Release);
         for seat in self.0.table.lock().seats.iter().flatten() {
@@ -196,7 +194,7 @@ impl Table {
         }
     }
 
-    /// Takes away the one that has been idle for the longest; `None` when none is idle.
+    /// Removes the longest idle connection; `None`: none is idle.
     fn evict(&mut self) -> Option<Arc<Seat>> {
         if let Some(seat) = self.evict_remembered() {
             return Some(seat);
@@ -214,7 +212,7 @@ impl Table {
 
     fn evict_remembered(&mut self) -> Option<Arc<Seat>> {
         while let Some((since, place)) = self.oldest.pop() {
-            // Two that became idle in the same nanosecond may take each other's place, which is as right.
+            // Two that became idle in the same nanosecond are interchangeable.
             if self.seats[place].as_ref().is_some_and(|seat| seat.idle_since() == Some(since)) {
                 self.free.push(place);
                 return self.seats[place].take();
@@ -224,7 +222,7 @@ impl Table {
     }
 }
 
-/// A connection that was let in, until it is dropped.
+/// An admitted connection, until it is dropped.
 pub(crate) struct Guest {
     connections: Connections,
     seat: Arc<Seat>,
@@ -233,29 +231,29 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// It waits for its client, from now on.
+    /// It is idle from now on.
     pub(crate) fn rest(&self, now: Instant) {
         self.seat.since.store(self.connections.0.nanoseconds(now), Ordering::Release);
         self.seat.busy.store(0, Ordering::Release);
     }
 
-    /// It has something to do: it does not go for others.
+    /// It is busy: it is not closed for others.
     pub(crate) fn work(&self) {
         self.seat.busy.store(1, Ordering::Release);
     }
 
-    /// One of its streams has something to do, until the value is dropped. Not for connections that [`work`](Self::work).
+    /// One of its streams is busy, until the value is dropped. Not for connections that [`work`](Self::work).
     pub(crate) fn stream(self: &Arc<Self>) -> Stream {
         self.seat.busy.fetch_add(1, Ordering::AcqRel);
         Stream(self.clone())
     }
 
-    /// Ends when the connection has to go: for another one, or because the server is about to end.
+    /// Ends when the connection must close: for another one, or because the server stops.
     pub(crate) fn told_to_leave(&self) -> Notified<'_> {
         self.seat.leave.notified()
     }
 
-    /// Whether it is the server that is about to end.
+    /// Whether the server stops.
     pub(crate) fn is_closing(&self) -> bool {
         self.connections.0.closing.load(Ordering::Acquire)
     }
@@ -265,7 +263,7 @@ impl Drop for Guest {
     fn drop(&mut self) {
         self.connections.0.counters.closed();
         let mut table = self.connections.0.table.lock();
-        // Another one may have its place.
+        // Another one may have taken its place.
         if table.seats[self.place].as_ref().is_some_and(|seat| Arc::ptr_eq(seat, &self.seat)) {
             table.seats[self.place] = None;
             table.free.push(self.place);
@@ -281,7 +279,7 @@ impl Drop for Guest {
     }
 }
 
-/// A stream of a connection that has something to do.
+/// A busy stream of a connection.
 pub(crate) struct Stream(Arc<Guest>);
 
 impl Drop for Stream {

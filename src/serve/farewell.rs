@@ -1,8 +1,8 @@
-//! The end of a connection whose client may still be sending: it gets its answer all the same.
+//! Ends a connection whose client may still be sending, so that the client gets its answer.
 //!
-//! A socket that is closed while something unread is left in it resets the connection, and what was sent last is lost with
-//! it. So the end is announced, and what still comes is read and thrown away for a while (RFC 9112 §9.6). Callers:
-//! `super::connection`, [`super::tls`], [`crate::admin::front`].
+//! Closing a socket with unread bytes resets the connection, and the last answer is lost. So the end is announced, and
+//! further bytes are read and dropped for a while (RFC 9112 §9.6). Callers: `super::connection`, [`super::tls`],
+//! [`crate::admin::front`].
 
 use std::time::Duration;
 
@@ -12,17 +12,16 @@ use tokio::time::timeout;
 
 /// How long a client may take to notice, in all.
 const LINGER: Duration = Duration::from_secs(10);
-/// How long it may send nothing meanwhile.
+/// The longest silence of the client meanwhile.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How much it may still send, in bytes.
+/// The most bytes that are read meanwhile.
 const MOST: usize = 16 << 20;
 /// How much is read at once, in bytes.
 const PIECE: usize = 16 << 10;
 
-/// Ends a connection on which an answer was just written, and waits until the client has ended it, too, or for so long as
-/// is reasonable.
+/// Ends a connection after an answer, and waits a limited time until the client has ended it, too.
 pub(crate) async fn take_leave(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    // Whatever comes of it, the connection is dropped then.
+    // The connection is dropped in any case.
     let _ended = timeout(LINGER, async {
         AsyncWriteExt::shutdown(&mut stream).await?;
         let (mut thrown_away, mut piece) = (0, BytesMut::with_capacity(PIECE));

@@ -1,7 +1,7 @@
-//! The way in: lets connections in, as many as there may be, and tells protocols apart.
+//! The way in: admits connections within the limits, and detects their protocol.
 //!
-//! It answers nothing but those for whom there is no room: `super::connection` serves HTTP/1, pingora takes HTTP/2 apart
-//! into streams, and [`super::public`] knows the answers. Callers: [`crate::app`] hands it to pingora.
+//! It answers only refused connections: `super::connection` serves HTTP/1, pingora splits HTTP/2 into streams, and
+//! [`super::public`] answers. Callers: [`crate::app`] hands it to pingora.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -27,13 +27,13 @@ use super::farewell;
 use super::public::Public;
 use super::write::WRITE_TIMEOUT;
 
-/// What HTTP/2 begins with (RFC 9113 §3.4).
+/// The preface of HTTP/2 (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How long a connection of HTTP/2 that has to go may take to end what it has begun.
+/// How long a closing HTTP/2 connection may take to finish its streams.
 const LAST_STREAMS: Duration = Duration::from_secs(5);
-/// How many at once are told that there is no room for them; others are closed.
+/// How many refused connections get an answer at once; others are closed.
 const TOLD_AT_ONCE: usize = 64;
-/// How long somebody for whom there is no room may take to ask for something.
+/// How long a refused connection may take to send a request.
 const ASKS_WITHIN: Duration = Duration::from_secs(1);
 
 /// One HTTP/2 stream after the other, of one connection: [`Public`] answers each through pingora's session.
@@ -62,7 +62,7 @@ impl HttpServerApp for Http2 {
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
         self.public.exchange(&mut session, peer).await.ok()?;
         if let Err(error) = session.finish().await {
-            tracing::debug!(%error, "a stream broke");
+            tracing::debug!(%error, "a stream failed");
         }
         None
     }
@@ -70,7 +70,7 @@ impl HttpServerApp for Http2 {
     fn h2_options(&self) -> Option<H2Options> {
         let mut options = pingora::protocols::http::v2::server::default_h2_options();
         options.max_concurrent_streams(128);
-        // A header that is only a little too large is answered with our own words.
+        // A slightly too large header gets our own answer.
         let head = u32::try_from(self.public.answers.rules.head).unwrap_or(u32::MAX);
         options.max_header_list_size(head.saturating_add(16 << 10));
         Some(options)
@@ -81,9 +81,8 @@ impl HttpServerApp for Http2 {
     }
 }
 
-/// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a connection, within a deadline: pingora's own
-/// look waits for 24 bytes, which a short request never sends and an idle client never will. Under TLS the two sides
-/// have agreed already ([`super::tls`]).
+/// Detects HTTP/2 with prior knowledge by the first bytes of a connection, within a deadline: pingora would wait for 24
+/// bytes, which a short request never sends. Over TLS the protocol is negotiated ([`super::tls`]).
 pub(crate) struct Gate {
     public: Arc<Public>,
     /// Of all public listeners.
@@ -98,25 +97,25 @@ impl Gate {
         Self { public: public.clone(), connections: connections.clone(), telling }
     }
 
-    /// Whose household a connection from this address counts for; `None` for a proxy that is trusted.
+    /// The household of a connection from this address; `None` for a trusted proxy.
     pub(super) fn counts_for(&self, peer: IpAddr) -> Option<IpAddr> {
         let trusted = self.public.answers.rules.client_ip.trusts(peer.to_canonical());
         self.connections.household(Some(peer).filter(|_| !trusted))
     }
 
-    /// Lets a connection in.
+    /// Admits a connection.
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// At the limit.
     pub(super) fn admit(&self, peer: IpAddr) -> Result<Guest, Full> {
         let admitted = self.connections.admit(self.counts_for(peer));
         if let Err(full) = &admitted {
-            tracing::debug!(%peer, limit = full.as_str(), "there is no room for a connection");
+            tracing::debug!(%peer, limit = full.as_str(), "a connection was refused: the limit is reached");
         }
         admitted
     }
 
-    /// Serves a connection that was let in.
+    /// Serves an admitted connection.
     pub(super) async fn serve(&self, mut stream: Stream, guest: Guest, shutdown: &ShutdownWatch) {
         let guest = Arc::new(guest);
         let mut leave = pin!(guest.told_to_leave());
@@ -149,7 +148,7 @@ impl Gate {
             () = leave => {}
             _changed = shutdown.changed() => {}
         }
-        // Its streams are answered, and it gets to know that there will be no more. Nobody may be there any longer.
+        // Its streams are answered, and the client is told that no more are accepted. The receiver may be gone.
         let _told = stop.send(true);
         if guest.is_closing() || *shutdown.borrow() {
             serving.await;
@@ -158,7 +157,7 @@ impl Gate {
         }
     }
 
-    /// Tells somebody for whom there is no room so, if that is HTTP/1 and not too much to ask.
+    /// Answers a refused connection with 503, if it is HTTP/1 and few others are refused.
     async fn turn_away(&self, mut stream: Stream, peer: IpAddr, full: Full) {
         let Ok(_telling) = self.telling.try_acquire() else { return };
         if !matches!(timeout(ASKS_WITHIN, begins_http2(&mut stream)).await, Ok(Ok(false))) {
@@ -178,13 +177,13 @@ impl Gate {
     }
 }
 
-/// Whether a connection begins like HTTP/2; what was looked at is read again.
+/// Whether a connection begins like HTTP/2; the bytes are read again.
 async fn begins_http2(stream: &mut Stream) -> std::io::Result<bool> {
     let mut start = [0; 3];
     if !stream.try_peek(&mut start).await? || start != PREFACE[..3] {
         return Ok(false);
     }
-    // What only begins like it pingora would serve as HTTP/1, without our bounds.
+    // Pingora would serve a similar beginning as HTTP/1, without our bounds.
     let mut preface = [0; PREFACE.len()];
     stream.try_peek(&mut preface).await?;
     Ok(preface == *PREFACE)

@@ -1,12 +1,11 @@
-//! How many requests are being answered, and how many connections may have answers left to write: what a shutdown waits
-//! for.
+//! Counts requests in flight, and HTTP/2 connections that may have unsent answers: a shutdown waits for them.
 //!
 //! Callers: [`super::public`] and [`super::gate`] count, [`crate::app`] looks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Requests that are being answered; cheap to clone.
+/// Requests in flight; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct InFlight {
     requests: Arc<AtomicUsize>,
@@ -14,12 +13,12 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// How many there are.
+    /// Their number.
     pub(crate) fn count(&self) -> usize {
         self.requests.load(Ordering::Acquire)
     }
 
-    /// How many HTTP/2 connections there are: each writes its answers by itself, after those who gave them are done.
+    /// The number of HTTP/2 connections: each writes its answers after the requests are done.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
     }

@@ -15,13 +15,12 @@ use pingora::services::{ServiceReadyNotifier, ServiceWithDependents};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}")]
 pub struct BindError {
-    /// The address.
     pub address: SocketAddr,
     /// Why.
     pub source: std::io::Error,
 }
 
-/// A bound socket that nobody accepts from yet.
+/// A bound socket that does not accept yet.
 #[derive(Debug)]
 pub(crate) struct Bound {
     /// The address with its real port.
@@ -41,7 +40,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<Bound, BindError> {
     Ok(Bound { address, listener })
 }
 
-/// A service of pingora's that listens on sockets bound here.
+/// A pingora service on sockets bound here.
 pub(crate) struct Prebound<S> {
     service: S,
     fds: ListenFds,

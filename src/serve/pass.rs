@@ -1,6 +1,6 @@
-//! A request of an unknown path: its body goes out, interim answers and the answer come back as they arrive.
+//! A request of an unknown path: streams its body, interim answers and the answer.
 //!
-//! Whether the origin is asked at all is the business of [`crate::proxy`]. Callers: [`super::public`].
+//! [`crate::proxy`] decides whether the origin is asked. Callers: [`super::public`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl Public {
     }
 }
 
-/// An interim answer, for those who understand it: HTTP/1.1 clients (pingora sends none over HTTP/2).
+/// An interim answer, for HTTP/1.1 clients only (pingora sends none over HTTP/2).
 async fn interim_answer(
     session: &mut ServerSession,
     version: Version,
@@ -101,7 +101,7 @@ async fn interim_answer(
     Ok(())
 }
 
-/// The whole of a request's body, whose announced length is within bounds.
+/// The whole body of a request, whose announced length is within bounds.
 async fn body(session: &mut ServerSession) -> Result<Bytes, Broken> {
     if session.req_header().headers.contains_key(EXPECT) {
         in_time(session.write_continue_response()).await?;

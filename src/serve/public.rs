@@ -1,6 +1,6 @@
-//! One request of pingora's session: its answer is written, and recorded.
+//! One request of pingora's session: writes its answer and records it.
 //!
-//! It decides nothing: [`crate::answer::respond`] does. Connections are the business of [`super::gate`], which calls it.
+//! [`crate::answer::respond`] decides. Callers: [`super::gate`].
 
 use std::net::IpAddr;
 
@@ -21,13 +21,12 @@ use super::write::{Broken, in_time, write_body, write_head};
 
 /// The public listener's state.
 pub(crate) struct Public {
-    /// What makes the answers.
     pub answers: Responder,
-    /// What is being answered.
+    /// The requests in flight.
     pub in_flight: InFlight,
 }
 
-/// What an answer depends on of a request that pingora has parsed.
+/// The parts of a parsed request on which the answer depends.
 pub(super) fn view(request: &RequestHeader, peer: IpAddr, has_body: bool) -> View<'_> {
     View {
         method: &request.method,
@@ -43,7 +42,7 @@ impl Public {
     /// Answers the request whose head has been read, through pingora's session.
     ///
     /// # Errors
-    /// When the connection must be given up.
+    /// When the connection must be closed.
     pub(super) async fn exchange(&self, session: &mut ServerSession, peer: IpAddr) -> Result<(), Broken> {
         let has_body = !session.is_body_empty();
         let view = view(session.req_header(), peer, has_body);
@@ -53,7 +52,7 @@ impl Public {
         }
     }
 
-    /// Writes an answer, the rest of whose body may be on its way, and records it.
+    /// Writes an answer, whose body may still be arriving, and records it.
     pub(super) async fn send(
         &self,
         session: &mut ServerSession,
@@ -62,7 +61,7 @@ impl Public {
         rest: Option<Reader>,
     ) -> Result<(), Broken> {
         if answer.outcome == Outcome::Problem && !is_bodyless(session.req_header()) {
-            // What follows on the connection is a body that nobody reads (RFC 9112 §9.6).
+            // The connection continues with a body that nobody reads (RFC 9112 §9.6).
             session.set_keepalive(None);
         }
         let body = answer.body.take();
@@ -71,7 +70,7 @@ impl Public {
             if session.req_header().version == Version::HTTP_11 {
                 answer.head.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             } else {
-                // HTTP/1.0 knows the end of such a body by the end of the connection.
+                // In HTTP/1.0 such a body ends with the connection.
                 session.set_keepalive(None);
             }
         }
@@ -87,7 +86,7 @@ impl Public {
             };
             while let Some(piece) = rest.next().await {
                 let piece = piece.map_err(|broken| {
-                    tracing::debug!(%broken, "a client got a part of an answer");
+                    tracing::debug!(%broken, "an answer was sent only in part");
                     Broken
                 })?;
                 bytes += piece.len();
@@ -100,13 +99,13 @@ impl Public {
         sent
     }
 
-    /// Says that a request cannot be read, where the client can still be told.
+    /// Answers an unreadable request with 400, if still possible.
     pub(super) async fn unreadable(&self, session: &mut ServerSession, peer: IpAddr) {
         let (answer, _) = self.answers.refuse(peer, Problem::unreadable(), HeaderMap::new());
         session.set_keepalive(None);
         let sent = write_head(session, answer.status, answer.head).await;
         if let (Ok(()), Some(body)) = (sent, answer.body) {
-            // Who left before it was sent is not told.
+            // The client may be gone.
             let _sent = in_time(session.write_response_body(body, true)).await;
         }
     }

@@ -1,7 +1,7 @@
 //! The head of an HTTP/1 request: read to its end within bounds, then handed to pingora, which parses it once.
 //!
-//! Pingora by itself takes heads of up to 1 MiB and parses all that it has at each read. Here nothing is parsed: lines are
-//! counted as they come. Callers: `super::connection`, [`crate::admin::front`].
+//! Pingora alone accepts heads of up to 1 MiB and parses all bytes again at each read. Here lines are only counted.
+//! Callers: `super::connection`, [`crate::admin::front`].
 
 use bytes::BytesMut;
 use memchr::{memchr, memmem};
@@ -40,18 +40,18 @@ pub(crate) enum Refusal {
     LongLine(usize),
     /// The head is longer than so many bytes.
     LongHead(usize),
-    /// There are more fields than [`MOST_FIELDS`].
+    /// More fields than [`MOST_FIELDS`].
     ManyFields,
-    /// It comes in pieces too small to be worth the work.
+    /// It arrives in too small pieces.
     Pieces,
-    /// The target has a space or a control in it.
+    /// The target has a space or a control character.
     Target,
     /// It is not HTTP/1.
     NotHttp,
 }
 
 impl Refusal {
-    /// What the client is told.
+    /// The answer for the client.
     pub(crate) fn problem(self) -> Problem {
         match self {
             Self::LongLine(limit) => Problem::uri_too_long(limit as u64),
@@ -69,7 +69,7 @@ impl Refusal {
 pub(crate) enum Unread {
     /// The connection ended, or broke.
     Gone,
-    /// The client is to be told.
+    /// The client gets an answer.
     Refused(Refusal),
 }
 
@@ -79,11 +79,11 @@ impl From<Refusal> for Unread {
     }
 }
 
-/// Reads the next head, and perhaps more with it. `begun`: what came of it with the request before. At no time more than
-/// twice the bound is held. There is no deadline.
+/// Reads the next head, and perhaps bytes after it. `begun`: bytes that arrived with the request before. It holds at
+/// most twice the bound. There is no deadline.
 ///
 /// # Errors
-/// When the connection ends, or the head is not to be read any further.
+/// When the connection ends, or the head is refused.
 pub(crate) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     begun: Option<BytesMut>,
@@ -109,18 +109,18 @@ pub(crate) async fn read(
 struct Scan {
     /// Everything before was seen.
     seen: usize,
-    /// Where the line that has not ended begins.
+    /// The start of the unfinished line.
     line: usize,
-    /// Where the request line lies; empty until it has ended.
+    /// The range of the request line; empty until it is complete.
     request_line: std::ops::Range<usize>,
-    /// How many lines have ended, not counting empty ones in front (RFC 9112 §2.2).
+    /// The number of complete lines, without empty ones in front (RFC 9112 §2.2).
     lines: usize,
     /// Looks since a line ended.
     pieces: u32,
 }
 
 impl Scan {
-    /// Looks at what is new in `bytes`; whether the head has ended.
+    /// Scans the new part of `bytes`; returns whether the head is complete.
     fn go_on(&mut self, bytes: &[u8], bounds: HeadBounds) -> Result<bool, Refusal> {
         self.pieces += 1;
         while let Some(length) = memchr(b'\n', &bytes[self.seen..]) {
@@ -154,9 +154,9 @@ impl Scan {
         self.check_unfinished(bytes, bounds).map(|()| false)
     }
 
-    /// Whether what there is of a head may go on.
+    /// Checks an unfinished head.
     fn check_unfinished(&self, bytes: &[u8], bounds: HeadBounds) -> Result<(), Refusal> {
-        // A client that speaks another protocol is told at once, and does not wait for a deadline.
+        // A client with another protocol is refused at once, not at the deadline.
         let begun = if self.lines == 0 { self.line..bytes.len() } else { self.request_line.clone() };
         let is_http = bytes.get(begun.start).is_none_or(|&first| first == b'\r' || is_token(first))
             && (self.lines == 0 || memmem::find(&bytes[begun], b" HTTP/").is_some());
@@ -174,19 +174,19 @@ impl Scan {
     }
 }
 
-/// Whether a request line has three parts, and no byte in the target that could be taken for its end (RFC 9112 §3). Pingora
-/// would escape such bytes, and the origin would be asked something else than the client asked. What is no HTTP at all is
-/// found out elsewhere.
+/// Whether a request line has three parts, and no byte in the target that could end it (RFC 9112 §3). Pingora would
+/// escape such bytes, and the origin would get another request than the client sent. Input that is not HTTP is detected
+/// elsewhere.
 fn has_one_reading(line: &[u8]) -> bool {
     let (Some(start), Some(end)) = (memchr(b' ', line), memmem::rfind(line, b" HTTP/")) else { return true };
     let begins = line.first().is_some_and(|&first| is_token(first));
     let Some(target) = line.get(start + 1..end).filter(|_| begins) else { return true };
-    // White space after the version is one part too many.
+    // White space after the version means a fourth part.
     let ends = !line[end + 1..].contains(&b' ');
     ends && !target.iter().any(|&byte| byte == b' ' || byte.is_ascii_control())
 }
 
-/// Whether a method may begin with it (RFC 9110 §5.6.2).
+/// Whether a method may start with this byte (RFC 9110 §5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

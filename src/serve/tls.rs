@@ -1,7 +1,7 @@
-//! The way in over TLS: the handshake, within a deadline, in front of [`super::gate`], which answers as over plain TCP.
+//! The way in over TLS: the handshake, within a deadline, before [`super::gate`].
 //!
-//! Pingora's own listener for TLS would do with a minute for each handshake and no bound on their number, report every
-//! client that fails as an error, and take the process's default for its cryptography. Callers: [`crate::app`].
+//! Pingora's own TLS listener would allow a minute per handshake and any number of them, log every failing client as an
+//! error, and use the process's default cryptography. Callers: [`crate::app`].
 
 pub(crate) mod certificate;
 mod handshakes;
@@ -34,26 +34,26 @@ use super::gate::{Gate, PREFACE};
 use handshakes::Handshakes;
 use rewound::Rewound;
 
-/// How long a connection may take until the first byte of HTTP can be told apart, all in all.
+/// How long a connection may take, in all, until its first bytes of HTTP.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Handshakes at once; who is one too many waits, within the deadline. Clients that have not said hello take no place.
+/// Handshakes at once; further ones wait, within the deadline. Clients that have not sent their hello do not count.
 const AT_ONCE: usize = 2048;
 /// The share of one household in it.
 const SHARE: usize = 64;
-/// How long a client that has said hello may take for all that it says after that, up to the end of the handshake.
+/// How long a client may take from its hello to the end of the handshake.
 const SECOND_FLIGHT: Duration = Duration::from_secs(3);
-/// What TLS begins with: a record of the kind "handshake" (RFC 8446 §5.1).
+/// The first byte of TLS: a record of the kind "handshake" (RFC 8446 §5.1).
 const HANDSHAKE: u8 = 22;
-/// The longest record that is not encrypted (RFC 8446 §5.1), in bytes.
+/// The longest unencrypted record (RFC 8446 §5.1), in bytes.
 const MOST_RECORD: usize = 1 << 14;
-/// What is said to those who speak HTTP without TLS.
+/// The answer to HTTP without TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\
     X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: Age, Date, ETag, Link, Retry-After, \
     RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, Mirror-Confirmed\r\nConnection: close\r\n\
     Content-Length: 124\r\n\r\n\
     {\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,\"detail\":\"this is a port for HTTPS, and the request is plain HTTP\"}";
 
-/// The cryptography that is used, the same wherever this process speaks TLS.
+/// The cryptography of this process, for TLS in both directions.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(default_provider())
 }
@@ -61,17 +61,17 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 /// Why a connection got no further than its handshake.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("it broke: {0}")]
+    #[error("the connection failed: {0}")]
     Broken(#[from] std::io::Error),
     #[error("{0}")]
     Handshake(#[from] Box<pingora::Error>),
-    #[error("it said hello and did not go on")]
+    #[error("the client stopped during the handshake")]
     Silent,
-    #[error("the system clock shows a time before 1970, and TLS needs a true one")]
+    #[error("the system clock shows a time before 1970; set the clock, because TLS needs it")]
     NoTime,
-    #[error("it does not speak TLS")]
+    #[error("the client does not speak TLS")]
     NotTls,
-    #[error("it agreed on HTTP/2 and speaks something else")]
+    #[error("the client agreed on HTTP/2, but sends something else")]
     NotHttp2,
 }
 
@@ -101,7 +101,7 @@ impl TlsGate {
         Ok(Self { acceptor, room: Handshakes::new(AT_ONCE, SHARE), gate: Arc::new(gate) })
     }
 
-    /// `household`: whose share of the room it takes.
+    /// `household`: whose share it takes.
     async fn establish(&self, mut tcp: Tcp, household: Option<IpAddr>) -> Result<Stream, Refused> {
         let mut first = [0];
         tcp.try_peek(&mut first).await?;
@@ -122,7 +122,7 @@ impl TlsGate {
         if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
             return Ok(Box::new(stream));
         }
-        // Whoever serves HTTP/2 waits for this without a deadline.
+        // The HTTP/2 code waits for this without a deadline.
         let mut preface = [0; PREFACE.len()];
         stream.read_exact(&mut preface).await?;
         if preface != *PREFACE {
@@ -152,7 +152,7 @@ impl ServerApp for TlsGate {
         let stream = match established {
             Ok(Ok(stream)) => stream,
             Ok(Err(why)) => {
-                tracing::debug!(%why, "a connection never got to TLS");
+                tracing::debug!(%why, "a connection failed before TLS began");
                 return None;
             }
             Err(_elapsed) => {
@@ -184,7 +184,7 @@ async fn hello(tcp: &mut Tcp) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Answers what somebody asks in the clear.
+/// Answers a request without TLS.
 async fn tell_plain_http(mut tcp: Tcp) -> std::io::Result<()> {
     tcp.write_all(NOT_TLS).await?;
     tcp.flush().await?;

@@ -14,19 +14,19 @@ use crate::clock;
 /// For each write. Every wait on the public side is bounded.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The connection cannot be used any more: the client is gone, or got only a part of its answer.
+/// The connection cannot be used any more: the client is gone, or got an incomplete answer.
 #[derive(Debug)]
 pub(super) struct Broken;
 
 impl From<Box<pingora::Error>> for Broken {
     fn from(error: Box<pingora::Error>) -> Self {
-        tracing::debug!(%error, "a connection broke");
+        tracing::debug!(%error, "a connection failed");
         Self
     }
 }
 
-/// Writes the head of a final answer. Before 1970 pingora would panic: the connection ends instead. What the fast way
-/// answers, it does not write.
+/// Writes the head of a final answer. Before 1970 pingora would panic: the connection ends instead. Not for answers of
+/// the fast path.
 pub(super) async fn write_head(
     session: &mut ServerSession,
     status: StatusCode,
@@ -39,10 +39,10 @@ pub(super) async fn write_head(
     in_time(session.write_response_header(Box::new(head(status, fields)))).await
 }
 
-/// Writes a part of a body, and the end of all of it if `ends`. The deadline is around progress: a client that reads
-/// slowly but steadily gets everything, however much that is.
+/// Writes a part of a body, and its end if `ends`. The deadline is for progress: a client that reads slowly but
+/// steadily gets everything.
 pub(super) async fn write_body(session: &mut ServerSession, mut body: Bytes, ends: bool) -> Result<(), Broken> {
-    /// What a client must take within the deadline: 2 KiB a second.
+    /// The bytes that a client must read within the deadline: 2 KiB a second.
     const PIECE: usize = 64 << 10;
     while body.len() > PIECE {
         in_time(session.write_response_body(body.split_to(PIECE), false)).await?;
@@ -61,7 +61,7 @@ pub(super) async fn in_time<T>(write: impl Future<Output = pingora::Result<T>>) 
     }
 }
 
-/// A head for pingora. The fields are moved in as they are: setting them one by one would spell each name anew.
+/// A head for pingora. The fields are moved: setting them one by one would allocate each name.
 pub(super) fn head(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
     let (mut parts, ()) = http::Response::new(()).into_parts();
     (parts.status, parts.headers) = (status, headers);

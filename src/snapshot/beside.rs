@@ -1,6 +1,6 @@
-//! Two things at once, where each takes long and neither needs the other.
+//! Two long, independent jobs at once.
 //!
-//! Callers: whoever makes an index in [`super`].
+//! Callers: the indexes of [`super`].
 
 use std::thread;
 

@@ -1,8 +1,7 @@
-//! What filters need to know of all summaries, read from their texts once.
+//! The columns that filters need, read once from the texts of all summaries.
 //!
-//! On all cores where that pays, and not again for a summary that an earlier data set or the store's reader knows. It
-//! decides nothing: what slugs stand for is [`super::membership`]'s business. Callers: [`super::dataset`], and
-//! [`crate::app`] for what is read back.
+//! On all cores if worthwhile, and only for summaries that no earlier data set has read. [`super::membership`] decides
+//! what slugs stand for. Callers: [`super::dataset`], and [`crate::versions`] for stored snapshots.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +12,13 @@ use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::api::listing::{Summary, SummaryFields};
 
-/// Listings that are read at a time.
+/// Listings per job.
 const PIECE: usize = 4096;
 
-/// Names that nobody needs any more are kept up to this number, and to as many as are needed.
+/// The most unused names, apart from as many as are in use.
 const MOST_UNUSED: usize = 4096;
 
-/// What filters need to know of one summary.
+/// The traits of one summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
     /// The numbers of its sport, state and city among the [`Names`], by [`crate::api::taxonomy::TaxonomyKind::index`].
@@ -29,9 +28,9 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// No name has this number: the summary names none.
+    /// Not the number of a name: the summary has none.
     pub const ABSENT: u32 = u32::MAX;
-    /// Of a summary that is not read yet, or that cannot be read.
+    /// The summary is not read yet, or cannot be read.
     pub const UNREAD: Self = Self { values: [u32::MAX - 1; 3], modified: i64::MIN };
 }
 
@@ -41,7 +40,7 @@ impl Default for Traits {
     }
 }
 
-/// Names of sports, states and cities by numbers. Data sets that come one after the other share them.
+/// Names of sports, states and cities by number. Successive data sets share them.
 #[derive(Debug, Default)]
 pub struct Names(RwLock<Table>);
 
@@ -52,11 +51,11 @@ struct Table {
 }
 
 impl Names {
-    /// Reads those summaries that are not read yet, as far as they can be read.
+    /// Reads the unread summaries, as far as possible.
     pub fn read(&self, summaries: &[Summary], traits: &mut [Traits]) {
         let mut table = self.0.read();
         for (summary, traits) in summaries.iter().zip(traits).filter(|(_, traits)| **traits == Traits::UNREAD) {
-            // Who adds a name waits for no more than one summary.
+            // So a writer waits for one summary at most.
             RwLockReadGuard::bump(&mut table);
             let Ok(fields) = fields(summary) else { continue };
             let values = [&fields.sport, &fields.state, &fields.city];
@@ -73,13 +72,13 @@ impl Names {
         }
     }
 
-    /// The number of a name, from now on if it had none.
+    /// The number of a name; a new name gets one.
     pub fn add(&self, text: &str) -> u32 {
         let mut table = self.0.write();
         if let Some(number) = table.numbers.get(text) {
             return *number;
         }
-        // Fewer than there are: three for each of fewer than 2^32 listings are no more than memory holds.
+        // It fits: memory cannot hold 2^32 names.
         let (number, text) = (table.texts.len() as u32, Arc::<str>::from(text));
         table.texts.push(text.clone());
         table.numbers.insert(text, number);
@@ -91,7 +90,7 @@ impl Names {
         self.0.read().texts.clone()
     }
 
-    /// Whether to begin anew, when so many are in use.
+    /// Whether to start over, with so many in use.
     pub fn are_worn(&self, used: usize) -> bool {
         self.0.read().texts.len() > 2 * used + MOST_UNUSED
     }
@@ -101,9 +100,9 @@ impl Names {
     }
 }
 
-/// What was read.
+/// The columns of a data set.
 pub(crate) struct Columns {
-    /// The names that traits speak of.
+    /// The names that traits refer to.
     pub names: Arc<Names>,
     /// By position.
     pub traits: Box<[Traits]>,
@@ -112,16 +111,16 @@ pub(crate) struct Columns {
 /// Why a summary cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
-    /// It is no UTF-8.
+    /// The text is not UTF-8.
     #[error(transparent)]
     NotUtf8(#[from] std::str::Utf8Error),
-    /// It is no summary.
+    /// The text is not a summary.
     #[error(transparent)]
     Summary(#[from] crate::api::listing::SummaryError),
 }
 
 impl Columns {
-    /// Reads what is not read yet. Traits that are not as many as summaries are none.
+    /// Reads the unread summaries. Traits of another length than the summaries are ignored.
     ///
     /// # Errors
     /// For the first summary that cannot be read.
@@ -144,7 +143,7 @@ impl Columns {
         Ok(Self { names, traits: traits.into() })
     }
 
-    /// What they take, in bytes: nearly all of it.
+    /// Their approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.traits) + self.names.bytes()
     }

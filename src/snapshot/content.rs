@@ -12,10 +12,10 @@ use crate::api::envelope::Envelope;
 use crate::api::listing::Summary;
 use crate::api::taxonomy::TaxonomyKind;
 
-/// Summaries that are hashed at a time.
+/// Summaries per job.
 const PIECE: usize = 1024;
 
-/// Everything that two mirrors of equal data have in common.
+/// The content, equal in two mirrors of equal data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// The envelope of every list.
@@ -78,7 +78,7 @@ impl Content {
 
     /// The envelope as bytes to hash.
     pub fn envelope_text(&self) -> Vec<u8> {
-        // Debug output is not a format; fields and texts are written out one by one.
+        // Written field by field, because debug output is not a stable format.
         let mut text = self.envelope.empty_filters.clone().into_bytes();
         for field in &self.envelope.fields {
             use crate::api::envelope::EnvelopeField as F;

@@ -1,12 +1,12 @@
-//! Whether the snapshot may answer a query by itself, given what the origin disproved.
+//! Whether the snapshot may answer a query by itself, given the disproved assumptions.
 //!
-//! Pure. It knows nothing of terms in doubt: those [`crate::snapshot::dataset`] tells. Callers: [`crate::answer`] before
-//! it answers, [`crate::audit`] before it compares.
+//! Pure. Not terms in doubt, which [`crate::snapshot::dataset`] knows. Callers: [`crate::answer`] before it answers,
+//! [`crate::audit`] before it compares.
 
 use crate::api::query::ListQuery;
 use crate::snapshot::version::Assumption;
 
-/// Whether the snapshot would answer a query by something that the origin disproved. `None`: it was not asked yet.
+/// Whether the answer to a query relies on a disproved assumption. `None`: not checked yet.
 pub(crate) fn relies_on_disproved(disproved: Option<&[Assumption]>, query: &ListQuery) -> bool {
     disproved.unwrap_or_default().iter().any(|assumption| match assumption {
         Assumption::And => query.filters().count() > 1,

@@ -1,7 +1,6 @@
 //! A snapshot with its indexes: finds listings, pages and totals.
 //!
-//! Immutable and shared. It renders nothing and knows no HTTP. Callers: [`crate::answer`] for answers,
-//! [`crate::mirror`] for what is already known.
+//! Immutable and shared. No rendering, no HTTP. Callers: [`crate::answer`], [`crate::mirror`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use super::index::{Index, Matches};
 use super::membership::{self, Evidence, Groups, ListedTerm, Membership, Positions, Scene};
 use super::since::{Part, Since};
 
-/// A page that was found.
+/// A found page.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// How many listings match in all.
@@ -31,9 +30,9 @@ pub struct Found<'a> {
 /// Why the snapshot cannot answer a query by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// What a slug stands for is not known.
+    /// The meaning of a slug is doubtful.
     Term,
-    /// A listing has no `modified` that can be read, so `modified_since` cannot be evaluated.
+    /// A listing has no readable `modified`, so `modified_since` cannot be evaluated.
     Modified,
 }
 
@@ -56,18 +55,18 @@ pub struct Dataset {
     /// How many names listings have.
     names: usize,
     modified_known: bool,
-    /// For an order in which `modified` rises anywhere; `None`: a filter is a prefix.
+    /// For an order that is not by falling `modified`; `None`: a filter is a prefix.
     since: Option<Unordered>,
 }
 
-/// What it takes to filter an order that is not by `modified`.
+/// The index for an order that is not by `modified`.
 struct Unordered {
     since: Since,
     /// Every position.
     all: Box<[u32]>,
 }
 
-/// Which of the runs of [`Since`] has every position; those of the kinds come before it.
+/// The run of [`Since`] with all positions; the runs of the kinds come before it.
 const ALL: usize = 3;
 
 /// Why content is no data set.
@@ -76,7 +75,6 @@ pub enum DatasetError {
     /// A taxonomy cannot be read.
     #[error("{kind:?}: {source}", kind = kind.path())]
     Taxonomy {
-        /// Which one.
         kind: TaxonomyKind,
         /// Why.
         source: TaxonomyError,
@@ -84,7 +82,7 @@ pub enum DatasetError {
     /// A summary cannot be read.
     #[error("a stored summary cannot be read: {0}")]
     Summary(String),
-    /// One id stands twice in the order.
+    /// The order has an id twice.
     #[error("listing {0} is listed twice")]
     Repeated(ListingId),
     /// More listings than positions.
@@ -101,7 +99,7 @@ impl Dataset {
         Self::of(content, Arc::default(), Vec::new(), evidence)
     }
 
-    /// Indexes content that comes after this one: what is unchanged is not read again.
+    /// Indexes the next content; unchanged summaries are not read again.
     ///
     /// # Errors
     /// As for [`Dataset::build`].
@@ -109,7 +107,7 @@ impl Dataset {
         if self.columns.names.are_worn(self.names) {
             return Self::build(content, evidence);
         }
-        // Mostly one stands behind the other as before.
+        // Most have the same successor as before.
         let mut next = 0;
         let known = |summary: &Summary| {
             let is_same = |place: &usize| {
@@ -185,17 +183,17 @@ impl Dataset {
         })
     }
 
-    /// How many listings there are.
+    /// Number of listings.
     pub fn len(&self) -> usize {
         self.content.summaries.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.content.summaries.is_empty()
     }
 
-    /// What the indexes take beside the content, in bytes: nearly all of it.
+    /// The approximate size of the indexes in bytes, without the content.
     pub fn index_bytes(&self) -> usize {
         let bitmaps = self.membership.iter().flat_map(HashMap::values).filter_map(Membership::positions);
         let bitmaps = bitmaps.map(Positions::serialized_size).sum::<usize>();
@@ -218,17 +216,17 @@ impl Dataset {
         &self.terms[kind.index()]
     }
 
-    /// What a slug stands for; `None` when no term and no listing has it.
+    /// The membership of a slug; `None` if no term and no listing has it.
     pub fn membership(&self, kind: TaxonomyKind, slug: &str) -> Option<&Membership> {
         self.membership[kind.index()].get(slug)
     }
 
-    /// Every slug of a taxonomy with what is known of it.
+    /// Every slug of a taxonomy with its membership.
     pub fn memberships(&self, kind: TaxonomyKind) -> impl Iterator<Item = (&str, &Membership)> {
         self.membership[kind.index()].iter().map(|(slug, membership)| (&**slug, membership))
     }
 
-    /// What the origin listed for terms that are known by that alone: whoever has the content and this knows the same.
+    /// The origin's lists for terms that are known only by them: content and evidence give the same data set.
     pub fn evidence(&self) -> Evidence {
         let of_kind = |kind: TaxonomyKind| {
             self.memberships(kind).filter_map(move |(slug, known)| match known {
@@ -245,12 +243,12 @@ impl Dataset {
         TaxonomyKind::ALL.into_iter().flat_map(of_kind).collect()
     }
 
-    /// The doubtful terms, each with the fingerprint to be kept with the ids that the origin lists for it.
+    /// The doubtful terms, each with the fingerprint for its evidence.
     pub fn doubtful(&self) -> &[(TaxonomyKind, String, [u8; 16])] {
         &self.doubtful
     }
 
-    /// The doubtful terms that share their display name with a term, which is not among them.
+    /// The other doubtful terms with the display name of a term.
     pub fn doubtful_namesakes(&self, kind: TaxonomyKind, slug: &str) -> impl Iterator<Item = &str> {
         let key = self.name_keys[kind.index()].as_ref();
         let name =
@@ -284,7 +282,7 @@ impl Dataset {
     /// Finds the page that a query asks for.
     ///
     /// # Errors
-    /// When what is known does not suffice to answer as the origin would.
+    /// When the origin's answer cannot be known.
     pub fn find(&self, query: &ListQuery) -> Result<Found<'_>, Doubt> {
         if query.modified_since.is_some() && !self.modified_known {
             return Err(Doubt::Modified);
@@ -292,8 +290,7 @@ impl Dataset {
         self.find_known(query)
     }
 
-    /// The same, with listings whose `modified` cannot be read left out of `modified_since`: good for comparing, not
-    /// for answering.
+    /// The same, but `modified_since` leaves out listings with an unreadable `modified`: for comparisons only.
     ///
     /// # Errors
     /// When a slug is in doubt.

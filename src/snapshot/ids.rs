@@ -1,6 +1,6 @@
-//! Where a listing stands in the origin's order, by its id.
+//! The position of a listing in the origin's order, by its id.
 //!
-//! A table where ids are dense, as those that a database hands out are, else a sorted list. Callers: [`super::dataset`].
+//! A table for dense ids (from a database), else a sorted list. Callers: [`super::dataset`].
 
 use crate::api::listing::{ListingId, Summary};
 
@@ -15,7 +15,6 @@ pub(super) enum Ids {
     Dense {
         /// The smallest id.
         first: u64,
-        /// Positions.
         positions: Box<[u32]>,
     },
     /// Ids with their positions, sorted by id.
@@ -26,7 +25,7 @@ impl Ids {
     /// Reads the ids of fewer than 2^32 listings.
     ///
     /// # Errors
-    /// An id that stands there twice.
+    /// With a repeated id.
     pub(super) fn of(summaries: &[Summary]) -> Result<Self, ListingId> {
         let ids = || summaries.iter().map(|summary| summary.id.0);
         let (first, last) = (ids().min().unwrap_or(0), ids().max().unwrap_or(0));
@@ -53,7 +52,7 @@ impl Ids {
         }
     }
 
-    /// The position of a listing; `None` when there is none of that id.
+    /// The position of a listing; `None`: unknown id.
     pub(super) fn position(&self, id: ListingId) -> Option<u32> {
         match self {
             Self::Dense { first, positions } => {
@@ -67,7 +66,7 @@ impl Ids {
         }
     }
 
-    /// What it takes, in bytes.
+    /// Its size in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Dense { positions, .. } => size_of_val(&**positions),

@@ -1,7 +1,7 @@
-//! Positions of listings by what filters ask for: the lists that pages are cut from, made once per snapshot.
+//! Positions of listings by filter: the lists that pages are cut from, made once per snapshot.
 //!
-//! A list for each term, and one for each sport in a state and each sport in a city that occurs: 20 bytes per listing, so
-//! that hardly any answer intersects anything. It knows nothing of pages and of `modified`. Callers: [`super::dataset`].
+//! A list for each term, and one for each sport in a state and each sport in a city that occurs: 20 bytes per listing,
+//! so that hardly any answer needs an intersection. Not pages, and not `modified`. Callers: [`super::dataset`].
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,9 +14,9 @@ use super::beside::beside;
 use super::dataset::Doubt;
 use super::membership::Membership;
 
-/// What the slug filters of a query leave.
+/// The result of the slug filters of a query.
 pub(super) enum Matches<'a> {
-    /// Everything: there is no such filter.
+    /// Everything: no filter.
     All,
     /// A term's whole list.
     Term {
@@ -31,14 +31,13 @@ pub(super) enum Matches<'a> {
     Of(Cow<'a, [u32]>),
 }
 
-/// The index.
 pub(super) struct Index {
     /// The number of each slug's list; `None` for those in doubt.
     slugs: [HashMap<Box<str>, Option<u32>, RandomState>; 3],
     lists: [Lists; 3],
     by_sport_and_state: Pairs,
     by_city_and_sport: Pairs,
-    /// By city, the state that all its listings are in, when that state shares none with another one.
+    /// By city, the state of all its listings, if that state shares none with another.
     state_of: Box<[Option<u32>]>,
 }
 
@@ -58,12 +57,12 @@ impl Lists {
         self.starts.windows(2).map(|range| &self.positions[range[0]..range[1]])
     }
 
-    /// Who owns each position below `end`.
+    /// The owner of each position below `end`.
     fn owners(&self, end: usize) -> Owners {
         let (mut of, mut shares) = (vec![NONE; end], vec![false; self.starts.len() - 1]);
         for (number, list) in (0..).zip(self.iter()) {
             for position in list {
-                // Behind the end nobody asks.
+                // Positions from `end` on are not needed.
                 let Some(owner) = of.get_mut(*position as usize) else { break };
                 if *owner == NONE {
                     *owner = number;
@@ -93,20 +92,20 @@ const NONE: u32 = u32::MAX;
 
 /// Which list alone holds each position.
 struct Owners {
-    /// Its number, by position; [`NONE`] where none does, or one that shares any position with another.
+    /// The owning list's number, by position; [`NONE`]: no list, or one that shares positions.
     of: Vec<u32>,
     /// By number, whether a list shares a position with another.
     shares: Box<[bool]>,
 }
 
-/// Lists cut into parts by the list of another kind that each position is in.
+/// Lists cut into parts by the lists of another kind.
 struct Pairs {
     /// Where the parts of each list start in `parts`.
     first: Vec<usize>,
     /// The number of the other list and the start of the positions in both.
     parts: Vec<(u32, usize)>,
     positions: Vec<u32>,
-    /// [`Owners::shares`] of the other lists: there are no parts for those.
+    /// [`Owners::shares`] of the other lists, which have no parts.
     shares: Box<[bool]>,
 }
 
@@ -147,7 +146,7 @@ impl Pairs {
         pairs
     }
 
-    /// What is in both lists; `None` where they have to be compared, because the other one shares positions.
+    /// The intersection; `None`: the lists must be compared, because the other one shares positions.
     fn get(&self, list: u32, other: u32) -> Option<&[u32]> {
         if self.shares[other as usize] {
             return None;
@@ -168,7 +167,7 @@ impl Pairs {
 }
 
 impl Index {
-    /// Lists what every term stands for.
+    /// Builds the lists of all terms.
     pub(super) fn of<H>(membership: &[HashMap<Box<str>, Membership, H>; 3]) -> Self {
         let mut slugs: [HashMap<Box<str>, Option<u32>, RandomState>; 3] = Default::default();
         let mut lists: [Lists; 3] = Default::default();
@@ -205,10 +204,10 @@ impl Index {
         Self { slugs, lists, by_sport_and_state, by_city_and_sport, state_of }
     }
 
-    /// The positions that slugs leave, by [`TaxonomyKind::index`]. A slug that nothing has leaves none.
+    /// The positions that match the slugs, by [`TaxonomyKind::index`]. An unknown slug matches none.
     ///
     /// # Errors
-    /// When a slug is in doubt, unless another one leaves none anyway.
+    /// When a slug is in doubt, unless another one matches none anyway.
     pub(super) fn matches(&self, slugs: &[Option<Box<str>>; 3]) -> Result<Matches<'_>, Doubt> {
         let (mut numbers, mut doubt) = ([None; 3], false);
         for kind in TaxonomyKind::ALL.map(TaxonomyKind::index) {
@@ -257,14 +256,14 @@ impl Index {
         &self.lists[kind].positions
     }
 
-    /// What it takes, in bytes, slugs apart.
+    /// Its size in bytes, without slugs.
     pub(super) fn bytes(&self) -> usize {
         let pairs = [&self.by_sport_and_state, &self.by_city_and_sport].map(Pairs::bytes);
         self.lists.iter().map(Lists::bytes).chain(pairs).sum::<usize>() + size_of_val(&*self.state_of)
     }
 }
 
-/// What is in two lists: each member of the shorter one is looked for in the rest of the longer one.
+/// The intersection of two lists: searches each member of the shorter one in the rest of the longer one.
 fn both<'a>(one: &[u32], other: &[u32]) -> Cow<'a, [u32]> {
     let (short, mut long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     let mut found = Vec::new();
@@ -277,7 +276,7 @@ fn both<'a>(one: &[u32], other: &[u32]) -> Cow<'a, [u32]> {
     Cow::Owned(found)
 }
 
-/// How many of a sorted list are less than `least`, found in as many steps as there are digits in the answer.
+/// The number of members below `least` in a sorted list, in logarithmic time.
 fn galloped(list: &[u32], least: u32) -> usize {
     let mut reach = 1;
     while list.get(reach - 1).is_some_and(|position| *position < least) {
@@ -296,7 +295,7 @@ mod tests {
 
     const LISTINGS: u32 = 40;
 
-    /// What three slugs of a kind stand for; `None`: in doubt.
+    /// The members of three slugs of a kind; `None`: in doubt.
     type Terms = [Option<BTreeSet<u32>>; 3];
 
     /// Terms that share no listing, as they are nearly everywhere, or two of them do, or any.
@@ -352,7 +351,7 @@ mod tests {
                     (Some(Some(own)), Some(all)) => Ok(Some(own & all)),
                 };
             }
-            // What no term stands for leaves none, whatever the others are.
+            // An unknown slug matches none, whatever the others are.
             if kinds.iter().zip(slugs).any(|(terms, slug)| slug.is_some_and(|slug| slug >= terms.len())) {
                 expected = Ok(Some(BTreeSet::new()));
             }

@@ -1,11 +1,10 @@
-//! What changed between the snapshots that were served: which listings came, changed and went.
+//! The changes between successive current snapshots: listings added, changed and removed.
 //!
-//! An entry for each switch of what is served, whatever the reason, so that any two snapshots that were served can be
-//! compared without having either. Pure. Callers: who switches what is served keeps it, [`crate::serve`] shows it.
+//! One entry per switch, so that two snapshots can be compared without having either. Pure. Callers:
+//! [`crate::versions`] keeps it, [`crate::answer`] shows it.
 //!
-//! It knows ids, not contents. A listing that changed and changed back, or went and came back as it was, counts as
-//! changed: whoever follows the journal fetches it once more and has missed nothing. A listing that only moves within
-//! the order has not changed.
+//! It has ids, not contents. A listing that changed and changed back, or was removed and added again, counts as
+//! changed: a client fetches it once more and misses nothing. A listing that only moves in the order has not changed.
 
 mod coding;
 
@@ -26,28 +25,28 @@ use coding::BadEntry;
 pub(crate) const MAX_WEIGHT: usize = 2 << 20;
 /// From here on looking something up takes more than an instant.
 const LARGE: usize = 1 << 14;
-/// What an entry takes beside its ids, in ids.
+/// The overhead of an entry, in ids.
 const OVERHEAD: usize = 32;
 
-/// One switch of what is served.
+/// One switch of the current snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What was served until then.
+    /// The snapshot before.
     pub from: SnapshotId,
-    /// What is served since.
+    /// The snapshot after.
     pub to: SnapshotId,
     /// When; milliseconds since the epoch.
     pub at_ms: i64,
-    /// Listings that `from` has not; sorted.
+    /// Listings that only `to` has; sorted.
     pub added: Vec<ListingId>,
-    /// Listings that both have and whose summaries differ; sorted.
+    /// Listings of both whose summaries differ; sorted.
     pub changed: Vec<ListingId>,
-    /// Listings that `to` has not; sorted.
+    /// Listings that only `from` has; sorted.
     pub removed: Vec<ListingId>,
 }
 
 impl Entry {
-    /// Compares two data sets: one look at each listing of each.
+    /// Compares two data sets in one pass.
     pub fn between(from: &Dataset, to: &Dataset, at_ms: i64) -> Self {
         let (mut added, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
         for old in &from.content.summaries {
@@ -57,7 +56,7 @@ impl Entry {
                 Some(_) => {}
             }
         }
-        // Ids are unique: who has as many as stayed has no other.
+        // Ids are unique, so an equal number means no other ids.
         if to.len() > from.len() - removed.len() {
             let ids = to.content.summaries.iter().map(|summary| summary.id);
             added.extend(ids.filter(|id| from.summary(*id).is_none()));
@@ -68,24 +67,24 @@ impl Entry {
         Self { from: from.id.clone(), to: to.id.clone(), at_ms, added, changed, removed }
     }
 
-    /// What it takes of [`MAX_WEIGHT`].
+    /// Its share of [`MAX_WEIGHT`].
     fn weight(&self) -> usize {
         OVERHEAD + self.added.len() + self.changed.len() + self.removed.len()
     }
 }
 
-/// What changed between two snapshots, all told. Each sorted, and no id in two of them.
+/// The sum of changes between two snapshots. Each list is sorted, and no id is in two lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Listings that the later one has and the earlier one has not.
+    /// Listings that only the later snapshot has.
     pub added: Vec<ListingId>,
-    /// Listings that both have, and that changed at least once in between.
+    /// Listings of both that changed at least once in between.
     pub changed: Vec<ListingId>,
-    /// Listings that the earlier one has and the later one has not.
+    /// Listings that only the earlier snapshot has.
     pub removed: Vec<ListingId>,
 }
 
-/// The entries that are kept, oldest first. A copy shares them.
+/// The kept entries, oldest first. A clone shares them.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     entries: VecDeque<Arc<Entry>>,
@@ -93,7 +92,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// A journal of these, oldest first; of more than it may hold, the newest.
+    /// A journal of these, oldest first; drops the oldest if there are too many.
     pub fn new(entries: impl IntoIterator<Item = Entry>) -> Self {
         let mut journal = Self::default();
         for entry in entries {
@@ -102,10 +101,10 @@ impl Journal {
         journal
     }
 
-    /// Adds the newest. Says how many of the oldest it forgot, to hold no more than it may: all of them, the new one
-    /// included, when that is too large by itself.
+    /// Adds the newest entry. Returns how many of the oldest were dropped to respect the limit: all, including the new
+    /// one, if that is too large by itself.
     ///
-    /// To be called *before* the switch shows: [`since`](Self::since) leaves out what is ahead of it.
+    /// Call it *before* the switch is visible: [`since`](Self::since) ignores later entries.
     pub fn push(&mut self, entry: Entry) -> usize {
         self.weight += entry.weight();
         self.entries.push_back(Arc::new(entry));
@@ -116,7 +115,7 @@ impl Journal {
         before - self.entries.len()
     }
 
-    /// Forgets switches before an instant, in milliseconds since the epoch. Says how many of the oldest they were.
+    /// Drops entries before an instant, in milliseconds since 1970. Returns their number.
     pub fn forget_before(&mut self, at_ms: i64) -> usize {
         let before = self.entries.len();
         while self.entries.front().is_some_and(|oldest| oldest.at_ms < at_ms) {
@@ -131,7 +130,7 @@ impl Journal {
         }
     }
 
-    /// What is kept, oldest first.
+    /// The entries, oldest first.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().map(|entry| &**entry)
     }
@@ -141,24 +140,22 @@ impl Journal {
         self.entries.len()
     }
 
-    /// Whether none is.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether [`since`](Self::since) may take milliseconds: up to some hundred of them.
+    /// Whether [`since`](Self::since) may take milliseconds, up to a few hundred.
     pub const fn is_large(&self) -> bool {
         self.weight > LARGE
     }
 
-    /// What changed from when `id` was served last to `current`, which is served now. `None`: that is not known (any
-    /// more).
+    /// The changes from the last time that `id` was current to `current`. `None`: not known (any more).
     pub fn since(&self, id: &str, current: &str) -> Option<Changes> {
         if id == current {
             return Some(Changes::default());
         }
-        // What is ahead of `current` is about to be served. Going back as far as one follows upon the other: an entry
-        // that was lost is not passed over.
+        // Entries after `current` are not visible yet. Goes back while entries are contiguous: a lost entry ends it.
         let last = self.entries.iter().rposition(|entry| entry.to.as_str() == current)?;
         let mut next = current;
         for (first, entry) in self.entries.range(..=last).enumerate().rev() {
@@ -174,7 +171,7 @@ impl Journal {
     }
 }
 
-/// What became of a listing so far.
+/// The state of a listing so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Added,
@@ -182,7 +179,7 @@ enum Fate {
     Removed,
 }
 
-/// What entries that follow upon each other come to.
+/// The sum of contiguous entries.
 fn net<'a>(entries: impl Iterator<Item = &'a Entry>) -> Changes {
     let mut fates: HashMap<ListingId, Fate, RandomState> = HashMap::default();
     for entry in entries {

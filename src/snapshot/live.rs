@@ -1,6 +1,6 @@
-//! The snapshot that is served now, and since when it is confirmed: one pointer, swapped whole.
+//! The current snapshot and its confirmation: one pointer, swapped as a whole.
 //!
-//! Callers: [`crate::mirror`] swaps, everything that answers loads.
+//! Callers: [`crate::versions`] swaps, [`crate::answer`] and [`crate::admin`] load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::semantics::freshness;
 use super::dataset::Dataset;
 use super::version::VersionMeta;
 
-/// A published snapshot with everything that answers repeat.
+/// A published snapshot, with the parts that all answers share.
 pub struct Published {
     /// The data.
     pub dataset: Arc<Dataset>,
@@ -25,15 +25,15 @@ pub struct Published {
     pub meta: VersionMeta,
     /// The number of the version in the store.
     pub version: u64,
-    /// Counts swaps: what was rendered under one epoch may be out of date under the next.
+    /// Counts swaps: a reply of one epoch may be out of date in the next.
     pub epoch: u64,
     /// `Mirror-Snapshot`.
     pub snapshot_header: HeaderValue,
-    /// `Mirror-Confirmed`; `None` for an instant that no HTTP-date can say.
+    /// `Mirror-Confirmed`; `None` if the instant has no HTTP-date.
     pub confirmed_header: Option<HeaderValue>,
     /// `generated_at` of lists: JSON text, quotes included; `null` for an instant beyond the calendar.
     pub generated_at: String,
-    /// What is around the items of every list.
+    /// The envelope around the items of every list.
     pub frame: Frame,
     /// The license as a `Link` target, when it is an http(s) URI.
     pub license: Option<String>,
@@ -45,18 +45,18 @@ impl Published {
         WallTime::from_millis(self.meta.confirmed_ms)
     }
 
-    /// What the stamp of the data says; other than [`Published::confirmed`] where it lay in the future when it was read.
+    /// The stamp of the data. Differs from [`Published::confirmed`] if it was in the future when it was read.
     pub fn claimed(&self) -> WallTime {
         WallTime::from_millis(self.meta.claimed_ms.unwrap_or(self.meta.confirmed_ms))
     }
 
-    /// Whether the stamp lies in the future, so that it confirms nothing: how old the data is cannot be known.
+    /// Whether the stamp is in the future: then it confirms nothing, and the age is unknown.
     pub fn is_unconfirmed(&self, now: WallTime) -> bool {
         freshness::is_from_the_future(self.claimed(), now)
     }
 
-    /// Seconds since the instant for which the data is confirmed; `None` while its stamp lies in the future. A clock that was
-    /// behind (a machine that keeps no time while it is off) makes it count again as soon as it is right.
+    /// Age of the data: seconds since it was confirmed; `None` while its stamp lies in the future. When a clock that
+    /// was behind is set right, the age is known again.
     pub fn age_seconds(&self, now: WallTime) -> Option<u32> {
         (!self.is_unconfirmed(now)).then(|| freshness::age_seconds(now, self.claimed()))
     }
@@ -74,17 +74,17 @@ struct Inner {
 }
 
 impl Live {
-    /// What is served now; `None` before the first publication.
+    /// The current snapshot; `None` before the first publication.
     pub fn load(&self) -> Guard<Option<Arc<Published>>> {
         self.0.published.load()
     }
 
-    /// What is served now, for holding on to.
+    /// The current snapshot, as an owned pointer.
     pub fn current(&self) -> Option<Arc<Published>> {
         self.0.published.load_full()
     }
 
-    /// Serves another snapshot, or the same one with another certificate, from now on; returns the epoch that begins.
+    /// Replaces the current snapshot, or its certificate; returns the new epoch.
     pub fn swap(&self, dataset: Arc<Dataset>, meta: VersionMeta, version: u64) -> u64 {
         let epoch = self.0.epoch.fetch_add(1, Ordering::AcqRel) + 1;
         self.0.published.store(Some(Arc::new(Published::new(dataset, meta, version, epoch))));
@@ -104,7 +104,7 @@ impl Live {
 }
 
 impl Published {
-    /// Prepares what answers from a version repeat; `epoch` is 0 for one that is kept and not served.
+    /// Prepares the shared parts of answers; `epoch` is 0 for a kept version that is not current.
     pub fn new(dataset: Arc<Dataset>, meta: VersionMeta, version: u64, epoch: u64) -> Self {
         let confirmed = WallTime::from_millis(meta.confirmed_ms);
         let claimed = meta.claimed_ms.map_or(confirmed, WallTime::from_millis);

@@ -1,8 +1,8 @@
-//! Which listings a slug stands for, and how we know.
+//! The listings of a slug, and the evidence for them.
 //!
-//! Filters take slugs while listings carry display names, so membership is evidence, never a guess: names and counts
-//! where they leave one reading only, else the ids that the origin itself listed for the term, else doubt. A doubtful
-//! term is answered by the origin. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`] collects evidence.
+//! Filters take slugs while listings carry display names, so membership is evidence, never a guess: names and counts if
+//! they allow one reading only, else the ids in the origin's list for the term, else doubt. The origin answers for
+//! doubtful terms. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`] collects evidence.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,12 +20,12 @@ use super::columns::{Names, Traits};
 /// Positions of listings in the origin's order.
 pub(crate) type Positions = RoaringBitmap;
 
-/// What is known of one slug.
+/// The membership of one slug.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Membership {
-    /// Display name and count leave one reading only.
+    /// Display name and count allow one reading only.
     Named(Positions),
-    /// The origin listed the term's ids; with the fingerprint for which that holds.
+    /// From the origin's list, valid for this fingerprint.
     Listed(Positions, [u8; 16]),
     /// Not known; ask the origin.
     Doubtful,
@@ -50,24 +50,24 @@ impl Membership {
     }
 }
 
-/// What the origin listed for one term, and what must hold still for that to stay true.
+/// The origin's list for one term, and the conditions under which it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedTerm {
     /// The ids in no particular order.
     pub ids: Vec<ListingId>,
     /// [`Groups::fingerprint`] of the term when it was listed.
     pub fingerprint: [u8; 16],
-    /// The snapshot that it was listed for. Ids that the term's names do not explain hold for this one only.
+    /// The snapshot of the list. Ids that the term's names do not explain hold for it only.
     pub snapshot: String,
 }
 
 /// Lists of terms by taxonomy and slug.
 pub type Evidence = BTreeMap<(TaxonomyKind, String), ListedTerm>;
 
-/// Positions by what listings say.
+/// Positions by display names.
 type Grouped = HashMap<Box<str>, Positions, RandomState>;
 
-/// Listings grouped by what they say of themselves.
+/// Listings grouped by their display names.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     by_value: [Grouped; 3],
@@ -94,7 +94,7 @@ impl Groups {
             pairs.sort_unstable_by_key(|(_, number)| *number);
             let mut grouped: HashMap<Box<str>, Grouped, RandomState> = HashMap::default();
             for (positions, ((city, state), _)) in by_number(numbers.iter().copied(), pairs.len()).zip(pairs) {
-                // A state without a name is as good as none.
+                // A state without a name counts as absent.
                 let state = names.get(state as usize).map_or("", |state| state);
                 let states = grouped.entry((&*names[city as usize]).into()).or_default();
                 *states.entry(state.into()).or_default() |= positions;
@@ -119,8 +119,8 @@ impl Groups {
         self.by_value[0].iter().map(|(slug, positions)| (&**slug, positions))
     }
 
-    /// A hash of all that could change what a term stands for: its own fields, and the ids of every listing with its
-    /// display names, in whatever order they are listed.
+    /// A hash of everything that determines a term's listings: its own fields, and the ids of the listings with its
+    /// display names, in any order.
     pub(crate) fn fingerprint(&self, kind: TaxonomyKind, term: &Term, id_at: &dyn Fn(u32) -> ListingId) -> [u8; 16] {
         let mut text = format!("{}\0{:?}\0{:?}\0", term.slug, term.strings, term.numbers).into_bytes();
         let names = term.strings.iter().map(|(_, value)| value.as_str());
@@ -140,7 +140,7 @@ impl Groups {
     }
 }
 
-/// The ids at some positions, sorted: a listing that moves is still the same one.
+/// The ids at some positions, sorted, so that moves do not matter.
 fn put_ids(text: &mut Vec<u8>, positions: &Positions, id_at: &dyn Fn(u32) -> ListingId) {
     let mut ids: Vec<ListingId> = positions.iter().map(id_at).collect();
     ids.sort_unstable();
@@ -149,8 +149,8 @@ fn put_ids(text: &mut Vec<u8>, positions: &Positions, id_at: &dyn Fn(u32) -> Lis
     }
 }
 
-/// The positions of each number below `count`. They are sorted out first, so that one group is made after the other: there
-/// are more groups than what the processor has at hand.
+/// The positions of each number below `count`. They are sorted first, so that groups are built one after the other:
+/// there are too many for the CPU's cache.
 fn by_number(numbers: impl Iterator<Item = u32> + Clone, count: usize) -> impl Iterator<Item = Positions> {
     let numbers = (0_u32..).zip(numbers).filter(move |(_, number)| (*number as usize) < count);
     let mut ends = vec![0_usize; count + 1];
@@ -161,7 +161,7 @@ fn by_number(numbers: impl Iterator<Item = u32> + Clone, count: usize) -> impl I
         ends[number + 1] += ends[number];
     }
     let mut sorted = vec![0_u32; ends[count]];
-    // Each end begins as that of the group before.
+    // Each group starts at the end of the group before.
     for (position, number) in numbers {
         let end = &mut ends[number as usize];
         sorted[*end] = position;
@@ -170,7 +170,7 @@ fn by_number(numbers: impl Iterator<Item = u32> + Clone, count: usize) -> impl I
     let mut start = 0;
     (0..count).map(move |number| {
         let group = sorted[std::mem::replace(&mut start, ends[number])..ends[number]].iter().copied();
-        // They rise, so that none is refused.
+        // They are in ascending order, so none is refused.
         Positions::from_sorted_iter(group).unwrap_or_default()
     })
 }
@@ -178,18 +178,17 @@ fn by_number(numbers: impl Iterator<Item = u32> + Clone, count: usize) -> impl I
 /// The data set that slugs are resolved for.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'a> {
-    /// Its listings by what they say of themselves.
+    /// Its listings by display names.
     pub groups: &'a Groups,
     /// Its id.
     pub snapshot: &'a str,
     /// The listing at a position.
     pub id_at: &'a dyn Fn(u32) -> ListingId,
-    /// The position of a listing.
     pub position_of: &'a dyn Fn(ListingId) -> Option<u32>,
 }
 
 impl Scene<'_> {
-    /// What the origin listed for a term, if that still holds.
+    /// The origin's list for a term, if it still holds.
     fn listed(&self, kind: TaxonomyKind, term: &Term, evidence: &Evidence) -> Option<Membership> {
         let listed = evidence.get(&(kind, term.slug.clone()))?;
         if listed.fingerprint != self.groups.fingerprint(kind, term, self.id_at) {
@@ -203,7 +202,7 @@ impl Scene<'_> {
     }
 }
 
-/// What the terms' fields mean, learned from how they agree with the listings.
+/// The meaning of the terms' fields, learned from their agreement with the listings.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Meaning {
     name: Option<String>,
@@ -215,7 +214,7 @@ fn field<'a, T>(fields: &'a [(String, T)], key: Option<&String>) -> Option<&'a T
     fields.iter().find(|(name, _)| name == key).map(|(_, value)| value)
 }
 
-/// The key that most terms satisfy; the first one on a tie.
+/// The key that most terms satisfy; the first on a tie.
 fn best<'a>(
     keys: impl Iterator<Item = &'a String>,
     score: impl Fn(&'a String) -> usize,
@@ -253,7 +252,7 @@ impl Meaning {
     }
 }
 
-/// What every slug of one taxonomy stands for.
+/// The memberships of all slugs of a taxonomy.
 pub(crate) fn resolve(
     kind: TaxonomyKind,
     terms: &[Term],
@@ -288,13 +287,13 @@ pub(crate) fn resolve(
     known
 }
 
-/// The key under which most terms give the name that listings show; `None` when none does.
+/// The key under which most terms have the listings' display name; `None` if none does.
 pub(crate) fn name_key(kind: TaxonomyKind, terms: &[Term], groups: &Groups) -> Option<String> {
     Meaning::learn(kind, terms, groups).name
 }
 
-/// The one term in doubt among those that share a name, and what the others leave of the name's listings, when that is
-/// as many as its count says.
+/// If all but one term of a name are certain: that term, and the remaining listings of the name, if their number equals
+/// its count.
 fn left_over<'a>(
     kind: TaxonomyKind,
     name: &str,
@@ -310,7 +309,7 @@ fn left_over<'a>(
     let mut in_doubt = None;
     for term in same_name {
         match known.get(term.slug.as_str())?.positions() {
-            // Only what the others take, each its own part of it, leaves something certain.
+            // Only if the others take disjoint parts is the rest certain.
             Some(taken) if taken.is_subset(&rest) => rest -= taken,
             None if in_doubt.is_none() => in_doubt = Some(*term),
             _ => return None,
@@ -339,7 +338,7 @@ fn named(
         return count_of(term).is_none_or(|count| count == group.len()).then(|| group.clone());
     }
     if groups.by_value[kind.index()].is_empty() {
-        // No listing names any: there is no name to learn from, and nothing that a term could stand for.
+        // No listing has such a name, so no term can have listings.
         return count_of(term).is_none_or(|count| count == 0).then_some(empty);
     }
     let name = field(&term.strings, meaning.name.as_ref())?;

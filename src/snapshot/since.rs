@@ -1,8 +1,8 @@
 //! `modified_since` over an order that is not by `modified`: counts and pages without looking at each listing.
 //!
-//! The listings of each list are cut into blocks, and these into smaller ones, with the instants of each block sorted:
-//! how many of a block are later is found by bisection, and only the blocks that the page stands in are looked into. It
-//! takes 12 bytes per listing and list. An order by `modified` needs none of it. Callers: [`super::dataset`].
+//! Each list is cut into blocks, and these into smaller ones, with sorted instants: bisection counts the later ones of
+//! a block, and only the blocks of the page are opened. It takes 12 bytes per listing and list. An order by `modified`
+//! does not need it. Callers: [`super::dataset`].
 
 use std::thread;
 
@@ -11,7 +11,7 @@ const SIZES: [usize; 3] = [1 << 16, 1 << 11, 1 << 7];
 
 /// The instants of all listings, ready to be counted.
 pub(super) struct Since {
-    /// Every instant that there is, in order.
+    /// All instants, in order.
     instants: Box<[i64]>,
     /// By position, the place of its instant among them.
     ranks: Box<[u32]>,
@@ -19,13 +19,13 @@ pub(super) struct Since {
     runs: Vec<[Box<[u32]>; 3]>,
 }
 
-/// Part of what [`Since::of`] was given.
+/// A part of the input of [`Since::of`].
 pub(super) struct Part<'a> {
     /// Which of the runs.
     pub run: usize,
     /// Where in the run it starts.
     pub start: usize,
-    /// What stands there.
+    /// The positions.
     pub positions: &'a [u32],
 }
 
@@ -76,7 +76,7 @@ impl Since {
         (total, page)
     }
 
-    /// The same for positions that are part of no run, one by one.
+    /// The same for positions outside runs, one by one.
     pub(super) fn scan(&self, positions: &[u32], at: i64, offset: usize, size: usize) -> (usize, Vec<u32>) {
         let least = self.instants.partition_point(|instant| *instant <= at) as u32;
         let mut page = Vec::with_capacity(size);
@@ -88,7 +88,7 @@ impl Since {
         (total, page)
     }
 
-    /// Shows each position whose rank is not below `least`, with how many were shown before; returns how many there are.
+    /// Shows each position with a rank of at least `least` and its index among them; returns their number.
     fn look(&self, positions: &[u32], least: u32, mut show: impl FnMut(usize, u32)) -> usize {
         let mut found = 0;
         for position in positions {
@@ -100,7 +100,7 @@ impl Since {
         found
     }
 
-    /// What it takes, in bytes.
+    /// Its size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let runs = self.runs.iter().flatten().map(|sorted| size_of_val(&**sorted)).sum::<usize>();
         size_of_val(&*self.instants) + size_of_val(&*self.ranks) + runs
@@ -112,7 +112,7 @@ fn sorted(ranks: Vec<u32>) -> [Box<[u32]>; 3] {
     let mut sorted = [const { Vec::new() }; 3];
     let mut next = ranks;
     for (block, sorted) in SIZES.into_iter().zip(&mut sorted).rev() {
-        // A stable sort makes use of the blocks that are sorted already.
+        // The stable sort uses the already sorted blocks.
         next.chunks_mut(block).for_each(<[u32]>::sort);
         sorted.clone_from(&next);
     }
@@ -137,7 +137,7 @@ mod tests {
         ) {
             let random = |n: u64| xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), seed);
             let modified: Vec<i64> = (0..170_000).map(|n| random(n).cast_signed().rem_euclid(instants) - 1).collect();
-            // The lists of a run hold some positions and lack others, and stand in any order.
+            // The lists of a run have some of the positions, in any order.
             let mut run: Vec<u32> = (0..170_000).filter(|position| random(1 << 40 | position) % 8 != 0).map(|position| position as u32).collect();
             run.sort_by_cached_key(|position| random(1 << 41 | u64::from(*position)));
             let since = Since::of(&modified, &[&[], &run]);

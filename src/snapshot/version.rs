@@ -1,7 +1,7 @@
-//! What is known about a published snapshot beside its content: how sure we are of it, and since when.
+//! The metadata of a published snapshot: its certificate and its confirmation.
 //!
-//! Sync state: it may differ between two nodes that hold equal data. Callers: [`crate::store`], [`crate::mirror`],
-//! [`crate::answer`], [`crate::admin`].
+//! It may differ between two servers with equal data. Callers: [`crate::store`], [`crate::mirror`], [`crate::answer`],
+//! [`crate::admin`].
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use crate::api::taxonomy::VolatileKeys;
 pub enum Certificate {
     /// One consistent pass.
     Provisional,
-    /// A closing pass found every page unchanged: there is one instant at which the origin was just so.
+    /// A closing pass found every page unchanged: there is one instant at which the origin had exactly this data.
     Full,
-    /// A refresh on a full one whose probe, first page and taxonomies held still.
+    /// A refresh of a full one: probe, first page and taxonomies did not change.
     Incremental,
     /// Three tries did not settle.
     BestEffort,
@@ -36,7 +36,7 @@ impl Certificate {
     }
 }
 
-/// Something undocumented that answers from the snapshot rely on.
+/// An undocumented assumption of answers from the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assumption {
@@ -69,24 +69,24 @@ pub struct VersionMeta {
     pub certificate: Certificate,
     /// The instant, in the origin's time, for which the data is confirmed; milliseconds since the epoch.
     pub confirmed_ms: i64,
-    /// What the stored stamp says, where that lay in the future when it was read: it confirms nothing, and `confirmed_ms` is
-    /// an instant that can be true. `None`: the stamp is believed. Not stored.
+    /// The stored stamp, if it was in the future when it was read; `confirmed_ms` is then a possible instant. `None`:
+    /// the stamp is believed. Not stored.
     #[serde(skip)]
     pub claimed_ms: Option<i64>,
     /// When it was published here; milliseconds since the epoch.
     pub published_ms: i64,
-    /// Top-level fields that take no part in identity.
+    /// Top-level fields that are not part of the content.
     pub volatile: VolatileKeys,
     /// The last values of volatile fields, as JSON text, by `path key` (path `list` for the envelope).
     pub volatile_values: BTreeMap<String, String>,
-    /// Envelope fields that differed between pages and are left out.
+    /// Envelope fields that differed between pages and are omitted.
     pub left_out: Vec<String>,
-    /// What is still open, for people.
+    /// The open points, for people.
     pub open_points: Vec<String>,
-    /// What the origin disproved; `None`: it was not asked yet.
+    /// The disproved assumptions; `None`: not checked yet.
     #[serde(default)]
     pub disproved: Option<Vec<Assumption>>,
-    /// The address of the origin that the data came from, which its `api_url`s begin with; `None`: not recorded.
+    /// The address of the data's origin, with which its `api_url`s begin; `None`: not recorded.
     #[serde(default)]
     pub origin: Option<String>,
 }

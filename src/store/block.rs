@@ -1,4 +1,4 @@
-//! The blocks of a version: what is in them as bytes, and the hash that names and verifies each.
+//! The blocks of a version: their bytes, and the hash that names and verifies each.
 //!
 //! | kind | bytes, integers little endian |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | order | `O`, count u32, ids u64 |
 //! | summaries | `S`, count u32, then per summary id u64, length u32, hash 16 B, then the texts |
 //!
-//! Which listings share a block is [`super::chunk`]'s business. Callers: [`super::publish`], [`super::load`].
+//! [`super::chunk`] decides which listings share a block. Callers: [`super::publish`], [`super::load`].
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ use super::version::BlockKey;
 use crate::api::envelope::Envelope;
 use crate::api::listing::{ListingId, Summary};
 
-/// No block is larger than this, uncompressed: the bytes of a full one plus one summary of the largest size.
+/// The largest uncompressed block: a full one plus one summary of the largest size.
 pub(super) const MAX_BLOCK: usize = 48 << 20;
 
 const ENVELOPE: u8 = b'E';
@@ -26,7 +26,7 @@ const TAXONOMY: u8 = b'T';
 const ORDER: u8 = b'O';
 const SUMMARIES: u8 = b'S';
 
-/// Bytes of one summary beside its text.
+/// Bytes of one summary before its text.
 const SUMMARY_HEAD: usize = 8 + 4 + 16;
 
 /// # Errors
@@ -65,7 +65,7 @@ pub(super) fn summaries<'a>(block: impl ExactSizeIterator<Item = &'a Summary> + 
     out
 }
 
-/// Uncompresses a block and verifies that it is the one that `key` names.
+/// Decompresses a block and verifies it against `key`.
 ///
 /// # Errors
 /// When it is not.

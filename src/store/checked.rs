@@ -1,8 +1,7 @@
 //! The file under redb, with a checksum on every page: redb never sees a byte that it did not write.
 //!
-//! redb verifies pages only when it repairs a file. On damaged pages it panics, and in places twice, which ends the
-//! process whatever we catch. So pages are verified here, as they are read; damage becomes an I/O error, and that redb
-//! handles.
+//! redb verifies pages only when it repairs a file. On damaged pages it panics, in places twice, which ends the
+//! process. So pages are verified here when they are read, and damage becomes an I/O error, which redb handles.
 //!
 //! Layout: redb's page 0, its header, as it is (it is written in place, and redb guards it with two slots and
 //! checksums); then per page of 4096 bytes its checksum, bound to the page's number, and the page. redb never writes over
@@ -47,7 +46,7 @@ impl<B: StorageBackend> Checked<B> {
         for ((page, slot), out) in (first..).zip(slots).zip(out.chunks_exact_mut(PAGE as usize)) {
             let (sum, bytes) = slot.split_at(SUM as usize);
             if *sum != checksum(page, bytes) && slot.iter().any(|byte| *byte != 0) {
-                return Err(invalid("wrong checksum", page));
+                return Err(invalid("its checksum is wrong", page));
             }
             out.copy_from_slice(bytes);
         }

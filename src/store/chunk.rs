@@ -1,5 +1,5 @@
-//! Where a sequence of listings is cut into blocks: after ids that a hash picks, so that an insertion or a deletion
-//! changes one block and not all that follow.
+//! Cuts a sequence of listings into blocks, after ids that a hash picks, so that an insertion or a deletion changes one
+//! block only.
 //!
 //! Callers: [`super::publish`].
 
@@ -12,7 +12,7 @@ use crate::api::listing::ListingId;
 /// When a block ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// After an id whose hash is divisible by this: the mean number of listings per block.
+    /// Cut after an id whose hash is divisible by this: the mean number of listings per block.
     pub mean: u64,
     /// After this many listings at the latest.
     pub most: usize,

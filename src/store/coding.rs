@@ -9,7 +9,7 @@ use crate::api::hash::ContentHash;
 
 const SUM_LEN: usize = 8;
 
-/// Appends a checksum over table, key and payload: neither a flipped bit nor a value under another key goes unnoticed.
+/// Appends a checksum over table, key and payload, which reveals flipped bits and values under another key.
 pub(super) fn seal(table: &str, key: &[u8], mut payload: Vec<u8>) -> Vec<u8> {
     let sum = checksum(table, key, &payload);
     payload.extend_from_slice(&sum.to_le_bytes());
@@ -51,7 +51,7 @@ pub(super) fn check_size(what: impl Fn() -> String, bytes: usize, most: usize) -
     if bytes > most { Err(StoreError::TooLarge { what: what(), bytes }) } else { Ok(()) }
 }
 
-/// The error for a value of `table`, or a block of that kind, whose `what` does not fit.
+/// The error for a value of `table`, or a block of that kind, with a wrong `what`.
 pub(super) fn damaged(table: &str, what: &str) -> StoreError {
     StoreError::Damaged(format!("{table}: wrong {what}"))
 }
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         self.array().map(ContentHash::from_bytes)
     }
 
-    /// A count of items that take at least `least` bytes each: memory is only reserved for what can be there.
+    /// A count of items of at least `least` bytes each: it cannot exceed the remaining bytes.
     pub(super) fn count(&mut self, least: usize) -> Result<usize, StoreError> {
         let count = self.u32()? as usize;
         if count > self.rest.len() / least { Err(damaged(self.table, "count")) } else { Ok(count) }
@@ -127,12 +127,12 @@ impl<'a> Reader<'a> {
         if self.u8()? == known { Ok(()) } else { Err(damaged(self.table, "version")) }
     }
 
-    /// Checks that nothing is left.
+    /// Checks that all bytes were read.
     pub(super) fn end(&self) -> Result<(), StoreError> {
         if self.rest.is_empty() { Ok(()) } else { Err(damaged(self.table, "length")) }
     }
 
-    /// What is left.
+    /// The remaining bytes.
     pub(super) const fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -1,6 +1,6 @@
-//! Copies of the origin's answers: what was fetched, with the validators that make the next request conditional.
+//! Copies of the origin's answers, with the validators for conditional requests.
 //!
-//! Kept by canonical path and query; never served as they are. Callers: [`crate::mirror`].
+//! Stored by canonical path and query; never served as they are. Callers: [`crate::mirror`].
 
 use bytes::Bytes;
 use redb::{ReadableTable, WriteTransaction};
@@ -12,22 +12,22 @@ use super::packing::{Packer, Unpacker};
 use super::{MAX_BODY, Store, tables};
 use crate::api::hash::ContentHash;
 
-/// What is known of a copy beside its body.
+/// The metadata of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyMeta {
-    /// The origin's entity tag, as sent; `None` when it sent none.
+    /// The origin's entity tag, as sent.
     pub etag: Option<String>,
-    /// The origin's `Last-Modified`, as sent; `None` when it sent none.
+    /// The origin's `Last-Modified`, as sent.
     pub last_modified: Option<String>,
-    /// The instant for which the origin last vouched for it, in its own time; milliseconds since the epoch.
+    /// The instant for which the origin last confirmed it, in the origin's time; milliseconds since 1970.
     pub origin_time_ms: i64,
-    /// The latest instant at which the content may have come to be as it is, in the origin's time.
+    /// The latest instant at which the content can have changed to this, in the origin's time.
     pub since_ms: i64,
     /// When the answer arrived here; milliseconds since the epoch.
     pub fetched_ms: i64,
     /// Hash of the body as the caller sees fit (without volatile values, say); not checked here.
     pub hash: ContentHash,
-    /// The status of the answer that had the body.
+    /// The status of the answer with the body.
     pub status: u16,
 }
 
@@ -60,7 +60,7 @@ impl CopyMeta {
     }
 }
 
-/// A copy as it is written: key, sealed meta, sealed body if there is a new one.
+/// An encoded copy: key, sealed metadata, sealed body if it is new.
 type Encoded<'a> = (&'a str, Vec<u8>, Option<Vec<u8>>);
 
 fn encode<'a>(copies: &'a [(String, CopyMeta, Option<&[u8]>)]) -> Result<Vec<Encoded<'a>>, StoreError> {
@@ -78,7 +78,7 @@ fn encode<'a>(copies: &'a [(String, CopyMeta, Option<&[u8]>)]) -> Result<Vec<Enc
         .collect()
 }
 
-/// How many bytes it takes at most to write these.
+/// The most bytes that writing these takes.
 fn needed(encoded: &[Encoded<'_>]) -> u64 {
     let len = |(_, meta, body): &Encoded<'_>| (meta.len() + body.as_ref().map_or(0, Vec::len)) as u64;
     encoded.iter().map(len).sum::<u64>() * 5 / 4 + (1 << 20)
@@ -97,7 +97,7 @@ fn insert(transaction: &WriteTransaction, encoded: &[Encoded<'_>]) -> Result<(),
 }
 
 impl Store {
-    /// Keeps copies, all of them or none. Without a body only what is known beside it is replaced, as after a 304.
+    /// Stores copies, all or none. Without a body only the metadata is replaced, as after a 304.
     ///
     /// # Errors
     /// When a body is larger than [`MAX_BODY`], or the write fails.
@@ -109,8 +109,7 @@ impl Store {
         self.handle.write(needed(&encoded), |transaction| insert(transaction, &encoded))
     }
 
-    /// Keeps one copy as [`Store::put_copies`] does, but for its durability: a crash may undo it until the next write of
-    /// another kind, or [`Store::sync`]. It is fetched again then.
+    /// Stores one copy, which a crash may undo until the next other write or [`Store::sync`]. Then it is fetched again.
     ///
     /// # Errors
     /// As for [`Store::put_copies`].
@@ -120,7 +119,7 @@ impl Store {
         self.handle.write_soon(needed(&encoded), |transaction| insert(transaction, &encoded))
     }
 
-    /// What is known of a copy; `None` when there is none, or it is damaged.
+    /// The metadata of a copy; `None` if it is absent or damaged.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -132,7 +131,7 @@ impl Store {
         unless_damaged(read, || format!("the copy of {key}"))
     }
 
-    /// The body of a copy; `None` when there is none, or it is damaged.
+    /// The body of a copy; `None` if it is absent or damaged.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -145,7 +144,7 @@ impl Store {
         unless_damaged(read, || format!("the copy of {key}"))
     }
 
-    /// A copy whole, of one instant: what is known of it, and its body; `None` when there is none, or it is damaged.
+    /// Metadata and body of a copy, read together; `None` if it is absent or damaged.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -160,7 +159,7 @@ impl Store {
         unless_damaged(read, || format!("the copy of {key}"))
     }
 
-    /// What is known of all copies, by key.
+    /// The metadata of all copies, by key.
     ///
     /// # Errors
     /// When the file cannot be read or a copy is damaged.
@@ -175,7 +174,7 @@ impl Store {
         })
     }
 
-    /// Forgets copies; those that are not there are skipped.
+    /// Removes copies; absent ones are skipped.
     ///
     /// # Errors
     /// When the write fails.

@@ -1,10 +1,9 @@
-//! The data directory: one process at a time, and how the others find it.
+//! The data directory: one process at a time, which others can find.
 //!
 //! The operating system's locks on the directory and on the file `LOCK` in it decide, never the file's presence or
-//! content: the lock of a killed process is gone with it. The content only names the holder. Both are taken where both
-//! can be: on a disk that takes no writes the file may be missing, on some network disks a directory cannot be locked.
-//! Nobody else can lock them, because only their owner can open them ([`super::files`]). Not the store itself.
-//! Callers: [`crate::app`] and the commands.
+//! content: a killed process releases its lock. The content only names the holder. Both locks are taken if possible:
+//! the file may be missing on a read-only disk, and some network disks cannot lock a directory. Only their owner can
+//! open and lock them ([`super::files`]). Not the store itself. Callers: [`crate::app`] and the commands.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -27,21 +26,21 @@ use super::owner;
 
 const LOCK: &str = "LOCK";
 const STORE: &str = "grandstand.redb";
-/// The content is padded to this many bytes, so that it is always overwritten in place: no torn file, and no new disk
-/// block on a full disk.
+/// The content is padded to this many bytes and overwritten in place: no torn file, and no new disk block on a full
+/// disk.
 const LOCK_LEN: usize = 256;
 
-/// A data directory that this process alone has open, until the value and the stores opened from it are dropped.
+/// A data directory, locked by this process until the value and its stores are dropped.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     path: PathBuf,
     lock: Arc<Lock>,
 }
 
-/// What keeps other processes out for as long as it lives, and what was done meanwhile.
+/// The lock that keeps other processes out while it lives.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// The directory and the file, as far as they could be locked; one of them at least.
+    /// The locked directory and file; at least one of them.
     _locked: Vec<File>,
     set_aside: AtomicBool,
 }
@@ -61,7 +60,7 @@ impl Lock {
 /// The process that has a data directory open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Its process id; `None` in the instant before it has written it.
+    /// Its process id; `None` before it is written.
     pub pid: Option<u32>,
     /// Its admin listener; `None` until it listens, and where `untrusted` is not.
     pub admin: Option<SocketAddr>,
@@ -76,24 +75,23 @@ impl Holder {
 }
 
 impl DataDir {
-    /// Creates the directory if it is missing, and locks it. Nothing is written where the store is of a format that
-    /// this program does not know, and nothing has to be where there is a store already: on a disk that takes no
-    /// writes, the lock is taken all the same, and only the holder's name is missing.
+    /// Creates the directory if it is missing, and locks it. Nothing is written if the format of the store is unknown.
+    /// An existing store on a read-only disk is locked, too; only the holder's name is missing.
     ///
     /// # Errors
-    /// When another process holds it, the format is unknown, or there is nothing yet and nothing can be created.
+    /// When another process holds it, the format is unknown, or the directory cannot be created.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         files::prepare_directory(path).map_err(|error| OpenError::of_io(error, path))?;
         let path = resolved(path).map_err(|error| OpenError::of_io(error, path))?;
         let (file, store) = (path.join(LOCK), path.join(STORE));
         let mut locked = Vec::new();
-        // First, because it is there before the file: a process that could not create the file may be at work here.
+        // First, because a process that could not create the file may hold only this lock.
         match File::open(&path) {
             Ok(directory) => match acquire(&directory, &path, &path) {
                 Ok(()) => locked.push(directory),
                 Err(error @ (OpenError::Held { .. } | OpenError::Locked { .. })) => return Err(error),
-                Err(error) => tracing::debug!(%error, "the directory cannot be locked; the file in it is"),
+                Err(error) => tracing::debug!(%error, "the directory cannot be locked; a file in it is locked instead"),
             },
             Err(error) => {
                 let owner = fs::metadata(&path).map(|meta| meta.uid()).ok();
@@ -120,15 +118,15 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Lets other commands know the admin listener's address.
+    /// Stores the admin listener's address for other commands.
     ///
     /// # Errors
-    /// When the lock file cannot be written, which keeps nobody from using the directory.
+    /// When the lock file cannot be written. The directory can be used anyway.
     pub fn announce(&self, admin: SocketAddr) -> Result<(), OpenError> {
         self.write(Some(admin))
     }
 
-    /// The process that has the directory open; `None` when there is none, or no such directory.
+    /// The process that has the directory open, if any.
     pub fn holder(path: impl AsRef<Path>) -> Option<Holder> {
         let path = path.as_ref();
         let file = files::read(&path.join(LOCK)).ok();
@@ -145,7 +143,7 @@ impl DataDir {
         })
     }
 
-    /// Whether there is a store, or what a store was made of, or somebody who is about to make one.
+    /// Whether there is a store, remains of one, or a process that is creating one.
     pub fn has_store(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         let store = path.join(STORE);
@@ -172,14 +170,14 @@ impl DataDir {
         let mut text = serde_json::to_vec(&holder).map_err(|error| fail(error.into()))?;
         text.resize(LOCK_LEN - 1, b' ');
         text.push(b'\n');
-        // Not through the lock's own handle: that may be open for reading alone, from a time when nothing else was allowed.
-        // Created where it could not be before: then the lock on the directory is what counts.
+        // Not through the lock's own handle, which may be read-only. If the file could not be created before, it is
+        // created now, and the lock on the directory counts.
         let lock = files::edit_or_create(&file).map_err(fail)?;
         lock.write_all_at(&text, 0).map_err(fail)
     }
 }
 
-/// Opens the lock's file, for reading alone where no more is allowed, and creates it where it is missing.
+/// Opens the lock file, read-only if necessary, and creates it if it is missing.
 fn lock_file(file: &Path, store: &Path) -> Result<File, OpenError> {
     let fail = |error| OpenError::of_io(error, file);
     match files::edit(file) {
@@ -194,12 +192,12 @@ fn lock_file(file: &Path, store: &Path) -> Result<File, OpenError> {
     files::edit_or_create(file).map_err(fail)
 }
 
-/// The directory itself where an operator named a link to it: it is followed once, whatever it leads to later.
+/// Resolves a link to the directory, once.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     if fs::symlink_metadata(path)?.is_symlink() { fs::canonicalize(path) } else { Ok(path.to_owned()) }
 }
 
-/// Takes the lock. A command that looks for the holder has it for an instant, so a refusal is tried again for a while.
+/// Takes the lock. A command that looks for the holder has it for a moment, so a refusal is retried for a while.
 fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
     const TRIES: u32 = 10;
     for _ in 0..TRIES {
@@ -211,7 +209,7 @@ fn acquire(lock: &File, dir: &Path, file: &Path) -> Result<(), OpenError> {
     }
     let path = dir.to_owned();
     let named = DataDir::holder(dir).unwrap_or(Holder::UNKNOWN);
-    // What an earlier server wrote into the file says nothing of another program that has locked it since.
+    // The file may name an earlier server, while another program has locked it since.
     if let Some(Locker { pid, program }) = locker::stranger(lock, named.pid) {
         return Err(OpenError::Locked { path, pid, program });
     }
@@ -258,7 +256,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path();
         let dir = DataDir::open(path).unwrap();
-        // As after a start on a disk that took no writes and takes them now.
+        // As after a start on a read-only disk that is writable now.
         fs::remove_file(path.join(LOCK)).unwrap();
         assert_eq!(DataDir::holder(path), Some(Holder::UNKNOWN));
         assert!(matches!(DataDir::open(path), Err(OpenError::Held { .. })));

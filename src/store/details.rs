@@ -1,4 +1,4 @@
-//! Details by listing id: a set beside the versions, so that one that arrives publishes nothing.
+//! Details by listing id, beside the versions: a new detail publishes nothing.
 //!
 //! Callers: [`crate::mirror`] writes batches of them, [`crate::answer`] reads single ones.
 
@@ -17,20 +17,20 @@ use crate::api::listing::ListingId;
 
 pub use crate::api::listing::DetailState;
 
-/// What is known of a detail beside its body.
+/// The metadata of a detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetailMeta {
-    /// Whether the origin has it.
+    /// Whether the origin has the detail.
     pub state: DetailState,
-    /// The origin's entity tag, as sent; `None` when it sent none.
+    /// The origin's entity tag, as sent.
     pub etag: Option<String>,
-    /// The origin's `Last-Modified`, as sent; `None` when it sent none.
+    /// The origin's `Last-Modified`, as sent.
     pub last_modified: Option<String>,
-    /// The instant for which the origin last vouched for it, in its own time; milliseconds since the epoch.
+    /// The instant for which the origin last confirmed it, in the origin's time; milliseconds since 1970.
     pub origin_time_ms: i64,
     /// When the answer arrived here; milliseconds since the epoch.
     pub fetched_ms: i64,
-    /// Hash of the summary for which it was fetched or last renewed.
+    /// Hash of the summary for which it was fetched or last confirmed.
     pub summary_hash: ContentHash,
     /// Hash of the body as the caller sees fit (without volatile values, say); not checked here.
     pub hash: ContentHash,
@@ -39,16 +39,16 @@ pub struct DetailMeta {
 /// A detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetailRecord {
-    /// What is known of it.
+    /// Its metadata.
     pub meta: DetailMeta,
     /// The body as the origin sent it, at most [`MAX_BODY`] bytes.
     pub body: Bytes,
 }
 
-/// Details one after the other, from wherever they come.
+/// A stream of details.
 pub(crate) type DetailStream<'a> = Box<dyn Iterator<Item = Result<(ListingId, DetailRecord), StoreError>> + 'a>;
 
-/// Memory is reserved for no more details than this before they are read.
+/// The most details for which memory is reserved in advance.
 const MOST_RESERVED: usize = 1 << 22;
 
 const META: &str = "detail_meta";
@@ -114,8 +114,7 @@ fn decode_body(id: ListingId, sealed: &[u8]) -> Result<Bytes, StoreError> {
     }
 }
 
-/// Keeps details that come one by one, in a transaction of the caller's, but for those in whose place the one that is
-/// there `stays`.
+/// Writes details one by one in the caller's transaction, except where the stored one `stays`.
 pub(super) fn write_all(
     transaction: &WriteTransaction,
     details: DetailStream<'_>,
@@ -126,7 +125,7 @@ pub(super) fn write_all(
     let mut packer = Packer::new()?;
     for detail in details {
         let (id, record) = detail?;
-        // A damaged one is as if it were not there.
+        // A damaged one counts as absent.
         let known = metas.get(id.0)?.and_then(|sealed| DetailMeta::decode(id, sealed.value()).ok());
         if known.is_some_and(|known| stays(id, &known, &record)) {
             continue;
@@ -138,7 +137,7 @@ pub(super) fn write_all(
 }
 
 impl Store {
-    /// Keeps details, all of them or none, in place of those of the same ids.
+    /// Stores details, all or none; they replace those with the same ids.
     ///
     /// # Errors
     /// When a body is larger than [`MAX_BODY`], or the write fails.
@@ -177,8 +176,8 @@ impl Store {
         })
     }
 
-    /// What `of` makes of what is known of each detail beside its body, by id. The bodies are not read. Those that are
-    /// damaged are left out: around a damaged page of the file, as many as are on it.
+    /// `of` applied to the metadata of each detail, by id. Bodies are not read. Damaged ones are left out: all on a
+    /// damaged page.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -209,18 +208,22 @@ impl Store {
         let (mut found, walked) = walk(false);
         match walked {
             Err(StoreError::Damaged(detail)) => {
-                // What cannot be reached from the back either counts as not mirrored.
+                // Details that cannot be reached from the back either count as not mirrored.
                 found.extend(walk(true).0);
                 found.sort_by_key(|(id, _)| *id);
                 found.dedup_by_key(|(id, _)| *id);
-                tracing::warn!(detail, left = found.len(), "stored details are damaged; they count as not mirrored");
+                tracing::warn!(
+                    detail,
+                    left = found.len(),
+                    "stored details are damaged; they are treated as not mirrored"
+                );
             }
             walked => walked?,
         }
         Ok(found)
     }
 
-    /// What is known of these details beside their bodies; those that are not there or damaged are left out.
+    /// The metadata of these details; absent and damaged ones are left out.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -236,7 +239,7 @@ impl Store {
         })
     }
 
-    /// What is known of all details beside their bodies, by id: see [`Store::detail_index`].
+    /// The metadata of all details, by id: see [`Store::detail_index`].
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -244,7 +247,7 @@ impl Store {
         self.detail_index(|meta| meta)
     }
 
-    /// Forgets details; those that are not there are skipped.
+    /// Removes details; absent ones are skipped.
     ///
     /// # Errors
     /// When the write fails.

@@ -1,4 +1,4 @@
-//! What can go wrong when the store is opened, and when it is used.
+//! The errors of opening and using the store.
 //!
 //! Callers: [`crate::store`] returns them; [`crate::app`] and [`crate::mirror`] turn them into exit codes and `/status`.
 
@@ -16,25 +16,25 @@ pub enum OpenError {
     Held {
         /// The data directory.
         path: PathBuf,
-        /// The other process; `None` in the instant before it has written its id.
+        /// The other process; `None` before it wrote its id.
         pid: Option<u32>,
         /// Its admin listener, if it announced one and the directory's owner is trusted.
         admin: Option<SocketAddr>,
         /// The directory's owner, if that user is not trusted.
         untrusted: Option<u32>,
     },
-    /// Another program than this one has locked it.
+    /// Another program has locked it.
     #[error("the data directory {} is locked by process {pid} ({program}); end that process first", path.display())]
     Locked {
         /// The data directory.
         path: PathBuf,
         /// The other process.
         pid: u32,
-        /// What the system calls its program.
+        /// The program's name, from the system.
         program: String,
     },
-    /// It belongs to somebody else.
-    #[error("the data directory {} belongs to user {owner}, and only that user may open it: run this as that user", path.display())]
+    /// It belongs to another user.
+    #[error("the data directory {} belongs to user {owner}; run this command as that user", path.display())]
     Denied {
         /// The data directory.
         path: PathBuf,
@@ -42,7 +42,9 @@ pub enum OpenError {
         owner: u32,
     },
     /// A newer program wrote it. Nothing was changed.
-    #[error("the store has format {found}, this program supports up to {supported}; use a newer one")]
+    #[error(
+        "the store has format {found}, but this program supports only formats up to {supported}; use a newer grandstand"
+    )]
     NewerFormat {
         /// The file's format number.
         found: u64,
@@ -50,7 +52,9 @@ pub enum OpenError {
         supported: u64,
     },
     /// A much older program wrote it, and no migration starts from there. Nothing was changed.
-    #[error("the store has format {found}, which this program (format {supported}) cannot migrate; use an older one")]
+    #[error(
+        "the store has format {found}, which this program (format {supported}) cannot migrate; use an older grandstand"
+    )]
     OlderFormat {
         /// The file's format number.
         found: u64,
@@ -62,32 +66,21 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The damage.
         detail: String,
     },
     /// The disk is full.
     #[error("no space left for {}", path.display())]
-    NoSpace {
-        /// What could not be written.
-        path: PathBuf,
-    },
+    NoSpace { path: PathBuf },
     /// The directory or file may not be written.
     #[error("{} is not writable", path.display())]
-    ReadOnly {
-        /// What could not be written.
-        path: PathBuf,
-    },
+    ReadOnly { path: PathBuf },
     /// Any other failure of the file system.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// What was accessed.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
-/// Why the store could not do what it was asked. Nothing was changed then.
+/// The errors of using the store. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full.
@@ -95,7 +88,7 @@ pub enum StoreError {
     NoSpace {
         /// The store's file.
         path: PathBuf,
-        /// How much the write needs at most, in bytes; 0 where that is not known.
+        /// The most bytes that the write needs; 0: unknown.
         needed: u64,
     },
     /// The file or its file system has become read-only.
@@ -104,7 +97,7 @@ pub enum StoreError {
         /// The store's file.
         path: PathBuf,
     },
-    /// What was read is not what was written.
+    /// The stored bytes are damaged.
     #[error("the store is damaged: {0}")]
     Damaged(String),
     /// Any other failure of the file system.
@@ -112,14 +105,13 @@ pub enum StoreError {
     Io {
         /// The store's file.
         path: PathBuf,
-        /// What the system says.
         source: io::Error,
     },
-    /// What was to be stored could not be read.
+    /// The source of a write could not be read.
     #[error("{0}")]
     Source(String),
-    /// There is no version with this sequence number.
-    #[error("there is no version {0}")]
+    /// No version has this sequence number.
+    #[error("there is no snapshot with the sequence number {0}")]
     NoSuchVersion(u64),
     /// A content to publish has a listing twice.
     #[error("listing {0} occurs twice")]
@@ -127,14 +119,13 @@ pub enum StoreError {
     /// Something to be stored is larger than [`super::MAX_BODY`].
     #[error("{what} is too large: {bytes} bytes")]
     TooLarge {
-        /// What it is.
         what: String,
         /// Its size.
         bytes: usize,
     },
 }
 
-/// What a failure of the file system means.
+/// The meaning of a failure of the file system.
 enum Meaning {
     Full,
     ReadOnly,
@@ -197,14 +188,14 @@ impl StoreError {
     }
 }
 
-/// Nothing, where what was to be read is damaged: it is fetched or made again.
+/// `None` for damaged data, which is fetched or made again.
 pub(super) fn unless_damaged<T>(
     read: Result<Option<T>, StoreError>,
     what: impl Fn() -> String,
 ) -> Result<Option<T>, StoreError> {
     match read {
         Err(StoreError::Damaged(detail)) => {
-            tracing::warn!(what = what(), detail, "something stored is damaged; it counts as never kept");
+            tracing::warn!(what = what(), detail, "stored data is damaged; it is treated as missing");
             Ok(None)
         }
         other => other,

@@ -1,27 +1,28 @@
-//! What the origin listed for terms whose membership names and counts do not prove.
+//! The origin's lists for terms whose membership is not proven by names and counts.
 //!
-//! Judged in [`crate::snapshot::membership`]. Callers: [`crate::mirror`] collects it, [`crate::versions`] indexes with it.
+//! [`crate::snapshot::membership`] judges it. Callers: [`crate::mirror`] collects it, [`crate::versions`] indexes with
+//! it.
 
 use super::Store;
 use super::error::StoreError;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::membership::{Evidence, ListedTerm};
 
-/// The name of the blob with what was listed last for each term.
+/// The name of the blob with the newest list for each term.
 const STATE: &str = "terms";
 
-/// The name of the blob with what a version rests on that is not the newest any more.
+/// The name of the blob with the evidence of a version that is no longer the newest.
 pub(super) fn own(seq: u64) -> String {
     format!("{STATE}/{seq}")
 }
 
-/// The version of which a blob of that name says what it rests on.
+/// The version whose evidence a blob of that name has.
 pub(super) fn version_of(state: &str) -> Option<u64> {
     state.strip_prefix(STATE)?.strip_prefix('/')?.parse().ok()
 }
 
 impl Store {
-    /// Reads the evidence back; none when there is none, or in a form that is not known.
+    /// Reads the evidence; empty if it is absent or has an unknown form.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -29,7 +30,7 @@ impl Store {
         self.evidence_in(STATE)
     }
 
-    /// The same for one version: what it rests on comes before what was listed since.
+    /// The same for one version: its own evidence comes before newer lists.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -42,7 +43,7 @@ impl Store {
     fn evidence_in(&self, state: &str) -> Result<Evidence, StoreError> {
         let Some(bytes) = self.state(state)? else { return Ok(Evidence::new()) };
         let pairs: Vec<(TaxonomyKind, String, ListedTerm)> = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
             Vec::new()
         });
         Ok(pairs.into_iter().map(|(kind, slug, listed)| ((kind, slug), listed)).collect())
@@ -58,7 +59,7 @@ impl Store {
 }
 
 impl super::States {
-    /// Keeps the evidence as well.
+    /// Writes the evidence as well.
     ///
     /// # Errors
     /// When it is too large.
@@ -66,7 +67,7 @@ impl super::States {
         self.put(STATE, text(evidence)?)
     }
 
-    /// Keeps what a version rests on as well, for as long as the version is kept.
+    /// Writes the evidence of a version as well; it is kept as long as the version.
     ///
     /// # Errors
     /// When it is too large.

@@ -1,9 +1,8 @@
-//! Opening what lies in the data directory: regular files of ours only, and nobody else may read them.
+//! Opens files of the data directory: only regular files of ours, which nobody else can read.
 //!
-//! A symbolic link is not followed, a FIFO is not waited for, and a file of another user is neither read nor written: in a
-//! directory that others could write once, any of them may be a trap. Older versions of this program left files that
-//! everybody could read; they are tightened as they are opened. Not for files whose path an operator gave (a bundle, a
-//! certificate): those are as the operator wants them. Callers: [`super`], [`crate::upstream`], [`crate::admin`].
+//! Symbolic links, FIFOs and files of other users are refused: in a directory that others could write once, they may be
+//! a trap. Files with too open modes are tightened when they are opened. Not for files that an operator names (a
+//! bundle, a certificate). Callers: [`super`], [`crate::upstream`], [`crate::admin`].
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-/// What the owner may have beside the bits that say what a file is run as.
+/// The owner's mode bits, and those for the user that a file runs as.
 const OWNERS: u32 = 0o7700;
 const ROOT: u32 = 0;
 
@@ -23,11 +22,10 @@ const ROOT: u32 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Refused {
     #[error(
-        "this is {0}, and only regular files are opened in the data directory; remove it, or move the file itself here \
-         (data_dir as a whole may be a symbolic link)"
+        "this is {0}, not a regular file; remove it, or put the file itself here (data_dir as a whole may be a symbolic link)"
     )]
     NoFile(&'static str),
-    #[error("this file belongs to user {0}, and neither to the user of this process nor to the directory's; remove it")]
+    #[error("this file belongs to user {0}, who neither runs this process nor owns the directory; remove it")]
     Foreign(u32),
 }
 
@@ -37,17 +35,17 @@ impl From<Refused> for io::Error {
     }
 }
 
-/// Under which name a damaged file is kept.
+/// The name under which a damaged file is kept.
 pub(super) fn aside_of(path: &Path) -> PathBuf {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
     PathBuf::from(aside)
 }
 
-/// Opens a file for reading alone.
+/// Opens a file for reading.
 ///
 /// # Errors
-/// When there is none, it is no regular file of ours, or it cannot be opened.
+/// When it is absent, not a regular file of ours, or cannot be opened.
 pub(crate) fn read(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true))
 }
@@ -68,28 +66,28 @@ pub(crate) fn edit_or_create(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
 }
 
-/// Creates a file that is not there.
+/// Creates a new file.
 ///
 /// # Errors
-/// When anything has that name, or it cannot be created.
+/// When the name exists, or it cannot be created.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true).write(true).create_new(true))
 }
 
-/// Whether a regular file, and no link to one, has this name.
+/// Whether this is a regular file, not a link.
 pub(crate) fn is_file(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // Without NONBLOCK, opening a FIFO waits for somebody at its other end.
+    // Without NONBLOCK, opening a FIFO waits for a writer.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = options.mode(0o600).custom_flags(flags).open(path).map_err(|error| explained(error, path))?;
     let meta = file.metadata()?;
     if let Some(what) = no_file(meta.file_type()) {
         return Err(Refused::NoFile(what).into());
     }
-    // As seen through the directory: on some network disks all files belong to one user that is nobody here.
+    // Compared with the directory: on some network disks all files belong to one unknown user.
     let directory = path.parent().and_then(|parent| fs::metadata(parent).ok());
     let own = geteuid().as_raw();
     if ![own, ROOT].contains(&meta.uid()) && directory.as_ref().is_none_or(|directory| directory.uid() != meta.uid()) {
@@ -97,23 +95,23 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
     if let Some(directory) = directory.filter(|directory| own == ROOT && meta.uid() == ROOT && directory.uid() != ROOT)
     {
-        // Else a command that root ran once would leave files that the server cannot open.
+        // Otherwise root's commands would leave files that the server cannot open.
         if let Err(error) = fchown(&file, Some(directory.uid()), Some(directory.gid())) {
-            tracing::debug!(path = %path.display(), %error, "a file cannot be given to the directory's owner");
+            tracing::debug!(path = %path.display(), %error, "a file could not be given to the owner of the directory");
         }
     }
     if is_too_open(&meta) && (own == ROOT || own == meta.uid()) {
-        // A disk that takes no writes stays as it is; the directory keeps others out.
+        // A read-only disk stays as it is; the directory keeps others out.
         if let Err(error) = file.set_permissions(Permissions::from_mode(meta.mode() & OWNERS)) {
-            tracing::debug!(path = %path.display(), %error, "others may open this file, and that cannot be changed");
+            tracing::debug!(path = %path.display(), %error, "other users can open this file, and this could not be changed");
         }
     }
     Ok(file)
 }
 
-/// The same error, or what the thing is that cannot be opened.
+/// The same error, or one that says what kind of file it is.
 fn explained(error: io::Error, path: &Path) -> io::Error {
-    // A name that was to be new is taken: what has it matters to nobody.
+    // The name is taken: its kind does not matter.
     if error.kind() == ErrorKind::AlreadyExists {
         return error;
     }
@@ -121,7 +119,7 @@ fn explained(error: io::Error, path: &Path) -> io::Error {
     found.map_or(error, |what| Refused::NoFile(what).into())
 }
 
-/// What something is that is no regular file.
+/// The name of a kind of file that is not regular.
 fn no_file(kind: FileType) -> Option<&'static str> {
     match kind {
         _ if kind.is_file() => None,
@@ -137,11 +135,11 @@ fn is_too_open(meta: &Metadata) -> bool {
     meta.mode() & 0o077 != 0
 }
 
-/// Creates the data directory for its owner alone, with the directories above it as usual; one that is there already and
-/// that others may enter is closed to them, and the log says so.
+/// Creates the data directory with mode 0700. An existing one that other users can enter is closed to them, with a
+/// warning.
 ///
-/// It is left as it is, with a warning, where it belongs to somebody else, or where directories are in it: then it serves
-/// other purposes too (`/tmp`, a home), and closing it would harm them.
+/// It stays as it is, with a warning, if it belongs to another user or contains directories: then it has other
+/// purposes, too (`/tmp`, a home).
 ///
 /// # Errors
 /// When it cannot be created.
@@ -164,7 +162,7 @@ pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
     let own = geteuid().as_raw();
     if own != ROOT && own != meta.uid() {
         let owner = meta.uid();
-        let what = "the data directory belongs to another user, and others may enter it";
+        let what = "the data directory belongs to another user, and other users can enter it";
         tracing::warn!(path = %shown, mode = before, owner, "{what}");
         return Ok(());
     }
@@ -172,8 +170,7 @@ pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
         let other = other.display();
         tracing::warn!(
             path = %shown, mode = before, %other,
-            "others may enter the data directory; it stays so because there are directories in it: give grandstand one of \
-             its own"
+            "other users can enter the data directory; this is not changed, because it contains other directories: use a directory of its own"
         );
         return Ok(());
     }
@@ -181,14 +178,16 @@ pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
     match fs::set_permissions(path, Permissions::from_mode(mode)) {
         Ok(()) => tracing::warn!(
             path = %shown, before, now = format!("{:04o}", mode & 0o7777),
-            "other users could enter the data directory; now they cannot"
+            "other users could enter the data directory; this is now forbidden"
         ),
-        Err(error) => tracing::warn!(path = %shown, mode = before, %error, "others may enter the data directory"),
+        Err(error) => {
+            tracing::warn!(path = %shown, mode = before, %error, "other users can enter the data directory, and this could not be changed")
+        }
     }
     Ok(())
 }
 
-/// A directory in this one, but for what every new file system has.
+/// A directory in this one, other than `lost+found`.
 fn other_directory(path: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(path).ok()?.filter_map(Result::ok);
     let mut others =
@@ -276,7 +275,7 @@ mod tests {
     #[test]
     fn a_file_of_a_stranger_is_not_opened_and_roots_files_go_to_the_owner_of_the_directory() {
         if geteuid().as_raw() != ROOT {
-            // Only root can make files of others.
+            // Only root can create files of other users.
             return;
         }
         let dir = tempfile::tempdir().unwrap();

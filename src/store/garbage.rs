@@ -1,6 +1,6 @@
-//! Dropping versions that nobody needs any more, and giving space back to the file system.
+//! Drops old versions, and returns space to the file system.
 //!
-//! Which versions to keep is the caller's decision. Callers: [`crate::mirror`], after a publication.
+//! The caller decides which versions to keep. Callers: [`crate::mirror`], after a publication.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -20,18 +20,18 @@ const SMALL: u64 = 16 << 20;
 /// How much of the file is in use, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
-    /// Keys, values and what it takes to find them.
+    /// Keys, values and tree overhead.
     live: u64,
-    /// The pages that hold them.
+    /// The allocated pages.
     allocated: u64,
 }
 
-/// How many entries each table had, and what they took, when all of them were walked.
+/// The entries of each table and their size, at the last walk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured(Vec<(u64, u64)>);
 
 impl Measured {
-    /// What the tables take by now, if entries are as large as they were.
+    /// The present size of the tables, if entries are as large as then.
     fn estimate(&self, lens: &[u64]) -> u64 {
         let tables = self.0.iter().zip(lens);
         tables
@@ -59,7 +59,7 @@ macro_rules! of_each_table {
     };
 }
 
-/// What a collection did.
+/// The result of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// How many versions were dropped.
@@ -71,15 +71,15 @@ pub struct Collected {
 }
 
 impl Store {
-    /// Drops every version that is neither in `keep_seqs` nor current, and the blocks that only those had; then
+    /// Drops every version that is neither in `keep_seqs` nor current, with the blocks that only they had. Then
     /// compacts the file if it is more than 2.5 times the live data and compaction can help.
     ///
-    /// Freed space is used again by later writes, so compaction is rare. It needs the database to itself: it waits for
-    /// running reads, and keeps others waiting for as long as it takes to copy the live data. A crash during
-    /// compaction loses nothing, but the next open walks the file.
+    /// Later writes reuse freed space, so compaction is rare. It has the database to itself while it copies the live
+    /// data: it waits for running reads, and others wait for it. A crash during compaction loses nothing, but the next
+    /// open walks the file.
     ///
     /// # Errors
-    /// When the file is damaged or a write fails. Either all of it was dropped then, or nothing.
+    /// When the file is damaged or a write fails. Then all of it was dropped, or nothing.
     pub fn collect_garbage(&self, keep_seqs: &[u64]) -> Result<Collected, StoreError> {
         let _versions = self.versions.lock();
         let mut collected = self.drop_versions(keep_seqs)?;
@@ -98,7 +98,7 @@ impl Store {
         self.collections.load(Ordering::Acquire)
     }
 
-    /// Whether it is worth finding out how much of the file is in use, which takes reading all of it.
+    /// Whether to measure how much of the file is in use, which reads all of it.
     fn may_be_mostly_free(&self, file: u64) -> Result<bool, StoreError> {
         let Some(measured) = self.measured.lock().clone() else { return Ok(true) };
         let lens = self.handle.read(|transaction| of_each_table!(transaction, len))?;
@@ -148,7 +148,7 @@ impl Store {
         self.handle.exclusively(|database| {
             // Refused only while a transaction is open elsewhere, which cannot be while we have the database alone.
             let compacted = database.compact()?;
-            // redb compacts without quick repair; a commit with it makes the next open quick again.
+            // redb compacts without quick repair; this commit makes the next open quick again.
             opening::begin_write(database)?.commit()?;
             Ok(compacted)
         })

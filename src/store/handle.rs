@@ -1,5 +1,5 @@
-//! The handle on redb's database that heals itself: it drops the database after an I/O error or a panic inside redb,
-//! and opens it again on the next use; for reading alone where it cannot be opened for writing.
+//! The handle on redb's database: after an I/O error or a panic inside redb it drops the database and opens it again on
+//! the next use, read-only if necessary.
 //!
 //! Knows transactions, not what is in them. Callers: the other modules of [`crate::store`].
 
@@ -23,23 +23,23 @@ pub(super) struct Handle {
     path: PathBuf,
     opener: Opener,
     slot: RwLock<Slot>,
-    /// Shared by everything that may write, taken alone by what must not be written beside: readers go on. Always taken
-    /// before the slot.
+    /// Shared by writers, exclusive for operations that no write may overlap; readers continue. Always taken before the
+    /// slot.
     writers: RwLock<()>,
     trouble: Trouble,
-    /// Counts what was written that a crash would undo, and how much of that is durable by now.
+    /// Counts writes that are not durable, and those that became durable.
     written: AtomicU64,
     synced: AtomicU64,
 }
 
-/// The open database, and how often it was opened: of two threads that saw it fail, only one may close it.
+/// The open database and its number of openings: of two threads that saw it fail, only one may close it.
 #[derive(Default)]
 struct Slot {
     generation: u64,
     database: Option<Database>,
-    /// Whether the database is a view that leaves no trace in the file, and takes no writes for that reason.
+    /// Whether the database is a view that never writes to the file.
     read_only: bool,
-    /// Whether readers get such a view even where the file could be opened for writing.
+    /// Whether readers get such a view even if the file is writable.
     frozen: bool,
 }
 
@@ -59,7 +59,7 @@ impl Handle {
         Ok(handle)
     }
 
-    /// What is wrong with the file, as far as it was noticed.
+    /// The known problems of the file.
     pub(super) const fn trouble(&self) -> &Trouble {
         &self.trouble
     }
@@ -82,7 +82,7 @@ impl Handle {
     ) -> Result<T, StoreError> {
         self.with(needed, true, |database| {
             let transaction = begin_write(database)?;
-            // There is one such transaction at a time: all that is counted by now is committed, or never will be.
+            // There is one such transaction at a time: everything counted by now is committed, or never will be.
             let written = self.written.load(Ordering::Acquire);
             let result = operation(&transaction)?;
             transaction.commit()?;
@@ -102,14 +102,14 @@ impl Handle {
             let mut transaction = database.begin_write()?;
             transaction.set_durability(Durability::None)?;
             let result = operation(&transaction)?;
-            // While the transaction is open, so that the next one knows of it.
+            // Inside the transaction, so that the next one sees it.
             self.written.fetch_add(1, Ordering::AcqRel);
             transaction.commit()?;
             Ok(result)
         })
     }
 
-    /// Makes durable what [`Handle::write_soon`] wrote.
+    /// Makes the writes of [`Handle::write_soon`] durable.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         let written = self.written.load(Ordering::Acquire);
         if self.synced.load(Ordering::Acquire) < written { self.write(0, |_| Ok(())) } else { Ok(()) }
@@ -123,7 +123,7 @@ impl Handle {
         let _writer = self.writers.read();
         let mut slot = loop {
             self.ensure_open(0, true)?;
-            // A reader may have opened it in between, for reading alone.
+            // A reader may have opened it read-only meanwhile.
             let slot = self.slot.write();
             if slot.serves(true) {
                 break slot;
@@ -143,8 +143,8 @@ impl Handle {
         })
     }
 
-    /// Has another file made by `make` while readers go on, writers wait and not a byte of this one changes; then puts
-    /// it in place with `swap`, while the database is closed.
+    /// Replaces the file: `make` writes another one while readers continue and writers wait; `swap` puts it in place
+    /// while the database is closed.
     pub(super) fn replacing<M, T>(
         &self,
         make: impl FnOnce() -> Result<M, StoreError>,
@@ -166,7 +166,7 @@ impl Handle {
         Ok(result)
     }
 
-    /// Whether what is open takes no writes.
+    /// Whether the open database is read-only.
     pub(super) fn is_read_only(&self) -> bool {
         let slot = self.slot.read();
         slot.database.is_some() && slot.read_only
@@ -189,8 +189,7 @@ impl Handle {
             self.ensure_open(needed, writes)?;
             let (generation, outcome) = {
                 let slot = self.slot.read();
-                // In between, it may have been closed, and opened again by a reader for reading alone: what is written
-                // there is lost.
+                // Meanwhile a reader may have opened it again, read-only: writes would be lost.
                 let Some(database) = slot.database.as_ref().filter(|_| slot.serves(writes)) else { continue };
                 (slot.generation, guarded(|| operation(database)))
             };
@@ -216,8 +215,8 @@ impl Handle {
         }
     }
 
-    /// Opens the database if it is closed, or open for reading alone and now to be written. Where the disk lets nobody
-    /// write, readers get a view of the file that leaves no trace in it.
+    /// Opens the database if it is closed, or read-only and needed for writing. On a read-only disk, readers get a view
+    /// that never writes to the file.
     fn ensure_open(&self, needed: u64, writes: bool) -> Result<(), StoreError> {
         if self.slot.read().serves(writes) {
             return Ok(());
@@ -262,7 +261,7 @@ impl Slot {
     }
 }
 
-/// Drops the database. Whatever it still wants to write is worth nothing, so neither is an error.
+/// Drops the database. Its last writes are worthless, so errors are ignored.
 fn close(slot: &mut Slot) {
     let database = slot.database.take();
     let _ = guarded(|| {

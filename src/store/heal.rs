@@ -1,8 +1,8 @@
-//! A damaged file is replaced by one that holds everything of it that can still be read.
+//! Replaces a damaged file by a new one with everything that can still be read.
 //!
-//! What cannot is lost here and fetched again by whoever misses it; the damaged file stays beside the new one, under
-//! another name, and there is no instant in which the store's own name is missing. Only what is damaged counts as lost:
-//! any other failure ends it with nothing changed. It decides nothing about when. Callers: [`crate::app`].
+//! The rest is lost here, and the mirror fetches it again. The damaged file stays under another name, and the store's
+//! own name is never missing. Only damage counts as loss; any other failure ends the repair with nothing changed. It
+//! does not decide when to repair. Callers: [`crate::app`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,38 +24,38 @@ use super::version::{self, VersionRecord};
 use super::{Store, block, evidence, opening};
 use crate::snapshot::content::Content;
 use crate::snapshot::version::VersionMeta;
+use crate::words::counted;
 
-/// How many bytes are copied in one transaction, about.
+/// Approximate bytes per transaction.
 const BATCH: usize = 8 << 20;
 
-/// What became of a damaged file.
+/// The result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Healed {
-    /// Where the damaged file is now; `None` where only one that this process set aside before is kept.
+    /// The damaged file's new path; `None` if one that this process set aside before is kept instead.
     pub aside: Option<PathBuf>,
-    /// Versions that are still whole.
+    /// Versions that were saved.
     pub versions: usize,
-    /// Details that are still here.
+    /// Details that were saved.
     pub details: usize,
 }
 
 impl Healed {
-    /// What became of the file, for people.
+    /// The result, for people.
     pub fn text(&self, path: &Path, detail: &str) -> String {
         let Self { aside, versions, details } = self;
         let path = path.display();
         let kept = aside.as_ref().map_or_else(
-            || "an earlier one is kept already".to_owned(),
-            |aside| format!("it is kept as {}", aside.display()),
+            || "an earlier damaged file is kept".to_owned(),
+            |aside| format!("the damaged file is kept as {}", aside.display()),
         );
-        let whole = format!(
-            "{versions} versions and {details} details are still whole, the rest has to be fetched or imported again"
-        );
+        let (versions, details) = (counted(*versions as u64, "snapshot"), counted(*details as u64, "detail"));
+        let whole = format!("{versions} and {details} were saved; the rest must be fetched or imported again");
         format!("the store {path} was damaged ({detail}); {kept}; {whole}")
     }
 }
 
-/// Gives a file a second name, in place of the one that an earlier process gave: a second file would only fill the disk.
+/// Gives a file a second name. It replaces the file that an earlier process set aside, to save disk space.
 fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
     let mut unfinished = aside.as_os_str().to_owned();
     unfinished.push(".new");
@@ -66,7 +66,7 @@ fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
     let kept = fs::hard_link(path, &unfinished)
         .or_else(|_| copy_bytes(path, &unfinished))
         .and_then(|()| fs::rename(&unfinished, aside));
-    // Renaming one of two names of a file to the other leaves both.
+    // Renaming one name of a file to its other name leaves both.
     gone(fs::remove_file(&unfinished)).and(kept)
 }
 
@@ -76,11 +76,11 @@ fn copy_bytes(path: &Path, new: &Path) -> io::Result<()> {
     copy.sync_all()
 }
 
-/// Puts what could be read of a damaged file in its place.
+/// Puts the repaired file in place.
 fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf>, StoreError> {
     let io = |error| StoreError::of_io(error, path, 0);
     let aside = files::aside_of(path);
-    // The first one of this run has the most in it.
+    // The first damaged file of this run has the most data.
     let first = !lock.has_set_aside();
     if first {
         keep_aside(path, &aside).map_err(io)?;
@@ -90,10 +90,10 @@ fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf
     Ok(first.then_some(aside))
 }
 
-/// Replaces a file that cannot be opened as a store by what can be read of it.
+/// Repairs a file that cannot be opened as a store.
 ///
 /// # Errors
-/// When the new file cannot be written. Everything is as it was then.
+/// When the new file cannot be written. Then nothing was changed.
 pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     let (path, lock) = (dir.store_file(), dir.lock());
     let fresh = path.with_extension("new");
@@ -102,9 +102,8 @@ pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
-/// Where the store is missing because a replacement ended between two renames (an earlier program did that in two steps):
-/// makes it anew from the file that was set aside. What was to take its place is there still, but nobody can tell
-/// whether it is whole.
+/// If an earlier program was stopped between the two renames of a replacement, the store is missing: it is repaired
+/// from the file that was set aside. The unfinished replacement may be incomplete and is not used.
 pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
     let path = dir.store_file();
     let (aside, fresh) = (files::aside_of(&path), path.with_extension("new"));
@@ -113,7 +112,7 @@ pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
     }
     let (path_told, aside_told) = (path.display(), aside.display());
     if !files::is_file(&fresh) {
-        tracing::warn!("there is no {path_told}, only the damaged {aside_told}; the store begins empty");
+        tracing::warn!("{path_told} is missing, and only the damaged {aside_told} is here; the store starts empty");
         return Ok(());
     }
     let copied = copy(&aside, &fresh, &dir.lock(), None).and_then(|copied| {
@@ -122,20 +121,22 @@ pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
     });
     let (versions, details) = copied?;
     tracing::error!(
-        "there was no {path_told}; {versions} versions and {details} details were taken from the damaged {aside_told}"
+        "{path_told} was missing; {} and {} were taken from the damaged {aside_told}",
+        counted(versions as u64, "snapshot"),
+        counted(details as u64, "detail")
     );
     Ok(())
 }
 
 impl Store {
-    /// Copies what can still be read into a new file and puts that in place of the damaged one. `live` is what is
-    /// served now, with its place in the sequence of versions: it is written anew if its version is lost.
+    /// Copies everything readable into a new file, which replaces the damaged one. `live` is the current snapshot with
+    /// its sequence number: it is written again if its version is lost.
     ///
-    /// Writes wait until it is done, reads only while the files are exchanged.
+    /// Writes wait until it is done, reads only during the exchange of the files.
     ///
     /// # Errors
-    /// When the new file cannot be written, or the damaged one not be read for another reason than its damage. Everything
-    /// is as it was then.
+    /// When the new file cannot be written, or the damaged one cannot be read for another reason than damage. Then
+    /// nothing was changed.
     pub fn heal(&self, live: Option<(u64, &Content, &VersionMeta)>) -> Result<Healed, StoreError> {
         let _versions = self.versions.lock();
         let path = self.path();
@@ -178,7 +179,7 @@ fn copy(
     Ok((versions, details))
 }
 
-/// Nothing where damage took it. What fails for another reason may be whole, and is not lost.
+/// `None` for damage. Other failures are errors, because the data may be intact.
 fn unless_lost<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -187,7 +188,7 @@ fn unless_lost<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> 
     }
 }
 
-/// Every entry of a table that can be reached: from its front, and where that ends at a damaged page, from its back.
+/// Every reachable entry of a table: from its front and, if that ends at a damaged page, from its back.
 macro_rules! reachable {
     ($source:expr, $table:expr, $own:expr) => {{
         let found = RefCell::new(BTreeMap::new());
@@ -203,7 +204,7 @@ macro_rules! reachable {
             })
         };
         if unless_lost(walk(false))?.is_none() {
-            // What cannot be reached from there either is lost.
+            // Entries that cannot be reached from there either are lost.
             unless_lost(walk(true))?;
         }
         found.into_inner()
@@ -222,7 +223,7 @@ macro_rules! value {
 }
 
 impl Store {
-    /// The kept versions that can be read where not all of them can, oldest first.
+    /// The readable ones of the kept versions, oldest first.
     ///
     /// # Errors
     /// When the file cannot be read for another reason than its damage.

@@ -1,4 +1,4 @@
-//! Reading a version back: every block verified, on all cores, and the whole verified by its id.
+//! Loads a version on all cores: verifies every block, and the result by its id.
 //!
 //! Callers: [`crate::app`] at the start, [`crate::admin`] for a rollback, through [`Store`].
 
@@ -26,8 +26,8 @@ impl Store {
         self.load_and_read(record, |summaries| vec![(); summaries.len()]).map(|(content, _)| content)
     }
 
-    /// The same, with what `read` says of each summary, by position. It is asked while a block was just uncompressed:
-    /// later its texts would have to be fetched from memory again.
+    /// The same, with the result of `read` for each summary, by position. `read` runs while the block is in the CPU's
+    /// cache.
     ///
     /// # Errors
     /// As for [`Store::load`].
@@ -66,7 +66,7 @@ impl BlockReader {
     }
 }
 
-/// What one block gives.
+/// The content of one block.
 enum Part<T> {
     Summaries(Vec<Summary>, Vec<T>),
     Order(Vec<ListingId>),
@@ -108,8 +108,8 @@ fn content<T: Clone + Default + Send>(
     Ok((Content { envelope, taxonomies, summaries }, read))
 }
 
-/// Puts the summaries of blocks, which are sorted by id, into the origin's order. Each block is let go as soon as its
-/// summaries are in their places: memory that is never touched need not be cleared.
+/// Puts the summaries of blocks, which are sorted by id, into the origin's order. Each block is dropped as soon as its
+/// summaries are placed.
 fn arrange<T: Clone + Default>(
     by_id: Vec<(Vec<Summary>, Vec<T>)>,
     order: &[ListingId],
@@ -130,7 +130,7 @@ fn arrange<T: Clone + Default>(
         arranged[place as usize] = Some(summary);
         arranged_read[place as usize] = read;
     }
-    // In place: an `Option` is no larger than what it may hold.
+    // In place: an `Option` is no larger than its value.
     let arranged = arranged.into_iter().collect::<Option<_>>().ok_or_else(wrong)?;
     Ok((arranged, arranged_read))
 }

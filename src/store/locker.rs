@@ -1,7 +1,7 @@
-//! Which other program has locked a file, by the system's table of locks.
+//! Finds the program that has locked a file, in the system's table of locks.
 //!
-//! Linux tells; elsewhere nobody is named. Servers of this program are found by what they write into their lock file, so
-//! that only strangers are looked for. Callers: [`super::data_dir`].
+//! Linux only. Servers of this program are found by the content of their lock file; this finds other programs. Callers:
+//! [`super::data_dir`].
 
 use std::fs::File;
 
@@ -10,12 +10,12 @@ use std::fs::File;
 pub(super) struct Locker {
     /// Its id.
     pub pid: u32,
-    /// What the system calls its program.
+    /// The program's name, from the system.
     pub program: String,
 }
 
-/// The process that has locked `file`; `None` where that is the one that is `named` in it, another process of this
-/// program, or not known (a process in another container has no number here).
+/// The process that has locked `file`; `None` if it is the one `named` in it, another process of this program, or
+/// unknown (a process in another container has no number here).
 #[cfg(target_os = "linux")]
 pub(super) fn stranger(file: &File, named: Option<u32>) -> Option<Locker> {
     use std::os::unix::fs::MetadataExt as _;
@@ -66,7 +66,7 @@ fn program(pid: u32) -> Option<String> {
     Some(name.trim_end().chars().filter(|c| !c.is_control()).collect())
 }
 
-/// Nobody is named here.
+/// Not supported here.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn stranger(_file: &File, _named: Option<u32>) -> Option<Locker> {
     None

@@ -1,4 +1,4 @@
-//! From an older format of the file to the present one: step by step, all of them in one transaction.
+//! Migrates the file from an older format, step by step in one transaction.
 //!
 //! There is only format 1 yet, so [`STEPS`] is empty; the first change of the format puts its step there. Callers:
 //! [`super::Store::open`], [`super::data_dir`].
@@ -12,11 +12,11 @@ use super::fault::{Fault, guarded};
 use super::handle::Handle;
 use super::{coding, files, opening, tables};
 
-/// What turns one format into the next.
+/// The step from one format to the next.
 pub(super) struct Step {
-    /// The format that it starts from; it ends with the next.
+    /// The format before the step.
     pub from: u64,
-    /// Rewrites what has changed between the two.
+    /// Rewrites the file.
     pub run: fn(&WriteTransaction) -> Result<(), Fault>,
 }
 
@@ -26,7 +26,7 @@ pub(super) const STEPS: &[Step] = &[];
 /// The steps from format `found` to `supported`, in order; none when they are the same.
 ///
 /// # Errors
-/// When there is no such way. Nothing was touched.
+/// When there is no such path. Nothing was changed.
 pub(super) fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&Step>, OpenError> {
     if found > supported {
         return Err(OpenError::NewerFormat { found, supported });
@@ -36,8 +36,8 @@ pub(super) fn plan(found: u64, supported: u64, steps: &[Step]) -> Result<Vec<&St
     way.ok_or(OpenError::OlderFormat { found, supported })
 }
 
-/// Refuses a file whose format this program neither knows nor can migrate, without changing a byte. What else may be
-/// wrong with it is found out when it is opened.
+/// Refuses a file whose format this program neither knows nor can migrate, without changing a byte. Other problems are
+/// found when it is opened.
 ///
 /// # Errors
 /// When the format is a newer one, or an older one that no migration starts from.
@@ -53,13 +53,13 @@ pub(super) fn refuse_unknown(path: &Path) -> Result<(), OpenError> {
     found.map_or(Ok(()), |found| plan(found, tables::FORMAT, STEPS).map(|_| ()))
 }
 
-/// Takes these steps and writes the number of the format that they end with: all of it, or nothing.
+/// Runs these steps and writes the new format number: all or nothing.
 ///
 /// # Errors
 /// When a step fails.
 pub(super) fn migrate(handle: &Handle, steps: &[&Step]) -> Result<(), StoreError> {
     let Some(last) = steps.last() else { return Ok(()) };
-    tracing::info!(from = steps[0].from, to = last.from + 1, "migrating the store to this program's format");
+    tracing::info!(from = steps[0].from, to = last.from + 1, "migrating the store to the format of this program");
     handle.write(1 << 20, |transaction| {
         for step in steps {
             (step.run)(transaction)?;

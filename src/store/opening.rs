@@ -1,5 +1,5 @@
-//! Getting the store's file ready to be used: created whole or not at all, of a format we know, and undamaged as far as
-//! can be told without walking it.
+//! Prepares the store's file: created completely or not at all, of a known format, and undamaged as far as visible
+//! without a walk.
 //!
 //! Callers: [`super::Store::open`], [`super::data_dir`], [`super::heal`]; [`super::handle`] opens it again.
 
@@ -19,7 +19,7 @@ use super::files;
 use super::overlay::Overlay;
 use super::tables::{self, FORMAT};
 
-/// What redb may keep in memory. The snapshot is in memory already, so this is for tree pages and writes only.
+/// redb's cache. The snapshot is in memory already, so this is for tree pages and writes only.
 const CACHE_BYTES: usize = 32 << 20;
 
 /// Opens an existing file.
@@ -27,11 +27,11 @@ pub(super) fn database(path: &Path) -> Result<Database, DatabaseError> {
     on(FileBackend::new(files::edit(path)?)?)
 }
 
-/// The database in a file that was created before, every page of which is verified as it is read.
+/// The database in an existing file, whose pages are verified when they are read.
 pub(super) fn on(file: impl StorageBackend) -> Result<Database, DatabaseError> {
     let file = Checked(file);
     if file.len()? == 0 {
-        // redb would make a new database of it.
+        // redb would create a new database in it.
         return Err(StorageError::Corrupted("the file is empty".to_owned()).into());
     }
     builder().create_with_backend(file)
@@ -43,7 +43,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// A view of an existing file in which nothing that is written reaches the file.
+/// A view of an existing file that never writes to it.
 pub(super) fn untouched(path: &Path) -> Result<Database, DatabaseError> {
     on(Overlay::new(files::read(path)?)?)
 }
@@ -63,25 +63,25 @@ pub(super) fn prepare(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Creates the file under another name and renames it when it is whole, so that a file with the right name that is empty
-/// or lacks a table is known to be damaged.
+/// Creates the file under another name and renames it when it is complete, so an incomplete file with the right name is
+/// known to be damaged.
 fn create(path: &Path) -> Result<(), Fault> {
     let unfinished = path.with_extension("new");
     create_as(&unfinished)?;
     put_in_place(&unfinished, path).map_err(|error| Fault::Store(StoreError::of_io(error, path, 1 << 20)))
 }
 
-/// Renames a whole file to the name under which it is opened.
+/// Renames a complete file to its final name.
 pub(super) fn put_in_place(unfinished: &Path, path: &Path) -> std::io::Result<()> {
     fs::rename(unfinished, path)?;
-    // The rename is durable once the directory is; not every system can sync one, and then there is nothing to do.
+    // The rename is durable once the directory is; not every system can sync a directory.
     if let Some(directory) = path.parent().and_then(|parent| File::open(parent).ok()) {
         let _ = directory.sync_all();
     }
     Ok(())
 }
 
-/// Creates an empty store under this very name, in place of what is there.
+/// Creates an empty store with this name, replacing any file.
 pub(super) fn create_as(unfinished: &Path) -> Result<(), Fault> {
     let io = |error| Fault::Store(StoreError::of_io(error, unfinished, 1 << 20));
     match fs::remove_file(unfinished) {

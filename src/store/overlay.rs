@@ -1,4 +1,4 @@
-//! A view of a file that takes writes in memory: what is opened through it leaves no trace in the file.
+//! A view of a file that keeps writes in memory and never changes the file.
 //!
 //! redb writes to a file that it opens after an unclean stop; a file of a newer format must not be written, and its
 //! format is only known once it is open. Callers: [`super::opening`].
@@ -12,7 +12,7 @@ use redb::StorageBackend;
 
 const PAGE: u64 = 4096;
 
-/// A file, and what was written over it.
+/// A file, and the writes over it.
 #[derive(Debug)]
 pub(super) struct Overlay(Mutex<Inner>);
 
@@ -32,7 +32,7 @@ impl Overlay {
 }
 
 impl Inner {
-    /// Fills `out` from the file; what lies beyond its end is zero.
+    /// Fills `out` from the file, with zeros beyond its end.
     fn read_file(&mut self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = usize::try_from(self.file_len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
         let (inside, beyond) = out.split_at_mut(there);

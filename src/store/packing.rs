@@ -1,4 +1,4 @@
-//! Compression with a recorded length, so that no stored byte can make us reserve more than a bound.
+//! Compression with a recorded length, which bounds the memory for decompression.
 //!
 //! Callers: [`super::block`], [`super::copies`], [`super::details`].
 
@@ -47,7 +47,7 @@ impl Unpacker {
     /// Undoes [`Packer::pack`].
     ///
     /// # Errors
-    /// When the recorded length is above `most` or not what comes out.
+    /// When the recorded length is above `most` or wrong.
     pub(super) fn unpack(&mut self, packed: &[u8], most: usize) -> Result<Vec<u8>, StoreError> {
         let wrong = || damaged("compressed bytes", "length");
         let (len, frame) = packed.split_first_chunk::<LEN>().ok_or_else(wrong)?;

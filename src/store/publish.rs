@@ -1,7 +1,7 @@
-//! Writing a version: cut into blocks, compress those that are new, and switch in one transaction.
+//! Writes a version: cuts it into blocks, compresses new blocks, and switches in one transaction.
 //!
-//! A crash before the commit leaves the old version, one after it the new; there is nothing between. Whether a content
-//! may be published is decided by [`crate::mirror`] and [`crate::versions`]. Callers: [`crate::versions`], through [`Store`].
+//! A crash leaves the old version or the new one, nothing between. [`crate::mirror`] and [`crate::versions`] decide
+//! whether a content may be published. Callers: [`crate::versions`], through [`Store`].
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -19,20 +19,19 @@ use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
 use crate::snapshot::version::VersionMeta;
 
-/// The version that a new one is compared with, and what is already stored.
+/// The version that a new one is compared with, and the stored blocks.
 struct Before {
     last: Option<VersionRecord>,
     known: HashSet<BlockKey>,
 }
 
-/// A block's key, and its compressed bytes when it is new.
+/// A block's key, and its compressed bytes if it is new.
 type Encoded = (BlockKey, Option<Vec<u8>>);
 
-/// The keys of summary blocks by what is in them, so that a block that is not new need not be put together and hashed to
-/// be known.
+/// The keys of summary blocks by their signature, so that known blocks need not be built and hashed.
 pub(super) type Signatures = HashMap<ContentHash, BlockKey>;
 
-/// What is in a block of summaries: their ids, and the hashes of their texts.
+/// The signature of a block of summaries: their ids and the hashes of their texts.
 fn signature(summaries: &[&Summary]) -> ContentHash {
     let ids_and_hashes = summaries.iter().map(|summary| (summary.id.0.to_le_bytes(), summary.hash.to_bytes()));
     let mut text = Vec::with_capacity(summaries.len() * 24);
@@ -45,22 +44,22 @@ fn signature(summaries: &[&Summary]) -> ContentHash {
 
 /// Details that are written along with a version.
 pub struct Arriving<'a> {
-    /// They, from the start for each call: once per try.
+    /// Opens the stream from its start: once per try.
     pub stream: &'a dyn Fn() -> Result<DetailStream<'a>, StoreError>,
-    /// Whether the one that is there by then stays.
+    /// Whether the stored detail stays.
     pub stays: &'a dyn Fn(ListingId, &DetailMeta, &DetailRecord) -> bool,
 }
 
-/// What is written in the transaction that keeps a version.
+/// Further writes in the transaction that stores a version.
 #[derive(Default)]
 pub struct Along<'a> {
-    /// Whether the version becomes the current one; without, it waits: a rollback pins another one.
+    /// Whether the version becomes the current one. If not, it waits for the end of a rollback.
     pub activate: bool,
-    /// Whether a block that is there already has to be read and found whole to count: for who repairs what is damaged.
+    /// Whether stored blocks are verified before they are reused: for repairs.
     pub verifies: bool,
-    /// Details, in place of those of the same ids.
+    /// Details, which replace those with the same ids.
     pub details: Option<&'a Arriving<'a>>,
-    /// How much those are, about, in bytes.
+    /// Their approximate size in bytes.
     pub details_bytes: u64,
     /// Blobs.
     pub states: States,
@@ -73,19 +72,19 @@ type IsHere<'a> = dyn Fn(&BlockKey) -> Result<bool, StoreError> + Sync + 'a;
 type NewBlocks = Vec<(BlockKey, Vec<u8>)>;
 
 impl Store {
-    /// Makes a content the current version. When it equals the current one, only `meta` is replaced.
+    /// Makes a content the current version. If it equals the current one, only `meta` is replaced.
     ///
     /// # Errors
-    /// When a listing occurs twice, something is too large, or the write fails. The old version stays current then.
+    /// When a listing occurs twice, something is too large, or the write fails. Then the old version stays current.
     pub fn publish(&self, content: &Content, meta: &VersionMeta) -> Result<VersionRecord, StoreError> {
         self.keep(content, meta, &Along { activate: true, ..Along::default() })
     }
 
-    /// Keeps a content as the newest version, with whatever else belongs to it, in one transaction. When it equals the
-    /// version before, its record stays and all else is written.
+    /// Stores a content as the newest version, with `along`, in one transaction. If it equals the version before, its
+    /// record stays and all else is written.
     ///
     /// # Errors
-    /// As for [`Store::publish`], and what `along.details` says. Nothing is written then.
+    /// As for [`Store::publish`], and those of `along.details`. Then nothing is written.
     pub fn keep(&self, content: &Content, meta: &VersionMeta, along: &Along<'_>) -> Result<VersionRecord, StoreError> {
         let _versions = self.versions.lock();
         let id = content.id();
@@ -144,7 +143,7 @@ impl Store {
         })
     }
 
-    /// Whether a block is there and is what its key says.
+    /// Whether a block is stored and matches its key.
     fn has_whole(&self, key: &BlockKey) -> Result<bool, StoreError> {
         let read = self.handle.read(|transaction| {
             let blocks = transaction.open_table(tables::BLOCKS)?;
@@ -181,7 +180,7 @@ enum Job {
     Order(Range<usize>),
 }
 
-/// The keys of a content's blocks, and those blocks that are not known yet.
+/// The keys of a content's blocks, and the new blocks.
 fn encode(
     content: &Content,
     is_here: &IsHere<'_>,
@@ -237,7 +236,7 @@ fn encode_block(raw: &[u8], is_here: &IsHere<'_>, packer: &mut Packer) -> Result
     Ok((key, packed))
 }
 
-/// The summaries by id, each once and none too large.
+/// The summaries by id; checks that each occurs once and is not too large.
 fn sorted(content: &Content) -> Result<Vec<&Summary>, StoreError> {
     for summary in &content.summaries {
         check_size(|| format!("the summary of listing {}", summary.id), summary.raw.len(), MAX_BODY)?;

@@ -1,6 +1,6 @@
 //! Small blobs by name: membership evidence, the schedule, pins, the journal.
 //!
-//! What is in them is their owners' business. Callers: [`crate::mirror`], [`crate::versions`], through [`Store`].
+//! Their owners define the contents. Callers: [`crate::mirror`], [`crate::versions`], through [`Store`].
 
 use redb::WriteTransaction;
 
@@ -10,12 +10,12 @@ use super::{MAX_BODY, Store, coding, tables};
 
 const TABLE: &str = "state";
 
-/// Blobs that are written along with something else: in the same transaction, so that both are there or neither.
+/// Blobs that are written in the transaction of something else.
 #[derive(Clone, Debug, Default)]
 pub struct States(Vec<(String, Option<Vec<u8>>)>);
 
 impl States {
-    /// Keeps a blob as well.
+    /// Writes a blob as well.
     ///
     /// # Errors
     /// When it is larger than [`MAX_BODY`].
@@ -51,7 +51,7 @@ impl States {
 }
 
 impl Store {
-    /// Keeps a blob, at most [`MAX_BODY`] bytes, in place of the one of that name.
+    /// Stores a blob of at most [`MAX_BODY`] bytes; it replaces the one with that name.
     ///
     /// # Errors
     /// When it is too large or the write fails.
@@ -64,7 +64,7 @@ impl Store {
         })
     }
 
-    /// Keeps and forgets several blobs, all of them or none.
+    /// Stores and removes several blobs, all or none.
     ///
     /// # Errors
     /// When the write fails.
@@ -75,7 +75,7 @@ impl Store {
         self.handle.write(states.bytes(), |transaction| states.write(transaction))
     }
 
-    /// The blobs whose names begin so, by name; damaged ones are left out.
+    /// The blobs whose names have this prefix, by name; damaged ones are left out.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -98,7 +98,7 @@ impl Store {
         Ok(unless_damaged(read, || format!("states {prefix}*"))?.unwrap_or_default())
     }
 
-    /// The blob of that name; `None` when there is none, or it is damaged.
+    /// The blob of that name; `None` if it is absent or damaged.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -110,7 +110,7 @@ impl Store {
         unless_damaged(read, || format!("state {key}"))
     }
 
-    /// Forgets the blob of that name, if there is one.
+    /// Removes the blob of that name, if any.
     ///
     /// # Errors
     /// When the write fails.

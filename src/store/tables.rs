@@ -20,7 +20,7 @@ pub(super) const META_CURRENT: &str = "current";
 /// The sequence number that the next version gets, from 1.
 pub(super) const META_NEXT: &str = "next";
 
-/// Compressed blocks by the hash of what they hold.
+/// Compressed blocks by the hash of their content.
 pub(super) const BLOCKS: TableDefinition<'static, &[u8; 16], Sealed> = TableDefinition::new("blocks");
 /// [`super::VersionRecord`]s by sequence number.
 pub(super) const VERSIONS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("versions");
@@ -32,7 +32,7 @@ pub(super) const COPY_META: TableDefinition<'static, &str, Sealed> = TableDefini
 /// Bodies of copies, compressed, by canonical path and query.
 pub(super) const COPY_BODY: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_body");
 
-/// [`super::DetailMeta`] by listing id; apart from the bodies so that all of them are read quickly.
+/// [`super::DetailMeta`] by listing id; apart from the bodies, so that all are read quickly.
 pub(super) const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("detail_meta");
 /// Bodies of details by listing id.
 pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("details");

@@ -1,7 +1,7 @@
-//! What is wrong with the store's file, as far as it was noticed, for `/status` and for whoever repairs it.
+//! The known problems of the store's file, for `/status` and for repairs.
 //!
-//! It only remembers. Damage stays until the file is repaired; a disk that cannot be written is well again once as much
-//! as failed has been written. Callers: [`super::handle`] notes, [`crate::app`] and [`crate::admin`] ask, through
+//! It only remembers. Damage stays until the file is repaired; a full disk counts as well again once a write as large
+//! as the failed one succeeds. Callers: [`super::handle`] notes, [`crate::app`] and [`crate::admin`] ask, through
 //! [`super::Store`].
 
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use super::error::StoreError;
 
-/// After this long a write that failed and was never tried again no longer counts.
+/// A failed write that was never tried again is forgotten after this long.
 const FORGOTTEN: Duration = Duration::from_secs(120);
 
-/// What is wrong.
+/// The problems.
 #[derive(Debug, Default)]
 pub(super) struct Trouble(Mutex<Inner>);
 
@@ -45,7 +45,7 @@ impl Trouble {
             _ => return,
         };
         let mut inner = self.0.lock();
-        // The largest write is what there must be room for.
+        // There must be room for the largest write.
         let least = inner.disk.as_ref().map_or(0, |disk| disk.needed);
         if needed >= least {
             inner.disk = Some(Disk { text: error.to_string(), needed, read_only, at: Instant::now() });
@@ -62,12 +62,12 @@ impl Trouble {
         }
     }
 
-    /// The file was replaced by a whole one.
+    /// The file was replaced by an intact one.
     pub(super) fn repaired(&self) {
         self.0.lock().damage = None;
     }
 
-    /// What does not fit in the file.
+    /// The damage.
     pub(super) fn damage(&self) -> Option<String> {
         self.0.lock().damage.clone()
     }
@@ -77,7 +77,7 @@ impl Trouble {
         self.0.lock().disk.as_ref().map(|disk| disk.text.clone())
     }
 
-    /// Whether the file may not be written at all.
+    /// Whether the file is read-only.
     pub(super) fn is_read_only(&self) -> bool {
         self.0.lock().disk.as_ref().is_some_and(|disk| disk.read_only)
     }

@@ -1,4 +1,4 @@
-//! Details of listings that no kept version has any more.
+//! Removes details of listings that are in no kept version.
 //!
 //! Callers: [`crate::mirror`], once another snapshot is served.
 
@@ -11,21 +11,21 @@ use super::load::BlockReader;
 use super::{Store, block, tables, version};
 use crate::api::listing::ListingId;
 
-/// How many are forgotten in one transaction.
+/// Details per transaction.
 const BATCH: usize = 500;
 
 impl Store {
-    /// Forgets the details of listings that no kept version has, and says whose they were. Only the order blocks of the
-    /// versions are read, not the summaries; nothing is published meanwhile.
+    /// Removes the details of listings that are in no kept version, and returns their ids. Only the order blocks of the
+    /// versions are read; nothing is published meanwhile.
     ///
     /// # Errors
-    /// When the file is damaged or a write fails. What was forgotten until then stays forgotten.
+    /// When the file is damaged or a write fails. Details removed until then stay removed.
     pub fn forget_vanished(&self) -> Result<Vec<ListingId>, StoreError> {
         let _versions = self.versions.lock();
         let vanished = self.handle.read(|transaction| {
             let records = version::records(&transaction.open_table(tables::VERSIONS)?)?;
             if records.is_empty() {
-                // Then nothing is known of any listing, and the details are all there is.
+                // Without versions no listing is known, and the details are all data.
                 return Ok(Vec::new());
             }
             let mut reader = BlockReader::new(transaction)?;

@@ -1,8 +1,7 @@
-//! A published version as the store names it: its place in the sequence, its snapshot id, and the blocks it is made of.
+//! A version in the store: its sequence number, its snapshot id, and its blocks.
 //!
-//! Not the content ([`crate::snapshot::content`]) and not what is known beside it ([`crate::snapshot::version`]), which
-//! changes while the record never does. Callers: [`crate::mirror`], [`crate::admin`] and the other modules of
-//! [`crate::store`].
+//! Not the content ([`crate::snapshot::content`]) and not its metadata ([`crate::snapshot::version`]), which changes
+//! while the record never does. Callers: [`crate::mirror`], [`crate::admin`] and the other modules of [`crate::store`].
 
 use std::fmt;
 
@@ -18,7 +17,7 @@ use super::{States, Store, tables};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::version::VersionMeta;
 
-/// Names a block: the first 16 bytes of the BLAKE3 hash of what it holds, uncompressed.
+/// Names a block: the first 16 bytes of the BLAKE3 hash of its uncompressed content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockKey([u8; 16]);
 
@@ -49,7 +48,7 @@ pub struct VersionRecord {
     pub seq: u64,
     /// The id of its content.
     pub id: SnapshotId,
-    /// How many listings it has.
+    /// Number of listings.
     pub listings: u64,
     pub(super) blocks: Blocks,
 }
@@ -57,7 +56,6 @@ pub struct VersionRecord {
 /// The blocks of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
-    /// The envelope.
     pub envelope: BlockKey,
     /// The taxonomies by [`crate::api::taxonomy::TaxonomyKind::index`].
     pub taxonomies: [BlockKey; 3],
@@ -72,7 +70,7 @@ const META_TABLE: &str = "version_meta";
 const ENCODING: u8 = 1;
 
 impl VersionRecord {
-    /// The keys of all its blocks. What two versions do not share is where they differ.
+    /// The keys of all its blocks. Two versions differ in the keys that they do not share.
     pub fn block_keys(&self) -> impl Iterator<Item = BlockKey> + '_ {
         let Blocks { envelope, taxonomies, summaries, order } = &self.blocks;
         [*envelope].into_iter().chain(*taxonomies).chain(summaries.iter().copied()).chain(order.iter().copied())
@@ -124,7 +122,7 @@ pub(super) fn current_seq(meta: &impl ReadableTable<&'static str, tables::Sealed
     number(meta, tables::META_CURRENT)
 }
 
-/// One number of the table `meta`. All are written when the file is created, so one that is missing is damage.
+/// One number of the table `meta`. All are written when the file is created, so a missing one means damage.
 pub(super) fn number(
     meta: &impl ReadableTable<&'static str, tables::Sealed>,
     name: &'static str,
@@ -150,7 +148,7 @@ fn meta_of(transaction: &ReadTransaction, seq: u64) -> Result<VersionMeta, Fault
 }
 
 impl Store {
-    /// The current version: what is served after a restart. `None` when nothing was published yet.
+    /// The current version, served after a restart. `None` before the first publication.
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
@@ -189,7 +187,7 @@ impl Store {
         })
     }
 
-    /// Replaces what is known about a version beside its content: a better certificate, a later confirmation.
+    /// Replaces the metadata of a version: a better certificate, a later confirmation.
     ///
     /// # Errors
     /// When there is no such version, or the write fails.
@@ -204,7 +202,7 @@ impl Store {
         })
     }
 
-    /// Makes a kept version the current one, a rollback or its release, and writes `states` along with it.
+    /// Makes a kept version the current one (rollback or release), and writes `states` with it.
     ///
     /// # Errors
     /// When there is no such version, or the write fails.

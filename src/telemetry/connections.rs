@@ -1,4 +1,4 @@
-//! Counters of connections: how many are open, had to go for others, or were refused.
+//! Counters of connections: open, closed to make room, refused.
 //!
 //! Callers: [`crate::serve::connections`].
 
@@ -13,7 +13,7 @@ struct RefusedLabels {
     limit: &'static str,
 }
 
-/// The counters; cheap to clone. The default counts for nobody.
+/// The counters; cheap to clone. The default is not registered.
 #[derive(Clone, Default)]
 pub(crate) struct ConnectionCounters {
     open: Gauge,
@@ -25,30 +25,30 @@ impl ConnectionCounters {
     /// Counters registered in `registry`.
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let this = Self::default();
-        registry.register("grandstand_connections", "Open connections of clients", this.open.clone());
-        let help = "Idle connections of clients that were closed to make room for others";
+        registry.register("grandstand_connections", "Open client connections", this.open.clone());
+        let help = "Idle client connections that were closed to make room";
         registry.register("grandstand_connections_evicted", help, this.evicted.clone());
-        let help = "Connections of clients for which there was no room, by the limit";
+        let help = "Client connections that were refused, by limit";
         registry.register("grandstand_connections_refused", help, this.refused.clone());
         this
     }
 
-    /// One was let in.
+    /// A connection was accepted.
     pub(crate) fn opened(&self) {
         self.open.inc();
     }
 
-    /// One has ended.
+    /// A connection ended.
     pub(crate) fn closed(&self) {
         self.open.dec();
     }
 
-    /// One has to go for another.
+    /// A connection is closed to make room.
     pub(crate) fn evicted(&self) {
         self.evicted.inc();
     }
 
-    /// One was not let in.
+    /// A connection was refused.
     pub(crate) fn refused(&self, limit: &'static str) {
         self.refused.get_or_create(&RefusedLabels { limit }).inc();
     }

@@ -27,7 +27,7 @@ pub(crate) use queue::Demand;
 
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}; try again in {} s", if *paused { "the origin is left alone" } else { "the origin's budget is spent" }, retry_after.as_secs())]
+#[error("{}; try again in {} s", if *paused { "requests to the origin are paused" } else { "the request budget of the origin is used up" }, retry_after.as_secs())]
 pub struct Spent {
     /// After how long another try makes sense.
     pub retry_after: Duration,

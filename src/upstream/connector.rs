@@ -50,7 +50,7 @@ fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError
     let bad = |error: &dyn std::fmt::Display| ClientError::CaFile(format!("{}: {error}", path.display()));
     let certificates = CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))?;
     let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(|error| bad(&error))?;
-    if certificates.is_empty() { Err(bad(&"it holds no certificate")) } else { Ok(certificates) }
+    if certificates.is_empty() { Err(bad(&"it contains no certificate")) } else { Ok(certificates) }
 }
 
 /// What an error says, and what caused it.

@@ -86,7 +86,7 @@ impl Ledger {
             tracing::warn!(
                 path = %path.display(),
                 damaged,
-                "the ledger of the origin's budget cannot be relied on; every request counts as sent just now"
+                "the ledger of the origin's budget is not reliable; every request counts as just sent"
             );
             vec![SPAN + UNANSWERED; limit]
         } else {
@@ -100,7 +100,7 @@ impl Ledger {
             }
         }
         if !left.is_zero() {
-            tracing::info!(seconds = left.as_secs(), "the origin asked for a pause that is not over");
+            tracing::info!(seconds = left.as_secs(), "the pause that the origin asked for is not over");
         }
         ledger.rewrite();
         (ledger, left)
@@ -159,7 +159,7 @@ impl Ledger {
     fn failed(&mut self, error: &io::Error) {
         if self.file.take().is_some() {
             let path = self.path.display();
-            tracing::error!(%path, %error, "the budget's ledger cannot be written; it is kept in memory, and tried again");
+            tracing::error!(%path, %error, "the ledger of the origin's budget cannot be written; it is kept in memory, trying again");
         }
     }
 }

@@ -245,20 +245,20 @@ impl StampWatch {
     fn tell(&self, place: Place, reading: Reading, stamp: WallTime) {
         let (place, stamp) = (place.as_str(), tracing::field::display(stamp));
         match reading {
-            Reading::Used => tracing::debug!(place, stamp, "generated_at dates the origin's answers"),
+            Reading::Used => tracing::debug!(place, stamp, "generated_at is used as the time of the origin's answers"),
             Reading::StandsStill => {
-                tracing::warn!(place, stamp, "generated_at stands still while the content changes; it is not used");
+                tracing::warn!(place, stamp, "generated_at does not change when the content does; it is ignored");
             }
             Reading::TooOld => {
                 tracing::warn!(
                     place,
                     stamp,
                     cache_ttl_seconds = self.cache_ttl.as_secs(),
-                    "generated_at is older than origin.cache_ttl allows for a copy of the CDN; it is not used"
+                    "generated_at is older than a copy in the CDN can be (origin.cache_ttl); it is ignored"
                 );
             }
             Reading::Ahead => {
-                tracing::warn!(place, stamp, "generated_at is ahead of the origin's Date; it is not used");
+                tracing::warn!(place, stamp, "generated_at is later than the origin's Date; it is ignored");
             }
         }
     }

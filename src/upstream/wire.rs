@@ -43,7 +43,7 @@ use interim::Interims;
 const MOST_CONNECTIONS: usize = 1024;
 
 /// Why nothing is asked over TLS then: the library would panic.
-const NO_TIME: &str = "the system clock shows a time before 1970, and TLS needs a true one: set the clock";
+const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs it";
 
 /// An interim answer (RFC 9110 §15.2).
 pub(crate) type Interim = (StatusCode, HeaderMap);
@@ -139,7 +139,7 @@ impl Wire {
         if is_malformed(error) {
             TransportError::Malformed(chain(error))
         } else if has_ended(error) && interims {
-            TransportError::Malformed("interim answers came, and no final one".to_owned())
+            TransportError::Malformed("only interim answers came, and no final one".to_owned())
         } else if error.is_connect() {
             TransportError::Unreached(chain(error))
         } else if was_not_sent(error) {

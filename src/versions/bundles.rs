@@ -1,7 +1,7 @@
-//! Bundles of what is kept: the served snapshot with its details into a file, and a file's snapshot in among the versions.
+//! Bundles and versions: exports the current snapshot with its details, and imports a bundle's snapshot.
 //!
-//! What is in a bundle and whether it is whole is [`crate::bundle`]'s business. Everything here blocks. Callers:
-//! [`crate::admin`] for a running server, the commands and [`crate::app`] where none runs.
+//! [`crate::bundle`] knows the file. Everything here blocks. Callers: [`crate::admin`] in a running server, else the
+//! commands and [`crate::app`].
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -21,17 +21,17 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Published;
 use crate::store::{Arriving, DetailMeta, DetailRecord, DetailState, DetailStream, StoreError};
 
-/// How often an export is tried while details change under it.
+/// Tries of an export while details change.
 const TRIES: u32 = 5;
 
-/// Why no bundle is made of what is served.
+/// Why no bundle is exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// There is nothing yet.
-    #[error("there is no snapshot yet to be exported")]
+    /// There is no snapshot yet.
+    #[error("there is no snapshot to export yet")]
     Nothing,
     /// The base is not kept, or cannot be read.
-    #[error("a delta cannot be made: {0}")]
+    #[error("no delta can be made: {0}")]
     Base(#[source] VersionsError),
     /// The store fails.
     #[error("the data directory: {0}")]
@@ -44,10 +44,10 @@ pub enum ExportError {
 /// Why a bundle is not imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// Something in it is wrong, or its base is not here.
+    /// The bundle is invalid, or its base is not kept.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// It is not taken in.
+    /// The import is refused.
     #[error(transparent)]
     Versions(#[from] VersionsError),
     /// The file cannot be read again.
@@ -55,7 +55,7 @@ pub enum ImportError {
     Io(#[from] io::Error),
 }
 
-/// What is known of the details that are exported, by rising id.
+/// The metadata of the exported details, in ascending id order.
 type Known = Vec<(ListingId, DetailMeta)>;
 
 /// Keeps a version for as long as it lives.
@@ -77,24 +77,24 @@ impl Drop for Hold {
     }
 }
 
-/// A bundle that was written, to be remembered once somebody has it. What is in it stays kept until then.
+/// A written bundle, to be recorded once it was delivered. Its snapshot is kept until then.
 pub struct Exported {
-    /// What was written.
+    /// The result of writing.
     pub written: Written,
-    /// What it builds upon.
+    /// Its base.
     base: Option<SnapshotId>,
-    /// Details that whoever has the base, and now this, has for certain.
+    /// Details that a holder of the base and this bundle certainly has.
     held: Vec<ExportedDetail>,
-    /// Whether it is known which details came with the base.
+    /// Whether the export of the base was recorded.
     pub is_exact: bool,
-    /// Whether nothing that was to be in it could not be read.
+    /// Whether every detail could be read.
     pub is_whole: bool,
     _hold: Hold,
 }
 
 impl Versions {
-    /// Writes what is served into an empty file: all of it, or what changed `since` a kept version, whose id may be
-    /// shortened.
+    /// Writes the current snapshot into an empty file: all of it, or the changes `since` a kept version, whose id may
+    /// be shortened.
     ///
     /// # Errors
     /// When there is nothing to export, the base is not kept, or something cannot be read or written.
@@ -138,7 +138,7 @@ impl Versions {
                     drop(buffered);
                     out.sync_all().map_err(WriteError::Io)?;
                     let is_exact = base.is_none() || before.is_some();
-                    // Without a record nobody knows what came with the base.
+                    // Without a record, the details of the base are unknown.
                     let held = if is_exact { known } else { wanted };
                     let held = held.iter().map(|(id, meta)| exported(*id, meta)).collect();
                     let base = base.map(|base| base.dataset.id.clone());
@@ -149,17 +149,17 @@ impl Versions {
         }
     }
 
-    /// Remembers an export that somebody has by now, so that a delta can build upon it.
+    /// Records a delivered export, so that a delta can build on it.
     ///
     /// # Errors
-    /// When that cannot be written; the bundle is good all the same.
+    /// When the record cannot be written; the bundle is valid anyway.
     pub fn remember(&self, exported: Exported) -> Result<(), VersionsError> {
         let Exported { written, base, held, _hold, .. } = exported;
         let base = base.as_ref().map(SnapshotId::as_str);
         self.remember_export(written.manifest.snapshot.as_str(), base, held)
     }
 
-    /// What is here of details of a data set's listings.
+    /// The metadata of the stored details of a data set's listings.
     fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
         let mut known = self.store().detail_metas()?;
         known.retain(|(id, _)| dataset.position(*id).is_some());
@@ -167,7 +167,7 @@ impl Versions {
         Ok(known)
     }
 
-    /// One detail as it is exported; `None` when it is gone by now, or `lost`.
+    /// One detail for export; `None` if it was removed meanwhile, or is `lost`.
     fn detail(
         &self,
         id: ListingId,
@@ -177,7 +177,7 @@ impl Versions {
     ) -> Result<Option<(ListingId, Detail)>, StoreError> {
         let found = match self.store().detail(id) {
             Err(StoreError::Damaged(detail)) => {
-                tracing::warn!(%id, detail, "a stored detail is damaged; the bundle is without it");
+                tracing::warn!(%id, detail, "a stored detail is damaged; it is missing in the bundle");
                 lost.borrow_mut().insert(id);
                 None
             }
@@ -185,7 +185,7 @@ impl Versions {
         };
         let Some(DetailRecord { meta, body }) = found else { return Ok(None) };
         let is_same = meta.state == expected.state && meta.hash == expected.hash;
-        // Provisional is what speaks for an instant before its summary's.
+        // A detail is provisional if its instant is before its summary's.
         let modified_ms = served.dataset.modified_of(id).map(|at| at.div_euclid(1_000_000));
         let is_settled = modified_ms.is_none_or(|modified| modified <= meta.origin_time_ms);
         let is_its = served.dataset.summary(id).is_some_and(|summary| summary.hash == meta.summary_hash);
@@ -194,13 +194,12 @@ impl Versions {
         Ok(Some((id, Detail { state, body, current, etag, last_modified })))
     }
 
-    /// Makes a bundle's snapshot the newest version, with its details: see [`Versions::import`]. `file` is the one that was
-    /// verified. A damaged store is put right for it.
+    /// Makes a bundle's snapshot the newest version, with its details: see [`Versions::import`]. `file` is the verified
+    /// one. A damaged store is repaired first.
     ///
     /// # Errors
-    /// When its base is not kept, it would take an origin's data backwards, it is older than what was imported before and
-    /// `allow_older` is not set, or something cannot be read or written. What was
-    /// served before is then served on.
+    /// When its base is not kept, it would take an origin's data back, it is older than an earlier import (without
+    /// `allow_older`), or something cannot be read or written. The current snapshot then stays.
     pub fn import_bundle(
         &self,
         bundle: &Bundle,
@@ -213,7 +212,7 @@ impl Versions {
             self.mend(&damage)?;
         }
         let imported = match self.try_import(bundle, file, now_ms, allow_older, committed) {
-            // Nobody had read that until now.
+            // The damage was not noticed before.
             Err(ImportError::Versions(VersionsError::Store(StoreError::Damaged(damage)))) => {
                 self.mend(&damage)?;
                 self.try_import(bundle, file, now_ms, allow_older, committed)
@@ -223,7 +222,7 @@ impl Versions {
         if let Some(damage) = self.store().damage().filter(|_| imported.is_ok())
             && let Err(error) = self.mend(&damage)
         {
-            tracing::error!(%error, "a damaged store cannot be put right");
+            tracing::error!(%error, "the damaged store could not be repaired");
         }
         imported
     }
@@ -234,7 +233,7 @@ impl Versions {
         if self.live().load().is_none()
             && let Err(error) = self.restore()
         {
-            // What is imported takes its place.
+            // The import replaces it.
             tracing::error!(%error, "no snapshot can be served");
         }
         Ok(())
@@ -272,7 +271,7 @@ impl Versions {
                 };
                 let (origin_time_ms, summary_hash) = match summaries.get(&id) {
                     Some(summary_hash) if current => (confirmed_ms, *summary_hash),
-                    // Whoever has an origin asks for it again.
+                    // With an origin, it is fetched again.
                     _ => (0, ContentHash::of(b"another summary")),
                 };
                 let fetched_ms = confirmed_ms;
@@ -281,8 +280,8 @@ impl Versions {
             });
             Ok(Box::new(records))
         };
-        // What speaks for a later instant stays where there is an origin to say so; what was fetched for this very summary
-        // stays in any case, where the bundle's was not.
+        // With an origin, a stored detail of a later instant stays. A detail fetched for this summary always stays if
+        // the bundle's was not.
         let has_origin = self.policy().has_origin;
         let stays = |id: ListingId, known: &DetailMeta, new: &DetailRecord| {
             let is_its = summaries.get(&id) == Some(&known.summary_hash);
@@ -294,8 +293,8 @@ impl Versions {
         Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed })?)
     }
 
-    /// Whether a bundle brings nothing: the newest version is confirmed for a later instant, or it is the same one, for the
-    /// same instant, and all details of the bundle are here.
+    /// Whether a bundle brings nothing: the newest version was confirmed later, or it is the same one of the same
+    /// instant, and all details of the bundle are stored.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -305,7 +304,7 @@ impl Versions {
         if head.dataset.id != manifest.snapshot {
             return Ok(head.meta.confirmed_ms > manifest.confirmed_ms);
         }
-        // As it is stored: an instant that lies ahead is not the one that is told.
+        // The stored instant, because a future one is not shown.
         let stored = self.kept().iter().find(|kept| kept.seq == head.version).map(|kept| kept.meta.confirmed_ms);
         let confirmed_ms = stored.unwrap_or(head.meta.confirmed_ms);
         if confirmed_ms != manifest.confirmed_ms {
@@ -323,8 +322,8 @@ impl Versions {
     }
 }
 
-/// Those that whoever has the base does not have as they are: by what is known to have come with it, else those of listings
-/// that are new or changed.
+/// The details that a holder of the base still needs. If the export of the base was recorded, compare with it;
+/// otherwise assume every new or changed listing.
 fn changed(known: &Known, before: Option<&[ExportedDetail]>, base: &Dataset, next: &Dataset) -> Known {
     let Some(before) = before else {
         let hash = |dataset: &Dataset, id| dataset.summary(id).map(|summary| summary.hash);

@@ -1,6 +1,6 @@
-//! The journal of what is served: it grows with each switch and forgets what is old, here and in the store.
+//! The journal of changes: it grows with each switch and drops old entries, in memory and in the store.
 //!
-//! What is in an entry is [`crate::snapshot::journal`]'s business. Callers: [`super`], holding the lock.
+//! [`crate::snapshot::journal`] defines the entries. Callers: [`super`], holding the lock.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::store::{States, StoreError};
 /// Where the journal is kept in the store; a number follows.
 pub(super) const JOURNAL: &str = "journal/";
 
-/// A journal that has grown.
+/// A journal with a new entry.
 pub(super) struct Change {
     journal: Journal,
     /// The number of its oldest entry in the store.
@@ -20,7 +20,7 @@ pub(super) struct Change {
 }
 
 impl Versions {
-    /// The journal with what changes for clients when this data set is served next; it is written along with the switch.
+    /// The journal with the changes of the next switch; it is written with the switch.
     pub(super) fn change(&self, next: &Arc<Dataset>, states: &mut States) -> Result<Option<Change>, StoreError> {
         let served = self.0.live.current();
         let Some(served) = served.filter(|served| served.dataset.id != next.id) else { return Ok(None) };
@@ -29,7 +29,7 @@ impl Versions {
         let oldest = *self.0.oldest.lock();
         let (number, encoded) = (oldest + journal.len() as u64, entry.encode());
         let gone = journal.push(entry) as u64;
-        // One that is too large by itself is forgotten with all before it.
+        // An entry that is too large is dropped with all entries before it.
         if !journal.is_empty() {
             states.put(&name(number), encoded)?;
         }
@@ -37,7 +37,7 @@ impl Versions {
         Ok(Some(Change { journal, oldest: oldest + gone }))
     }
 
-    /// Changes before that are not told any more; milliseconds since the epoch.
+    /// Older changes are dropped; milliseconds since 1970.
     fn oldest_change_ms(&self) -> i64 {
         let for_ms = i64::try_from(self.0.policy.changes_for.as_millis()).unwrap_or(i64::MAX);
         self.0.clock.now_wall().as_millis().saturating_sub(for_ms)
@@ -50,16 +50,16 @@ impl Versions {
         *self.0.oldest.lock() = oldest;
     }
 
-    /// Forgets what changed before the time for which that is kept, also while nothing is published any more.
+    /// Drops entries older than the policy, also without a publication.
     ///
     /// # Errors
-    /// When the write fails; then it is still known.
+    /// When the write fails; then nothing is dropped.
     pub fn forget_old_changes(&self) -> Result<(), StoreError> {
         let _switching = self.0.notes.lock();
         self.forget_changes()
     }
 
-    /// Drops journal entries that are older than they are kept for.
+    /// Drops journal entries older than the policy.
     pub(super) fn forget_changes(&self) -> Result<(), StoreError> {
         let before_ms = self.oldest_change_ms();
         if self.0.journal.load().entries().next().is_none_or(|oldest| oldest.at_ms >= before_ms) {
@@ -72,7 +72,7 @@ impl Versions {
         (oldest..oldest + gone as u64).for_each(|number| states.remove(&name(number)));
         self.0.store.put_states(&states)?;
         self.note(Some(Change { journal, oldest: oldest + gone as u64 }));
-        // Replies that were made of it must not outlive it: they are good for one epoch.
+        // Replies made from dropped entries must not outlive them: they are valid for one epoch.
         if let Some(served) = self.0.live.current() {
             self.0.live.swap(served.dataset.clone(), served.meta.clone(), served.version);
         }

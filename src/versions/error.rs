@@ -1,32 +1,32 @@
-//! Why what is served could not be switched.
+//! Why a switch failed.
 
 use crate::snapshot::dataset::DatasetError;
 use crate::store::StoreError;
 
-/// Why what was asked for was not done. Nothing has changed then.
+/// Why a command was refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum VersionsError {
     /// No such version is kept.
-    #[error("no snapshot {id} is kept{}; `grandstand snapshot list` shows those that are", current_text(current.as_deref()))]
+    #[error("no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones", current_text(current.as_deref()))]
     Unknown {
-        /// The id that was asked for.
+        /// The requested id.
         id: String,
-        /// The one that is served.
+        /// The current snapshot.
         current: Option<String>,
     },
     /// Several are kept.
-    #[error("{0} begins the ids of several kept snapshots; `grandstand snapshot list` shows them")]
+    #[error("{0} matches several kept snapshots; `grandstand snapshot list` shows them")]
     Ambiguous(String),
-    /// There is nothing to release.
-    #[error("nothing is rolled back: the newest snapshot is served already")]
+    /// No rollback is in effect.
+    #[error("no rollback is in effect; the newest snapshot is already served")]
     NotRolledBack,
-    /// Somebody else has put another version at the head meanwhile.
+    /// The head has changed meanwhile.
     #[error("another snapshot was imported meanwhile")]
     Moved,
-    /// What is imported is confirmed for an earlier instant than what an origin has given since.
+    /// The import is older than the data from the origin.
     #[error(
-        "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, and the mirror has {newest}, confirmed at \
-         {newest_confirmed}: a mirror's data never goes backwards; `grandstand snapshot rollback` serves an older version"
+        "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but the mirror already has {newest}, \
+         confirmed at {newest_confirmed}; to serve an older snapshot, use `grandstand snapshot rollback`"
     )]
     Backwards {
         /// The bundle's snapshot.
@@ -38,23 +38,23 @@ pub enum VersionsError {
         /// For when.
         newest_confirmed: String,
     },
-    /// What is imported is confirmed for an earlier instant than something that was imported before.
+    /// The import is older than an earlier import.
     #[error(
-        "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, and data confirmed at {highest} was imported \
-         before: older data is refused unless you want it (`grandstand bundle import --allow-older`)"
+        "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but newer data, confirmed at {highest}, was \
+         imported before; to import it anyway, use `grandstand bundle import --allow-older`"
     )]
     Older {
         /// The bundle's snapshot.
         bundle: String,
         /// For when.
         bundle_confirmed: String,
-        /// The latest instant of all that was imported.
+        /// The latest confirmed instant of all imports.
         highest: String,
     },
-    /// What is imported is another origin's.
+    /// The import comes from another origin.
     #[error(
-        "the bundle's data came from {theirs}, and the mirror's from {ours}: if both are the same origin, add the first to \
-         origin.aliases; else give it a data directory of its own"
+        "the bundle's data comes from {theirs}, but this mirror's from {ours}; if both are the same origin, add the first to \
+         origin.aliases, otherwise use another data directory"
     )]
     Foreign {
         /// The bundle's origin.
@@ -65,11 +65,11 @@ pub enum VersionsError {
     /// The store fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// What is kept cannot be served.
+    /// A kept snapshot cannot be served.
     #[error("the snapshot cannot be used: {0}")]
     Dataset(#[from] DatasetError),
 }
 
 fn current_text(current: Option<&str>) -> String {
-    current.map_or_else(String::new, |current| format!(" (served is {current})"))
+    current.map_or_else(String::new, |current| format!(" (current: {current})"))
 }

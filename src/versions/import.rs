@@ -1,6 +1,6 @@
-//! Importing: what a bundle holds becomes the newest version, in one transaction.
+//! Imports a bundle's content as the newest version, in one transaction.
 //!
-//! It knows nothing of files. Callers: [`crate::app`], with what was verified before.
+//! It does not know files. Callers: [`super::bundles`], with verified content.
 
 use std::sync::Arc;
 
@@ -14,53 +14,50 @@ use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::VersionMeta;
 use crate::store::{Along, Arriving, States};
 
-/// Where the sizes of the last day are kept in the store, by which a list that lost much is noticed.
+/// The key of the list sizes of the last day, by which a large loss is noticed.
 pub(crate) const SIZES: &str = "sizes";
 
-/// Where the latest instant of all that was ever imported is kept in the store, in milliseconds since 1970: a signed bundle
-/// stays signed, so that whoever can hand over an old one could otherwise take the data back.
+/// The key of the latest instant of all imports, in milliseconds since 1970: the signature of an old bundle stays
+/// valid, so an attacker could otherwise take the data back.
 const HIGHEST: &str = "import/highest";
 
-/// What is imported; all of it was verified.
+/// The verified content to import.
 pub struct Import<'a> {
     /// The snapshot.
     pub content: Content,
-    /// What is known beside it.
+    /// Its metadata.
     pub meta: VersionMeta,
-    /// What the origin listed for terms in doubt.
+    /// The origin's lists for doubtful terms.
     pub evidence: Evidence,
-    /// Its details.
     pub details: &'a Arriving<'a>,
-    /// How much they are, about, in bytes.
+    /// Their approximate size in bytes.
     pub details_bytes: u64,
-    /// Whether it may be older than what was imported before.
+    /// Whether it may be older than earlier imports.
     pub allow_older: bool,
-    /// Called when all of it is durable and nobody sees it yet: whoever knows details by heart learns of these.
+    /// Called when the import is durable but not yet visible, to update details in memory.
     pub committed: &'a dyn Fn(),
 }
 
-/// What came of it.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// The snapshot.
     pub snapshot: SnapshotId,
-    /// Its listings.
     pub listings: usize,
-    /// What was the newest before.
+    /// The newest snapshot before.
     pub before: Option<SnapshotId>,
-    /// Whether it is confirmed for an earlier instant than what was the newest before.
+    /// Whether it is older than the newest snapshot before.
     pub is_older: bool,
-    /// Whether it is served; without, a rollback pins another one.
+    /// Whether it is served; `false` during a rollback.
     pub is_served: bool,
 }
 
 impl Versions {
-    /// Makes a bundle's snapshot the newest version, with its details, and serves it unless a rollback pins another one.
-    /// The version before stays kept.
+    /// Makes a bundle's snapshot the newest version, with its details, and serves it unless a rollback is in effect.
+    /// The version before is kept.
     ///
     /// # Errors
-    /// When it would take the data of an origin backwards, it is older than what was imported before and that is not
-    /// allowed, or the write fails.
+    /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
+    /// write fails.
     pub fn import(&self, import: Import<'_>) -> Result<Imported, VersionsError> {
         let Import { content, mut meta, evidence, details, details_bytes, allow_older, committed } = import;
         let mut notes = self.0.notes.lock();
@@ -85,10 +82,10 @@ impl Versions {
         let mut states = States::default();
         states.put_evidence(&all_evidence)?;
         states.put(HIGHEST, highest.to_string().into_bytes())?;
-        // How large the list was until now says nothing of how large it may be.
+        // Earlier sizes say nothing about the imported list.
         states.remove(SIZES);
         if self.0.policy.has_origin {
-            // It is asked again, by whoever asks it now.
+            // The present origin is checked again.
             meta.disproved = None;
         }
         let along = Along { activate: true, verifies: true, details: Some(details), details_bytes, states };
@@ -100,18 +97,18 @@ impl Versions {
             is_older,
             is_served: notes.rolled_back.is_none(),
         };
-        tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, served = imported.is_served, "imported");
+        tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, served = imported.is_served, "snapshot imported");
         Ok(imported)
     }
 
-    /// The latest instant of all that was imported, once this is. A stamp from the future counts as now. What is allowed to
-    /// be older is what later imports are compared with.
+    /// The latest instant of all imports, including this one. A future instant counts as now. With `allow_older`, later
+    /// imports are compared with this one.
     fn highest_after(&self, id: &SnapshotId, confirmed_ms: i64, allow_older: bool) -> Result<i64, VersionsError> {
         let now = self.0.clock.now_wall().as_millis();
         let counted = confirmed_ms.min(now);
         let kept = self.0.store.state(HIGHEST)?;
         let kept = kept.and_then(|text| String::from_utf8(text).ok()?.parse::<i64>().ok());
-        // Older versions of this program kept no record; without an origin all that there is was imported.
+        // Older versions of this program kept no record; without an origin all data was imported.
         let imported = || self.0.kept.load().iter().map(|kept| kept.meta.confirmed_ms).max();
         let highest = kept.or_else(|| imported().filter(|_| !self.0.policy.has_origin)).map(|highest| highest.min(now));
         match highest {
@@ -124,7 +121,7 @@ impl Versions {
         }
     }
 
-    /// Refuses data of another origin than that of which there is some.
+    /// Refuses data of another origin than the stored data's.
     fn unless_foreign(&self, new: &VersionMeta, own: &VersionMeta) -> Result<(), VersionsError> {
         let (Some(theirs), Some(ours)) = (&new.origin, &own.origin) else { return Ok(()) };
         let url = Url::parse(theirs).ok();

@@ -1,4 +1,4 @@
-//! What keeps a version: pins and exports, a file that is whole; and letting go of all that nothing keeps.
+//! Keeps versions (pins, exports, repairs), and drops the others.
 //!
 //! Callers: [`crate::admin`] and the commands pin, [`super::bundles`] exports, [`crate::mirror`] tidies after a publication.
 
@@ -11,8 +11,8 @@ use crate::snapshot::dataset::Dataset;
 use crate::store::{Healed, States, StoreError};
 
 impl Versions {
-    /// Keeps what the newest version rests on when another one takes its place: what the origin lists for a term later says
-    /// nothing of it.
+    /// Stores the evidence of the newest version when another one replaces it: later lists of the origin do not apply
+    /// to it.
     pub(super) fn keep_evidence(&self, next: &Dataset, states: &mut States) {
         let head = self.0.head.current();
         let Some(head) = head.filter(|head| head.dataset.id != next.id) else { return };
@@ -21,7 +21,7 @@ impl Versions {
             return;
         }
         if let Err(error) = states.put_evidence_of(head.version, &evidence) {
-            tracing::warn!(%error, snapshot = %head.dataset.id, "some terms of a kept snapshot will be in doubt");
+            tracing::warn!(%error, snapshot = %head.dataset.id, "some terms of a kept snapshot become doubtful");
         }
     }
 
@@ -32,14 +32,14 @@ impl Versions {
     pub fn pin(&self, id: &str) -> Result<(), VersionsError> {
         self.find(id)?;
         let mut notes = self.0.notes.lock();
-        // It may have gone in between.
+        // It may have been dropped meanwhile.
         self.find(id)?;
         let mut pinned = notes.clone();
         pinned.pins.insert(id.to_owned());
         self.write_pins(&mut notes, pinned)
     }
 
-    /// Lets a version go as others go.
+    /// Unpins a version, so that normal retention applies again.
     ///
     /// # Errors
     /// When it is not pinned, or the write fails.
@@ -61,8 +61,8 @@ impl Versions {
         Ok(())
     }
 
-    /// Remembers that a version was exported to somebody who has at least these details since, so that a delta can build upon
-    /// it. Where it was exported before, what both have counts: nobody knows who got which.
+    /// Records that a version was exported with at least these details, so that a delta can build on it. After several
+    /// exports, the common details count: the receiver may have any of them.
     ///
     /// # Errors
     /// When the write fails.
@@ -73,7 +73,7 @@ impl Versions {
         mut details: Vec<ExportedDetail>,
     ) -> Result<(), VersionsError> {
         let mut notes = self.0.notes.lock();
-        // Nothing can build upon what is not kept.
+        // A delta needs a kept base.
         self.find(id)?;
         if let Some(before) = exported_details(&self.0.store, id)?.filter(|_| notes.exports.iter().any(|own| own == id))
         {
@@ -88,23 +88,23 @@ impl Versions {
         Ok(())
     }
 
-    /// Replaces a damaged file by what can still be read of it, with what is served.
+    /// Repairs a damaged file, and writes the current snapshot to it.
     ///
     /// # Errors
-    /// When that cannot be written. Everything is as it was then.
+    /// When the write fails. Then nothing was changed.
     pub fn heal(&self) -> Result<Healed, StoreError> {
-        // Nobody switches meanwhile.
+        // No switch meanwhile.
         let mut notes = self.0.notes.lock();
         let served = self.0.live.current();
         let live = served.as_ref().map(|served| (served.version, &served.dataset.content, &served.meta));
         let healed = self.0.store.heal(live)?;
-        // What could not be read before may be there now.
+        // Notes that could not be read before may be readable now.
         let Notes { mut pins, exports, .. } = Notes::read(&self.0.store)?;
         pins.extend(notes.pins.iter().cloned());
         let exports = if notes.exports.is_empty() { exports } else { notes.exports.clone() };
         let healed_notes = Notes { pins, exports, ..notes.clone() };
         if let Err(error) = self.write_back(&healed_notes) {
-            tracing::error!(%error, "what is remembered of versions cannot be kept");
+            tracing::error!(%error, "notes about snapshots could not be stored");
         }
         self.take(&mut notes, healed_notes);
         if self.0.journal.load().is_empty() {
@@ -114,7 +114,7 @@ impl Versions {
         Ok(healed)
     }
 
-    /// Writes notes that may have been lost with a part of the file, and what a rollback pins, if that is there.
+    /// Writes notes that may have been lost, and the rollback if its version was saved.
     fn write_back(&self, notes: &Notes) -> Result<(), StoreError> {
         let mut states = States::default();
         notes.write_all(&mut states)?;
@@ -124,7 +124,7 @@ impl Versions {
         }
     }
 
-    /// Drops versions and journal entries that need not stay.
+    /// Drops versions and journal entries by the policy.
     ///
     /// # Errors
     /// When the store cannot be read or written.
@@ -133,7 +133,7 @@ impl Versions {
         let (kept, exporting) = (self.0.kept.load_full(), self.0.exporting.lock().clone());
         let mut exported: Vec<&str> = notes.exports.iter().map(String::as_str).collect();
         let mut pins: Vec<&str> = notes.pins.iter().map(String::as_str).collect();
-        // The newest of those with the same id: they are in that order.
+        // The newest of those with the same id, in this order.
         let mut takes = |id: &str| {
             let from =
                 |ids: &mut Vec<&str>| ids.iter().position(|own| *own == id).map(|at| ids.swap_remove(at)).is_some();

@@ -1,11 +1,10 @@
-//! Kept versions in memory, for clients that name one: a few, loaded when somebody asks.
+//! Kept versions in memory, for clients that name one; loaded on request.
 //!
-//! Whoever pages through a list while another snapshot is published goes on with the one that it began with: what was
-//! served until a moment ago is at hand, and older ones are read back. That costs time and memory in proportion to the
-//! whole list. So they are read one at a time, each once for everybody who waits for it, and a household causes a few of
-//! these loads only ([`allowance`]). Two stay in memory, those that most households use ([`usage`]); another one is there
-//! while it is asked for and no other is loaded. It does not know where versions are stored, nor which is served.
-//! Callers: [`super`] says what is kept, [`crate::serve`] looks versions up.
+//! A client that pages through a list can finish with its snapshot after a publication: the previous one stays in
+//! memory, and older ones are loaded. A load costs time and memory in proportion to the list. So one is loaded at a
+//! time, once for all waiting clients, and a household may cause only a few loads ([`allowance`]). The two that most
+//! households use stay in memory ([`usage`]), and one more while it is in use. It does not know where versions are
+//! stored, nor which is current. Callers: [`super`] says what is kept, [`crate::answer`] looks versions up.
 
 mod allowance;
 mod usage;
@@ -25,31 +24,31 @@ use crate::snapshot::live::Published;
 use allowance::Allowances;
 use usage::{ALL_CLIENTS, Usage};
 
-/// Versions that stay in memory beside the served one.
+/// Versions that stay in memory beside the current one.
 const LOADED: usize = 2;
-/// Different versions that are being loaded or wait for it.
+/// The most versions that are loading or queued.
 const LOADING: usize = 4;
-/// Those of them that one household waits for.
+/// The most of them for one household.
 const LOADING_EACH: usize = 2;
-/// How long a client waits for a version; it is loaded all the same.
+/// How long a client waits for a version; loading continues.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a version that does not stay is in memory after it was last asked for.
+/// How long an extra version stays in memory after its last request.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Why a version is not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It is not kept, or not any more.
+    /// It is not kept.
     Gone,
-    /// Others are being loaded, or it takes long.
+    /// Others are loading, or it takes long.
     Busy,
     /// It cannot be loaded; the log says why.
     Failed,
-    /// The household caused many loads of late; it may cause the next one after this time.
+    /// The household caused many loads recently; the next one is allowed after this time.
     Spent(Duration),
 }
 
-/// What came of asking for a version.
+/// The result of a request for a version.
 type Outcome = Result<Arc<Published>, Missing>;
 type Load = dyn Fn(&str) -> Result<Arc<Published>, String> + Send + Sync;
 
@@ -60,27 +59,27 @@ pub struct Kept(Arc<Inner>);
 struct Inner {
     load: Box<Load>,
     state: Mutex<State>,
-    /// One is loaded at a time: it takes all cores.
+    /// One load at a time: it takes all cores.
     turn: Semaphore,
 }
 
 #[derive(Default)]
 struct State {
-    /// What is kept, and who asked for it.
+    /// The kept versions, and who requested them.
     kept: HashMap<Box<str>, Usage>,
     loaded: Vec<Arc<Published>>,
-    /// The one that was loaded last, if it does not stay, and when it was last asked for.
+    /// The extra version, and its last request.
     passing: Option<(Arc<Published>, Instant)>,
-    /// Whether somebody waits to let that one go.
+    /// Whether a task waits to drop the extra version.
     is_watched: bool,
-    /// What is being loaded or waits for its turn, and what comes of it.
+    /// Versions that are loading or queued.
     loading: HashMap<Box<str>, Loading>,
     allowances: Allowances,
 }
 
 struct Loading {
     landed: watch::Receiver<Option<Outcome>>,
-    /// The household that asked first.
+    /// The household of the first request.
     household: IpAddr,
 }
 
@@ -94,7 +93,7 @@ impl State {
         self.loaded.iter().chain(passing).find(|version| has_id(version, id)).cloned()
     }
 
-    /// Remembers that a household asked for a kept version: the one that passes by may stay from now on.
+    /// Records the request of a household; the extra version may become a staying one.
     fn note(&mut self, id: &str, household: IpAddr, now: Instant) {
         if let Some(usage) = self.kept.get_mut(id) {
             usage.note(household, now);
@@ -103,13 +102,13 @@ impl State {
         self.passing = self.place(passing, household, now).map(|passing| (passing, now));
     }
 
-    /// The version that goes first for one that a household asks for; `None`: there is room.
+    /// The version to drop first for a request of a household; `None`: there is room.
     fn first(&self, household: IpAddr, now: Instant) -> Option<usize> {
         let rank = |at: &usize| self.usage(&self.loaded[*at]).rank(household, now);
         (0..self.loaded.len()).min_by_key(rank).filter(|_| self.loaded.len() >= LOADED)
     }
 
-    /// The version that goes for another one, if one does and there is no room without that.
+    /// The version to drop for another one, if necessary and allowed.
     fn leaving(&self, id: &str, household: IpAddr, now: Instant) -> Option<usize> {
         let other = self.kept.get(id).cloned().unwrap_or_default();
         let first = self.first(household, now)?;
@@ -120,7 +119,7 @@ impl State {
         self.kept.get(version.dataset.id.as_str()).cloned().unwrap_or_default()
     }
 
-    /// Has a version stay if it may; what does not: this one or another.
+    /// Lets a version stay if it may; returns the one that does not stay.
     fn place(&mut self, version: Arc<Published>, household: IpAddr, now: Instant) -> Option<Arc<Published>> {
         if self.loaded.len() < LOADED {
             self.loaded.push(version);
@@ -132,8 +131,7 @@ impl State {
         }
     }
 
-    /// Makes room for a version that a household asks for. What goes for it is returned, to be dropped without the lock:
-    /// that takes a while.
+    /// Makes room for a version. Returns the versions to drop, which takes a while, outside the lock.
     fn make_room(&mut self, id: &str, household: IpAddr, now: Instant) -> Vec<Arc<Published>> {
         let leaving = self.leaving(id, household, now).map(|leaving| self.loaded.swap_remove(leaving));
         leaving.into_iter().chain(self.passing.take().map(|(passing, _)| passing)).collect()
@@ -147,7 +145,7 @@ impl State {
 }
 
 impl Kept {
-    /// For versions that `load` reads and indexes, which may block for seconds. Nothing is kept yet.
+    /// `load` reads and indexes a version and may block for seconds. Nothing is kept yet.
     pub fn new<E: Display>(load: impl Fn(&str) -> Result<Arc<Published>, E> + Send + Sync + 'static) -> Self {
         let load = Box::new(move |id: &str| load(id).map_err(|error| error.to_string()));
         Self(Arc::new(Inner { load, state: Mutex::default(), turn: Semaphore::new(1) }))
@@ -158,7 +156,7 @@ impl Kept {
         Self::new(|_| Err("nothing is kept"))
     }
 
-    /// Says which versions are kept from now on; the others are forgotten.
+    /// Sets the kept versions; others are dropped.
     pub fn keep_only<'a>(&self, ids: impl IntoIterator<Item = &'a str>) {
         let mut state = self.0.state.lock();
         let mut known = std::mem::take(&mut state.kept);
@@ -170,7 +168,7 @@ impl Kept {
         drop(gone);
     }
 
-    /// Says that another version is served: the one that was is at hand if it is kept, and the one that is need not be.
+    /// Records a switch: the previous version stays in memory if it is kept, and the current one need not.
     pub fn switched(&self, was: Arc<Published>, now: &str) {
         let (id, at) = (was.dataset.id.clone(), Instant::now());
         let mut state = self.0.state.lock();
@@ -178,7 +176,7 @@ impl Kept {
         if id.as_str() != now && state.kept.contains_key(id.as_str()) {
             gone.extend(state.forget(|other| other == id.as_str()));
             state.note(id.as_str(), ALL_CLIENTS, at);
-            // It stays, whatever the others are used for.
+            // It stays, however the others are used.
             let first = state.first(ALL_CLIENTS, at);
             gone.extend(first.map(|first| state.loaded.swap_remove(first)));
             state.loaded.push(was);
@@ -190,7 +188,7 @@ impl Kept {
     /// A kept version, for a client of a household.
     ///
     /// # Errors
-    /// When it is not to be had. What is not kept is never looked for in the store.
+    /// When it cannot be had. The store is never searched for versions that are not kept.
     pub async fn get(&self, id: &str, household: IpAddr) -> Outcome {
         let mut landed = match self.look_up(id, household) {
             Ok(outcome) => return outcome,
@@ -204,13 +202,13 @@ impl Kept {
         }
     }
 
-    /// A version that is in memory.
+    /// A version in memory.
     pub fn at_hand(&self, id: &str) -> Option<Arc<Published>> {
         self.0.state.lock().find(id)
     }
 
-    /// What can be said at once, or else what will tell: whoever asks first has it loaded, by a task of its own, so that a
-    /// client that leaves takes nobody with it.
+    /// The result, or a channel for it. The first request starts the load in its own task, so that it continues if the
+    /// client leaves.
     fn look_up(&self, id: &str, household: IpAddr) -> Result<Outcome, watch::Receiver<Option<Outcome>>> {
         let now = Instant::now();
         let mut state = self.0.state.lock();
@@ -237,7 +235,7 @@ impl Kept {
         let (kept, id) = (self.clone(), Box::<str>::from(id));
         tokio::spawn(async move {
             let outcome = kept.take_turn(id, household).await;
-            // Nobody may be waiting any more.
+            // There may be no receiver any more.
             landing.send_replace(Some(outcome));
             drop(landing);
             kept.see_off().await;
@@ -245,7 +243,7 @@ impl Kept {
         Err(landed)
     }
 
-    /// Lets a version go that does not stay, once nobody has asked for it for a while.
+    /// Drops the extra version after a while without requests.
     async fn see_off(&self) {
         if std::mem::replace(&mut self.0.state.lock().is_watched, true) {
             return;
@@ -257,7 +255,7 @@ impl Kept {
         }
     }
 
-    /// When the version that does not stay was last asked for; `None`: there is none, and nobody watches it any more.
+    /// The last request for the extra version; `None`: there is none, and the watch ends.
     fn last_passing(&self) -> Option<Instant> {
         let mut state = self.0.state.lock();
         let asked = state.passing.as_ref().map(|(_, at)| *at);
@@ -276,14 +274,14 @@ impl Kept {
 
     fn load(&self, id: &str, household: IpAddr) -> Outcome {
         let mut state = self.0.state.lock();
-        // It may have been dropped meanwhile, or served.
+        // It may have been dropped meanwhile, or become current.
         if !state.kept.contains_key(id) {
             return Err(Missing::Gone);
         }
         if let Some(found) = state.find(id) {
             return Ok(found);
         }
-        // Room is made first: there is never more than one in memory beside those that stay.
+        // Room is made first: there is never more than one extra version in memory.
         let gone = state.make_room(id, household, Instant::now());
         drop(state);
         drop(gone);

@@ -1,6 +1,6 @@
-//! Looking kept versions up: by id, from memory or read back; and whether they are whole.
+//! Finds kept versions by id, in memory or in the store, and verifies them.
 //!
-//! Nothing here switches. Callers: [`super`] and its parts, [`crate::serve`], [`crate::admin`] and the commands.
+//! It does not switch. Callers: [`super`], [`crate::answer`], [`crate::admin`] and the commands.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,9 +9,10 @@ use super::{KeptVersion, RolledBack, Versions, VersionsError};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::live::{Live, Published};
 use crate::store::StoreError;
+use crate::words::counted;
 
 impl Versions {
-    /// Whether newer data waits behind a rollback: then the origin's answers are not those of what is served.
+    /// Whether newer data waits for the end of a rollback: then the origin's answers do not fit the current version.
     pub fn is_behind(&self) -> bool {
         let id = |live: &Live| live.load().as_ref().map(|live| live.dataset.id.clone());
         self.0.is_rolled_back.load(Ordering::Acquire) && id(&self.0.head) != id(&self.0.live)
@@ -36,7 +37,7 @@ impl Versions {
         kept.iter().find(|kept| kept.id.as_str() == id).cloned().ok_or_else(|| self.unknown(id))
     }
 
-    /// The id of the one kept version whose id begins so.
+    /// The id of the only kept version with this prefix.
     ///
     /// # Errors
     /// When there is none, or several.
@@ -55,7 +56,7 @@ impl Versions {
         VersionsError::Unknown { id: id.to_owned(), current }
     }
 
-    /// A kept version, read and indexed; what is in memory is not read again.
+    /// A kept version, from memory, or read and indexed.
     ///
     /// # Errors
     /// When none is kept, or it cannot be read.
@@ -76,8 +77,7 @@ impl Versions {
         Ok(Arc::new(Published::new(dataset, self.shown(meta), seq, 0)))
     }
 
-    /// Reads every block of a kept version and every detail of its listings, and compares each with its hash, and the whole
-    /// with its id.
+    /// Compares every block of a kept version and every detail with its hash, and the content with its id.
     ///
     /// # Errors
     /// When it is not kept, damaged or unreadable.
@@ -96,7 +96,10 @@ impl Versions {
         }
         match first {
             None => Ok(()),
-            Some((id, why)) => Err(StoreError::Damaged(format!("{damaged} details, the first of listing {id}: {why}"))),
+            Some((id, why)) => Err(StoreError::Damaged(format!(
+                "{}, the first of listing {id}: {why}",
+                counted(damaged as u64, "damaged detail")
+            ))),
         }
     }
 }

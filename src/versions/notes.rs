@@ -1,6 +1,6 @@
-//! What is remembered of versions beside their content: pins, the rollback, and what was exported.
+//! Notes about versions: pins, the rollback, and exports.
 //!
-//! Small blobs of the store. It decides nothing. Callers: [`super`].
+//! Small blobs of the store. Callers: [`super`].
 
 use std::collections::BTreeSet;
 
@@ -21,20 +21,19 @@ const EXPORT_DETAILS: &str = "versions/export/";
 /// Pins, the rollback and the exports.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
-    /// Ids of versions that stay until they are unpinned.
+    /// Ids of pinned versions.
     pub pins: BTreeSet<String>,
-    /// The place in the sequence of the version that is served for as long as nobody releases the newest.
+    /// The sequence number of the version that a rollback serves.
     pub rolled_back: Option<u64>,
     /// Ids of the last exports, the newest last; each once.
     pub exports: Vec<String>,
 }
 
-/// What is kept of the details that an export held.
+/// A record of a detail in an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExportedDetail {
-    /// The listing.
     pub id: ListingId,
-    /// The hash of its detail, without volatile values; that of nothing where the origin has none.
+    /// The hash of its detail, without volatile values; of an empty body if the origin has none.
     pub hash: ContentHash,
 }
 
@@ -42,7 +41,7 @@ pub(crate) struct ExportedDetail {
 const DETAIL_BYTES: usize = 24;
 
 impl Notes {
-    /// Reads them back. What cannot be read counts as absent.
+    /// Reads the notes. Unreadable ones count as absent.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -50,7 +49,7 @@ impl Notes {
         Ok(Self { pins: list(store, PINS)?, rolled_back: list(store, ROLLBACK)?, exports: list(store, EXPORTED)? })
     }
 
-    /// Adds the pins to what is written.
+    /// Adds the pins to a write.
     ///
     /// # Errors
     /// When they are too many.
@@ -58,7 +57,7 @@ impl Notes {
         states.put(PINS, json(&self.pins)?)
     }
 
-    /// Adds the rollback to what is written.
+    /// Adds the rollback to a write.
     ///
     /// # Errors
     /// Never in practice: it is a few bytes.
@@ -70,7 +69,7 @@ impl Notes {
         Ok(())
     }
 
-    /// Adds all of it to what is written.
+    /// Adds all notes to a write.
     ///
     /// # Errors
     /// When it is too large.
@@ -80,8 +79,8 @@ impl Notes {
         states.put(EXPORTED, json(&self.exports)?)
     }
 
-    /// Remembers an export, with the details that whoever got it has for certain, and forgets those beyond the last few. A
-    /// base that is built upon counts as exported again.
+    /// Records an export with the details that its receiver certainly has, and drops all but the last few. The base of
+    /// a delta counts as exported again.
     ///
     /// # Errors
     /// When the details are too many.
@@ -110,7 +109,7 @@ impl Notes {
     }
 }
 
-/// The details that the last export of a version held; `None` when there is none on record.
+/// The details of the last export of a version; `None`: no record.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -128,7 +127,7 @@ pub(crate) fn exported_details(store: &Store, id: &str) -> Result<Option<Vec<Exp
 fn list<T: Default + for<'a> Deserialize<'a>>(store: &Store, key: &str) -> Result<T, StoreError> {
     let Some(bytes) = store.state(key)? else { return Ok(T::default()) };
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-        tracing::warn!(key, %error, "what is remembered of versions cannot be read");
+        tracing::warn!(key, %error, "notes about snapshots cannot be read");
         T::default()
     }))
 }

@@ -1,4 +1,4 @@
-//! Reading back what was published: which version is served after a start, and which is the newest.
+//! Restores the current and the newest version at start.
 //!
 //! Callers: [`crate::app`] and the commands that work without a server.
 
@@ -42,30 +42,30 @@ impl Versions {
         }))
     }
 
-    /// Serves what was served last, and takes the newest version for the head.
+    /// Serves the version that was served last; the newest version becomes the head.
     ///
     /// # Errors
-    /// When what was served cannot be read. What else cannot be is as if it were not there.
+    /// When the current version cannot be read. Other unreadable data counts as absent.
     pub fn restore(&self) -> Result<(), VersionsError> {
         let mut notes = self.0.notes.lock();
         self.take(&mut notes, Notes::read(&self.0.store)?);
         self.read_journal()?;
         self.set_kept(Some(self.list(&notes, None)?));
-        // What comes before is known even if this is lost.
+        // Earlier versions are known even if this one is lost.
         let current = self.0.store.current()?;
         let served = current.as_ref().map(|(record, _)| record.seq);
         if notes.rolled_back.is_some() && notes.rolled_back != served {
-            tracing::error!("the version that a rollback pinned is lost; the newest one is served again");
+            tracing::error!("the snapshot of the rollback is lost; the newest snapshot is served again");
             let read = Notes { rolled_back: None, ..notes.clone() };
             let mut states = States::default();
             read.write_rollback(&mut states)?;
             if let Err(error) = self.0.store.put_states(&states) {
-                tracing::warn!(%error, "that cannot be remembered");
+                tracing::warn!(%error, "the end of the rollback could not be stored");
             }
             self.take(&mut notes, read);
         }
         if let Some(newest) = self.0.kept.load().first().filter(|newest| served != Some(newest.seq)) {
-            // The mirror fetches it again if need be.
+            // The mirror fetches it again if necessary.
             let read = self.0.store.version(newest.seq);
             let read = read.and_then(|record| record.ok_or(StoreError::NoSuchVersion(newest.seq)));
             let built =
@@ -75,7 +75,7 @@ impl Versions {
                 Err(error) => tracing::error!(%error, snapshot = %newest.id, "the newest snapshot cannot be read"),
             }
             if let Some(head) = self.0.head.current().filter(|_| notes.rolled_back.is_none()) {
-                // Nothing says any more that it was to wait.
+                // The note that it had to wait is lost.
                 self.0.store.activate(head.version, &States::default())?;
                 self.0.live.swap(head.dataset.clone(), head.meta.clone(), head.version);
                 self.set_kept(Some(self.list(&notes, Some(head.version))?));
@@ -89,7 +89,7 @@ impl Versions {
             listings = dataset.len(),
             confirmed = %WallTime::from_millis(meta.confirmed_ms),
             rolled_back = notes.rolled_back,
-            "serving the snapshot published last"
+            "serving the stored snapshot"
         );
         if self.0.head.load().is_none() {
             self.0.head.swap(dataset.clone(), meta.clone(), record.seq);
@@ -110,15 +110,15 @@ impl Versions {
         Ok(Arc::new(Dataset::of(content, names, traits, evidence)?))
     }
 
-    /// What is known of terms for a version.
+    /// The evidence for a version.
     fn evidence(&self, seq: u64) -> Evidence {
         self.0.store.evidence_of(seq).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again");
+            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
             Evidence::new()
         })
     }
 
-    /// The same with an instant of confirmation that can be true, where this one lies in the future.
+    /// The same, with a possible instant of confirmation if the stored one is in the future.
     pub(super) fn shown(&self, meta: VersionMeta) -> VersionMeta {
         let confirmed = WallTime::from_millis(meta.confirmed_ms);
         if freshness::is_from_the_future(confirmed, self.0.clock.now_wall()) { self.believed(meta) } else { meta }
@@ -131,7 +131,7 @@ impl Versions {
         meta
     }
 
-    /// Reads the journal. Where an entry is lost, so are those before it, which go: what changed by it is not known.
+    /// Reads the journal. Entries before a lost one are dropped.
     pub(super) fn read_journal(&self) -> Result<(), StoreError> {
         let mut entries: Vec<Entry> = Vec::new();
         let (mut oldest, mut next) = (0, None);
@@ -140,8 +140,9 @@ impl Versions {
             let Some(number) = key.strip_prefix(JOURNAL).and_then(|number| number.parse::<u64>().ok()) else {
                 continue;
             };
-            let entry =
-                Entry::decode(&bytes).inspect_err(|error| tracing::warn!(key, %error, "a change cannot be read")).ok();
+            let entry = Entry::decode(&bytes)
+                .inspect_err(|error| tracing::warn!(key, %error, "a stored entry of the change feed cannot be read"))
+                .ok();
             let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
             if !follows || next != Some(number) {
                 (entries, oldest) = (Vec::new(), number + u64::from(entry.is_none()));
@@ -155,7 +156,7 @@ impl Versions {
         if names.first().is_some_and(|(number, _)| *number < oldest)
             && let Err(error) = self.0.store.put_states(&useless)
         {
-            tracing::warn!(%error, "changes that are of no use any more stay in the store");
+            tracing::warn!(%error, "old entries of the change feed could not be removed");
         }
         self.0.journal.store(Arc::new(Journal::new(entries)));
         *self.0.oldest.lock() = oldest;
@@ -163,7 +164,7 @@ impl Versions {
     }
 }
 
-/// Kept versions, read by the versions themselves for as long as those are there.
+/// Kept versions, loaded by the versions while those exist.
 fn loaded(versions: Weak<Inner>) -> Kept {
     Kept::new(move |id| match versions.upgrade() {
         Some(inner) => Versions(inner).load(id),
@@ -171,8 +172,8 @@ fn loaded(versions: Weak<Inner>) -> Kept {
     })
 }
 
-/// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was ahead)
-/// says nothing: then the data is as old as its publication, or so old that nobody takes it for fresh.
+/// The instant for which stored data counts as confirmed. A stamp from the future (the clock was set back, or was
+/// ahead) is ignored: then the data is as old as its publication, or too old to be fresh.
 fn believable(meta: &VersionMeta, now: WallTime, ttl: std::time::Duration) -> i64 {
     let past = |stamp: i64| !freshness::is_from_the_future(WallTime::from_millis(stamp), now);
     let known = [meta.confirmed_ms, meta.published_ms].into_iter().find(|stamp| past(*stamp));

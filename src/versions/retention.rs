@@ -1,4 +1,4 @@
-//! Which versions stay: the newest ones, the last of each day, and those that something else needs.
+//! Which versions are kept: the newest ones, the last of each day, and needed ones.
 //!
 //! Pure. Callers: [`super::Versions::tidy`].
 
@@ -16,14 +16,14 @@ pub struct Retention {
     pub keep_daily: usize,
 }
 
-/// What it depends on whether a version stays.
+/// The inputs of the decision about a version.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     /// Its place in the sequence.
     pub seq: u64,
     /// When it was published; milliseconds since the epoch.
     pub published_ms: i64,
-    /// Whether something else needs it: it is pinned, served, or the base of an export.
+    /// Whether it is pinned, served, or the base of an export.
     pub needed: bool,
 }
 

@@ -92,16 +92,16 @@ async fn only_a_bundle_that_a_trusted_key_signed_is_verified_once_keys_are_confi
     assert!(said.contains("not trusted") && said.contains(id), "{said}");
     let (code, said) = desk.bundle(&["verify"], name, &[]).await;
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("was not verified"), "{said}");
+    assert!(said.contains("not verified"), "{said}");
 
     // Intact in itself, but another one.
     fs::copy(desk.path("bundle-v1-delta.gsb"), desk.path(name)).unwrap();
     let (code, said) = desk.bundle(&["verify"], name, &[&trusted]).await;
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("does not fit"), "{said}");
+    assert!(said.contains("does not match"), "{said}");
     let (code, said) = desk.bundle(&["inspect"], name, &[&trusted]).await;
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("does not fit"), "{said}");
+    assert!(said.contains("does not match"), "{said}");
     fs::write(desk.path("bundle-v1.gsb.minisig"), "nonsense").unwrap();
     let (code, said) = desk.bundle(&["verify"], name, &[&trusted]).await;
     assert_eq!(code, 1, "{said}");
@@ -109,7 +109,7 @@ async fn only_a_bundle_that_a_trusted_key_signed_is_verified_once_keys_are_confi
     // Nobody asks for one.
     let (code, said) = desk.bundle(&["verify"], name, &[]).await;
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("a signature is there that cannot be read"), "{said}");
+    assert!(said.contains("the signature file cannot be read"), "{said}");
 }
 
 #[tokio::test]

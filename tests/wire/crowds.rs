@@ -119,7 +119,7 @@ async fn a_household_has_so_many_connections_and_the_next_is_told_so() {
     half.0.write_all(b"GET / HT").await.unwrap();
     connected(3, &server).await;
     let refused = told(2, &server).await.expect("an answer");
-    refused.assert_problem(503, &["3 connections"]);
+    refused.assert_problem(503, &["3 open connections"]);
     let wait: u64 = refused.the("retry-after").parse().unwrap();
     assert!((1..=60).contains(&wait) && refused.the("connection") == "close", "{refused:?}");
     assert_eq!(told(3, &server).await.unwrap().status, 200, "another household");
@@ -261,7 +261,7 @@ async fn the_limit_of_open_files_is_raised_and_a_part_of_it_is_never_given_to_cl
     }
     let said = server.process.said();
     assert!(!said.contains("Too many open files") && !said.contains("os error 24"), "{said}");
-    assert!(said.contains("no room for more connections"), "{said}");
+    assert!(said.contains("all connections are in use"), "{said}");
     drop(crowd);
 }
 

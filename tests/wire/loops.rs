@@ -198,7 +198,7 @@ async fn an_origin_that_is_one_of_our_own_listeners_is_refused() {
         ("http://127.0.0.1:1", Some("(listen)")),
         ("http://localhost:1/base", Some("(listen)")),
         ("http://127.0.0.1:2", Some("(admin.listen)")),
-        (crate::harness::PUBLIC, Some("is public_url, too")),
+        (crate::harness::PUBLIC, Some("is also public_url")),
         ("http://127.0.0.1:3", None),
         ("http://127.0.0.2:2", None),
         ("http://nowhere.invalid:1", None),

@@ -301,11 +301,11 @@ async fn status_of_an_unhealthy_server_fails_and_says_why_in_its_first_line() {
     origin.shutdown().await;
     wait_until("it is unhealthy", || async { server.admin(Method::GET, "/status").await.status == 503 }).await;
     let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
-    assert!(reason.starts_with("not confirmed for ") && reason.ends_with(" s (limit 3 s)"), "{reason}");
+    assert!(reason.starts_with("data not confirmed for ") && reason.ends_with(" s (limit 3 s)"), "{reason}");
     let (code, said) = run(&server.setup.arguments(&["status"], &server.data_dir())).await;
     let first = said.lines().next().unwrap();
     assert_eq!(code, 1, "{said}");
-    assert!(first.starts_with("unhealthy: not confirmed for ") && first.ends_with(" s (limit 3 s)"), "{said}");
+    assert!(first.starts_with("unhealthy: data not confirmed for ") && first.ends_with(" s (limit 3 s)"), "{said}");
     let (code, said) = run(&server.setup.arguments(&["status", "--json"], &server.data_dir())).await;
     assert_eq!(code, 1, "{said}");
     assert!(serde_json::from_str::<serde_json::Value>(&said).is_ok(), "{said}");
@@ -328,7 +328,7 @@ async fn sync_ends_with_0_at_full_coverage() {
     origin.shutdown().await;
     let (code, said) = run(&setup.set("origin.timeout", "500ms").arguments(&["sync"], &data)).await;
     assert_eq!(code, 1, "an origin that cannot be asked: {said}");
-    assert!(said.contains("the mirror is not complete (") && !said.contains(['{', '}']), "{said}");
+    assert!(said.contains("the mirror is incomplete (") && !said.contains(['{', '}']), "{said}");
 }
 
 #[tokio::test]
@@ -349,7 +349,7 @@ async fn sync_beside_a_server_that_fetches_details_on_demand_waits_for_none() {
     assert_eq!(server.status().await["details"]["wanted"], "on-demand");
     let (code, said) = run(&server.setup.arguments(&["sync"], &server.data_dir())).await;
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("complete: 60 listings; details are fetched on demand, 0 of 60 are here"), "{said}");
+    assert!(said.contains("complete: 60 listings; details are fetched on demand, 0 of 60 are stored"), "{said}");
 }
 
 /// What a command says on a terminal of its own, with these variables in its environment.
@@ -422,7 +422,7 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
     let said = demo.said();
     assert!(said.to_lowercase().contains("synthetic"), "it says that the data is made up: {said}");
     for port in [8080, 9090] {
-        let told = said.lines().filter(|line| line.starts_with(&format!("port {port} is taken; "))).count();
+        let told = said.lines().filter(|line| line.starts_with(&format!("port {port} is in use; "))).count();
         assert_eq!(told, 1, "{said}");
         assert!(!said.contains(&format!("127.0.0.1:{port}")), "{said}");
     }

@@ -38,7 +38,7 @@ async fn a_collapse_is_held_back_until_it_is_accepted() {
     // The origin comes to its senses: judged anew, nothing is held any more.
     origin.edit(|world| *world = all);
     server.refresh().await;
-    wait_until("nothing is held back", || async { server.status().await["held"].is_null() }).await;
+    wait_until("no snapshot is held back", || async { server.status().await["held"].is_null() }).await;
     assert_eq!(server.ok(LIST).await.etag(), before.etag());
 
     origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
@@ -57,7 +57,7 @@ async fn what_is_held_back_is_judged_anew_by_five_requests_and_accepted_by_comma
     let mut server = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
     wait_until("it is certified", || async { server.status().await["snapshot"]["certificate"] == "full" }).await;
     let nothing = accept(&server).await;
-    assert!(nothing.0 == 1 && nothing.1.contains("nothing is held back"), "{nothing:?}");
+    assert!(nothing.0 == 1 && nothing.1.contains("no snapshot is held back"), "{nothing:?}");
     assert_eq!(server.admin(Method::POST, "/snapshots/accept").await.status, 409);
     origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
     let left = origin.world(World::len) as u64;
@@ -97,7 +97,7 @@ async fn an_acceptance_ends_with_what_it_was_given_for() {
     // The origin comes to its senses in the moment of the acceptance.
     origin.edit(|world| *world = all);
     assert_eq!(server.admin(Method::POST, "/snapshots/accept").await.status, 202);
-    wait_until("nothing is held back", || async { server.status().await["held"].is_null() }).await;
+    wait_until("no snapshot is held back", || async { server.status().await["held"].is_null() }).await;
     crate::harness::quiet(&origin).await;
     assert_eq!(server.ok(LIST).await.total(), 120);
     origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(3)));

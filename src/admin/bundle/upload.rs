@@ -1,8 +1,8 @@
-//! Takes in the body of `POST /bundle`, into a file without a name.
+//! Receives the body of `POST /bundle` into a nameless file.
 //!
-//! What cannot be a bundle that may be imported is refused before any of it is stored: by its announced length, and by its
-//! first bytes. A client that sends slowly would keep others from uploading, so that an upload has a deadline that moves
-//! with what has arrived, and one for the whole. It does not read what is in a bundle. Callers: [`super`].
+//! An unsuitable upload is refused before it is stored: by its announced length, and by its first bytes. A slow client
+//! would block other uploads, so an upload has a deadline that moves with the received bytes, and one for the whole.
+//! The bundle is not read here. Callers: [`super`].
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
@@ -25,10 +25,10 @@ const GRACE: Duration = Duration::from_secs(20);
 /// The slowest pace of an upload, in bytes a second.
 const SLOWEST: u64 = 64 << 10;
 
-/// The longest time that an upload takes.
+/// The longest time for an upload.
 const LONGEST: Duration = Duration::from_secs(2 * 3600);
 
-/// What the names of files begin and end with.
+/// The prefix and suffix of file names.
 const NAME: (&str, &str) = ("bundle-", ".tmp");
 
 /// Refuses an upload that announces more than `most` bytes.
@@ -76,19 +76,19 @@ pub(super) async fn receive(session: &mut ServerSession, directory: &Path, most:
             file.flush().await.map_err(fail)?;
             file.into_std().await
         }
-        // It ended within its first bytes.
+        // The upload ended within its first bytes.
         None => nameless(directory)?,
     };
     file.write_all(&beginning).and_then(|()| file.rewind()).map_err(fail)?;
     Ok(file)
 }
 
-/// Until when after its beginning an upload that has brought so many bytes has to bring more.
+/// The deadline, after the start, for more than this many bytes.
 fn due(received: u64) -> Duration {
     (GRACE + Duration::from_secs(received / SLOWEST)).min(LONGEST)
 }
 
-/// A file that nobody else can open, and that is gone when it is closed.
+/// A file that nobody else can open, and that disappears when it is closed.
 pub(super) fn nameless(directory: &Path) -> Result<File, Failed> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -98,11 +98,11 @@ pub(super) fn nameless(directory: &Path) -> Result<File, Failed> {
     file.map_err(|source| Failed::Io { path, source })
 }
 
-/// Removes what a process left that was killed before its file had lost its name. The data directory has to be this
-/// process's own.
+/// Removes files of processes that were killed before their file lost its name. This process must hold the data
+/// directory.
 ///
 /// # Errors
-/// When the directory cannot be read, or a file not be removed.
+/// When the directory cannot be read, or a file cannot be removed.
 pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! Writes metrics that are read when they are asked for, beside those that the registry counts.
+//! Writes metrics that are read on request, after those of the registry.
 //!
 //! Callers: [`super::gauges`], [`super::process`].
 
@@ -37,7 +37,7 @@ impl Families {
         let _ = writeln!(self.0, "{name}_total {value}");
     }
 
-    /// Counters that one label tells apart. Values of labels are words of ours, which need no escapes.
+    /// Counters with one label. Values of labels are our own words, which need no escapes.
     pub(super) fn counters<'a, V: Display>(
         &mut self,
         name: &str,

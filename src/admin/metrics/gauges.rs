@@ -1,4 +1,4 @@
-//! What is read when it is asked for: the state of the data, the origin, the limiter, the cache.
+//! Gauges that are read on request: the state of the data, the origin, the limiter and the cache.
 //!
 //! The same facts as `/status`. Callers: [`super::answer`].
 
@@ -18,7 +18,7 @@ pub(super) fn write(status: &Status, families: &mut Families) {
             families.gauge("grandstand_origin_budget_free", "Requests that may be sent to the origin now", view.free);
         }
         let paused = view.paused.as_secs_f64();
-        families.gauge("grandstand_origin_paused_seconds", "Seconds for which nothing is sent to the origin", paused);
+        families.gauge("grandstand_origin_paused_seconds", "Seconds until requests to the origin resume", paused);
     }
     if let Some(tls) = &status.tls {
         let left = tls.certificate.until().seconds_since(status.clock.now_wall());
@@ -26,15 +26,15 @@ pub(super) fn write(status: &Status, families: &mut Families) {
     }
     let windows = status.limiter.windows();
     families.gauge("grandstand_limit_windows", "Clients whose requests are being counted", windows);
-    let help = "Windows dropped because there were more than max_clients";
+    let help = "Clients forgotten early because there were more than max_clients";
     families.counter("grandstand_limit_evicted", help, status.limiter.evicted());
     let (bytes, entries) = status.cache.size();
     families.gauge("grandstand_cache_bytes", "Bytes held in the cache", bytes);
     families.gauge("grandstand_cache_entries", "Answers held in the cache", entries);
     let tally = status.cache.tally();
-    let help = "What became of rendered replies that were no hits";
+    let help = "Rendered replies that were cache misses, by whether they were stored";
     families.counters("grandstand_cache_replies", help, "outcome", tally.outcomes());
-    let help = "Codings of hot bodies that were to be made better";
+    let help = "Recompressions of often requested bodies, by outcome";
     families.counters("grandstand_cache_codings", help, "outcome", tally.codings());
     if let Some(origin) = &status.origin {
         let sent = origin.picture().sent;
@@ -45,26 +45,26 @@ pub(super) fn write(status: &Status, families: &mut Families) {
     }
 }
 
-/// What is served.
+/// The current version.
 fn data(status: &Status, families: &mut Families) {
     let ready = u8::from(status.ready().is_ok());
-    families.gauge("grandstand_ready", "Whether a snapshot is served or the shield is up", ready);
+    families.gauge("grandstand_ready", "Whether requests can be answered", ready);
     let Some(published) = &status.live.current() else { return };
     let now = status.clock.now_wall();
     let age = published.age_seconds(now);
-    let help = "Whether the data is dated in the future, so that its age is not known";
+    let help = "Whether the data is dated in the future, so that its age is unknown";
     families.gauge("grandstand_unconfirmed", help, u8::from(age.is_none()));
     if let Some(age) = age {
-        families.gauge("grandstand_age_seconds", "Seconds since the instant for which the data is confirmed", age);
+        families.gauge("grandstand_age_seconds", "Age of the data: seconds since it was confirmed", age);
     }
-    families.gauge("grandstand_listings", "Listings in the served snapshot", published.dataset.len());
+    families.gauge("grandstand_listings", "Listings in the current snapshot", published.dataset.len());
     let rolled_back = status.versions.as_ref().is_some_and(|versions| versions.rolled_back().is_some());
-    families.gauge("grandstand_rolled_back", "Whether a rollback pins what is served", u8::from(rolled_back));
+    families.gauge("grandstand_rolled_back", "Whether a rollback is in effect", u8::from(rolled_back));
     if let Some(details) = &status.details {
         let mirrored = details.mirrored(&published.dataset);
         families.gauge("grandstand_details_mirrored", "Listings whose detail is mirrored", mirrored);
         let wanted = if details.all_wanted() == Some(true) { published.dataset.len() } else { 0 };
-        let help = "Listings whose detail is fetched without being asked for; 0 on demand and offline";
+        let help = "Listings whose detail is fetched in advance; 0 on demand and offline";
         families.gauge("grandstand_details_wanted", help, wanted);
     }
 }

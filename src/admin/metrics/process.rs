@@ -4,7 +4,7 @@
 
 use super::families::Families;
 
-/// Writes what the system knows of this process; what it does not tell is left out.
+/// Writes the system's figures of this process; unknown ones are left out.
 #[cfg(target_os = "linux")]
 pub(super) fn write(families: &mut Families) {
     use rustix::param::{clock_ticks_per_second, page_size};
@@ -18,11 +18,11 @@ pub(super) fn write(families: &mut Families) {
         let seconds = |ticks: u64| ticks as f64 / clock_ticks_per_second() as f64;
         let started = boot as f64 + seconds(stat.started);
         families.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started);
-        let help = "Time on a processor, of the process and of the system for it";
+        let help = "CPU time, user and system";
         families.counter("process_cpu_seconds", help, seconds(stat.used));
         let resident = stat.resident_pages * page_size() as u64;
-        families.gauge("process_resident_memory_bytes", "Memory that is in use", resident);
-        families.gauge("process_virtual_memory_bytes", "Memory that is mapped", stat.virtual_bytes);
+        families.gauge("process_resident_memory_bytes", "Resident memory", resident);
+        families.gauge("process_virtual_memory_bytes", "Virtual memory", stat.virtual_bytes);
         families.gauge("process_threads", "Threads", stat.threads);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
@@ -30,11 +30,11 @@ pub(super) fn write(families: &mut Families) {
         families.gauge("process_open_fds", "Open file descriptors", open.count().saturating_sub(1));
     }
     if let Some(most) = getrlimit(Resource::Nofile).current {
-        families.gauge("process_max_fds", "The most file descriptors that may be open", most);
+        families.gauge("process_max_fds", "Limit of open file descriptors", most);
     }
 }
 
-/// Elsewhere there is nothing to read.
+/// Not supported here.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn write(_families: &mut Families) {}
 

@@ -35,10 +35,10 @@ impl Finder {
         match self.kept.get(pin, household(client, self.ipv6_prefix)).await {
             Ok(published) => Ok(Version { published, pinned: true, beside: Some(served) }),
             Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
-            Err(Missing::Busy) => Err(not_at_hand(pin, "it is being read, or others are", 5)),
-            Err(Missing::Failed) => Err(not_at_hand(pin, "it cannot be read", 30)),
+            Err(Missing::Busy) => Err(not_at_hand(pin, "it is being loaded, or other snapshots are", 5)),
+            Err(Missing::Failed) => Err(not_at_hand(pin, "its stored data cannot be read", 30)),
             Err(Missing::Spent(wait)) => {
-                let why = "it is not in memory, and this address had many snapshots loaded of late";
+                let why = "it is not in memory, and this address loaded too many snapshots recently";
                 Err(not_at_hand(pin, why, wait.as_secs() + u64::from(wait.subsec_nanos() > 0)))
             }
         }

@@ -1,10 +1,10 @@
-//! One pass over a whole JSON text, however deep it is nested: what opens, what ends, and the values between.
+//! One pass over a whole JSON text of any depth: opening and closing brackets, and the values between.
 //!
-//! Nothing is kept of what was passed. Callers: [`crate::api::rewrite`], [`crate::api::taxonomy`].
+//! Nothing is stored. Callers: [`crate::api::rewrite`], [`crate::api::taxonomy`].
 
 use super::{JsonError, MAX_DEPTH, check};
 
-/// What is met on the way. A `key` is the text of a field's name with its quotes; `None` in an array and at the top.
+/// One step of the walk. A `key` is the text of a field's name with its quotes; `None` in an array and at the top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token<'a> {
     /// An object or an array begins.
@@ -14,7 +14,7 @@ pub enum Token<'a> {
         /// Whether it is an object.
         object: bool,
     },
-    /// What began last and has not ended does.
+    /// The innermost open object or array ends.
     End,
     /// A string, a number, `true`, `false` or `null`.
     Scalar {
@@ -25,10 +25,10 @@ pub enum Token<'a> {
     },
 }
 
-/// Shows what a text holds, in its order.
+/// Shows each step, in the order of the text.
 ///
 /// # Errors
-/// When the text is not one whole JSON value of bounded depth; nothing was shown then.
+/// When the text is not one whole JSON value of bounded depth; then nothing was shown.
 pub fn walk<'a>(text: &'a str, mut show: impl FnMut(Token<'a>)) -> Result<(), JsonError> {
     check(text)?;
     // From here on the text is known to be JSON: brackets match, and strings end.
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// What the walk of a value shows, by serde_json.
+    /// The walk of a value, by serde_json.
     fn expected(key: &str, value: &Value) -> String {
         match value {
             Value::Object(fields) => {

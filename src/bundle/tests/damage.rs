@@ -46,7 +46,7 @@ fn what_is_no_bundle_is_named() {
     assert_eq!(message(b"PK\x03\x04 and so on"), "not a bundle");
     let mut newer = bytes.clone();
     newer[8] = 2;
-    assert_eq!(message(&newer), "bundle format 2, this program reads 1; use a newer grandstand");
+    assert_eq!(message(&newer), "bundle format 2, but this program reads format 1; use a newer grandstand");
     newer[8] = 0;
     assert!(message(&newer).starts_with("bundle format 0"));
 }

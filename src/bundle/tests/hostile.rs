@@ -218,7 +218,7 @@ fn a_manifest_that_says_something_else_is_refused() {
     let id = World::of(1..7).content.id().to_string();
     for (from, to, told) in [
         (id.as_str(), "0123456789abcdef0123456789abcdef", "snapshot id"),
-        (id.as_str(), "x", "no snapshot id"),
+        (id.as_str(), "x", "not a snapshot id"),
         ("\"listings\":6", "\"listings\":7", "listings"),
         ("\"listings\":6", "\"listings\":99999999999", "more than there can be"),
         ("\"details\":{\"present\":4", "\"details\":{\"present\":3", "full bundle"),
@@ -240,10 +240,10 @@ fn records_that_make_no_sense_are_refused() {
     for (kind, raw, told) in [
         (Kind::Summaries, b"\xff\xff\xff\xff{}".to_vec(), "beyond the part"),
         (Kind::Summaries, record("[]"), "not a JSON object"),
-        (Kind::Summaries, record(r#"{"name":"x"}"#), "no usable id"),
+        (Kind::Summaries, record(r#"{"name":"x"}"#), "no valid id"),
         (Kind::Summaries, record(&"[".repeat(100)), "deeper"),
         (Kind::Summaries, [record(r#"{"id":1}"#), record(r#"{"id":1,"a":2}"#)].concat(), "two of listing 1"),
-        (Kind::Evidence, b"\x09".to_vec(), "no taxonomy 9"),
+        (Kind::Evidence, b"\x09".to_vec(), "taxonomy 9 is unknown"),
         (Kind::Evidence, [vec![0; 25], vec![0xff; 4]].concat(), "beyond the part"),
         (Kind::Details, [&1_u64.to_le_bytes()[..], &[7, 0, 0, 0, 0]].concat(), "unknown state 7"),
         (Kind::Details, [&1_u64.to_le_bytes()[..], &[1, 1, 0, 0, 0, b'x']].concat(), "has a body"),
@@ -251,11 +251,11 @@ fn records_that_make_no_sense_are_refused() {
         (
             Kind::Details,
             [1_u64.to_le_bytes(), [1, 0, 0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 1, 0, 0], [0; 8]].concat()[..26].to_vec(),
-            "out of turn",
+            "out of order",
         ),
         (Kind::Validators, [&1_u64.to_le_bytes()[..], &[2, 0, 0]].concat(), "current"),
-        (Kind::Validators, [&1_u64.to_le_bytes()[..], &[1, 1, 1, 0, 0, 0, b'\n', 0]].concat(), "header field"),
-        (Kind::Validators, [&2_u64.to_le_bytes()[..], &[1, 0, 0]].concat(), "out of turn"),
+        (Kind::Validators, [&1_u64.to_le_bytes()[..], &[1, 1, 1, 0, 0, 0, b'\n', 0]].concat(), "header value"),
+        (Kind::Validators, [&2_u64.to_le_bytes()[..], &[1, 0, 0]].concat(), "out of order"),
         (Kind::Validators, [&1_u64.to_le_bytes()[..], &[1, 0, 0]].concat(), "validators"),
         (Kind::Taxonomy, b"\xff".to_vec(), "not UTF-8"),
         (Kind::Envelope, br#"{"fields":[{"carried":{"key":"a","value":"x"}}],"empty_filters":"{}"}"#.to_vec(), "\"a\""),
@@ -294,7 +294,7 @@ fn a_delta_whose_script_makes_no_sense_is_refused_when_it_is_read_or_applied() {
     }
     let most: Vec<u8> = (0..2_000_000).flat_map(|_| copy(0, 20)).collect();
     let error = changed(Kind::Taxonomy, &most);
-    assert!(error.contains("bytes come of a script"), "{error}");
+    assert!(error.contains("a script produces more than"), "{error}");
     assert!(changed(Kind::Taxonomy, &copy(0, 1000)).contains("beyond the base"));
     assert!(changed(Kind::Taxonomy, &copy(0, 3)).contains(new.content.id().as_str()));
 }

@@ -117,9 +117,12 @@ fn what_could_not_be_read_is_not_written() {
         ("twice", Box::new(|world| world.content.summaries[1] = world.content.summaries[2].clone())),
         ("listing 5", Box::new(move |world| body(world, 5, "[]"))),
         ("gone", Box::new(move |world| body(world, 4, "{}"))),
-        ("no such listing", Box::new(|world| drop(world.details.insert(ListingId(99), detail(99, 1).1)))),
         (
-            "header field",
+            "the listing is not in the snapshot",
+            Box::new(|world| drop(world.details.insert(ListingId(99), detail(99, 1).1))),
+        ),
+        (
+            "header value",
             Box::new(|world| world.details.get_mut(&ListingId(5)).unwrap().etag = Some("\"a\"\r\nb".to_owned())),
         ),
         ("not JSON", Box::new(|world| drop(world.meta.volatile_values.insert("list x".to_owned(), "x".to_owned())))),

@@ -1,4 +1,4 @@
-//! Compresses a body: at once while a client waits, or well when nobody does.
+//! Compresses a body: quickly while a client waits, or well in the background.
 //!
 //! Callers: [`super`].
 //!
@@ -29,12 +29,11 @@ use crate::semantics::coding::Coding;
 pub enum Effort {
     /// A client waits.
     Quick,
-    /// Nobody waits, and it will be sent often.
+    /// In the background, for bodies that are sent often.
     Best,
 }
 
 impl Effort {
-    /// The level of a coding.
     const fn level(self, coding: Coding) -> i32 {
         match (self, coding) {
             (_, Coding::Identity) => 0,
@@ -46,19 +45,19 @@ impl Effort {
     }
 }
 
-/// Bodies over this size, in bytes, are compressed with an encoder of their own: what it needs grows with the body, and must
-/// not stay with the thread.
+/// Bodies over this size, in bytes, are compressed with an encoder of their own: its memory grows with the body, and
+/// must not stay with the thread.
 const REUSED_FOR: usize = 64 << 10;
 
 thread_local! {
-    /// For small bodies it costs more to set an encoder up than to use it. About 1 MiB for each thread that compresses.
+    /// For small bodies, setting up an encoder costs more than using it. About 1 MiB per compressing thread.
     static QUICK: RefCell<(Option<Compress>, Option<Compressor<'static>>)> = const { RefCell::new((None, None)) };
 }
 
 /// Compresses a body.
 ///
 /// # Errors
-/// When the encoder fails, which it has no reason to.
+/// When the encoder fails, which is not expected.
 pub fn encode(coding: Coding, effort: Effort, body: &[u8]) -> io::Result<Vec<u8>> {
     let level = effort.level(coding);
     let reuses = effort == Effort::Quick && body.len() <= REUSED_FOR;

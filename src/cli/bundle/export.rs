@@ -1,6 +1,7 @@
-//! `grandstand bundle export`: what is served as one file, by the server that holds the data directory or from it.
+//! `grandstand bundle export`: writes the current snapshot to one file, through the server that holds the data
+//! directory or directly.
 //!
-//! Nothing is seen under the file's name before it is whole. Callers: [`super`].
+//! The file gets its name when it is complete. Callers: [`super`].
 
 use std::fs::File;
 use std::io::Write;
@@ -23,19 +24,23 @@ use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::store::DataDir;
 use crate::versions::Versions;
 use crate::versions::bundles::Exported;
+use crate::words::counted;
 
 /// Arguments of `grandstand bundle export`.
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]
     sources: Sources,
-    /// The file that is written; one of that name is replaced
+    /// File to write; an existing file is replaced
     file: PathBuf,
-    /// Writes only what changed since a kept snapshot, named by its id or by the bundle of it that was exported before
+    /// Write only the changes since this snapshot
+    ///
+    /// The snapshot must be kept. Give its id, or the file of an earlier export.
     #[arg(long, value_name = "ID|FILE")]
     since: Option<String>,
-    /// Signs with a secret key of the minisign tool, into FILE.minisig; the password is asked for, or read from standard
-    /// input
+    /// Sign with this secret key of the minisign tool
+    ///
+    /// The signature is written to FILE.minisig. The password is asked for, or read from standard input.
     #[arg(long, value_name = "KEY")]
     sign: Option<PathBuf>,
 }
@@ -43,11 +48,11 @@ pub(super) struct Export {
 /// Why no bundle was written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExportError {
-    #[error("a shield keeps no snapshots: leave mirror.enabled = true")]
+    #[error("a shield keeps no snapshots; set mirror.enabled = true")]
     Shield,
     #[error("{} was not written: {source}", path.display())]
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("--since names no snapshot and no bundle")]
+    #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
     NoBase,
 }
 
@@ -58,7 +63,7 @@ impl Export {
         if config.usage() == Use::Shield {
             return Err(ExportError::Shield.into());
         }
-        // Before the work: a password that is wrong is told at once.
+        // Before the work, so that a wrong password fails at once.
         let password = || signature::ask_password("password of the secret key: ");
         let signer = self.sign.as_ref().map(|key| Signer::open(key, password)).transpose()?;
         let since = self.since.as_deref().map(base).transpose()?;
@@ -67,7 +72,7 @@ impl Export {
             Failure::Other(source) => ExportError::Unwritten { path: self.file.clone(), source }.into(),
             config @ Failure::Config(_) => config,
         })?;
-        // What was written is what an import will see.
+        // Verified as an import will do it.
         let bar = bytes_bar("verifying");
         let bundle = Bundle::open(unfinished.file(), &mut |done, of| bar.show(done, of))?;
         bar.finish();
@@ -83,14 +88,14 @@ impl Export {
             Ok((signature, path, signer.key()))
         };
         let signed = signer.as_ref().map(sign).transpose()?;
-        // One after the other: in between the bundle has a signature that is not its own, and is refused.
+        // One after the other: in between the bundle has a wrong signature, and is refused.
         let bytes = unfinished.finish()?;
         let signed = match signed {
             Some((signature, path, key)) => signature.finish().map(|_| Some((path, key)))?,
             None => remove(&signature::path_of(&self.file)).map(|()| None)?,
         };
         made.remember();
-        println!("{}: {}, {bytes} bytes", self.file.display(), what(manifest));
+        println!("{}: {}, {}", self.file.display(), what(manifest), counted(bytes, "byte"));
         println!("{}", coverage(manifest));
         if let Some((path, key)) = signed {
             println!("signed by the key {key}: {}", path.display());
@@ -99,11 +104,11 @@ impl Export {
     }
 }
 
-/// A bundle that was made, by whom.
+/// A written bundle.
 enum Made {
-    /// A server, which remembers it.
+    /// By a server, which records it.
     There,
-    /// This process, with the directory locked until it is remembered.
+    /// By this process, with the directory locked until it is recorded.
     Here(Box<(DataDir, Versions, Exported)>),
 }
 
@@ -113,7 +118,7 @@ impl Made {
         if let Self::Here(made) = self {
             let (_data_dir, versions, exported) = *made;
             if let Err(error) = versions.remember(exported) {
-                eprintln!("warning: no delta can build upon this export, which is not remembered: {error}");
+                eprintln!("warning: this export could not be recorded ({error}); a delta from it may be impossible");
             }
         }
     }
@@ -132,31 +137,35 @@ fn make(config: &Config, out: &mut File, since: Option<&str>) -> Result<Made, Fa
         Holder::There { admin, token } => (Made::There, remote::export(&admin, token.as_ref(), since, out)?),
     };
     if !known.is_whole {
-        eprintln!("warning: the store is damaged, and the bundle is without what cannot be read of it");
+        eprintln!("warning: the store is damaged; details that cannot be read are missing in the bundle");
     }
     if !known.is_exact {
         eprintln!(
-            "warning: no export of the base is on record here: the delta has the details of new and changed listings only"
+            "warning: no export of the base is recorded here; the delta has only the details of new and changed listings"
         );
     }
     Ok(made)
 }
 
-/// Which details are in it.
+/// A line about its details.
 fn coverage(manifest: &Manifest) -> String {
     let Manifest { coverage, details, listings, .. } = manifest;
-    let gone = if coverage.gone == 0 { String::new() } else { format!(", {} have none", coverage.gone) };
-    let here = format!("details: {} of {listings} listings are mirrored{gone}", coverage.present);
-    if manifest.base.is_some() { format!("{here}; {} are new or changed, and in it", details.all()) } else { here }
+    let gone = if coverage.gone == 0 { String::new() } else { format!(", {} missing at the origin", coverage.gone) };
+    let here = format!("details: {} of {} mirrored{gone}", coverage.present, counted(*listings, "listing"));
+    if manifest.base.is_some() {
+        format!("{here}; {} new or changed ones are in the bundle", details.all())
+    } else {
+        here
+    }
 }
 
-/// What the signature says of the file.
+/// The signed comment.
 fn comment(manifest: &Manifest) -> String {
     let confirmed = WallTime::from_millis(manifest.confirmed_ms);
     format!("grandstand {}, confirmed at {confirmed}", what(manifest))
 }
 
-/// The snapshot that a delta is to build upon: that of a bundle, where there is a file of that name, else that id.
+/// The base of a delta: the snapshot of a bundle if there is a file of that name, else the id.
 fn base(since: &str) -> Result<String, Failure> {
     let path = Path::new(since);
     if since.is_empty() {

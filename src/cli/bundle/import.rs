@@ -1,7 +1,7 @@
-//! `grandstand bundle import`: a bundle's snapshot becomes the newest version, in the server that holds the data directory or
-//! in the directory itself; and `serve --bundle`.
+//! `grandstand bundle import` and `serve --bundle`: a bundle's snapshot becomes the newest version, through the server
+//! that holds the data directory or directly.
 //!
-//! Everything is verified before anything is touched. Callers: [`super`], [`crate::cli`].
+//! Everything is verified before the first change. Callers: [`super`], [`crate::cli`].
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,6 +20,7 @@ use crate::cli::{Failure, load, logging};
 use crate::clock::{Clock, WallTime};
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::semantics::freshness::{age_seconds, is_from_the_future};
+use crate::words::counted;
 
 /// Data older than this is worth a word, in seconds.
 const OLD: u32 = 30 * 86_400;
@@ -29,17 +30,19 @@ const OLD: u32 = 30 * 86_400;
 pub(super) struct Import {
     #[command(flatten)]
     sources: Sources,
-    /// Imports data that is older than what was imported before; later imports are then compared with it
+    /// Import even if newer data was imported before
+    ///
+    /// Later imports are then compared with this one.
     #[arg(long)]
     allow_older: bool,
-    /// The bundle; its signature, if there is one, is FILE.minisig
+    /// Bundle file; its signature, if there is one, is FILE.minisig
     file: PathBuf,
 }
 
 /// Why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 enum ImportFailure {
-    #[error("a shield keeps no snapshots: leave mirror.enabled = true")]
+    #[error("a shield keeps no snapshots; set mirror.enabled = true")]
     Shield,
 }
 
@@ -61,7 +64,7 @@ impl Import {
                     versions.import_bundle(&bundle.bundle, &bundle.file, now_ms, self.allow_older, &|| {})?;
                 let tidied = versions.tidy().and_then(|()| versions.store().forget_vanished());
                 if let Err(error) = tidied {
-                    eprintln!("warning: what is no longer needed could not be removed: {error}");
+                    eprintln!("warning: data that is no longer needed could not be removed: {error}");
                 }
                 Told {
                     snapshot: imported.snapshot.to_string(),
@@ -81,17 +84,17 @@ impl Import {
     }
 }
 
-/// What an operator should know of a bundle before it is served; none of it is a reason to refuse it.
+/// Warnings about a bundle.
 fn doubts(config: &Config, manifest: &Manifest, now: WallTime) -> Vec<String> {
     let mut doubts = Vec::new();
     let confirmed = WallTime::from_millis(manifest.confirmed_ms);
     let age = age_seconds(now, confirmed);
     if age > OLD {
-        doubts.push(format!("the bundle's data is {} days old, confirmed at {confirmed}", age / 86_400));
+        doubts.push(format!("the bundle's data is {} days old (confirmed at {confirmed})", age / 86_400));
     }
     if is_from_the_future(confirmed, now) {
         doubts.push(format!(
-            "the bundle's data is confirmed at {confirmed}, and here it is {now}: one of two clocks is wrong"
+            "the bundle's data is confirmed at {confirmed}, but the clock here shows {now}; check both clocks"
         ));
     }
     let theirs = manifest.origin.as_ref().and_then(|origin| Url::parse(origin).ok());
@@ -100,14 +103,14 @@ fn doubts(config: &Config, manifest: &Manifest, now: WallTime) -> Vec<String> {
         let is_known = config.origin.aliases.iter().any(|alias| of_url(alias.as_str()).as_ref() == Some(&theirs));
         if theirs != ours && !is_known {
             doubts.push(format!(
-                "the bundle's data came from {theirs}, and origin.url is {ours}: what that lists otherwise takes its place"
+                "the bundle's data comes from {theirs}, but origin.url is {ours}; the next refresh replaces whatever differs"
             ));
         }
     }
     doubts
 }
 
-/// What came of it.
+/// The result of an import.
 struct Told {
     snapshot: String,
     listings: u64,
@@ -117,7 +120,7 @@ struct Told {
 }
 
 impl Told {
-    /// What a server tells.
+    /// The result from a server.
     fn of(value: &Value) -> Self {
         Self {
             snapshot: value["imported"].as_str().unwrap_or("-").to_owned(),
@@ -130,21 +133,24 @@ impl Told {
 
     fn print(&self, file: &Path, details: u64, signed: &str) {
         let Self { snapshot, listings, before, is_older, is_served } = self;
-        println!("imported snapshot {snapshot} with {listings} listings from {}; {details} details", file.display());
+        let (listings, details) = (counted(*listings, "listing"), counted(details, "detail"));
+        println!("imported {}: snapshot {snapshot} with {listings} and {details}", file.display());
         println!("{signed}");
         if let Some(before) = before.as_ref().filter(|before| *before != snapshot) {
-            println!("the one before, {before}, stays kept: `grandstand snapshot rollback {before}` serves it again");
+            println!("the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` serves it again");
         }
         if *is_older {
-            eprintln!("warning: what was here before was confirmed for a later instant");
+            eprintln!("warning: the imported data is older than the data before it");
         }
         if !is_served {
-            println!("it waits: a rollback pins another one until `grandstand snapshot release`");
+            println!(
+                "not served yet, because a rollback is in effect; `grandstand snapshot release` serves the newest snapshot"
+            );
         }
     }
 }
 
-/// Takes a bundle in before a server starts, unless what is there is as new.
+/// Imports a bundle before a server starts, unless the data directory is as new.
 pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Result<(), Failure> {
     let Some(versions) = core.versions.as_ref().filter(|_| config.usage() != Use::Shield) else {
         return Err(ImportFailure::Shield.into());
@@ -155,12 +161,12 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
     }
     if versions.is_ahead_of(&bundle)? {
         let bundled = &bundle.manifest().snapshot;
-        tracing::info!(%bundled, "the data directory is as new as the bundle; it is served as it is");
+        tracing::info!(%bundled, "bundle not imported: the data directory is as new or newer");
         return Ok(());
     }
     let learn = || core.details.iter().for_each(|details| learn(details, &bundle));
     let imported = versions.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), false, &learn)?;
     tidy(versions, core.details.as_ref());
-    tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, voucher = signed(&voucher), "imported");
+    tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, voucher = signed(&voucher), "bundle imported");
     Ok(())
 }

@@ -22,30 +22,30 @@ use crate::cli::server_client::{self, ServerClient};
 use crate::cli::status::refusal;
 use crate::config::Secret;
 
-/// A server that is there takes a connection sooner. How long it works before it answers depends on the bundle.
+/// For the connection only. The time until the answer depends on the bundle.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a server may be busy with other uploads.
 const TURN: Duration = Duration::from_secs(1800);
 
-/// Why a server did not do it.
+/// Why a server refused.
 #[derive(Debug, thiserror::Error)]
 enum RemoteError {
-    #[error("the server at {url} cannot be asked: {reason}")]
+    #[error("the server at {url} is unreachable: {reason}")]
     Unreachable { url: String, reason: String },
     #[error("{0}")]
     Refused(String),
     #[error("{why}")]
     Busy { why: String, again: Duration },
-    #[error("the bundle broke off after {done} of {of} bytes")]
+    #[error("the download ended after {done} of {of} bytes; try again")]
     BrokenOff { done: u64, of: u64 },
 }
 
-/// What the server knows of a bundle that it wrote.
+/// The server's statement about its bundle.
 pub(super) struct Known {
     /// Which details came with the base.
     pub is_exact: bool,
-    /// That all could be read.
+    /// Whether every detail could be read.
     pub is_whole: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn export(
     out.set_len(0).and_then(|()| out.rewind())?;
     let out = out.try_clone()?;
     run(async move {
-        let waiting = Spinner::new("the server writes the bundle");
+        let waiting = Spinner::new("the server is writing the bundle");
         let server = client(&url, token)?;
         let response = send(&server, Method::GET, &url, HeaderMap::new(), None).await;
         waiting.finish();
@@ -84,7 +84,7 @@ pub(super) fn export(
     })
 }
 
-/// Has the server import a bundle, with the signature beside it; what it tells.
+/// Lets the server import a bundle with its signature; returns its answer.
 pub(super) fn import(
     admin: &str,
     token: Option<&Secret>,
@@ -101,21 +101,21 @@ pub(super) fn import(
         if let Some(signature) = &signature {
             headers.insert(SIGNATURE, HeaderValue::from_str(signature)?);
         }
-        let waiting = Spinner::new("the server imports the bundle");
+        let waiting = Spinner::new("the server is importing the bundle");
         let response = loop {
             let mut again = file.try_clone()?;
             again.rewind()?;
             match send(&server, Method::POST, &url, headers.clone(), Some(again)).await {
-                // It takes in one upload at a time.
+                // It accepts one upload at a time.
                 Err(RemoteError::Busy { again, .. }) if began.elapsed() < TURN => tokio::time::sleep(again).await,
                 response => break response,
             }
         };
         waiting.finish();
         let response = response.inspect_err(|error| {
-            // It may have been done when the connection went.
+            // The import may have been done before the connection failed.
             if matches!(error, RemoteError::Unreachable { .. }) {
-                eprintln!("`grandstand snapshot list` tells whether it was imported");
+                eprintln!("`grandstand snapshot list` shows whether the bundle was imported");
             }
         })?;
         let text = server_client::text(response).await.map_err(|reason| unreachable(&url, reason))?;
@@ -135,7 +135,7 @@ fn unreachable(url: &str, reason: String) -> RemoteError {
     RemoteError::Unreachable { url: url.to_owned(), reason }
 }
 
-/// The answer, if it is a good one; else what the server says is wrong.
+/// A successful answer, or the server's error.
 async fn send(
     server: &ServerClient,
     method: Method,

@@ -1,6 +1,6 @@
-//! Files that get their names when they are whole, and are gone otherwise, also when the process is told to end.
+//! Files that get their names when they are complete, and are removed otherwise, also on signals.
 //!
-//! It knows nothing of bundles. Callers: [`super::export`].
+//! It does not know bundles. Callers: [`super::export`].
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -16,11 +16,11 @@ use tokio::sync::mpsc::unbounded_channel;
 pub(super) enum FileError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{} is no file, and a bundle replaces files only", .0.display())]
+    #[error("{} is not a regular file; choose another name for the bundle", .0.display())]
     NoFile(PathBuf),
 }
 
-/// What goes when the process is told to end.
+/// The files to remove on a signal.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn forget(path: &Path) {
@@ -35,14 +35,14 @@ pub(super) fn remove(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Whether whoever started this process has it ignore a signal, as `nohup` does. Linux tells.
+/// Whether this process was started with a signal ignored, as by `nohup`. Linux only.
 fn is_ignored(number: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
 }
 
-/// From now on, a process that is told to end removes what is unfinished first.
+/// From now on, a signal removes unfinished files before the process ends.
 fn watch() {
     static WATCHING: Once = Once::new();
     WATCHING.call_once(|| {
@@ -63,18 +63,18 @@ fn watch() {
                 told.recv().await.ok_or(io::Error::from(ErrorKind::Unsupported))
             });
             if let Ok::<i32, io::Error>(number) = ended {
-                // Held, so that nothing is added any more.
+                // Held, so that nothing is added.
                 let unfinished = UNFINISHED.lock();
                 unfinished.iter().for_each(|path| drop(fs::remove_file(path)));
                 std::process::exit(128 + number);
             }
         });
-        // It ends with the thread where signals cannot be listened to.
+        // It also returns if the thread cannot listen to signals.
         let _ = is_ready.recv();
     });
 }
 
-/// A file that gets its name when it is whole, and is gone if that never happens.
+/// A file that gets its name when it is complete, and is removed otherwise.
 pub(super) struct Unfinished {
     file: File,
     path: PathBuf,
@@ -82,8 +82,7 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// A file beside the one that it is to become. One that is no file, a device or a directory, is not replaced, and what a
-    /// link leads to is.
+    /// A file beside its final name. A device or a directory is not replaced; of a link the target is replaced.
     pub(super) fn beside(name: &Path) -> Result<Self, FileError> {
         let fail = |source| FileError::Io { path: name.to_owned(), source };
         let is_link = fs::symlink_metadata(name).is_ok_and(|meta| meta.is_symlink());
@@ -94,12 +93,12 @@ impl Unfinished {
         let mut path = name.as_os_str().to_owned();
         path.push(format!(".{}.part", std::process::id()));
         let path = PathBuf::from(path);
-        // An earlier process of that number may have been killed; what somebody else put there is not written through.
+        // A killed process with this number may have left one, and a foreign link must not be followed.
         remove(&path)?;
         watch();
         UNFINISHED.lock().push(path.clone());
         let file = File::options().read(true).write(true).create_new(true).open(&path);
-        // The name that was asked for says more than this one.
+        // The requested name is the better message.
         let file = file.map_err(|source| {
             forget(&path);
             FileError::Io { path: name.clone(), source }
@@ -107,7 +106,6 @@ impl Unfinished {
         Ok(Self { file, path, name })
     }
 
-    /// The file.
     pub(super) fn file(&mut self) -> &mut File {
         &mut self.file
     }
@@ -117,7 +115,7 @@ impl Unfinished {
         File::open(&self.path).map_err(|source| FileError::Io { path: self.path.clone(), source })
     }
 
-    /// Gives it its name; how many bytes it has.
+    /// Gives it its name; returns its length.
     pub(super) fn finish(self) -> Result<u64, FileError> {
         let bytes = self.file.sync_all().and_then(|()| self.file.metadata()).map(|meta| meta.len());
         let bytes = bytes.and_then(|bytes| fs::rename(&self.path, &self.name).map(|()| bytes));
@@ -132,7 +130,7 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // Gone already when it was finished.
+        // Absent if it was finished.
         let _ = fs::remove_file(&self.path);
         forget(&self.path);
     }

@@ -1,4 +1,4 @@
-//! `grandstand snapshot accept`: publishes what the running server holds back.
+//! `grandstand snapshot accept`: publishes the snapshot that the server holds back.
 //!
 //! Callers: [`super`].
 
@@ -8,34 +8,35 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::config::Use;
+use crate::words::counted;
 
 use super::super::status::ask;
 use super::super::{Failure, Sources, load, sync};
 
-/// How long it may take until what is accepted is published.
+/// The longest time until an accepted snapshot is published.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// After so long without anything held back, what is served is what came of it.
+/// After so long without a held-back snapshot, the current one is the result.
 const SETTLES: Duration = Duration::from_secs(5);
 
 /// Why nothing is accepted.
 #[derive(Debug, thiserror::Error)]
 enum AcceptError {
-    #[error("a shield holds nothing back: it keeps no snapshots")]
+    #[error("a shield keeps no snapshots, so none is held back")]
     Shield,
-    #[error("no server holds {0}; start `grandstand serve`, then accept what it holds back")]
+    #[error("no server is running on {0}; start `grandstand serve` first")]
     NoServer(String),
-    #[error("nothing is held back")]
+    #[error("no snapshot is held back")]
     NothingHeld,
-    #[error("{0} is still held back; see {1}/status")]
+    #[error("snapshot {0} is still held back; see {1}/status")]
     StillHeld(String, String),
     #[error(
-        "{held} was not published: the origin has changed again; served is {served} with {listings} listings, and nothing is held back"
+        "snapshot {held} was not published, because the origin has changed again; current is {served} with {listings}"
     )]
     Another { held: String, served: String, listings: String },
 }
 
-/// Publishes what is held back.
+/// Publishes the held-back snapshot.
 pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     let config = load(sources)?.config;
     if config.usage() == Use::Shield {
@@ -50,7 +51,7 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     let then = status()?;
     let (held, before) = (then["held"].clone(), newest(&then));
     let Some(snapshot) = held["snapshot"].as_str() else { return Err(AcceptError::NothingHeld.into()) };
-    eprintln!("accepting {snapshot}: {} listings in the place of {}", held["listings"], held["serving"]);
+    eprintln!("accepting {snapshot}: {} instead of {}", listings(&held["listings"]), held["serving"]);
     ask(http::Method::POST, &format!("{admin}/snapshots/accept"), config.admin.token.as_ref())?;
     let began = Instant::now();
     let mut neither: Option<Instant> = None;
@@ -58,17 +59,19 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
         let now = status()?;
         let newest = newest(&now);
         if newest == snapshot {
-            println!("published {newest} with {} listings", held["listings"]);
+            println!("published {newest} with {}", listings(&held["listings"]));
             if !now["rollback"].is_null() {
-                println!("it waits: a rollback pins another one until `grandstand snapshot release`");
+                println!(
+                    "not served yet, because a rollback is in effect; `grandstand snapshot release` serves the newest snapshot"
+                );
             }
             return Ok(ExitCode::SUCCESS);
         }
-        // What is held is let go before its successor is served, so that neither may be there for a moment.
+        // The held-back snapshot disappears before its successor is served, so both may be absent for a moment.
         let since = now["held"].is_null().then(|| *neither.get_or_insert_with(Instant::now));
         if since.is_some_and(|since| newest != before || since.elapsed() > SETTLES) {
             let served = now["snapshot"]["id"].as_str().unwrap_or("-").to_owned();
-            let (held, listings) = (snapshot.to_owned(), now["listings"].to_string());
+            let (held, listings) = (snapshot.to_owned(), listings(&now["listings"]));
             return Err(AcceptError::Another { held, served, listings }.into());
         }
         std::thread::sleep(Duration::from_millis(200));
@@ -76,7 +79,11 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     Err(AcceptError::StillHeld(snapshot.to_owned(), admin).into())
 }
 
-/// What was published last: it is served, or waits behind a rollback.
+fn listings(count: &Value) -> String {
+    counted(count.as_u64().unwrap_or(0), "listing")
+}
+
+/// The last published snapshot: it is served, or waits for the end of a rollback.
 fn newest(status: &Value) -> &str {
     let newest = status.pointer("/rollback/newest").unwrap_or(&status["snapshot"]["id"]);
     newest.as_str().unwrap_or("-")

@@ -1,6 +1,6 @@
-//! The table of keys: what each one does, which values it takes, which use it matters for.
+//! The table of keys: meaning, values and uses.
 //!
-//! Not the defaults: those are read from the code. Callers: [`super`].
+//! Not the defaults, which are read from the code. Callers: [`super`].
 
 use super::Use::{self, Mirror, Offline, Shield};
 use Values::{Duration, Size, Whole, Words};
@@ -21,18 +21,18 @@ pub(super) enum Values {
 pub(super) struct Key {
     /// The dotted key.
     pub name: &'static str,
-    /// What stands in place of the default; `None`: the default of the code.
+    /// The text for the default; `None`: the default of the code.
     pub default: Option<&'static str>,
-    /// Which values it takes.
+    /// The values that it takes.
     pub values: Values,
     /// The uses that it matters for.
     pub uses: &'static [Use],
-    /// What it does, in Markdown.
+    /// The description, in Markdown.
     pub meaning: &'static str,
 }
 
 impl Key {
-    /// The table that the key stands in; empty: the top level.
+    /// The key's table; empty: the top level.
     pub(super) fn section(&self) -> &'static str {
         self.name.split_once('.').map_or("", |(section, _)| section)
     }
@@ -51,7 +51,7 @@ const fn key(name: &'static str, values: Values, uses: &'static [Use], meaning: 
     Key { name, default: None, values, uses, meaning }
 }
 
-/// A key whose default the code cannot show: there is none, or it depends on something else.
+/// A key without a default, or whose default depends on something else.
 const fn unset(
     name: &'static str,
     default: &'static str,
@@ -62,7 +62,7 @@ const fn unset(
     Key { name, default: Some(default), values, uses, meaning }
 }
 
-/// The tables of the file, in the order of the page, and what each one is for.
+/// The tables of the file with their descriptions, in the order of the page.
 pub(super) const SECTIONS: [(&str, &str); 12] = [
     ("", "Where grandstand listens, where it stores data, and how fresh answers are."),
     ("origin", "The provider's server, and how much it may be asked."),
@@ -143,7 +143,12 @@ pub(super) const KEYS: &[Key] = &[
         ONLINE,
         "How long a client's request may wait for the budget. Then the answer is 503. A request with a stale answer at hand does not wait.",
     ),
-    key("origin.max_body", Size("1KiB", "4GiB"), ONLINE, "The largest body that is accepted from the origin."),
+    key(
+        "origin.max_body",
+        Size("1KiB", "4GiB"),
+        ONLINE,
+        "The largest body that is accepted from the origin. One answer may have at most a quarter of `limits.origin_bytes`.",
+    ),
     unset(
         "origin.ca_file",
         "none",

@@ -64,7 +64,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("passthrough.methods[0]", "[\"CONNECT\"]", "never are"),
     ("passthrough.request_headers", "\"*\"", "a list such as [\"Accept\"]"),
     ("passthrough.request_headers[0]", "[\"x y\"]", "the name of a header"),
-    ("passthrough.request_headers[1]", "[\"*\", \"X-Forwarded-For\"]", "may reach the origin"),
+    ("passthrough.request_headers[1]", "[\"*\", \"X-Forwarded-For\"]", "may be forwarded"),
     ("admin.listen", "\"127.0.0.1:8080\"", "collides with \"127.0.0.1:8080\" of listen"),
     ("admin.listen", "\"0.0.0.0:8080\"", "collides with"),
     ("admin.listen", "9090", "an IP address and a port"),
@@ -152,7 +152,7 @@ fn an_origin_that_is_public_url_is_refused() {
         ("public_url = \"https://m.example\"\norigin.url = \"http://m.example\"", false),
     ] {
         let got = Config::from_text(text).err().map(|errors| errors.to_string());
-        assert_eq!(got.is_some_and(|got| got.contains("is public_url, too")), refused, "{text}");
+        assert_eq!(got.is_some_and(|got| got.contains("is also public_url")), refused, "{text}");
     }
 }
 

@@ -90,7 +90,7 @@ impl DetailWorker {
         let details = self.details.clone();
         match tokio::task::spawn_blocking(move || details.forget_vanished()).await {
             Ok(Ok(0)) => {}
-            Ok(Ok(details)) => tracing::info!(details, "forgot details of listings that no kept version has"),
+            Ok(Ok(details)) => tracing::info!(details, "removed details of listings that are in no kept snapshot"),
             Ok(Err(error)) => tracing::warn!(%error, "details of listings that vanished could not be removed"),
             Err(error) => tracing::warn!(%error, "details of listings that vanished could not be removed"),
         }

@@ -45,7 +45,7 @@ impl Inner {
         }
         // A commit of details makes the copies durable, too.
         if let Err(error) = self.commit().and_then(|()| self.store.sync()) {
-            tracing::error!(%error, waiting = self.pending.lock().len(), "what arrived cannot be stored; trying again");
+            tracing::error!(%error, waiting = self.pending.lock().len(), "received details cannot be stored; trying again");
             // Disk full or read-only: what arrived stays in memory, and is tried again.
             std::thread::sleep(Duration::from_secs(1));
         }

@@ -29,10 +29,10 @@ fn consistent_pages_become_content() {
 fn pages_that_do_not_fit_are_refused() {
     for (pages, message) in [
         (vec![page(1, 3, &[1, 2]), page(2, 3, &[2])], "listing 2 is on two pages"),
-        (vec![page(1, 3, &[1, 2])], "hold 2 listings, but say that there are 3"),
-        (vec![page(1, 3, &[1, 2]), page(2, 4, &[3])], "page 2 says that there are 4"),
+        (vec![page(1, 3, &[1, 2])], "have 2 listings, but report 3"),
+        (vec![page(1, 3, &[1, 2]), page(2, 4, &[3])], "page 2 reports 4"),
         (vec![Bytes::from_static(b"<html>")], "page 1"),
-        (vec![Bytes::from_static(br#"{"per_page":50,"total":0,"items":[]}"#)], "pages of 50"),
+        (vec![Bytes::from_static(br#"{"per_page":50,"total":0,"items":[]}"#)], "a page of 50"),
     ] {
         let error = assembled(pages).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");

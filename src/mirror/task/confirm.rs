@@ -54,7 +54,7 @@ impl Mirror {
                 return Ok(Next::Again(self.crawler.lag()));
             }
             Verdict::Unchanged => {
-                let open = vec!["the origin's answers never spoke for one instant".to_owned()];
+                let open = vec!["the origin's answers never agreed on one instant".to_owned()];
                 self.publish_candidate(candidate, Certificate::BestEffort, answers.until_ms(), open).await?;
                 return Ok(Next::Done);
             }
@@ -75,7 +75,7 @@ impl Mirror {
                 return Ok(Next::Done);
             }
             Verdict::Changed(What::Unprobed) => {
-                let open = vec!["the origin answers no probe".to_owned()];
+                let open = vec!["the origin does not answer the probe".to_owned()];
                 let until_ms = candidate.until_ms.min(answers.until_ms());
                 self.publish_candidate(candidate, Certificate::BestEffort, until_ms, open).await?;
                 return Ok(Next::Done);
@@ -110,7 +110,7 @@ impl Mirror {
         self.shape = self.shape.next();
         tracing::warn!(
             shape = self.shape.as_str(),
-            "the origin answers the probe otherwise than expected; probing differently"
+            "the origin answers the probe differently than expected; probing in another way"
         );
     }
 

@@ -18,7 +18,7 @@ pub(crate) enum MirrorError {
     #[error(transparent)]
     Copy(#[from] CopyError),
     /// The pages did not fit together in any try.
-    #[error("no consistent list in {TRIES} tries: {0}")]
+    #[error("no consistent list after {TRIES} tries: {0}")]
     Inconsistent(#[from] Inconsistent),
     /// The content cannot be indexed.
     #[error("the origin's data cannot be used: {0}")]

@@ -71,7 +71,7 @@ impl Mirror {
         for page in 2..=probe_pages {
             let path = probe.query.with_page(page).path_and_query();
             let Some(more) = self.page(&path, probed.total).await? else {
-                return Ok(Err("the probe's answer moved".to_owned()));
+                return Ok(Err("the probe's answer changed".to_owned()));
             };
             probed.items.extend(more);
         }
@@ -105,7 +105,7 @@ impl Mirror {
             changed = changes.changed.len(),
             gone = changes.gone,
             rules = placed_by.join(", "),
-            "the list is amended"
+            "the list is updated"
         );
         let (learned, left_out) = (self.learned, base.left_out.to_vec());
         let listed = Listed { dataset, learned, left_out, volatile_values };
@@ -150,7 +150,7 @@ impl Mirror {
             };
             for page in pages {
                 let Some(items) = self.page(&pass::page_path(page), first.total).await? else {
-                    return Ok(Err(format!("page {page} moved")));
+                    return Ok(Err(format!("page {page} changed")));
                 };
                 hunt.see(page, &items);
             }

@@ -29,7 +29,7 @@ impl Mirror {
             Ok(false) => self.learn_at = Some(self.clock.now_mono().plus(Duration::from_millis(100))),
             Ok(true) => self.learn_at = self.terms_at.take(),
             Err(error) => {
-                tracing::warn!(%error, "terms stay in doubt");
+                tracing::warn!(%error, "some terms stay doubtful");
                 self.learn_at = Some(later);
             }
         }
@@ -39,7 +39,7 @@ impl Mirror {
                 Ok(false) => self.learn_at = Some(self.learn_at.map_or(later, |at| at.min(later))),
                 Ok(true) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "what filters mean could not be asked");
+                    tracing::warn!(%error, "the meaning of filters could not be checked");
                     self.learn_at = Some(later);
                 }
             }
@@ -90,7 +90,7 @@ impl Mirror {
                     self.terms.1.insert((kind, slug));
                 }
                 Err(CopyError::Ask(error)) if error.is_nonsense() => {
-                    tracing::warn!(slug, %error, "a term stays in doubt");
+                    tracing::warn!(slug, %error, "a term stays doubtful");
                     self.terms.1.insert((kind, slug));
                 }
                 Err(error) => {

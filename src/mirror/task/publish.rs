@@ -64,7 +64,7 @@ impl Mirror {
         let Listed { dataset, learned, left_out, volatile_values } = listed;
         let serving = self.live.current();
         for field in &left_out {
-            tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is left out");
+            tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is omitted");
         }
         let now = self.clock.now_wall().as_millis();
         let same = serving.as_ref().filter(|serving| serving.dataset.id == dataset.id);
@@ -133,7 +133,7 @@ impl Mirror {
         let versions = self.versions.clone();
         let tidy = move || versions.tidy().and_then(|()| forget_copies(versions.store(), pages, now));
         if let Err(error) = blocking(tidy).await {
-            tracing::warn!(%error, "what is no longer needed could not be removed");
+            tracing::warn!(%error, "data that is no longer needed could not be removed");
         }
         Ok(())
     }
@@ -165,12 +165,11 @@ impl Mirror {
             sizes.clear();
         } else if shrank {
             let reason = format!(
-                "{} of {now} listings would vanish, more than mirror.max_shrink = {} allows within a day; if that is \
-                 right, accept it with POST /snapshots/accept",
+                "{} of {now} listings would vanish, more than mirror.max_shrink = {} allows within a day; to publish this anyway, run `grandstand snapshot accept`",
                 now - then,
                 self.rhythm.max_shrink
             );
-            tracing::warn!(reason, "held back");
+            tracing::warn!(reason, "a snapshot is held back");
             let snapshot = next.dataset.id.to_string();
             let served = serving.map_or(0, |serving| serving.dataset.len()) as u64;
             self.status.set_held(Some(Held { snapshot, listings: then as u64, serving: served, reason }));
@@ -199,7 +198,7 @@ impl Mirror {
             return Ok(());
         }
         let orders = self.placed_by.join(", ");
-        tracing::warn!(orders, "the origin orders its listings otherwise; this is not assumed again");
+        tracing::warn!(orders, "the origin's order differs from the assumed one; it is not assumed again");
         self.disproved_orders.extend(std::mem::take(&mut self.placed_by));
         self.rules = None;
         let text = serde_json::to_vec(&self.disproved_orders)

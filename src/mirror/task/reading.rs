@@ -191,7 +191,7 @@ impl Mirror {
         let (pass, assembled) = match read.await? {
             Ok(read) => read,
             Err(lost) => {
-                tracing::warn!(path = lost, "a copy was lost; it is fetched again");
+                tracing::warn!(path = lost, "a stored copy is missing; it is fetched again");
                 reading.cursor = 1;
                 return Ok(Next::Again(Duration::ZERO));
             }
@@ -214,7 +214,7 @@ impl Mirror {
             let dataset = Arc::new(self.index(content).await?);
             if let Some(reason) = self.is_suspect(&dataset).filter(|_| reading.round < TRIES) {
                 // Pages of different instants can add up by chance; only proof helps then.
-                tracing::debug!(reason, "every page is looked at again");
+                tracing::debug!(reason, "every page is read again");
                 reading.next_round(unproven);
                 return Ok(Next::Again(self.crawler.lag()));
             }
@@ -242,10 +242,10 @@ impl Mirror {
     /// Why what was read may be of more than one instant, although it adds up.
     fn is_suspect(&self, dataset: &Dataset) -> Option<String> {
         if self.shape == Shape::None {
-            return Some("the origin answers no probe".to_owned());
+            return Some("the origin does not answer the probe".to_owned());
         }
         if self.crawler.copies().saw_aged() {
-            return Some("the origin's CDN hands out old copies".to_owned());
+            return Some("the origin's CDN returns old copies".to_owned());
         }
         let served = self.live.current()?;
         newly_doubtful(&served.dataset, dataset).map(|slug| format!("the count of {slug} disagrees"))
@@ -265,7 +265,7 @@ impl Mirror {
 
     /// The pages are no state of the origin: the list moved while it was read.
     fn does_not_fit(&mut self, reading: &mut Reading, pass: &Pass, error: Inconsistent) -> Result<Next, MirrorError> {
-        tracing::warn!(%error, round = reading.round, "the list moved while it was read; reading it again");
+        tracing::warn!(%error, round = reading.round, "the list changed while it was read; reading it again");
         let mut again = pass.unproven();
         if again.is_empty() || reading.round >= TRIES {
             // Each copy fits one instant, and still they do not fit together: all of it again.

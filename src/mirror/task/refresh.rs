@@ -126,7 +126,7 @@ impl Mirror {
                 Ok(probe.zip(copy))
             }
             Err(CopyError::Ask(error)) if self.unprobed + 1 >= TRIES => {
-                tracing::warn!(%error, "the probe alone is not answered; every page is looked at instead");
+                tracing::warn!(%error, "only the probe fails; every page is read instead");
                 Ok(None)
             }
             Err(error) => {
@@ -157,7 +157,7 @@ impl Mirror {
         self.switch(move |versions, seen| versions.renew(seen, meta)).await
     }
 
-    /// What follows a change: the list is amended where the answers say enough, else every page is read.
+    /// What follows a change: the list is updated where the answers say enough, else every page is read.
     pub(super) async fn follow(
         &mut self,
         base: Base<'_>,

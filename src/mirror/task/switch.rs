@@ -15,7 +15,7 @@ impl Mirror {
         self.placed_by = Vec::new();
         match self.store.evidence() {
             Ok(evidence) => self.evidence = evidence,
-            Err(error) => tracing::warn!(%error, "the evidence on terms cannot be read; it will be collected again"),
+            Err(error) => tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again"),
         }
         self.learned += 1;
         if let Some(head) = self.live.load().as_ref() {

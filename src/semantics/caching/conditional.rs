@@ -1,8 +1,9 @@
 //! A client's conditions against a stored answer that carries the origin's validators (RFC 9111 §4.3.2, RFC 9110
 //! §13.2).
 //!
-//! What it is: the evaluation by tags and, as unknown paths have modification dates, by dates. What it is not: the
-//! conditions that the cache itself sends. Who calls it: `answer`, for a stored answer that would be sent with 200.
+//! The evaluation by tags and, as unknown paths have modification dates, by dates. Not the conditions that the cache
+//! itself sends.
+//! Callers: `answer`, for a stored answer that would be sent with 200.
 
 use http::Method;
 use http::header::{ETAG, HeaderMap, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LAST_MODIFIED};
@@ -13,7 +14,7 @@ use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::trim;
 
 /// Evaluates the conditions in the order of RFC 9110 §13.2.2: `If-Match`, else `If-Unmodified-Since`; `If-None-Match`,
-/// else `If-Modified-Since`. A date that is malformed is as if absent.
+/// else `If-Modified-Since`. A malformed date counts as absent.
 pub(crate) fn evaluate(method: &Method, request: &HeaderMap, stored: &HeaderMap) -> Precondition {
     let current = stored.get(ETAG).and_then(|tag| EntityTag::parse(trim(tag.as_bytes())).ok());
     let by_tag = precondition::evaluate(method, request, current.as_ref());
@@ -33,7 +34,7 @@ pub(crate) fn evaluate(method: &Method, request: &HeaderMap, stored: &HeaderMap)
         return by_tag;
     }
     if request.contains_key(IF_NONE_MATCH) {
-        // A client that sends back exactly what it was given means that answer, even if it is no tag of the grammar.
+        // A client that sends back our exact value means that answer, even if it is not a valid tag.
         let echo = stored.contains_key(ETAG) && request.get(IF_NONE_MATCH) == stored.get(ETAG);
         return if echo { Precondition::NotModified } else { Precondition::Proceed };
     }

@@ -1,14 +1,15 @@
-//! HTTP-dates, read strictly (RFC 9110 §5.6.7): freshness hangs on them, and a date that is malformed means "expired".
+//! HTTP-dates, read strictly (RFC 9110 §5.6.7): freshness depends on them, and a malformed date means "expired".
 //!
-//! What it is: the reader of the three forms, and the fields that hold one date. What it is not: arithmetic with the
-//! instants. It differs from [`WallTime::parse_http_date`] in letter case, which senders get wrong and which changes no
-//! meaning, and in the century of a two-digit year, which depends on the present. Who calls it: the files beside it.
+//! The reader of the three forms, and the fields that hold one date. Not arithmetic with the instants. It differs from
+//! [`WallTime::parse_http_date`] in letter case, which senders get wrong and which changes no meaning, and in the
+//! century of a two-digit year, which depends on the present.
+//! Callers: the files beside it.
 
 use http::header::{AsHeaderName, DATE, HeaderMap};
 
 use crate::clock::WallTime;
 
-/// The present to those who have no clock (1 January 2027): all that hangs on it is the century of a two-digit year.
+/// The present for callers without a clock (1 January 2027): it decides only the century of a two-digit year.
 pub(super) const PRESENT: WallTime = WallTime::from_seconds(1_798_761_600);
 
 /// The only value of a field that holds one HTTP-date; `None` when it is absent, repeated or malformed. `now` is the
@@ -19,13 +20,13 @@ pub(crate) fn single<K: AsHeaderName>(headers: &HeaderMap, name: K, now: WallTim
     parse(only.as_bytes(), now)
 }
 
-/// The instant in `Date`, where there is one.
+/// The instant in `Date`, if any.
 pub(crate) fn date_of(headers: &HeaderMap, now: WallTime) -> Option<WallTime> {
     single(headers, DATE, now)
 }
 
-/// Reads one HTTP-date: IMF-fixdate, or the obsolete forms of RFC 850 and `asctime`. The name of the day is checked for
-/// being one, not for being the right one: it says nothing that the date does not.
+/// Reads one HTTP-date: IMF-fixdate, or the obsolete forms of RFC 850 and `asctime`. The name of the day must be valid,
+/// but need not be the right one.
 pub(crate) fn parse(text: &[u8], now: WallTime) -> Option<WallTime> {
     let text = crate::semantics::trim(text);
     imf_fixdate(text).or_else(|| rfc_850(text, now)).or_else(|| asctime(text))
@@ -48,7 +49,7 @@ fn rfc_850(text: &[u8], now: WallTime) -> Option<WallTime> {
     DAYS.iter().find(|name| day.eq_ignore_ascii_case(name.as_bytes()))?;
     let [b',', b' ', a, b, b'-', m1, m2, m3, b'-', y1, y2, b' ', rest @ ..] = rest else { return None };
     let (month, day, time) = (month([*m1, *m2, *m3])?, number(&[*a, *b])?, time(gmt(rest)?)?);
-    // RFC 9110 §5.6.7: what seems to be more than 50 years ahead is the most recent year with these digits.
+    // RFC 9110 §5.6.7: more than 50 years ahead means the most recent year with these digits.
     let (present, digits) = (year_of(now), number(&[*y1, *y2])?);
     let year = present - present.rem_euclid(100) + digits;
     let year = [year + 100, year, year - 100].into_iter().find(|year| *year <= present + 50)?;
@@ -77,13 +78,13 @@ fn month(text: [u8; 3]) -> Option<i64> {
     (1..).zip(MONTHS.chunks_exact(3)).find(|(_, name)| name.eq_ignore_ascii_case(&text)).map(|(month, _)| month)
 }
 
-/// What stands before ` GMT`.
+/// The part before ` GMT`.
 fn gmt(text: &[u8]) -> Option<&[u8]> {
     let (time, zone) = text.split_at_checked(8)?;
     zone.eq_ignore_ascii_case(b" GMT").then_some(time)
 }
 
-/// `08:49:37` in seconds; a leap second counts as the one before it.
+/// `08:49:37` in seconds; a leap second counts as the second before it.
 fn time(text: &[u8]) -> Option<i64> {
     let [h1, h2, b':', m1, m2, b':', s1, s2] = text else { return None };
     let (hour, minute, second) = (number(&[*h1, *h2])?, number(&[*m1, *m2])?, number(&[*s1, *s2])?);

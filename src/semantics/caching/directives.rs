@@ -1,10 +1,9 @@
-//! `Cache-Control`, of answers and of requests (RFC 9111 §5.2), and what stands in its place: `CDN-Cache-Control`
-//! (RFC 9213) and `Pragma` (RFC 9111 §5.4).
+//! `Cache-Control`, of answers and of requests (RFC 9111 §5.2), and its replacements: `CDN-Cache-Control` (RFC 9213)
+//! and `Pragma` (RFC 9111 §5.4).
 //!
-//! What it is: the directives that this cache acts on, as values. What it is not: a decision. Where a directive is
-//! malformed or contradicts itself, the stricter reading wins: a lifetime that is no number is 0, a qualified `private`
-//! or `no-cache` counts as the unqualified one (both allowed by §5.2.2.4 and §5.2.2.7). Who calls it: the cache, once
-//! per answer and request.
+//! The directives that this cache acts on, as values. Not a decision. For a malformed or contradictory directive the
+//! stricter reading wins: a lifetime that is not a number is 0, a qualified `private` or `no-cache` counts as the
+//! unqualified one (both allowed by §5.2.2.4 and §5.2.2.7). Callers: the cache, once per answer and request.
 
 use std::time::Duration;
 
@@ -13,23 +12,18 @@ use http::header::{CACHE_CONTROL, HeaderMap, PRAGMA};
 use super::{list, targeted};
 use crate::semantics::freshness::{MAX_AGE_SECONDS, parse_seconds};
 
-/// What an answer says about being cached. `Default` is an answer that says nothing.
+/// The directives of an answer. `Default`: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a directive of its own, and they combine freely")]
 pub struct ResponseDirectives {
-    /// `no-store`.
     pub no_store: bool,
     /// `no-cache`, qualified or not.
     pub no_cache: bool,
     /// `private`, qualified or not.
     pub private: bool,
-    /// `public`.
     pub public: bool,
-    /// `must-revalidate`.
     pub must_revalidate: bool,
-    /// `proxy-revalidate`.
     pub proxy_revalidate: bool,
-    /// `must-understand`.
     pub must_understand: bool,
     /// `max-age`; zero when it is malformed. The first of several counts (RFC 9111 §4.2.1).
     pub max_age: Option<Duration>,
@@ -39,13 +33,13 @@ pub struct ResponseDirectives {
     pub stale_while_revalidate: Option<Duration>,
     /// `stale-if-error` (RFC 5861 §4), as above.
     pub stale_if_error: Option<Duration>,
-    /// Whether they come from a valid `CDN-Cache-Control`; `Cache-Control` and `Expires` then say nothing to us
-    /// (RFC 9213 §2.1).
+    /// Whether they come from a valid `CDN-Cache-Control`; then `Cache-Control` and `Expires` are ignored (RFC 9213
+    /// §2.1).
     pub targeted: bool,
 }
 
 impl ResponseDirectives {
-    /// Reads them: from `CDN-Cache-Control` if there is a valid one, else from `Cache-Control`.
+    /// Reads a valid `CDN-Cache-Control`, else `Cache-Control`.
     pub fn of(headers: &HeaderMap) -> Self {
         if let Some(members) = targeted::members(headers) {
             let mut these = Self { targeted: true, ..Self::default() };
@@ -61,7 +55,7 @@ impl ResponseDirectives {
         these
     }
 
-    /// Takes one directive up; the first value of several counts.
+    /// Adds one directive; the first of several values counts.
     fn add(&mut self, name: &[u8], seconds: impl Fn() -> Duration) {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let flags = [
@@ -87,20 +81,18 @@ impl ResponseDirectives {
         }
     }
 
-    /// The lifetime that they state to a shared cache, if any.
+    /// The lifetime for a shared cache, if stated.
     pub fn lifetime(&self) -> Option<Duration> {
         self.s_maxage.or(self.max_age)
     }
 }
 
-/// What a request says about cached answers. `Default` is a request that says nothing.
+/// The directives of a request. `Default`: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RequestDirectives {
     /// `no-cache`, or `Pragma: no-cache` in a request without `Cache-Control`.
     pub no_cache: bool,
-    /// `no-store`.
     pub no_store: bool,
-    /// `only-if-cached`.
     pub only_if_cached: bool,
     /// `max-age`; zero when it is malformed.
     pub max_age: Option<Duration>,
@@ -149,7 +141,7 @@ struct Directive<'a> {
 enum Argument<'a> {
     None,
     Given(&'a [u8]),
-    /// With whitespace around the equals sign: no directive of the grammar, but we know what was meant.
+    /// With whitespace around the equals sign: not in the grammar, but clear.
     Malformed,
 }
 
@@ -174,7 +166,7 @@ impl<'a> Directive<'a> {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// The argument as seconds; zero for what is none: such an answer counts as stale (RFC 9111 §4.2.1).
+    /// The argument as seconds; zero if it is not a number: the answer counts as stale (RFC 9111 §4.2.1).
     fn seconds(&self) -> Duration {
         let seconds = match self.argument {
             Argument::Given(value) => parse_seconds(value, MAX_AGE_SECONDS),

@@ -1,7 +1,7 @@
 //! Which fields pass the cache: those of the origin's answer, and those of a client's request on an unknown path.
 //!
-//! What it is: the two filters. What it is not: the fields that this proxy adds, and whether an answer shows what passed
-//! (`shown`). Who calls it: the cache and the client of the origin.
+//! The two filters. Not the fields that this proxy adds, and not the check for answers that show an unkeyed field (`shown`).
+//! Callers: the cache and the client of the origin.
 
 use std::collections::HashSet;
 
@@ -28,8 +28,8 @@ const HOP_BY_HOP: [&str; 11] = [
     "upgrade",
     "http2-settings",
 ];
-/// Fields that speak of the origin's listener, or of its limits, and not of the answer; and what it tells a cache about the
-/// answer as it sent it (`X-Accel-Expires`), which is older when it leaves here.
+/// Fields about the origin's listener or limits, not about the answer; and `X-Accel-Expires`, whose value is wrong by
+/// the time the answer leaves here.
 const OF_THE_ORIGIN: [&str; 9] = [
     "alt-svc",
     "nel",
@@ -41,12 +41,12 @@ const OF_THE_ORIGIN: [&str; 9] = [
     "x-reproxy-url",
     "x-sendfile",
 ];
-/// Fields of a request that are of this hop or that a client must not choose: no purpose lets them through.
+/// Request fields of this hop, or that a client must not choose: never forwarded.
 const NEVER_ONWARD: [&str; 4] = ["host", "expect", "forwarded", "x-real-ip"];
-/// Through which proxies a request came: always sent on, with our name behind (RFC 9110 §7.6.3, RFC 8586), and not a matter
-/// of configuration.
+/// The proxies that a request came through: always sent on, with our name behind (RFC 9110 §7.6.3, RFC 8586), and not a
+/// matter of configuration.
 const HOPS: [HeaderName; 2] = [VIA, CDN_LOOP];
-/// Fields that can change an answer without `Vary` saying so: attacks on caches use them.
+/// Fields that can change an answer without `Vary`: used for cache poisoning.
 const POISONOUS: [&str; 25] = [
     "cf-connecting-ip",
     "client-ip",
@@ -54,7 +54,7 @@ const POISONOUS: [&str; 25] = [
     "fastly-client-ip",
     "front-end-https",
     "origin",
-    // Deprecated (RFC 9111 §5.4), and heard here; what else it says is of no use to an origin.
+    // Deprecated (RFC 9111 §5.4), and obeyed here.
     "pragma",
     "proxy",
     "referer",
@@ -77,10 +77,10 @@ const POISONOUS: [&str; 25] = [
 ];
 /// Families of such fields.
 const POISONOUS_FAMILIES: [&str; 4] = ["sec-", "x-middleware-", "x-original-", "x-rewrite-"];
-/// What the cache asks for itself: a complete answer, or a confirmation of its own.
+/// Fields that the cache sets itself, for a complete answer or a revalidation.
 pub(super) const OF_THE_CACHE: [&str; 6] =
     ["if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"];
-/// Names of one request in its sender's log: an answer for others must not carry them.
+/// Identifiers of one request: an answer for others must not carry them.
 const TRACES: [&str; 9] = [
     "b3",
     "baggage",
@@ -92,10 +92,10 @@ const TRACES: [&str; 9] = [
     "x-correlation-id",
     "x-request-id",
 ];
-/// What a request is sent on for.
+/// The purpose of forwarding a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    /// For an answer that may be stored for others.
+    /// For an answer that may be cached for others.
     Store,
     /// For this client alone: nothing of the answer is stored.
     Pass,
@@ -105,9 +105,9 @@ pub(crate) enum Purpose {
 /// sent as this cache needs them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// All but those that are known to change answers without `Vary` saying so, and those of this hop.
+    /// All but the poisonous ones and those of this hop.
     All,
-    /// These, but for those of this hop.
+    /// These, except those of this hop.
     Only(Vec<HeaderName>),
 }
 
@@ -120,8 +120,8 @@ impl Allowed {
     }
 }
 
-/// Whether a field is none that an operator lets through: it is of this hop, or a client must not choose it, or it is sent
-/// on anyway.
+/// Whether an operator cannot allow this field: it is of this hop, a client must not choose it, or it is always
+/// forwarded.
 pub(crate) fn is_never_onward(name: &HeaderName) -> bool {
     let text = name.as_str();
     HOP_BY_HOP.contains(&text) || NEVER_ONWARD.contains(&text) || HOPS.contains(name) || text.starts_with("x-forwarded")
@@ -134,7 +134,7 @@ pub(super) struct HopByHop(HashSet<HeaderName>);
 
 impl HopByHop {
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        // What is no field of this header need not be remembered.
+        // Only fields of this header matter.
         let nominated = list::members(headers, CONNECTION).filter_map(|member| HeaderName::from_bytes(member).ok());
         Self(nominated.filter(|name| headers.contains_key(name)).collect())
     }
@@ -144,8 +144,8 @@ impl HopByHop {
     }
 }
 
-/// What of an origin's answer is kept and passed on; of known endpoints without `Set-Cookie`, and without the words of
-/// another mirror about its own snapshot.
+/// The fields of an answer that are cached and forwarded; on known endpoints without `Set-Cookie` and without another
+/// mirror's fields about its snapshot.
 pub(crate) fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
     filtered(headers, |name| {
         let text = name.as_str();
@@ -153,16 +153,16 @@ pub(crate) fn end_to_end(headers: &HeaderMap, known: bool) -> HeaderMap {
             || text.starts_with("ratelimit-")
             || text.starts_with("x-ratelimit-")
             || text.starts_with("access-control-")
-            // What servers in front of this one act on: it is for the origin's own.
+            // Commands for the server in front of the origin, not of this one.
             || text.starts_with("x-accel-")
             || (known && (*name == SET_COOKIE || text == "set-cookie2" || text.starts_with("mirror-")));
         !ours
     })
 }
 
-/// What of a client's request goes to the origin on an unknown path. `keyed` says which fields the stored `Vary` names:
-/// where all fields are `allowed`, these go, whatever they are, but for those of this hop and those that are the cache's
-/// own: `Accept-Encoding`, `Range` and conditions.
+/// The fields of a client's request that are forwarded on an unknown path. `keyed`: the fields that the stored `Vary`
+/// names. If all fields are `allowed`, keyed ones are always forwarded, except those of this hop and of the cache
+/// (`Accept-Encoding`, `Range`, conditions).
 pub(crate) fn onward(
     client: &HeaderMap,
     purpose: Purpose,
@@ -184,7 +184,7 @@ pub(crate) fn onward(
         let is_listed = matches!(allowed, Allowed::Only(_));
         !own && *name != ACCEPT_ENCODING && allowed.names(name) && (is_listed || keyed(name) || !is_unkeyed(text))
     });
-    // HTTP/2 cuts it into lines, which HTTP/1 does not know (RFC 9113 §8.2.3).
+    // HTTP/2 splits it into lines; HTTP/1 needs one (RFC 9113 §8.2.3).
     if fields.get_all(COOKIE).iter().nth(1).is_some() {
         let lines: Vec<&[u8]> = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
         if let Ok(joined) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
@@ -203,9 +203,8 @@ fn is_unkeyed(name: &str) -> bool {
         || name.contains('_')
 }
 
-/// Whether an answer to a request that was passed with all of its client's fields may be kept for others: none of them
-/// can have changed it without being named, a GET could have said all of them, and it has no coding that only this client
-/// asked for.
+/// Whether an answer to a request with all client fields may be cached for others: no unnamed field can have changed
+/// it, a GET could have sent all of them, and its coding was not this client's choice.
 pub(crate) fn is_for_others(sent: &HeaderMap, response: &HeaderMap, allowed: &Allowed) -> bool {
     let everyday = |name: &str| matches!(name, "user-agent" | "referer" | "origin") || name.starts_with("sec-");
     let of_the_body = |name: &HeaderName| [CONTENT_TYPE, CONTENT_LENGTH].contains(name);

@@ -1,7 +1,7 @@
-//! What a confirmation changes in a stored header (RFC 9111 §3.2, §4.3.4, §4.3.5).
+//! The update of a stored header by a confirmation (RFC 9111 §3.2, §4.3.4, §4.3.5).
 //!
-//! What it is: the update by a 304, and by an answer to HEAD. What it is not: the choice of the stored answer that is
-//! confirmed. Who calls it: the cache.
+//! The update by a 304, and by an answer to HEAD. Not the choice of the stored answer that is confirmed.
+//! Callers: the cache.
 
 use http::header::{
     AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HeaderMap, HeaderName,
@@ -10,16 +10,16 @@ use http::header::{
 
 use super::fields::HopByHop;
 
-/// The fields that describe the stored bytes: a 304 speaks of none of them, whatever it says (RFC 9111 §3.2).
+/// The fields that describe the stored bytes: a 304 does not change them (RFC 9111 §3.2).
 const OF_THE_BYTES: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE];
 /// The fields that belong to one message: without them in the confirmation, the stored ones must go.
 const OF_THE_MESSAGE: [HeaderName; 2] = [AGE, DATE];
 
 /// Updates a stored header by that of a 304, or of an answer to HEAD that [`head_agrees`] with it. Each field that the
-/// newer one has replaces all lines of the stored one; others stay, but for `Age` and `Date`, which tell of the message
-/// (the newer one has a `Date`).
+/// newer one has replaces all lines of the stored one; others stay, except `Age` and `Date`, which belong to the
+/// message (the newer one has a `Date`).
 ///
-/// `Vary` stays as it was stored: the values of the fields that it named are what was kept.
+/// `Vary` stays as stored, because the selecting values were stored for it.
 pub(crate) fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
     for name in OF_THE_MESSAGE {
         stored.remove(name);
@@ -36,12 +36,12 @@ pub(crate) fn freshen(stored: &mut HeaderMap, validated: &HeaderMap) {
     }
 }
 
-/// Whether an answer to HEAD may speak of the stored answer to GET (RFC 9111 §4.3.5): what it says of validators and
-/// length is what is stored. Where it does not, the stored answer is stale.
+/// Whether an answer to HEAD confirms the stored answer to GET (RFC 9111 §4.3.5): its validators and length are equal.
+/// Otherwise the stored answer is stale.
 pub(crate) fn head_agrees(stored: &HeaderMap, head: &HeaderMap) -> bool {
     let validators =
         [ETAG, LAST_MODIFIED].iter().all(|name| head.get(name).is_none_or(|_| head.get(name) == stored.get(name)));
-    // The stored one may have come in chunks.
+    // The stored answer may have been chunked.
     let lengths = [head, stored].map(|headers| headers.get(CONTENT_LENGTH));
     validators && !matches!(lengths, [Some(one), Some(other)] if one != other)
 }

@@ -1,8 +1,8 @@
-//! What an unsafe request makes void (RFC 9111 §4.4), and the one answer to such a request that may be stored
-//! (RFC 9110 §9.3.3).
+//! The answers that an unsafe request invalidates (RFC 9111 §4.4), and its one answer that may be stored (RFC 9110
+//! §9.3.3).
 //!
-//! What it is: targets, from a method, a status and an answer's header. What it is not: the removal. Who calls it: the
-//! cache, for methods that the operator lets pass.
+//! Targets, from a method, a status and an answer's header. Not the removal.
+//! Callers: the cache, for methods that the operator lets pass.
 
 use http::header::{CONTENT_LOCATION, HeaderMap, HeaderName, LOCATION};
 use http::{Method, StatusCode};
@@ -10,11 +10,11 @@ use url::Url;
 
 use super::directives::ResponseDirectives;
 
-/// The targets (path and query, as clients ask for them) whose stored answers are void after this answer: none for a
-/// safe method or an error; else the request's own, and those that `Location` and `Content-Location` name.
+/// The targets (path and query, as clients ask for them) whose stored answers this answer invalidates: none for a safe
+/// method or an error; else the request's own, and those that `Location` and `Content-Location` name.
 ///
-/// `bases` are the addresses under which clients and the origin name the resources; the first is the one that
-/// relative references resolve against. What lies beyond them stays: one origin must not void another's answers.
+/// `bases` are the addresses under which clients and the origin name the resources; the first is the one that relative
+/// references resolve against. Targets outside them stay: one origin must not invalidate another's answers.
 pub(crate) fn invalidated(
     method: &Method,
     status: StatusCode,
@@ -36,9 +36,9 @@ pub(crate) fn invalidated(
     targets
 }
 
-/// Whether an answer to POST may be stored as one to GET for the same target: it succeeded, states how long it is
-/// fresh, and says by `Content-Location` that it is what a GET would get (RFC 9110 §9.3.3). [`super::may_store`] then
-/// has the last word, asked as for GET.
+/// Whether an answer to POST may be stored as one to GET for the same target: it succeeded, states its lifetime, and
+/// `Content-Location` says that a GET would get the same (RFC 9110 §9.3.3). [`super::may_store`] must agree, as for a
+/// GET.
 pub(crate) fn stores_for_get(
     method: &Method,
     target: &str,
@@ -51,7 +51,7 @@ pub(crate) fn stores_for_get(
         && is_explicit(response)
         && bases.first().is_some_and(|own| {
             let named = named(response, &CONTENT_LOCATION, target, bases);
-            // The reference has gone through a parser: so must the target, or an escape could tell them apart.
+            // The reference went through a parser, so the target must, too; otherwise escapes could differ.
             named.is_some() && (named.as_deref() == Some(target) || named == below(own, &absolute(own, target)))
         })
 }
@@ -78,7 +78,7 @@ fn absolute(base: &Url, target: &str) -> Url {
     url
 }
 
-/// What is left of a URL below a base, path and query; `None` where it is not below it.
+/// The path and query of a URL below a base; `None` if it is not below.
 fn below(base: &Url, url: &Url) -> Option<String> {
     let web = |url: &Url| matches!(url.scheme(), "http" | "https");
     if !web(base) || !web(url) || base.host() != url.host() || port(base) != port(url) {
@@ -88,7 +88,7 @@ fn below(base: &Url, url: &Url) -> Option<String> {
     Some(url.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}")))
 }
 
-/// The port, where it is not the scheme's own: `http` and `https` are one origin to a mirror of both.
+/// The port, unless it is the scheme's default: `http` and `https` are one origin to a mirror of both.
 fn port(url: &Url) -> Option<u16> {
     url.port()
 }

@@ -1,7 +1,7 @@
 //! The members of a list-valued field (RFC 9110 §5.6.1), quoted strings respected.
 //!
-//! What it is: the split at commas that every field of this layer shares. What it is not: a reading of the members.
-//! Who calls it: the files beside it.
+//! The split at commas that every field of this layer shares. Not a reading of the members.
+//! Callers: the files beside it.
 
 use http::HeaderMap;
 use http::header::{AsHeaderName, HeaderValue};

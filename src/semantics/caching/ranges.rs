@@ -1,7 +1,7 @@
 //! Ranges of a stored answer (RFC 9110 §14, RFC 9111 §3.3).
 //!
-//! What it is: which bytes of a complete stored answer a request asks for. What it is not: the storing of parts, which
-//! this cache does not do. Who calls it: `answer`, for a stored answer of an unknown path.
+//! Which bytes of a complete stored answer a request asks for. Not the storing of parts, which this cache does not do.
+//! Callers: `answer`, for a stored answer of an unknown path.
 
 use http::StatusCode;
 use http::header::{DATE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE};
@@ -10,25 +10,21 @@ use super::dates;
 use crate::semantics::etag::EntityTag;
 use crate::semantics::trim;
 
-/// What of the stored body is sent.
+/// The bytes of the stored body to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ranged {
-    /// All of it, with the stored status.
+    /// The whole body, with the stored status.
     Whole,
-    /// A part, with 206.
+    /// With 206.
     Part {
         /// The first byte.
         first: u64,
         /// The last byte, inclusive.
         last: u64,
-        /// `Content-Range`.
         content_range: HeaderValue,
     },
     /// Nothing: 416.
-    Unsatisfiable {
-        /// `Content-Range`.
-        content_range: HeaderValue,
-    },
+    Unsatisfiable { content_range: HeaderValue },
 }
 
 /// Selects the bytes of a stored answer of `length` bytes. Only a GET may be asked about.
@@ -73,7 +69,7 @@ enum Spec {
 }
 
 impl Spec {
-    /// `bytes=0-1`, `bytes=1-` or `bytes=-1`; `None` for anything else.
+    /// `bytes=0-1`, `bytes=1-` or `bytes=-1`; `None` otherwise.
     fn parse(text: &[u8]) -> Option<Self> {
         let (unit, range) = std::str::from_utf8(trim(text)).ok()?.split_once('=')?;
         if !unit.eq_ignore_ascii_case("bytes") {
@@ -99,8 +95,8 @@ fn number(text: &str) -> Option<u64> {
     Some(text.parse().unwrap_or(u64::MAX))
 }
 
-/// RFC 9110 §13.1.5: a tag compares strongly; a date exactly, and only where it is a strong validator, a second before
-/// `Date` (§8.8.2.2).
+/// RFC 9110 §13.1.5: a tag compares strongly; a date exactly, and only as a strong validator: a second before `Date`
+/// (§8.8.2.2).
 fn if_range_holds(request: &HeaderMap, stored: &HeaderMap) -> bool {
     let Some(condition) = request.get(IF_RANGE) else { return true };
     if let Ok(tag) = EntityTag::parse(trim(condition.as_bytes())) {

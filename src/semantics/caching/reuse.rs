@@ -1,19 +1,19 @@
 //! Whether a stored answer may be used for a request without asking the origin, and whether it may stand in for an
 //! origin that fails (RFC 9111 §4, §4.2.4, RFC 5861).
 //!
-//! What it is: the two decisions. What it is not: the choice of the stored answer (`selecting`), or the asking. Who
-//! calls it: the cache, for each request that finds a stored answer.
+//! The two decisions. Not the choice of the stored answer (`selecting`), or the asking.
+//! Callers: the cache, for each request that finds a stored answer.
 
 use std::time::Duration;
 
 use super::directives::RequestDirectives;
 use super::terms::Terms;
 
-/// What the operator's configuration says.
+/// The operator's configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Policy {
-    /// Whether it is an endpoint of the mirrored API: the operator's windows hold where the origin gives none, and the
-    /// directives of requests are ignored.
+    /// Whether it is an endpoint of the mirrored API: the operator's windows are the defaults, and directives of
+    /// requests are ignored.
     pub known: bool,
     /// `cache.stale_while_revalidate`; known endpoints only.
     pub stale_while_revalidate: Duration,
@@ -34,7 +34,7 @@ pub(crate) enum Reuse {
         /// For how long it has been stale.
         stale_for: Duration,
     },
-    /// It is stale and the request allows that (`max-stale`); use it.
+    /// It is stale, and the request allows it (`max-stale`); use it.
     Stale {
         /// For how long it has been stale.
         stale_for: Duration,
@@ -55,7 +55,7 @@ pub(crate) enum Why {
 }
 
 impl Reuse {
-    /// Whether the stored answer is used without asking first.
+    /// Whether the stored answer is used at once.
     pub(crate) const fn is_usable(self) -> bool {
         !matches!(self, Self::Validate(_))
     }
@@ -84,7 +84,7 @@ pub(crate) fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, p
     }
     // RFC 9111 §5.2.1.1, §5.2.1.3: a client that wants fresh answers wants no stale ones, unless it says so.
     let wants_fresh = request.min_fresh.is_some() || (request.max_age.is_some() && request.max_stale.is_none());
-    // What the origin never calls fresh it wants to be asked for each time.
+    // An answer that the origin never calls fresh must be revalidated each time.
     let own = if policy.known && !terms.lifetime.is_zero() { policy.stale_while_revalidate } else { Duration::ZERO };
     if !wants_fresh && stale_for < terms.stale_while_revalidate.unwrap_or(own) {
         return Reuse::WhileRevalidating { stale_for };
@@ -94,10 +94,10 @@ pub(crate) fn reuse(terms: &Terms, age: Duration, request: &RequestDirectives, p
     if tolerated { Reuse::Stale { stale_for } } else { Reuse::Validate(Why::Stale) }
 }
 
-/// Whether an answer of this age may stand in when the origin fails: it answers 5xx or 429, or not at all.
+/// Whether an answer of this age may be served when the origin fails: 5xx, 429 or no answer.
 ///
 /// DEVIATION: on known endpoints `s-maxage` does not forbid it, although RFC 9111 §5.2.2.10 gives it the meaning of
-/// `proxy-revalidate`: origins use it to tell CDNs a lifetime, and an API that is down helps nobody.
+/// `proxy-revalidate`: origins use it as a lifetime for CDNs, and an API that is down helps nobody.
 pub(crate) fn may_stand_in(terms: &Terms, age: Duration, policy: &Policy) -> bool {
     if terms.always_validate {
         return false;

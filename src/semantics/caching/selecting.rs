@@ -1,8 +1,9 @@
 //! Content negotiation through a cache: `Vary`, and whether a stored answer was selected by the same fields
 //! (RFC 9111 §4.1).
 //!
-//! What it is: the fields that an answer names, their values in the request that it answered, and the comparison. What
-//! it is not: the part of the cache key that the target gives. Who calls it: the cache.
+//! The fields that an answer names, their values in the request that it answered, and the comparison. Not the part of
+//! the cache key that the target gives.
+//! Callers: the cache.
 //!
 //! `Accept-Encoding` is never compared: [`super::onward`] never sends the client's, so all clients share the answer.
 
@@ -13,7 +14,7 @@ use http::header::{
 use super::list;
 use crate::semantics::trim;
 
-/// More fields than that are as good as `*`.
+/// More fields count as `*`.
 const MAX_FIELDS: usize = 32;
 /// A longer value is kept as its hash.
 const MAX_VALUE: usize = 256;
@@ -25,12 +26,12 @@ pub enum Vary {
     Nothing,
     /// On these; sorted, each once.
     Fields(Vec<HeaderName>),
-    /// On something that a request does not show: the answer serves no other request.
+    /// On something outside the request: the answer serves no other request.
     Star,
 }
 
 impl Vary {
-    /// Reads `Vary`. A member that can be no field's name counts as `*`, and so do more than 32.
+    /// Reads `Vary`. An invalid field name counts as `*`, and so do more than 32 fields.
     pub fn of(response: &HeaderMap) -> Self {
         let mut names = Vec::new();
         for member in list::members(response, VARY) {
@@ -70,7 +71,7 @@ enum Value {
 }
 
 impl Selecting {
-    /// What the request has in the fields that `vary` names.
+    /// The values of the fields that `vary` names.
     pub fn of(vary: &Vary, request: &HeaderMap) -> Self {
         let names: &[HeaderName] = match vary {
             Vary::Nothing => &[],
@@ -98,7 +99,7 @@ impl Selecting {
         self.0.iter().flatten().map(|(name, _)| name)
     }
 
-    /// How many bytes it holds, roughly.
+    /// Its size in bytes, roughly.
     pub fn weight(&self) -> usize {
         let fields = self.0.iter().flatten();
         fields.map(|(name, value)| size_of::<(HeaderName, Value)>() + name.as_str().len() + value.len()).sum()
@@ -162,7 +163,7 @@ fn languages(request: &HeaderMap) -> Vec<u8> {
     members.collect::<Vec<_>>().join(&b","[..])
 }
 
-/// `qvalue` (RFC 9110 §12.4.2) in thousandths; what is none is 0.
+/// `qvalue` (RFC 9110 §12.4.2) in thousandths; 0 if it is not valid.
 fn thousandths(text: &[u8]) -> u16 {
     let value: f32 = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
     if (0.0..=1.0).contains(&value) { (value * 1000.0).round() as u16 } else { 0 }

@@ -1,7 +1,7 @@
 //! Whether an answer may be stored by a shared cache (RFC 9111 §3).
 //!
-//! What it is: the decision and its reason. What it is not: how long it is fresh (`terms`) or whom it answers
-//! (`reuse`, `selecting`). Who calls it: the cache, once per answer of the origin.
+//! The decision and its reason. Not how long it is fresh (`terms`) or whom it answers (`reuse`, `selecting`).
+//! Callers: the cache, once per answer of the origin.
 
 use std::time::Duration;
 
@@ -17,33 +17,30 @@ use super::terms::may_guess;
 pub(crate) enum NotStored {
     /// Only answers to GET are stored.
     Method,
-    /// The status is interim, or one that `must-understand` speaks of and we don't know.
+    /// The status is interim, or `must-understand` is set and we do not know it.
     Status,
     /// `no-store`, of the answer or of the request.
     NoStore,
-    /// `private`.
     Private,
-    /// The request was authorized and the answer does not say that others may have it (RFC 9111 §3.5).
+    /// The request was authorized, and the answer does not allow sharing (RFC 9111 §3.5).
     Authorization,
     /// The request carried cookies, as above.
     Cookie,
-    /// The answer sets a cookie and does not say that it is for everybody.
+    /// The answer sets a cookie without `public`.
     SetCookie,
-    /// Nothing says how long it is fresh and it is not for a cache to guess, or it can never be used.
+    /// No lifetime is stated and none may be guessed, or it can never be used.
     NoFreshness,
-    /// The answer to a range or a condition: it does not stand alone.
+    /// The answer to a range or a condition.
     Partial,
-    /// `Vary: *`.
     VaryStar,
 }
 
-/// Whether the answer may be stored for others. `request` is what was sent to the origin (for known endpoints that is
-/// none of the client's fields); `default_lifetime` is the operator's, for a known endpoint.
+/// Whether the answer may be stored for others. `request` is the request to the origin (on known endpoints without
+/// client fields); `default_lifetime` is the operator's, for a known endpoint.
 ///
-/// An answer to POST that [`super::stores_for_get`] may be asked about as one to GET. Our own rules, stricter than RFC
-/// 9111: a request with `Cookie` counts as authorized unless `Vary` names the field (much of the web sends no
-/// `private`), and an answer with `Set-Cookie` has to say `public` (RFC 9111 §7.3): the cookie would be everybody's. Of known
-/// endpoints the field is dropped.
+/// An answer to POST that passed [`super::stores_for_get`] counts as one to GET. Our own rules, stricter than RFC 9111:
+/// a request with `Cookie` counts as authorized unless `Vary` names the field (much of the web sends no `private`); an
+/// answer with `Set-Cookie` must say `public` (RFC 9111 §7.3). On known endpoints the field is dropped.
 ///
 /// # Errors
 /// The first reason that forbids it.
@@ -62,7 +59,7 @@ pub(crate) fn may_store(
         (NotStored::Method, *method != Method::GET),
         (NotStored::Partial, depends_on_request(status)),
         (NotStored::Status, status.is_informational() || (directives.must_understand && !is_understood(status))),
-        // RFC 9111 §5.2.2.3: with must-understand, a status that is understood makes no-store void.
+        // RFC 9111 §5.2.2.3: with must-understand, an understood status overrides no-store.
         (NotStored::NoStore, directives.no_store && !directives.must_understand),
         (NotStored::NoStore, RequestDirectives::of(request).no_store),
         (NotStored::Private, directives.private),
@@ -77,20 +74,19 @@ pub(crate) fn may_store(
         return Err(NotStored::SetCookie);
     }
     let validator = response.contains_key(ETAG) || response.contains_key(LAST_MODIFIED);
-    // Without a lifetime and a validator it is stale at once: it serves those who waited for it, and when the origin fails.
+    // Without lifetime and validator it is stale at once: it serves only waiting clients, and outages.
     let guessed = may_guess(status, directives);
     let reusable = validator || !directives.no_cache;
     if (explicit || guessed) && reusable { Ok(()) } else { Err(NotStored::NoFreshness) }
 }
 
-/// The statuses that a field of the request may have brought about: any error, since firewalls and frameworks in front of
-/// an origin answer whatever they like to a field that they do not like. An answer to a request with fields that others
-/// do not send tells these others nothing.
+/// The statuses that a request field may have caused: any error, since firewalls and frameworks reject fields with any
+/// status. Such an answer says nothing about requests without the field.
 pub(crate) fn blames_the_request(status: StatusCode) -> bool {
     status.as_u16() >= 400
 }
 
-/// The statuses that a range or a condition brings about, 206, 304, 412 and 416.
+/// The statuses that a range or a condition causes: 206, 304, 412 and 416.
 fn depends_on_request(status: StatusCode) -> bool {
     matches!(status.as_u16(), 206 | 304 | 412 | 416)
 }

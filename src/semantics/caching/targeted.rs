@@ -1,8 +1,8 @@
 //! `CDN-Cache-Control` (RFC 9213): a targeted field, and so a dictionary of structured fields (RFC 9651).
 //!
-//! What it is: the members of it, or nothing where the field is absent, empty, malformed or holds a value of the wrong
-//! type, for then it must be as if absent. What it is not: a reader of structured fields for others; items are checked
-//! and, but for integers, thrown away; and what a member means. Who calls it: `directives`.
+//! The directives in it, or nothing if the field is absent, empty, malformed or has a value of the wrong type, which
+//! counts as absent. Not a general reader of structured fields: items other than integers are checked and dropped.
+//! Callers: `directives`.
 
 use http::header::{HeaderMap, HeaderName};
 
@@ -23,12 +23,12 @@ pub(super) fn members(headers: &HeaderMap) -> Option<Vec<(Vec<u8>, u64)>> {
         return None;
     }
     let mut these = Vec::new();
-    // Of several members with one key the last counts (RFC 9651 §4.2.2).
+    // The last of repeated members counts (RFC 9651 §4.2.2).
     for (key, value) in members.into_iter().rev() {
         let seconds = match value {
             Value::Integer(seconds) if seconds >= 0 => seconds.unsigned_abs().min(MAX_AGE_SECONDS.into()),
             _ if DELTAS.contains(&key) => return None,
-            // `no-store=?0` is a directive that is not given.
+            // `no-store=?0` means absent.
             Value::Boolean(false) => continue,
             _ => 0,
         };
@@ -69,7 +69,7 @@ fn dictionary(text: &[u8]) -> Option<Vec<(&[u8], Value)>> {
     Some(members)
 }
 
-/// What is left to read.
+/// The rest of the input.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {

@@ -1,8 +1,6 @@
-//! The terms on which an answer is kept: its lifetime, its age on arrival, and what is allowed when it is stale
-//! (RFC 9111 §4.2).
+//! The terms of an answer: its lifetime, its age on arrival, and its use when stale (RFC 9111 §4.2).
 //!
-//! What it is: what an answer's header means for its use, computed once when it arrives or is confirmed. What it is
-//! not: the decision for a request (`reuse`). Who calls it: the cache.
+//! Computed once when an answer arrives or is confirmed. Not the decision for a request (`reuse`). Callers: the cache.
 
 use std::time::Duration;
 
@@ -14,13 +12,13 @@ use super::directives::ResponseDirectives;
 use crate::clock::WallTime;
 use crate::semantics::freshness::{MAX_AGE_SECONDS, parse_age};
 
-/// The longest lifetime that is ever guessed.
+/// The longest guessed lifetime.
 const MAX_GUESS: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long what is missing is taken to stay so: long enough that nobody can use it to hammer the origin.
+/// The guessed lifetime of a missing resource: long enough to protect the origin.
 const MISSING_GUESS: Duration = Duration::from_secs(10);
-/// The longest lifetime and the highest age that there are; they can be added without overflow.
+/// The longest lifetime and the highest age; their sum does not overflow.
 const MAX: Duration = Duration::from_secs(MAX_AGE_SECONDS as u64);
-/// By how much `Date` may lie in the past without adding to the age: it counts whole seconds, and clocks differ.
+/// How far `Date` may lie in the past without adding to the age: it has whole seconds, and clocks differ.
 const DATE_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// When the origin was asked and when the header of its answer arrived.
@@ -32,7 +30,7 @@ pub struct Exchange {
     pub received: WallTime,
 }
 
-/// What an answer's header means for its use.
+/// The terms of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a rule of its own, and they combine freely")]
 pub struct Terms {
@@ -46,15 +44,15 @@ pub struct Terms {
     pub must_revalidate: bool,
     /// `s-maxage` is given, which a shared cache must read as `proxy-revalidate`, too (RFC 9111 §5.2.2.10).
     pub s_maxage: bool,
-    /// The origin's window for using it stale while it is revalidated.
+    /// The origin's `stale-while-revalidate`.
     pub stale_while_revalidate: Option<Duration>,
-    /// The origin's window for using it stale when the origin fails.
+    /// The origin's `stale-if-error`.
     pub stale_if_error: Option<Duration>,
 }
 
 impl Terms {
-    /// Reads the terms. `default_lifetime` is the operator's for a known endpoint (and status); it counts where the
-    /// origin states no lifetime and a cache may guess one.
+    /// Reads the terms. `default_lifetime` is the operator's for a known endpoint (and status); it counts if the origin
+    /// states no lifetime and a cache may guess one.
     pub fn of(
         status: StatusCode,
         headers: &HeaderMap,
@@ -62,7 +60,7 @@ impl Terms {
         exchange: Exchange,
         default_lifetime: Option<Duration>,
     ) -> Self {
-        // An error that has gone stale is of no use to anybody, unless the origin says so itself.
+        // A stale error is useless, unless the origin allows it.
         let failed = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
         let grace = |given: Option<Duration>| given.or(failed.then_some(Duration::ZERO));
         let date = dates::date_of(headers, exchange.received).unwrap_or(exchange.received);
@@ -77,7 +75,7 @@ impl Terms {
         }
     }
 
-    /// Its age after it has been held for so long.
+    /// Its age after it was stored for so long.
     pub fn age(&self, held: Duration) -> Duration {
         self.initial_age.saturating_add(held)
     }
@@ -95,22 +93,22 @@ fn lifetime(
         return lifetime;
     }
     if !directives.targeted && headers.contains_key(EXPIRES) {
-        // RFC 9111 §5.3: what is malformed has expired.
+        // RFC 9111 §5.3: malformed means expired.
         return dates::single(headers, EXPIRES, date).map_or(Duration::ZERO, |expires| between(date, expires));
     }
     if !may_guess(status, directives) {
         return Duration::ZERO;
     }
     default_lifetime.unwrap_or_else(|| {
-        // RFC 9111 §4.2.2: what has not changed for long will not change soon.
+        // RFC 9111 §4.2.2: an answer that has not changed for long will not change soon.
         let unchanged = dates::single(headers, LAST_MODIFIED, date).map_or(Duration::ZERO, |at| between(at, date));
         let missing = matches!(status.as_u16(), 404 | 410) && !headers.contains_key(LAST_MODIFIED);
         if missing { MISSING_GUESS } else { (unchanged / 10).min(MAX_GUESS) }
     })
 }
 
-/// Whether a cache may choose a lifetime where the origin states none (RFC 9111 §4.2.2): `public` says so, and so do
-/// the statuses that RFC 9110 §15.1 calls heuristically cacheable.
+/// Whether a cache may guess a lifetime (RFC 9111 §4.2.2): with `public`, or with a status that RFC 9110 §15.1 calls
+/// heuristically cacheable.
 pub(super) fn may_guess(status: StatusCode, directives: &ResponseDirectives) -> bool {
     directives.public || matches!(status.as_u16(), 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
@@ -119,7 +117,7 @@ pub(super) fn may_guess(status: StatusCode, directives: &ResponseDirectives) -> 
 fn initial_age(headers: &HeaderMap, date: WallTime, exchange: Exchange) -> Duration {
     let apparent = between(date, exchange.received);
     let apparent = if apparent < DATE_TOLERANCE { Duration::ZERO } else { apparent };
-    // RFC 9111 §5.1: the first of several counts, and what is no number is as if absent.
+    // RFC 9111 §5.1: the first of several counts, and an invalid value counts as absent.
     let stated = headers.get(AGE).and_then(|value| parse_age(value.as_bytes())).unwrap_or(0);
     let corrected = Duration::from_secs(stated.into()).saturating_add(between(exchange.asked, exchange.received));
     apparent.max(corrected)

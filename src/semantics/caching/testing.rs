@@ -1,4 +1,4 @@
-//! What the tests of this layer share: headers from pairs, and headers made at random of the pieces that matter.
+//! Helpers of the tests of this layer: headers from pairs, and random headers of relevant pieces.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use proptest::collection::vec;

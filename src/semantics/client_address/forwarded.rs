@@ -1,7 +1,7 @@
 //! The grammar of `Forwarded` (RFC 7239 §4), as far as the `for` parameter needs it.
 //!
-//! What it is: splitting the list from its right end, and reading `for` out of one element. What it is not: the walk
-//! over trusted proxies. Who calls it: `client_address::resolve`.
+//! Splitting the list from its right end, and reading `for` out of one element. Not the walk over trusted proxies.
+//! Callers: `client_address::resolve`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use super::super::trim;
 use super::parse_node;
 
-/// The last comma outside quotes, found from the right: what a trusted proxy appended stays readable whatever the
-/// client left open to the left of it.
+/// The last comma outside quotes, found from the right: so an open quote of the client does not hide the entry of a
+/// trusted proxy.
 pub(super) fn last_comma(text: &[u8]) -> Option<usize> {
     let mut in_quotes = false;
     for (at, &byte) in text.iter().enumerate().rev() {
@@ -23,13 +23,13 @@ pub(super) fn last_comma(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether an odd number of backslashes stands before the byte.
+/// Whether an odd number of backslashes precedes the byte.
 fn is_escaped(text: &[u8], at: usize) -> bool {
     text[..at].iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
 
-/// The address in an element's `for` parameter; `None` when it has none, two, or one that is no address (`unknown`,
-/// `_hidden`), and when the element is malformed.
+/// The address in an element's `for` parameter; `None` if it is absent, repeated, not an address (`unknown`,
+/// `_hidden`), or if the element is malformed.
 pub(super) fn element_for(element: &[u8]) -> Option<IpAddr> {
     let mut found = None;
     let mut rest = element;
@@ -52,8 +52,8 @@ pub(super) fn element_for(element: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A token or the content of a quoted-string, and what follows it. A token may be more than RFC 9110 §5.6.2 lets it be:
-/// proxies are known to send `for=1.2.3.4:80` without the quotes.
+/// A token or the content of a quoted-string, and the rest. A token may have more characters than RFC 9110 §5.6.2
+/// allows: some proxies send `for=1.2.3.4:80` without quotes.
 fn split_value(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let end = text.iter().position(|&byte| byte == b';').unwrap_or(text.len());

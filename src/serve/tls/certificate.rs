@@ -1,6 +1,6 @@
-//! A certificate chain and its key, read from two PEM files and judged before anything is served with them.
+//! A certificate chain and its key, read from two PEM files and checked before use.
 //!
-//! It decides nothing about when to read: [`super::renewal`] does. Callers: that, and [`crate::cli`] before a start.
+//! Callers: [`super::renewal`], which decides when to read, and [`crate::cli`] before a start.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) struct Files {
     pub key: PathBuf,
 }
 
-/// What is wrong with one file: always one line, without anything of its content.
+/// The problem of one file: one line, without its content.
 #[derive(Debug, thiserror::Error)]
 #[error("\"{}\" {problem}", path.display())]
 pub(crate) struct Unusable {
@@ -44,13 +44,13 @@ enum Problem {
     Unreadable(String),
     #[error("is not PEM: {0}")]
     NotPem(pem::Error),
-    #[error("holds no certificate{0}")]
+    #[error("contains no certificate{0}")]
     NoCertificate(&'static str),
-    #[error("holds no private key{0}")]
+    #[error("contains no private key{0}")]
     NoKey(&'static str),
-    #[error("holds a certificate that cannot be understood: {0}")]
+    #[error("contains an invalid certificate: {0}")]
     StrangeCertificate(String),
-    #[error("holds a private key that cannot be used: {0}")]
+    #[error("contains an unusable private key: {0}")]
     StrangeKey(Error),
     #[error("does not belong to the first certificate in \"{}\"", .0.display())]
     OtherKey(PathBuf),
@@ -59,7 +59,7 @@ enum Problem {
 /// A chain and its key, fit to be served.
 #[derive(Debug)]
 pub(crate) struct Certificate {
-    /// What a handshake needs.
+    /// The certificate for handshakes.
     pub key: Arc<CertifiedKey>,
     /// From when the first certificate is valid.
     pub from: WallTime,
@@ -68,7 +68,7 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Why clients will not accept it at `now`; `None` when they may.
+    /// Why clients refuse it at `now`; `None`: they accept it.
     pub(crate) fn concern(&self, now: WallTime) -> Option<String> {
         if now > self.until {
             return Some(format!("the certificate expired at {}: clients refuse it", self.until));
@@ -77,14 +77,14 @@ impl Certificate {
     }
 }
 
-/// What is in the two files at one instant, or why that cannot be read.
+/// The contents of the two files at one instant, or why they cannot be read.
 pub(crate) struct Contents {
     cert: Result<Vec<u8>, String>,
     key: Result<Vec<u8>, String>,
 }
 
 impl Contents {
-    /// A hash that differs when anything differs.
+    /// A hash of both.
     pub(crate) fn fingerprint(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
         for part in [&self.cert, &self.key] {
@@ -99,10 +99,10 @@ impl Contents {
 }
 
 impl Files {
-    /// Reads both files and judges them.
+    /// Reads and checks both files.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// All problems.
     pub(crate) fn certificate(&self, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
         self.judge(&self.read(), provider)
     }
@@ -112,10 +112,10 @@ impl Files {
         Contents { cert: bytes(&self.cert), key: bytes(&self.key) }
     }
 
-    /// Judges what was read.
+    /// Checks the contents.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All problems.
     pub(crate) fn judge(&self, contents: &Contents, provider: &CryptoProvider) -> Result<Certificate, Vec<Unusable>> {
         let cert = |problem| Unusable { key: "tls.cert", path: self.cert.clone(), problem };
         let key = |problem| Unusable { key: "tls.key", path: self.key.clone(), problem };
@@ -129,7 +129,7 @@ impl Files {
             (Ok((chain, from, until)), Ok(secret)) => {
                 let certified = CertifiedKey::new(chain, secret);
                 match certified.keys_match() {
-                    // Not every kind of key can say what its public half is.
+                    // Some kinds of keys cannot give their public half.
                     Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
                         Ok(Certificate { key: Arc::new(certified), from, until })
                     }
@@ -187,7 +187,7 @@ fn is_encrypted(bytes: &[u8]) -> bool {
     memchr::memmem::find(bytes, b"-----BEGIN ENCRYPTED PRIVATE KEY").is_some()
 }
 
-/// What a file without PEM sections may be.
+/// A hint about a file without PEM sections.
 fn hint(bytes: &[u8]) -> &'static str {
     match bytes.first() {
         None => ": it is empty",

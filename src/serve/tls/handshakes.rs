@@ -1,7 +1,6 @@
-//! Room for TLS handshakes: so many at once, and so many of one household, so that nobody's handshakes are in the way of
-//! everybody's.
+//! Limits TLS handshakes at once, in all and per household, so that one client cannot block the others.
 //!
-//! Whoever is one too many waits; deadlines are the caller's. Callers: [`super`].
+//! Further ones wait; the caller sets deadlines. Callers: [`super`].
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,7 +23,7 @@ impl Handshakes {
         Self { all: Semaphore::new(all), share, households: Mutex::default() }
     }
 
-    /// Waits for room, first in the household's share; `None`: it has none of its own, because it speaks for many.
+    /// Waits for room, first in the household's share; `None`: a proxy, without a share.
     ///
     /// # Errors
     /// Never: the room is not closed.
@@ -52,7 +51,7 @@ pub(super) struct Handshake<'a> {
     _visit: Option<Visit<'a>>,
 }
 
-/// Somebody of a household who has a place or waits for one.
+/// A handshake of a household that has a place or waits for one.
 struct Visit<'a> {
     handshakes: &'a Handshakes,
     household: IpAddr,
@@ -62,7 +61,8 @@ struct Visit<'a> {
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
         let mut households = self.handshakes.households.lock();
-        // The map's own and this one: nobody else is there, and nobody comes while it is locked.
+        // Two references, the map's and this one: no other handshake of the household, and none can start while the map
+        // is locked.
         if Arc::strong_count(&self.share) == 2 {
             households.remove(&self.household);
         }

@@ -1,8 +1,8 @@
-//! The certificate that handshakes get, and its renewal in place: whoever renews it (certbot ...) replaces the files, and
-//! within seconds new connections get the new one. A broken new file changes nothing but the log and `/status`.
+//! The certificate of handshakes, and its renewal: when the files are replaced (by certbot ...), new connections get
+//! the new certificate within seconds. A broken new file only shows in the log and in `/status`.
 //!
-//! The content is compared, not the times of files: links that are switched and copies that keep their times are found
-//! as well. What is usable is decided in [`super::certificate`]. Callers: [`crate::app`].
+//! Contents are compared, not the times of files, so switched links and copies with old times are found, too.
+//! [`super::certificate`] decides what is usable. Callers: [`crate::app`].
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -29,12 +29,12 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    /// Until when it is valid.
+    /// The end of its validity.
     pub(crate) fn until(&self) -> WallTime {
         self.certificate.load().until
     }
 
-    /// What is wrong at `now`: with the files, or with what is served; `None` when all is well.
+    /// The problem at `now`, with the files or the served certificate.
     pub(crate) fn problem(&self, now: WallTime) -> Option<String> {
         self.problem.lock().clone().or_else(|| self.certificate.load().concern(now))
     }
@@ -58,20 +58,20 @@ impl Nudge {
     }
 }
 
-/// Keeps a served certificate as the files have it.
+/// Keeps the served certificate up to date with the files.
 pub(crate) struct Renewal {
     files: Files,
     provider: Arc<CryptoProvider>,
     current: Arc<Current>,
     clock: Clock,
-    /// What was taken or complained of last.
+    /// The contents that were last accepted or reported.
     known: blake3::Hash,
-    /// What could not be used when it was seen first.
+    /// Contents that were unusable at the first look.
     doubtful: Option<blake3::Hash>,
     warned: bool,
 }
 
-/// What a look found.
+/// The result of a look.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     Unchanged,
@@ -85,18 +85,18 @@ impl Renewal {
     /// Reads the files for the first time.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// All problems.
     pub(crate) fn new(files: Files, provider: Arc<CryptoProvider>, clock: Clock) -> Result<Self, Vec<Unusable>> {
         let contents = files.read();
         let certificate = files.judge(&contents, &provider)?;
         let current = Current { certificate: ArcSwap::from_pointee(certificate), problem: Mutex::default() };
         let known = contents.fingerprint();
-        // Whoever starts the process says what is wrong with it at the start.
+        // At the start, the caller reports problems.
         let warned = current.problem(clock.now_wall()).is_some();
         Ok(Self { files, provider, current: Arc::new(current), clock, known, doubtful: None, warned })
     }
 
-    /// What is served.
+    /// The current version.
     pub(crate) fn current(&self) -> Arc<Current> {
         self.current.clone()
     }
@@ -106,7 +106,7 @@ impl Renewal {
         let (nudge, nudged) = sync_channel(1);
         let work = move || self.run(&nudged);
         if let Err(error) = std::thread::Builder::new().name("renewal".into()).spawn(work) {
-            tracing::error!(%error, "no thread for the renewal; a new certificate is taken by the next start only");
+            tracing::error!(%error, "the certificate files are not watched: no thread; a new certificate is loaded only at the next start");
         }
         Nudge(nudge)
     }
@@ -129,7 +129,7 @@ impl Renewal {
         }
     }
 
-    /// Takes what was read, where it is new and usable. `asked`: somebody waits for a verdict now.
+    /// Takes new and usable contents. `asked`: an operator waits for the verdict.
     fn look(&mut self, contents: &Contents, asked: bool) -> Look {
         let seen = contents.fingerprint();
         let complaint = self.current.problem.lock().is_some();
@@ -153,14 +153,14 @@ impl Renewal {
             return Look::Doubtful;
         }
         let errors: Vec<String> = errors.iter().map(|error| format!("{}: {error}", error.key)).collect();
-        let told = format!("the new certificate cannot be used, the old one stays: {}", errors.join("; "));
+        let told = format!("the new certificate cannot be used; the old one stays: {}", errors.join("; "));
         *self.current.problem.lock() = Some(told.clone());
         tracing::error!("{told}");
         (self.known, self.doubtful) = (seen, None);
         Look::Broken
     }
 
-    /// Says once that clients refuse what is served.
+    /// Warns once that clients refuse the certificate.
     fn mind_the_date(&mut self) {
         let concern = self.current.certificate.load().concern(self.clock.now_wall());
         if let Some(concern) = &concern

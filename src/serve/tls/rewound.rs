@@ -1,6 +1,6 @@
-//! A connection whose first bytes were read to learn what it is, and are read again by whoever serves it.
+//! A connection whose first bytes were read to detect its protocol, and are read again.
 //!
-//! It adds nothing but that. Caller: [`super`], since connections under TLS cannot be peeked into.
+//! Callers: [`super`], because TLS connections cannot be peeked into.
 
 use std::io;
 use std::pin::Pin;
@@ -18,10 +18,10 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection that begins with bytes that were read before.
+/// A connection with bytes in front that were read before.
 #[derive(Debug)]
 pub(super) struct Rewound {
-    /// What is read first.
+    /// The bytes in front.
     pub start: Bytes,
     /// The rest.
     pub stream: Stream,

@@ -1,8 +1,8 @@
-//! An entry of the journal as bytes, and back.
+//! Encodes and decodes an entry of the journal.
 //!
-//! A format number, a word for how the rest is packed (as it is, or by zstd where that is smaller), then: the ids of both
-//! snapshots, the instant, three counts, and the listings' ids as distances. Numbers are in groups of seven bits, lowest
-//! first. It carries no checksum: where entries are kept has its own. Callers: who keeps a [`super::Journal`].
+//! A format number, the packing of the rest (plain, or zstd if smaller), then: the ids of both snapshots, the instant,
+//! three counts, and the listings' ids as distances. Numbers are in groups of seven bits, lowest first. No checksum:
+//! the store has its own. Callers: [`crate::versions`].
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -16,7 +16,7 @@ use super::{Entry, MAX_WEIGHT, SnapshotId};
 const FORMAT: u8 = 1;
 const PLAIN: u8 = 0;
 const PACKED: u8 = 1;
-/// How hard zstd tries: ids that are near each other come out at about a byte each in any case.
+/// zstd's level: near ids take about a byte each at any level.
 const LEVEL: i32 = 3;
 /// The longest number.
 const NUMBER: usize = 10;
@@ -27,19 +27,19 @@ const MAX_BYTES: usize = MAX_WEIGHT * NUMBER;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadEntry {
     /// Another format, which this program does not know.
-    #[error("format {0} of journal entries is not known")]
+    #[error("journal entries have the unknown format {0}")]
     Format(u8),
-    /// It cannot be unpacked, or would be larger than a journal may be.
-    #[error("a journal entry cannot be unpacked")]
+    /// It cannot be decompressed, or would be too large.
+    #[error("a journal entry cannot be decompressed")]
     Packed,
-    /// It ends too early, or too late.
-    #[error("a journal entry has a wrong length")]
+    /// It is too short or too long.
+    #[error("a journal entry has the wrong length")]
     Length,
     /// A number has no reading.
     #[error("a journal entry has a number of more than 64 bits")]
     Number,
-    /// A snapshot's id is none.
-    #[error("a journal entry has a wrong snapshot id")]
+    /// A snapshot's id is invalid.
+    #[error("a journal entry has an invalid snapshot id")]
     Snapshot,
     /// A listing is named twice.
     #[error("a journal entry names a listing twice")]
@@ -74,7 +74,7 @@ impl Entry {
         out
     }
 
-    /// Reads what [`encode`](Self::encode) wrote. Any bytes may be given: nothing is reserved that is not there.
+    /// Reads the output of [`encode`](Self::encode). Safe for any bytes: memory is only reserved for existing bytes.
     ///
     /// # Errors
     /// For anything else; see [`BadEntry`].
@@ -91,7 +91,7 @@ impl Entry {
     }
 }
 
-/// What was packed, with an eye on what it claims to be.
+/// Decompresses within the announced length.
 fn unpack(body: &[u8]) -> Result<Vec<u8>, BadEntry> {
     let claimed = zstd::zstd_safe::get_frame_content_size(body).ok().flatten();
     let claimed = claimed.and_then(|len| usize::try_from(len).ok()).filter(|len| *len <= MAX_BYTES);
@@ -160,7 +160,7 @@ fn number(body: &mut &[u8]) -> Result<u64, BadEntry> {
         let (byte, rest) = body.split_first().ok_or(BadEntry::Length)?;
         *body = rest;
         let bits = u64::from(byte & 0x7f);
-        // Of the tenth group one bit is left.
+        // The tenth group has one bit.
         if group == NUMBER - 1 && bits > 1 {
             return Err(BadEntry::Number);
         }

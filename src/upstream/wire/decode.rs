@@ -57,7 +57,7 @@ pub(super) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Result<Body, Tra
 }
 
 fn unknown(coding: &str) -> TransportError {
-    TransportError::Decode(format!("its content coding is {coding}, and {ACCEPTED} were asked for"))
+    TransportError::Decode(format!("its content coding is {coding}, but only {ACCEPTED} were requested"))
 }
 
 /// An error of the connection comes through the decoder.

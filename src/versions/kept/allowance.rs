@@ -1,7 +1,8 @@
-//! How many loads a household may cause: some at once, and then one at a time.
+//! The number of loads that a household may cause: some at once, then one at a time.
 //!
-//! A load takes all cores for as long as a list is long; without this, each request of one client could cause one. Only
-//! loads count, not requests that are answered from memory or by the load of another request. Pure. Callers: [`super`].
+//! A load takes all cores for a time that grows with the list; without this limit each request of one client could
+//! cause one. Only loads count, not requests answered from memory or by another request's load. Pure. Callers:
+//! [`super`].
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,12 +12,12 @@ use tokio::time::Instant;
 
 /// Loads at once.
 const AT_ONCE: u32 = 10;
-/// Then one more each time that this has passed.
+/// Then one more after each such time.
 const EVERY: Duration = Duration::from_secs(6);
-/// Households that are remembered; a few dozen bytes each.
+/// The most households, of a few dozen bytes each.
 const MOST: usize = 4096;
 
-/// When each household will have all its loads back; absent: it has.
+/// When each household has all its loads back; absent: now.
 #[derive(Debug, Default)]
 pub(super) struct Allowances(HashMap<IpAddr, Instant>);
 
@@ -38,7 +39,7 @@ impl Allowances {
         Ok(())
     }
 
-    /// Forgets those that have all their loads back; if that is nobody, the one that will have them back first.
+    /// Removes households that have all their loads back; if there is none, the one that has them back first.
     fn make_room(&mut self, now: Instant) {
         self.0.retain(|_, back| *back > now);
         if self.0.len() >= MOST

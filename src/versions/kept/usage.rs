@@ -1,27 +1,27 @@
-//! Who asked for a version of late, and which of two versions stays in memory.
+//! Recent users of a version, and which of two versions stays in memory.
 //!
-//! Households count, not requests: one client that asks often, or for one version after the other, takes the place of
-//! nothing that others use. Pure. Callers: [`super`].
+//! Households count, not requests: one client with many requests cannot displace a version that others use. Pure.
+//! Callers: [`super`].
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long it counts that somebody asked.
+/// How long a request counts.
 const MEMORY: Duration = Duration::from_secs(600);
-/// Households that count, at most, for each version.
+/// The most households that count for a version.
 const MOST: usize = 8;
 
-/// Stands for the clients of a version that was served until a moment ago.
+/// Stands for the clients of the previous current version.
 pub(super) const ALL_CLIENTS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// Who asked for a version, the last one last.
+/// The households that requested a version, the last one last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage(Vec<(IpAddr, Instant)>);
 
 impl Usage {
-    /// Remembers that a household asked.
+    /// Records a request of a household.
     pub(super) fn note(&mut self, household: IpAddr, now: Instant) {
         self.0.retain(|(known, at)| *known != household && now.duration_since(*at) < MEMORY);
         if self.0.len() == MOST {
@@ -30,12 +30,13 @@ impl Usage {
         self.0.push((household, now));
     }
 
-    /// The order in which versions make room for one that `household` asks for: the first goes first.
+    /// The order in which versions make room for a request of `household`: the first goes first.
     pub(super) fn rank(&self, household: IpAddr, now: Instant) -> (usize, usize, Option<Instant>) {
         (self.others(household, now), self.all(now), self.0.last().map(|(_, at)| *at))
     }
 
-    /// Whether the version makes room for one that `household` asks for: nobody else wants it, or more want the other.
+    /// Whether the version makes room for the other one, for `household`: no other household uses it, or more use the
+    /// other.
     pub(super) fn gives_way(&self, other: &Self, household: IpAddr, now: Instant) -> bool {
         self.others(household, now) == 0 || other.all(now) > self.all(now)
     }

@@ -100,7 +100,7 @@ async fn an_older_bundle_is_refused_unless_it_is_wanted() {
     }
     is_one_of(&everything(&server).await, &[&new.1]);
     let said = desk.does(&server.setup, &data, &["import", "--allow-older"], "old.gsb").await;
-    assert!(said.contains("warning") && said.contains("later"), "{said}");
+    assert!(said.contains("warning") && said.contains("older than"), "{said}");
     for restarted in [false, true] {
         if restarted {
             server.restart().await;
@@ -116,7 +116,7 @@ async fn an_older_bundle_is_refused_unless_it_is_wanted() {
     desk.does(&server.setup, &data, &["import"], "new.gsb").await;
     desk.refuses(&server.setup, &data, &["import"], "old.gsb", &[&old.0, "--allow-older"]).await;
     let said = desk.does(&server.setup, &data, &["import", "--allow-older"], "old.gsb").await;
-    assert!(said.contains("warning") && said.contains("later"), "{said}");
+    assert!(said.contains("warning") && said.contains("older than"), "{said}");
     server.restart().await;
     assert_eq!(server.snapshot().await, old.0);
     desk.does(&server.setup, &data, &["import"], "new.gsb").await;
@@ -133,7 +133,7 @@ async fn data_older_than_max_age_is_unhealthy() {
     })
     .await;
     let reason = server.status().await["reasons"][0].as_str().unwrap().to_owned();
-    assert!(reason.starts_with("not confirmed for ") && reason.ends_with(" s (limit 1 s)"), "{reason}");
+    assert!(reason.starts_with("data not confirmed for ") && reason.ends_with(" s (limit 1 s)"), "{reason}");
     assert_eq!(server.ok(LIST).await.status, 200, "it is served all the same");
 }
 
@@ -148,7 +148,7 @@ async fn a_rollback_waits_out_an_import() {
     let reply = server.admin(http::Method::POST, &format!("/snapshots/{}/rollback", old.0)).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let said = desk.does(&server.setup, &data, &["import"], "new.gsb").await;
-    assert!(said.contains("waits") && said.contains("release"), "{said}");
+    assert!(said.contains("not served yet") && said.contains("release"), "{said}");
     assert_eq!(server.snapshot().await, old.0);
     assert_eq!(server.admin(http::Method::POST, "/snapshots/release").await.status, 200);
     is_one_of(&everything(&server).await, &[&new.1]);

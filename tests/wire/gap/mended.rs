@@ -45,10 +45,10 @@ async fn a_damaged_replica_goes_back_to_a_whole_snapshot_or_is_mended_by_a_bundl
         let told = |id: &str, what: &str| verified.contains(&format!("{id}  {what}"));
         let what = format!("byte {at}: {code}, {verified}");
         assert!(
-            code == 1 && verified.contains("damaged") || told(&new_id, "whole") && told(&old_id, "whole"),
+            code == 1 && verified.contains("damaged") || told(&new_id, "intact") && told(&old_id, "intact"),
             "{what}"
         );
-        let goes_back = told(&new_id, "damaged") && told(&old_id, "whole");
+        let goes_back = told(&new_id, "damaged") && told(&old_id, "intact");
         if round >= 30 && !goes_back {
             continue;
         }

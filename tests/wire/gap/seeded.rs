@@ -111,7 +111,7 @@ async fn a_mirror_that_is_ahead_refuses_an_older_bundle_by_name() {
         if stopped {
             mirror.process.kill();
         }
-        let named = [old.as_str(), new.as_str(), "backwards"];
+        let named = [old.as_str(), new.as_str(), "but the mirror already has"];
         desk.refuses(&mirror.setup, &mirror.data_dir(), &["import"], "old.gsb", &named).await;
     }
     mirror.restart().await;
@@ -142,7 +142,7 @@ async fn data_of_another_origin_seeds_a_mirror_with_a_warning_and_never_takes_on
     mirror.restart().await;
     assert_eq!(mirror.snapshot().await, own);
     let said = desk.does(&mirror.setup, &desk.data(), &["import"], "other.gsb").await;
-    assert!(said.contains("warning: the bundle's data came from"), "{said}");
+    assert!(said.contains("warning: the bundle's data comes from"), "{said}");
     let said = desk.does(&others_mirror.setup, &desk.path("its"), &["import"], "other.gsb").await;
     assert!(!said.contains("warning"), "{said}");
     // Without an origin it is the operator who says what is served.

@@ -41,15 +41,15 @@ fn prepare(desk: &Desk, case: &str) -> &'static str {
             let middle = bytes.len() / 2;
             bytes[middle] ^= 4;
             fs::write(name, bytes).unwrap();
-            "does not fit"
+            "does not match"
         }
         "of another file" => {
             fs::copy(desk.path("old.gsb.minisig"), beside).unwrap();
-            "does not fit"
+            "does not match"
         }
         "another file" => {
             fs::copy(desk.path("old.gsb"), name).unwrap();
-            "does not fit"
+            "does not match"
         }
         "no signature" => {
             fs::write(beside, "nonsense").unwrap();

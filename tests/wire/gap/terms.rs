@@ -77,5 +77,5 @@ async fn a_rollback_answers_terms_from_what_the_origin_listed_for_them_then() {
     expect(&offline.clone().start_in(dir).await, &old, "carried on").await;
     let released = run(&offline.arguments(&["snapshot", "release"], &server.data_dir())).await;
     assert_eq!(released.0, 0, "{}", released.1);
-    expect(&server, &new, "released").await;
+    expect(&server, &new, "rollback ended").await;
 }

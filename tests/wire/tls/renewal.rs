@@ -91,8 +91,8 @@ async fn a_broken_renewal_keeps_the_old_certificate_and_says_so() {
     let old_key = std::fs::read(dir.path().join("key.pem")).unwrap();
     for (cert, key, wrong) in [
         (&cert[..], &old_key[..], "does not belong to the first certificate"),
-        (b"", &old_key, "holds no certificate: it is empty"),
-        (&cert, b"nonsense", "holds no private key"),
+        (b"", &old_key, "contains no certificate: it is empty"),
+        (&cert, b"nonsense", "contains no private key"),
     ] {
         replace(dir.path(), "cert.pem", cert);
         replace(dir.path(), "key.pem", key);

@@ -62,7 +62,7 @@ async fn what_is_told_over_several_switches_is_the_difference_of_the_listings() 
         if !killed {
             release(&server).await;
             contents.insert(waiting.clone(), content(&server, &waiting).await);
-            all_are_told(&server, &contents, "released").await;
+            all_are_told(&server, &contents, "rollback ended").await;
         }
     }
     let next = grow(&origin, &server, "Afterwards").await;

@@ -73,7 +73,7 @@ async fn what_is_served_can_be_held_moved_and_only_a_rollback_released() {
     let first = server.snapshot().await;
     let refused = post(&server, "release").await;
     assert_eq!(refused.status, 409, "{refused:?}");
-    assert!(refused.text().contains("nothing is rolled back"), "{refused:?}");
+    assert!(refused.text().contains("no rollback is in effect"), "{refused:?}");
     for unknown in ["nonsense", "00000000000000000000000000000000"] {
         let refused = post(&server, &format!("{unknown}/rollback")).await;
         assert_eq!(refused.status, 404, "{refused:?}");
@@ -179,7 +179,7 @@ async fn what_is_held_back_is_judged_by_the_newest_and_waits_behind_a_rollback_w
     served_is(&server, &old, 120).await;
     let held = status["held"]["snapshot"].as_str().unwrap().to_owned();
     let said = done(command(&server, &["accept"]).await);
-    assert!(said.contains(&held) && said.contains("waits"), "{said}");
+    assert!(said.contains(&held) && said.contains("not served yet"), "{said}");
     assert_eq!(newest(&server).await, held);
     served_is(&server, &old, 120).await;
     assert!(server.status().await["held"].is_null());
@@ -258,7 +258,7 @@ async fn what_a_version_leaves_in_doubt_is_not_answered_by_the_origin_of_today()
     roll_back(&server, &old).await;
     for target in [target.clone(), format!("{target}&snapshot={old}")] {
         let reply = server.get(&target).await;
-        reply.assert_problem(503, &[&old, "in doubt"]);
+        reply.assert_problem(503, &[&old, "doubtful"]);
         assert!(reply.header("retry-after").is_some(), "{reply:?}");
     }
     // Held is the newest itself: the origin speaks for that.

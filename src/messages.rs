@@ -1,0 +1,113 @@
+//! A test that prints every message of the program into one file: `tests/golden/messages.txt`.
+//!
+//! The messages are read from the source, so that none can be missing. Placeholders are filled from [`samples`].
+//! `GRANDSTAND_GOLDEN=write cargo test --lib messages_file` writes the file. Callers: the tests below.
+
+mod reader;
+mod samples;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::floors::{ROOT, floors, room, sources};
+use reader::{Kind, Message, read};
+
+const INTRODUCTION: &str = "\
+# Every message of the program, by room: errors, log lines, other texts; then the help of each command.
+#
+# Written by a test from the source. Do not edit: change the message in src/, then run
+# GRANDSTAND_GOLDEN=write cargo test --locked --lib messages_file
+# Placeholders show a sample value, or <the expression> when there is none. (a | b) is one of several texts.
+# The words are described in CONTRIBUTING.md: what happened, to which value, what to do.
+";
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/messages.txt");
+
+/// Sources without messages: tests, and the generators of other pages.
+fn is_left_out(path: &Path) -> bool {
+    let path = path.strip_prefix(ROOT).unwrap().to_string_lossy().into_owned();
+    path.contains("tests") || ["floors", "messages", "config/reference"].iter().any(|start| path.starts_with(start))
+}
+
+/// Every message with its room.
+fn messages() -> Vec<(String, Message)> {
+    let mut files = Vec::new();
+    sources(Path::new(ROOT), &mut files);
+    files.sort();
+    let mut all = Vec::new();
+    for path in files.iter().filter(|path| !is_left_out(path)) {
+        let text = std::fs::read_to_string(path).unwrap();
+        let room = room(path);
+        let found = read(&text).into_iter().map(|message| (room.clone(), message));
+        // The sample origin's data is not a message.
+        all.extend(found.filter(|(room, message)| room != "sample" || message.kind != Kind::Text));
+    }
+    all
+}
+
+/// The whole file.
+fn golden() -> String {
+    let mut rooms: BTreeMap<String, BTreeMap<Kind, BTreeSet<String>>> = BTreeMap::new();
+    for (room, message) in messages() {
+        rooms.entry(room).or_default().entry(message.kind).or_default().insert(message.text);
+    }
+    let floors = floors();
+    let mut order: Vec<&String> = rooms.keys().collect();
+    order.sort_by_key(|room| (-floors.get(*room).copied().unwrap_or(-2), *room));
+    let mut page = INTRODUCTION.to_owned();
+    // Writing to a String cannot fail.
+    for room in order {
+        for (kind, texts) in &rooms[room] {
+            let _ = writeln!(page, "\n## {room}: {}\n", kind.as_str());
+            for text in texts {
+                let _ = writeln!(page, "{}", text.trim_end().trim_start_matches('\n').replace('\n', "\n    "));
+            }
+        }
+    }
+    for (command, help) in crate::cli::help::pages() {
+        let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+        let _ = writeln!(page, "\n## {command} --help\n\n{}", help.join("\n").trim_end());
+    }
+    page
+}
+
+#[test]
+fn the_messages_file_is_current() {
+    if std::env::var("GRANDSTAND_GOLDEN").is_ok_and(|mode| mode == "write") {
+        std::fs::write(GOLDEN, golden()).unwrap();
+    }
+    let stored = std::fs::read_to_string(GOLDEN).unwrap_or_default();
+    let advice = "out of date: GRANDSTAND_GOLDEN=write cargo test --lib messages_file";
+    let current = golden();
+    let (is, should_be): (BTreeSet<&str>, BTreeSet<&str>) = (stored.lines().collect(), current.lines().collect());
+    let missing: Vec<&&str> = should_be.difference(&is).collect();
+    let gone: Vec<&&str> = is.difference(&should_be).collect();
+    assert!(missing.is_empty() && gone.is_empty(), "{GOLDEN} is {advice}\nmissing: {missing:#?}\ngone: {gone:#?}");
+    assert_eq!(stored, current, "{GOLDEN} is {advice}");
+}
+
+/// The reader understands tokens; this counts in the text, so that the reader cannot lose a message.
+#[test]
+fn every_error_and_every_log_line_is_in_the_messages_file() {
+    let (mut errors, mut lines) = (0, 0);
+    let mut files = Vec::new();
+    sources(Path::new(ROOT), &mut files);
+    for path in files.iter().filter(|path| !is_left_out(path)) {
+        let text = std::fs::read_to_string(path).unwrap();
+        let code = text.split("\nmod tests {").next().unwrap();
+        let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        errors += code.iter().filter(|line| line.contains("#[error(") && !line.contains("transparent")).count();
+        let macros = |level: &&str| {
+            let ends_a_name = |before: &str| before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+            let one = |line: &&str| line.match_indices(*level).filter(|(at, _)| !ends_a_name(&line[..*at])).count();
+            code.iter().map(one).sum::<usize>()
+        };
+        lines += ["error!(", "warn!(", "info!(", "debug!(", "trace!("].iter().map(macros).sum::<usize>();
+    }
+    let found = messages();
+    let count = |kind: fn(&Kind) -> bool| found.iter().filter(|(_, message)| kind(&message.kind)).count();
+    assert_eq!(count(|kind| *kind == Kind::Error), errors, "errors");
+    assert_eq!(count(|kind| *kind == Kind::Log), lines, "log lines");
+    assert!(errors > 100 && lines > 50, "{errors} errors, {lines} log lines");
+}

@@ -1,0 +1,276 @@
+//! Finds the messages in a source file: the texts of errors, of log lines, and every other text of two words or more.
+//!
+//! Callers: [`super`].
+
+use std::str::FromStr;
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+
+use super::samples::{is_known, sample};
+use crate::words::counted;
+
+/// Where a message appears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// `#[error("...")]`
+    Error,
+    /// A line of the log.
+    Log,
+    /// Anything else: problem documents, `/status`, the terminal.
+    Text,
+}
+
+impl Kind {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "errors",
+            Self::Log => "log",
+            Self::Text => "texts",
+        }
+    }
+}
+
+/// One message, with sample values.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) kind: Kind,
+    pub(super) text: String,
+}
+
+const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+/// Macros whose texts only developers see.
+const SILENT: [&str; 8] =
+    ["assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne", "unreachable", "concat"];
+
+/// Every message of a source file, in its order.
+pub(super) fn read(source: &str) -> Vec<Message> {
+    let mut found = Vec::new();
+    walk(TokenStream::from_str(source).unwrap(), &mut found);
+    found
+}
+
+fn walk(stream: TokenStream, found: &mut Vec<Message>) {
+    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+    let mut at = 0;
+    while at < tokens.len() {
+        match &tokens[at..] {
+            // `#[..]` and `#![..]`
+            [TokenTree::Punct(hash), TokenTree::Group(group), rest @ ..] if hash.as_char() == '#' => {
+                at += 2;
+                at += attribute(group, rest, found);
+            }
+            [TokenTree::Punct(hash), TokenTree::Punct(_), TokenTree::Group(_), ..] if hash.as_char() == '#' => at += 3,
+            [TokenTree::Ident(name), TokenTree::Punct(bang), TokenTree::Group(group), ..] if bang.as_char() == '!' => {
+                let name = name.to_string();
+                if let Some(level) = LEVELS.iter().find(|level| **level == name) {
+                    let text = formatted(group.stream(), &[], found);
+                    found.push(Message { kind: Kind::Log, text: format!("{:<5} {text}", level.to_uppercase()) });
+                } else if !SILENT.contains(&name.as_str()) {
+                    let text = formatted(group.stream(), &[], found);
+                    push_text(text, found);
+                }
+                at += 3;
+            }
+            [TokenTree::Group(group), ..] => {
+                walk(group.stream(), found);
+                at += 1;
+            }
+            [TokenTree::Literal(literal), ..] => {
+                if let Some(text) = string(&literal.to_string()) {
+                    push_text(text, found);
+                }
+                at += 1;
+            }
+            _ => at += 1,
+        }
+    }
+}
+
+/// Reads an attribute; how many of the tokens behind it belong to it.
+fn attribute(group: &Group, rest: &[TokenTree], found: &mut Vec<Message>) -> usize {
+    let text = group.stream().to_string().replace(' ', "");
+    if text.starts_with("cfg(test)") {
+        let ends = |token: &TokenTree| match token {
+            TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+            TokenTree::Punct(punct) => punct.as_char() == ';',
+            _ => false,
+        };
+        return rest.iter().position(ends).map_or(rest.len(), |end| end + 1);
+    }
+    let Some(TokenTree::Group(arguments)) = group.stream().into_iter().nth(1) else { return 0 };
+    if text.starts_with("error(") && text != "error(transparent)" {
+        let text = formatted(arguments.stream(), &types(rest), found);
+        found.push(Message { kind: Kind::Error, text });
+    }
+    0
+}
+
+/// What is known of each field of a tuple variant or struct: its sample, else the name of its type.
+fn types(rest: &[TokenTree]) -> Vec<String> {
+    let fields = rest.iter().find_map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() != Delimiter::Bracket => Some(group),
+        _ => None,
+    });
+    let Some(fields) = fields.filter(|group| group.delimiter() == Delimiter::Parenthesis) else { return Vec::new() };
+    let field = |tokens: Vec<TokenTree>| {
+        let names = tokens.iter().filter_map(|token| match token {
+            TokenTree::Ident(name) if *name != "pub" && *name != "super" && *name != "crate" && *name != "dyn" => {
+                Some(name.to_string())
+            }
+            _ => None,
+        });
+        let names: Vec<String> = names.collect();
+        names.into_iter().rfind(|name| name != "Box").unwrap_or_default()
+    };
+    let variant = rest.iter().find_map(|token| match token {
+        TokenTree::Ident(name) if !["pub", "enum", "struct"].contains(&name.to_string().as_str()) => Some(name),
+        _ => None,
+    });
+    let variant = variant.map(ToString::to_string).unwrap_or_default();
+    let named = |(index, tokens): (usize, Vec<TokenTree>)| {
+        let own = format!("{variant}.{index}");
+        if is_known(&own) { own } else { field(tokens) }
+    };
+    split(fields.stream()).into_iter().enumerate().map(named).collect()
+}
+
+/// Tokens between commas.
+fn split(stream: TokenStream) -> Vec<Vec<TokenTree>> {
+    let mut parts = vec![Vec::new()];
+    for token in stream {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == ',' => parts.push(Vec::new()),
+            token => parts.last_mut().unwrap().push(token),
+        }
+    }
+    parts.retain(|part: &Vec<TokenTree>| !part.is_empty());
+    parts
+}
+
+/// A format string with its arguments in their places; texts inside of arguments count by themselves.
+fn formatted(stream: TokenStream, types: &[String], found: &mut Vec<Message>) -> String {
+    let parts = split(stream);
+    let format = parts
+        .iter()
+        .position(|part| matches!(&part[..], [TokenTree::Literal(one)] if string(&one.to_string()).is_some()));
+    let Some(format) = format else {
+        parts.into_iter().for_each(|part| walk(part.into_iter().collect(), found));
+        return String::new();
+    };
+    let text = string(&parts[format][0].to_string()).unwrap();
+    let (mut fields, mut arguments) = (String::new(), Vec::new());
+    for (place, part) in parts.into_iter().enumerate() {
+        let expression: String = part.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        if place < format {
+            // Fields of a log line come first; `write!` has its target there.
+            if expression.contains('=') || expression.starts_with(['%', '?']) {
+                let name = expression.split(['=', '%', '?']).find(|name| !name.trim().is_empty()).unwrap_or_default();
+                fields.push_str(&format!(" {}=...", name.trim().replace(' ', "").trim_start_matches("r#")));
+            }
+        } else if place > format {
+            let name = match &part[..] {
+                [TokenTree::Ident(name), TokenTree::Punct(is), ..] if is.as_char() == '=' => name.to_string(),
+                _ => String::new(),
+            };
+            let mut inner = Vec::new();
+            walk_all(part.iter().cloned().collect(), &mut inner);
+            inner.retain(|text| text.contains(char::is_alphabetic));
+            let field = expression.strip_prefix(". ").and_then(|rest| rest.chars().next()?.to_digit(10));
+            let shown = match &inner[..] {
+                [] if field.is_some_and(|at| (at as usize) < types.len()) => {
+                    sample(&types[field.unwrap_or_default() as usize])
+                }
+                [] if name.is_empty() => sample(&expression),
+                [] => sample(&part[2..].iter().map(ToString::to_string).collect::<String>()),
+                [.., noun] if expression.starts_with("count") => counted(730, noun),
+                [one] if !expression.contains('|') && !expression.contains("if ") => format!("<{one}>"),
+                _ => format!("({})", inner.join(" | ")),
+            };
+            arguments.push((name, shown));
+        }
+    }
+    fill(&text, &arguments, types) + &fields
+}
+
+/// Every text in an expression, however short.
+fn walk_all(stream: TokenStream, texts: &mut Vec<String>) {
+    for token in stream {
+        match token {
+            TokenTree::Group(group) => walk_all(group.stream(), texts),
+            TokenTree::Literal(literal) => texts.extend(string(&literal.to_string())),
+            _ => {}
+        }
+    }
+}
+
+/// Replaces each `{..}` by its argument.
+fn fill(format: &str, arguments: &[(String, String)], types: &[String]) -> String {
+    let (mut text, mut next, mut rest) = (String::new(), 0, format);
+    while let Some(open) = rest.find(['{', '}']) {
+        text.push_str(&rest[..open]);
+        rest = &rest[open..];
+        if rest.starts_with("{{") || rest.starts_with("}}") {
+            text.push_str(&rest[..1]);
+            rest = &rest[2..];
+            continue;
+        }
+        let Some(close) = rest.find('}') else { break };
+        let (name, spec) = rest[1..close].split_once(':').unwrap_or((&rest[1..close], ""));
+        let value = if let Ok(index) = name.parse::<usize>() {
+            let typed = || types.get(index).map_or_else(|| format!("<{index}>"), |name| sample(name));
+            arguments.get(index).map_or_else(typed, |(_, value)| value.clone())
+        } else if name.is_empty() {
+            next += 1;
+            arguments.get(next - 1).map_or_else(|| "<?>".to_owned(), |(_, value)| value.clone())
+        } else {
+            let named = arguments.iter().find(|(other, _)| other == name);
+            named.map_or_else(|| sample(name), |(_, value)| value.clone())
+        };
+        // Debug forms show quotation marks.
+        text.push_str(&if spec.ends_with('?') { format!("{value:?}") } else { value });
+        rest = &rest[close + 1..];
+    }
+    text + rest
+}
+
+fn push_text(text: String, found: &mut Vec<Message>) {
+    let is_word = |word: &&str| word.chars().filter(char::is_ascii_alphabetic).count() > 1;
+    if text.split_whitespace().filter(is_word).count() > 1 {
+        found.push(Message { kind: Kind::Text, text });
+    }
+}
+
+/// The value of a string literal; `None` for other literals.
+fn string(literal: &str) -> Option<String> {
+    if let Some(raw) = literal.strip_prefix('r') {
+        return Some(raw.trim_matches('#').strip_prefix('"')?.strip_suffix('"')?.to_owned());
+    }
+    let mut rest = literal.strip_prefix('"')?.strip_suffix('"')?.chars();
+    let mut text = String::new();
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            text.push(c);
+            continue;
+        }
+        match rest.next()? {
+            'n' => text.push('\n'),
+            't' => text.push('\t'),
+            'r' => text.push('\r'),
+            '0' => text.push('\0'),
+            '\n' => {
+                let left = rest.as_str().trim_start();
+                rest = left.chars();
+            }
+            // Control characters do not matter here.
+            'x' => rest = rest.as_str().get(2..)?.chars(),
+            'u' => {
+                let (digits, left) = rest.as_str().strip_prefix('{')?.split_once('}')?;
+                text.push(char::from_u32(u32::from_str_radix(digits, 16).ok()?)?);
+                rest = left.chars();
+            }
+            other => text.push(other),
+        }
+    }
+    Some(text)
+}
