@@ -38,4 +38,10 @@ impl Asker {
         let (class, patience) = (Class::Client, Some(patience));
         Self { class, client, patience, demand: None, was_well: false, trail: Trail::NONE }
     }
+
+    /// Whether a client waits for it that can be served nothing else, as far as is known: the mirror has patience, and what
+    /// is kept stands in for the rest.
+    pub(super) const fn is_awaited(&self) -> bool {
+        matches!(self.class, Class::Client) && self.demand.is_none() && !self.was_well
+    }
 }

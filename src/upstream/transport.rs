@@ -50,12 +50,12 @@ pub enum TransportError {
 }
 
 impl TransportError {
-    /// Whether the origin cannot have acted upon the request (RFC 9112 §9.3.1, §9.6), so that another try, which takes a
-    /// slot of its own, does no harm.
-    pub(super) fn allows_another_try(&self, method: &Method) -> bool {
+    /// Whether another try, which takes a slot of its own, does no harm: the origin cannot have acted upon the request (RFC
+    /// 9112 §9.3.1, §9.6). One that may have arrived, and have been counted there, is worth it only if it `is_awaited`.
+    pub(super) fn allows_another_try(&self, method: &Method, is_awaited: bool) -> bool {
         match self {
             Self::Unsent(_) => true,
-            Self::Idle(_) => method.is_safe(),
+            Self::Idle(_) => method.is_safe() && is_awaited,
             _ => false,
         }
     }

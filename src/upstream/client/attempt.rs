@@ -23,8 +23,7 @@ pub(in crate::upstream) struct Answered<T> {
 }
 
 impl OriginClient {
-    /// Sends a request for `path` until the head of an answer arrives, or another try could do harm: the origin may have
-    /// acted upon a request that is not safe.
+    /// Sends a request for `path` until the head of an answer arrives, or another try could do harm or is not worth it.
     ///
     /// # Errors
     /// When no head arrives, or the budget is spent.
@@ -50,7 +49,7 @@ impl OriginClient {
                     permit.answered();
                     return Ok(Answered { answer, asked, received: self.clock.now_wall() });
                 }
-                Err(error) if tries < MOST_RETRIES && error.allows_another_try(method) => {
+                Err(error) if tries < MOST_RETRIES && error.allows_another_try(method, asker.is_awaited()) => {
                     tracing::debug!(%error, "an idle connection was closed while it was reused");
                     tries += 1;
                 }
