@@ -161,7 +161,9 @@ fn answer(status: u16, fields: &[(HeaderName, &str)], body: Body) -> Response<Bo
     let mut response = Response::new(body);
     // A status that a test made up and HTTP does not know becomes a 500.
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    fields.iter().for_each(|(name, value)| set(response.headers_mut(), name.clone(), value.as_bytes()));
+    for (name, value) in fields {
+        set(response.headers_mut(), name.clone(), value.as_bytes());
+    }
     response
 }
 

@@ -63,7 +63,6 @@ impl Mishap for Fault {
             Self::Body(text) => answers::json(asked, text.clone()),
             Self::Truncated => answers::cut_in_half(asked.right().await).await,
             Self::SlowDrip(pause) => answers::dripping(asked.right().await, *pause).await,
-            Self::EndlessBody => answers::endless(),
             Self::Redirect(to) => answers::redirect(to),
             Self::Detour(hops) => match answers::detour(asked.target, *hops) {
                 Some(redirect) => redirect,
@@ -72,7 +71,7 @@ impl Mishap for Fault {
             Self::Later(status, seconds) => answers::later(asked, *status, *seconds),
             Self::NotModified => answers::bare_not_modified(),
             Self::GzipBomb if asked.accepts_gzip() => answers::gzip_bomb()?,
-            Self::GzipBomb => answers::endless(),
+            Self::EndlessBody | Self::GzipBomb => answers::endless(),
             Self::Tampered(tamper) => answers::json(asked, tamper.apply(&asked.right_text())),
             Self::Falsified(fields) => answers::falsified(asked.right().await, fields),
             Self::Raw(raw) => {
