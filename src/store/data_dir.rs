@@ -21,7 +21,6 @@ use super::error::OpenError;
 use super::files;
 use super::locker::{self, Locker};
 use super::migration;
-use super::opening;
 use super::owner;
 
 const LOCK: &str = "LOCK";
