@@ -22,7 +22,7 @@ const DAY: i64 = 86_400 * SECOND;
 
 /// A question whose answer tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(super) struct Question {
     /// The query.
     pub query: ListQuery,
     /// The total if everything is as assumed.
@@ -32,7 +32,7 @@ pub(crate) struct Question {
 }
 
 /// The questions that a data set allows: at most two, each with answers that differ.
-pub(crate) fn questions(dataset: &Dataset) -> Vec<Question> {
+pub(super) fn questions(dataset: &Dataset) -> Vec<Question> {
     let both = [combined_and_strict(dataset), midnight(dataset)];
     both.into_iter()
         .flatten()
@@ -42,7 +42,7 @@ pub(crate) fn questions(dataset: &Dataset) -> Vec<Question> {
 
 impl Question {
     /// What a total disproves.
-    pub(crate) fn judge(&self, total: u64) -> &[Assumption] {
+    pub(super) fn judge(&self, total: u64) -> &[Assumption] {
         if total == self.expected {
             return &[];
         }
@@ -51,10 +51,7 @@ impl Question {
 }
 
 /// Asks the origin; returns what it disproves.
-///
-/// # Errors
-/// When it cannot be asked.
-pub(crate) async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assumption>, CopyError> {
+pub(super) async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assumption>, CopyError> {
     let mut disproved = Vec::new();
     for question in questions(dataset) {
         let path = question.query.path_and_query();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
@@ -55,7 +55,7 @@ impl Notes {
     /// # Errors
     /// When they are too many.
     pub(super) fn write_pins(&self, states: &mut States) -> Result<(), StoreError> {
-        states.put(PINS, json(&self.pins)?)
+        states.put_json(PINS, &self.pins)
     }
 
     /// Adds the rollback to what is written.
@@ -64,7 +64,7 @@ impl Notes {
     /// Never in practice: it is a few bytes.
     pub(super) fn write_rollback(&self, states: &mut States) -> Result<(), StoreError> {
         if let Some(seq) = self.rolled_back {
-            return states.put(ROLLBACK, json(&seq)?);
+            return states.put_json(ROLLBACK, &seq);
         }
         states.remove(ROLLBACK);
         Ok(())
@@ -77,7 +77,7 @@ impl Notes {
     pub(super) fn write_all(&self, states: &mut States) -> Result<(), StoreError> {
         self.write_pins(states)?;
         self.write_rollback(states)?;
-        states.put(EXPORTED, json(&self.exports)?)
+        states.put_json(EXPORTED, &self.exports)
     }
 
     /// Remembers an export, with the details that whoever got it has for certain, and forgets those beyond the last few. A
@@ -100,7 +100,7 @@ impl Notes {
         while self.exports.len() > EXPORTS {
             states.remove(&format!("{EXPORT_DETAILS}{}", self.exports.remove(0)));
         }
-        states.put(EXPORTED, json(&self.exports)?)?;
+        states.put_json(EXPORTED, &self.exports)?;
         let mut bytes = Vec::with_capacity(details.len() * DETAIL_BYTES);
         for detail in details {
             bytes.extend_from_slice(&detail.id.0.to_le_bytes());
@@ -131,9 +131,4 @@ fn list<T: Default + for<'a> Deserialize<'a>>(store: &Store, key: &str) -> Resul
         tracing::warn!(key, %error, "what is remembered of versions cannot be read");
         T::default()
     }))
-}
-
-fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
-    serde_json::to_vec(value)
-        .map_err(|error| StoreError::Io { path: "versions".into(), source: std::io::Error::other(error) })
 }
