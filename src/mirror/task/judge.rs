@@ -1,14 +1,17 @@
-//! What a reading of every page has come to: published, confirmed by another round, or read again.
+//! The steps of a reading: it begins, goes on batch by batch, and is judged: published, confirmed by another round, or read
+//! again.
 //!
-//! Callers: [`super::reading`].
+//! Callers: [`super`] and its parts.
 
 use std::time::Duration;
 
 use crate::api::listing::Summary;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
+use crate::snapshot::live::Published;
 use crate::snapshot::version::Certificate;
-use crate::upstream::status::OriginState;
+use crate::store::{Store, StoreError};
+use crate::upstream::status::{OriginState, Progress};
 
 use super::super::pass::{self, Assembled, Inconsistent, Pass};
 use super::super::plan::{Purpose, is_settled};
@@ -16,11 +19,48 @@ use super::amending::newly_doubtful;
 use super::candidate::{Candidate, IndexedList};
 use super::publish::Proof;
 use super::read_back::read_back;
-use super::reading::{Reading, STARTED};
+use super::reading::Reading;
 use super::work::{Doing, Next};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
+/// Where the start of an unfinished reading is kept in the store.
+const STARTED: &str = "pass";
+
 impl Mirror {
+    /// Begins to read every page; what was fetched since `started_ms` need not be fetched again. Without it, an
+    /// unfinished reading goes on where a restart interrupted it, and one that is asked for begins anew.
+    pub(super) fn begin_reading(&mut self, purpose: Purpose, started_ms: Option<i64>) -> Result<(), MirrorError> {
+        let (now_ms, newest) = (self.clock.now_wall().as_millis(), self.newest.get());
+        let started_ms = match (started_ms, purpose) {
+            (Some(started), _) => started,
+            (None, Purpose::Follow) => now_ms,
+            (None, Purpose::Certify) => {
+                let anew = self.schedule.is_pass_asked();
+                started(self.newest.store(), newest.as_deref(), now_ms, anew)?
+            }
+        };
+        if purpose == Purpose::Certify {
+            self.schedule.settling(self.clock.now_mono());
+        }
+        if newest.is_none() {
+            self.status.set_state(OriginState::Crawling);
+        }
+        self.status.set_pass(Some(Progress { done: 0, of: 0 }));
+        let reading = Reading::new(purpose, started_ms, newest.as_deref(), now_ms);
+        self.begin(Doing::Reading(Box::new(reading)), Duration::ZERO);
+        Ok(())
+    }
+
+    /// One batch; when nothing is left to be fetched, the verdict.
+    pub(super) async fn read_on(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
+        let now_ms = self.clock.now_wall().as_millis();
+        let Some(progress) = reading.fetch_batch(&self.crawler, now_ms).await? else {
+            return self.judge(reading).await;
+        };
+        self.status.set_pass(Some(progress));
+        Ok(Next::Again(Duration::ZERO))
+    }
+
     /// Everything is fetched: is it one state of the origin, and how sure are we of it?
     pub(super) async fn judge(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
         let pages = reading.pages(self.crawler.copies())?;
@@ -159,4 +199,17 @@ impl Mirror {
         self.looked();
         Ok(Next::Done)
     }
+}
+
+/// When the unfinished reading began; begins one when there is none, or when it shall be `anew`.
+fn started(store: &Store, newest: Option<&Published>, now_ms: i64, anew: bool) -> Result<i64, StoreError> {
+    // What was fetched before the last publication is older than that, and a start in the future is from a clock that
+    // was set back since.
+    let oldest = newest.filter(|newest| newest.meta.certificate != Certificate::Provisional);
+    let oldest = oldest.map_or(i64::MIN, |newest| newest.meta.published_ms);
+    if let Some(started) = store.instant(STARTED)?.filter(|started| !anew && (oldest..=now_ms).contains(started)) {
+        return Ok(started);
+    }
+    store.put_instant(STARTED, now_ms)?;
+    Ok(now_ms)
 }

@@ -5,7 +5,6 @@
 //! [`super::judge`]. Callers: [`super`] and its parts.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -13,21 +12,15 @@ use crate::api::page::Page;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::live::Published;
-use crate::snapshot::version::Certificate;
-use crate::store::{Store, StoreError};
 use crate::upstream::client::AskError;
-use crate::upstream::status::{OriginState, Progress};
+use crate::upstream::status::Progress;
 use crate::upstream::window::Class;
 
 use super::super::copies::{Copies, CopyError};
 use super::super::crawl::{Crawler, Fetched};
 use super::super::pass;
 use super::super::plan::Purpose;
-use super::work::{Doing, Next};
-use super::{Mirror, MirrorError};
-
-/// Where the start of an unfinished reading is kept in the store.
-pub(super) const STARTED: &str = "pass";
+use super::MirrorError;
 
 /// Requests before it is looked at what else is to be done.
 const BATCH: usize = 12;
@@ -57,7 +50,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    fn new(purpose: Purpose, started_ms: i64, newest: Option<&Published>, now_ms: i64) -> Self {
+    pub(super) fn new(purpose: Purpose, started_ms: i64, newest: Option<&Published>, now_ms: i64) -> Self {
         Self {
             purpose,
             started_ms,
@@ -179,7 +172,11 @@ impl Reading {
     }
 
     /// Fetches the next batch; `None`: this round has everything.
-    async fn fetch_batch(&mut self, crawler: &Crawler, now_ms: i64) -> Result<Option<Progress>, MirrorError> {
+    pub(super) async fn fetch_batch(
+        &mut self,
+        crawler: &Crawler,
+        now_ms: i64,
+    ) -> Result<Option<Progress>, MirrorError> {
         let copies = crawler.copies();
         // The clock may have been set back: what is fetched from now on must count.
         self.started_ms = self.started_ms.min(now_ms);
@@ -192,55 +189,6 @@ impl Reading {
         let of = if self.round == 0 { of.max(page_count(copies)? + TaxonomyKind::ALL.len() as u64) } else { of };
         Ok(Some(Progress { done, of }))
     }
-}
-
-impl Mirror {
-    /// Begins to read every page; what was fetched since `started_ms` need not be fetched again. Without it, an
-    /// unfinished reading goes on where a restart interrupted it, and one that is asked for begins anew.
-    pub(super) fn begin_reading(&mut self, purpose: Purpose, started_ms: Option<i64>) -> Result<(), MirrorError> {
-        let (now_ms, newest) = (self.clock.now_wall().as_millis(), self.newest.get());
-        let started_ms = match (started_ms, purpose) {
-            (Some(started), _) => started,
-            (None, Purpose::Follow) => now_ms,
-            (None, Purpose::Certify) => {
-                let anew = self.schedule.is_pass_asked();
-                started(self.newest.store(), newest.as_deref(), now_ms, anew)?
-            }
-        };
-        if purpose == Purpose::Certify {
-            self.schedule.settling(self.clock.now_mono());
-        }
-        if newest.is_none() {
-            self.status.set_state(OriginState::Crawling);
-        }
-        self.status.set_pass(Some(Progress { done: 0, of: 0 }));
-        let reading = Reading::new(purpose, started_ms, newest.as_deref(), now_ms);
-        self.begin(Doing::Reading(Box::new(reading)), Duration::ZERO);
-        Ok(())
-    }
-
-    /// One batch; when nothing is left to be fetched, the verdict.
-    pub(super) async fn read_on(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
-        let now_ms = self.clock.now_wall().as_millis();
-        let Some(progress) = reading.fetch_batch(&self.crawler, now_ms).await? else {
-            return self.judge(reading).await;
-        };
-        self.status.set_pass(Some(progress));
-        Ok(Next::Again(Duration::ZERO))
-    }
-}
-
-/// When the unfinished reading began; begins one when there is none, or when it shall be `anew`.
-fn started(store: &Store, newest: Option<&Published>, now_ms: i64, anew: bool) -> Result<i64, StoreError> {
-    // What was fetched before the last publication is older than that, and a start in the future is from a clock that
-    // was set back since.
-    let oldest = newest.filter(|newest| newest.meta.certificate != Certificate::Provisional);
-    let oldest = oldest.map_or(i64::MIN, |newest| newest.meta.published_ms);
-    if let Some(started) = store.instant(STARTED)?.filter(|started| !anew && (oldest..=now_ms).contains(started)) {
-        return Ok(started);
-    }
-    store.put_instant(STARTED, now_ms)?;
-    Ok(now_ms)
 }
 
 fn parse(copies: &Copies, path: &str, body: &Bytes) -> Result<Page, MirrorError> {
