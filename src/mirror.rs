@@ -1,21 +1,35 @@
-//! Keeps the copy of the origin: crawl, refresh, details.
+//! Keeps the copy of the origin: crawl, refresh, details. It answers no client.
 //!
-//! What to fetch next and what may be published are plain functions ([`plan`], [`pass`], [`refresh`], [`order`],
-//! [`amend`]); [`task`] does what they decide, [`details`] and [`sweep`] have workers of their own. It answers no client.
+//! | a line about | belongs in |
+//! |---|---|
+//! | which paths there are, and whether what they gave is one state of the origin | [`pass`] |
+//! | what a refresh asks, and what the answers say | [`refresh`] |
+//! | where a changed listing stands, and which listings are gone | [`order`], [`amend`] |
+//! | what the mirror does next | [`plan`] |
+//! | *those are pure; what they decide is done in* | |
+//! | the one task that publishes: its turns, what it has begun, what it knows, when it is due | [`task`], a file of its own for each |
+//! | fetching several pages and taxonomies | [`crawl`] |
+//! | one answer: is it newer than what is kept, and for which time does it speak | [`copies`] |
+//! | what the origin lists for a term, what its filters mean | [`terms`], [`assumptions`] |
+//! | details: what is here, what is due, what an answer changes | [`details`] |
+//! | looking at every page now and then | [`sweep`] |
+//! | what clients read before there is a snapshot | [`early_copies`] |
+//! | what others ask of the mirror | [`commands`] |
+//!
 //! Callers: [`crate::app`] starts it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads details.
 
-pub(crate) mod amend;
-pub(crate) mod assumptions;
+mod amend;
+mod assumptions;
 mod blocking;
 pub(crate) mod commands;
 pub(crate) mod copies;
 pub(crate) mod crawl;
 pub(crate) mod details;
 pub(crate) mod early_copies;
-pub(crate) mod order;
+mod order;
 pub(crate) mod pass;
-pub(crate) mod plan;
-pub(crate) mod refresh;
+mod plan;
+mod refresh;
 pub(crate) mod sweep;
 pub(crate) mod task;
-pub(crate) mod terms;
+mod terms;

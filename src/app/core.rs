@@ -235,7 +235,7 @@ impl Core {
             });
             let crawler = Crawler::new(copies, config.origin.cache_ttl);
             let (commands, clock) = (self.commands.clone(), self.clock.clone());
-            let mirror = Mirror::new(crawler, versions, volatile.clone(), commands, rhythm, clock, evidence);
+            let mirror = Mirror::new(crawler, versions, commands, rhythm, clock, evidence);
             self.mirror = Some(mirror);
             self.worker = Some(DetailWorker {
                 all: config.mirror.details == DetailsMode::All,

@@ -15,7 +15,7 @@ use super::pass::{self, PAGE_SIZE};
 
 /// What the answers say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Changes {
+pub(super) struct Changes {
     /// Listings that are new, or not as they are known.
     pub changed: Vec<Summary>,
     /// How many listings are gone, at least. Listings that appeared without being seen hide as many.
@@ -24,7 +24,7 @@ pub(crate) struct Changes {
 
 /// Why the list cannot be amended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum GiveUp {
+pub(super) enum GiveUp {
     /// More listings than the answers account for: they are from different instants, or something came silently.
     #[error("more listings are new or gone than the answers explain")]
     Unaccounted,
@@ -44,7 +44,7 @@ impl Changes {
     ///
     /// # Errors
     /// When more is there than known and new listings together.
-    pub(crate) fn of<'a>(
+    pub(super) fn of<'a>(
         dataset: &Dataset,
         items: impl Iterator<Item = &'a Summary>,
         total: u64,
@@ -66,16 +66,16 @@ impl Changes {
 
 /// What the hunt wants to know next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(super) enum Wanted {
     /// What stands on this page, from 1?
-    Ask(u64),
+    Page(u64),
     /// Nothing: this is the list.
-    Done,
+    Nothing,
 }
 
 /// The hunt for listings that are gone.
 #[derive(Debug)]
-pub(crate) struct Hunt {
+pub(super) struct Hunt {
     sequence: Vec<Summary>,
     gone: usize,
     seen: BTreeMap<u64, Vec<(ListingId, ContentHash)>>,
@@ -88,7 +88,7 @@ impl Hunt {
     ///
     /// # Errors
     /// When a changed listing has no certain place, or it is cheaper to read everything.
-    pub(crate) fn begin(known: &[Summary], changes: &Changes, rules: &Rules) -> Result<Self, GiveUp> {
+    pub(super) fn begin(known: &[Summary], changes: &Changes, rules: &Rules) -> Result<Self, GiveUp> {
         let pages = pass::pages(known.len() as u64);
         let halvings = u64::from(pages.max(2).ilog2()) + 2;
         if changes.gone as u64 * halvings > pages / 2 {
@@ -99,7 +99,7 @@ impl Hunt {
     }
 
     /// Takes in what stands on a page.
-    pub(crate) fn see(&mut self, page: u64, items: &[Summary]) {
+    pub(super) fn see(&mut self, page: u64, items: &[Summary]) {
         self.seen.insert(page, items.iter().map(|item| (item.id, item.hash)).collect());
     }
 
@@ -107,7 +107,7 @@ impl Hunt {
     ///
     /// # Errors
     /// When a page cannot be explained, or the hunt grows too long.
-    pub(crate) fn question(&mut self) -> Result<Next, GiveUp> {
+    pub(super) fn question(&mut self) -> Result<Wanted, GiveUp> {
         while self.gone > 0 {
             // The last page of the longer sequence cannot be as it is expected, so that there is a first wrong one.
             let mut high = pass::pages(self.sequence.len() as u64);
@@ -125,22 +125,22 @@ impl Hunt {
             let ask = if low == high { high } else { low + (high - low) / 2 };
             if !self.seen.contains_key(&ask) {
                 self.asked += 1;
-                return if self.asked > self.most { Err(GiveUp::TooMany) } else { Ok(Next::Ask(ask)) };
+                return if self.asked > self.most { Err(GiveUp::TooMany) } else { Ok(Wanted::Page(ask)) };
             }
             let at = self.first_difference(ask).ok_or(GiveUp::Unexplained)?;
             self.sequence.remove(at);
             self.gone -= 1;
         }
-        if self.seen.keys().all(|page| self.agrees(*page)) { Ok(Next::Done) } else { Err(GiveUp::Unexplained) }
+        if self.seen.keys().all(|page| self.agrees(*page)) { Ok(Wanted::Nothing) } else { Err(GiveUp::Unexplained) }
     }
 
     /// The list that was found.
-    pub(crate) fn into_sequence(self) -> Vec<Summary> {
+    pub(super) fn into_sequence(self) -> Vec<Summary> {
         self.sequence
     }
 
     /// The pages, from 1, on which changed listings stand: the first few of them.
-    pub(crate) fn pages_of(&self, changed: &[Summary], most: usize) -> Vec<u64> {
+    pub(super) fn pages_of(&self, changed: &[Summary], most: usize) -> Vec<u64> {
         let ids: std::collections::HashSet<ListingId> = changed.iter().map(|summary| summary.id).collect();
         let at = self.sequence.iter().enumerate().filter(|(_, summary)| ids.contains(&summary.id));
         let mut pages: Vec<u64> = at.map(|(at, _)| at as u64 / PAGE_SIZE + 1).collect();
@@ -194,7 +194,7 @@ mod tests {
         let rules = Rules::learn(known, &BTreeSet::new());
         let mut hunt = Hunt::begin(known, changes, &rules)?;
         let mut asked = 0;
-        while let Next::Ask(page) = hunt.question()? {
+        while let Wanted::Page(page) = hunt.question()? {
             asked += 1;
             let start = ((page - 1) * PAGE_SIZE) as usize;
             hunt.see(page, actual.get(start..).map_or(&[], |rest| &rest[..rest.len().min(100)]));

@@ -24,7 +24,7 @@ const DAY: i64 = 86_400 * SECOND;
 
 /// A question whose answer tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(super) struct Question {
     /// The query.
     pub query: ListQuery,
     /// The total if everything is as assumed.
@@ -34,7 +34,7 @@ pub(crate) struct Question {
 }
 
 /// The questions that a data set allows: at most two, each with answers that differ.
-pub(crate) fn questions(dataset: &Dataset) -> Vec<Question> {
+pub(super) fn questions(dataset: &Dataset) -> Vec<Question> {
     let both = [combined_and_strict(dataset), midnight(dataset)];
     both.into_iter()
         .flatten()
@@ -44,7 +44,7 @@ pub(crate) fn questions(dataset: &Dataset) -> Vec<Question> {
 
 impl Question {
     /// What a total disproves, each once: what any of its simplest explanations does.
-    pub(crate) fn judge(&self, total: u64) -> Vec<Assumption> {
+    pub(super) fn judge(&self, total: u64) -> Vec<Assumption> {
         let fits = self.otherwise.iter().filter(|(other, _)| *other == total && total != self.expected);
         let fitting: Vec<&Vec<Assumption>> = fits.map(|(_, disproved)| disproved).collect();
         let is_simplest = |all: &&&Vec<Assumption>| {
@@ -63,10 +63,7 @@ impl Question {
 }
 
 /// Asks the origin; returns what it disproves.
-///
-/// # Errors
-/// When it cannot be asked.
-pub(crate) async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assumption>, CopyError> {
+pub(super) async fn ask(copies: &Copies, dataset: &Dataset) -> Result<Vec<Assumption>, CopyError> {
     let mut disproved = Vec::new();
     for question in questions(dataset) {
         let path = question.query.path_and_query();

@@ -19,7 +19,7 @@ struct CommandState {
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
+pub(super) struct Asked {
     /// A refresh now.
     pub refresh: bool,
     /// A whole pass.
@@ -48,12 +48,12 @@ impl Commands {
     }
 
     /// Takes what was asked for since the last time.
-    pub fn take(&self) -> Asked {
+    pub(super) fn take(&self) -> Asked {
         std::mem::take(&mut *self.0.asked.lock())
     }
 
     /// Waits until something is asked for.
-    pub async fn wait(&self) {
+    pub(super) async fn wait(&self) {
         self.0.wake.notified().await;
     }
 }

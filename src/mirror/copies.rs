@@ -21,28 +21,13 @@ use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators}
 use crate::upstream::stamps::{self, Before, Place};
 
 /// A `Date` says whole seconds: what it dates may be this much younger, in milliseconds.
-pub(crate) const DATE_GRAIN_MS: i64 = 1000;
-
-/// How a copy compares with the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// There was none before.
-    New,
-    /// The origin confirmed it, by 304 or by equal content.
-    Confirmed,
-    /// Other content.
-    Changed,
-    /// The answer was older than what is known already and proves nothing.
-    Older,
-}
+pub(super) const DATE_GRAIN_MS: i64 = 1000;
 
 /// A copy as it stands after looking at the origin.
 #[derive(Clone, Debug)]
-pub struct Copy {
+pub(super) struct Copy {
     /// The path and query.
     pub path: String,
-    /// How it compares.
-    pub change: Change,
     /// The body, decoded.
     pub body: Bytes,
     /// The latest instant at which the content may have come to be, in milliseconds of the origin's time.
@@ -63,7 +48,7 @@ pub enum CopyError {
 }
 
 /// Says what a body must be; the message of `Err` says why it is not.
-pub(crate) type Check = fn(&Bytes) -> Result<(), String>;
+pub(super) type Check = fn(&Bytes) -> Result<(), String>;
 
 /// The copies of one origin.
 #[derive(Clone)]
@@ -91,12 +76,12 @@ impl Copies {
     }
 
     /// The client.
-    pub fn client(&self) -> &OriginClient {
+    pub(super) fn client(&self) -> &OriginClient {
         &self.client
     }
 
     /// Whether the origin's CDN was seen lately to hand out copies that were not made just then.
-    pub fn saw_aged(&self) -> bool {
+    pub(super) fn saw_aged(&self) -> bool {
         let since = self.client.now_ms().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
         (0..=self.cache_ttl_ms().saturating_mul(3)).contains(&since)
     }
@@ -107,33 +92,29 @@ impl Copies {
     }
 
     /// The volatile keys known by now.
-    pub fn volatile(&self) -> VolatileKeys {
+    pub(super) fn volatile(&self) -> VolatileKeys {
         self.volatile.read().clone()
     }
 
+    /// Others are known: an import brought them.
+    pub(super) fn set_volatile(&self, keys: VolatileKeys) {
+        *self.volatile.write() = keys;
+    }
+
     /// Whether `path` was fetched between `since_ms` and now.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn is_recent(&self, path: &str, since_ms: i64) -> Result<bool, StoreError> {
+    pub(super) fn is_recent(&self, path: &str, since_ms: i64) -> Result<bool, StoreError> {
         let now_ms = self.client.now_ms();
         Ok(self.store.copy_meta(path)?.is_some_and(|meta| (since_ms..=now_ms).contains(&meta.fetched_ms)))
     }
 
     /// Forgets the copy of a resource, which is then asked for without a condition.
-    ///
-    /// # Errors
-    /// When the write fails.
-    pub fn forget(&self, path: &str) -> Result<(), StoreError> {
+    pub(super) fn forget(&self, path: &str) -> Result<(), StoreError> {
         let _judging = self.judging.lock();
         self.store.remove_copies(&[path.to_owned()])
     }
 
     /// What is kept of `path`: the interval that it speaks for, and the body.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn span(&self, path: &str) -> Result<Option<(Span, Bytes)>, StoreError> {
+    pub(super) fn span(&self, path: &str) -> Result<Option<(Span, Bytes)>, StoreError> {
         let span = |meta: &CopyMeta| Span { since_ms: meta.since_ms, until_ms: meta.origin_time_ms };
         Ok(self.store.copy(path)?.map(|(meta, body)| (span(&meta), body)))
     }
@@ -143,7 +124,7 @@ impl Copies {
     ///
     /// # Errors
     /// When there is no usable answer; the copy stays as it was.
-    pub async fn look(&self, path: &str, asker: Asker, check: Check) -> Result<Copy, CopyError> {
+    pub(super) async fn look(&self, path: &str, asker: Asker, check: Check) -> Result<Copy, CopyError> {
         let (this, key) = (self.clone(), path.to_owned());
         let asked_with = blocking(move || Ok::<_, CopyError>(this.store.copy(&key)?)).await?;
         let asked_with = asked_with.map(|(meta, _)| meta);
@@ -195,16 +176,16 @@ impl Copies {
             counts: Place::of(path) != Place::Lists || pass::page_of(path) == Some(1),
         });
         let (at_ms, new_since_ms) = self.date(path, answer, stamped, before);
-        let (change, since_ms, until_ms) = match &known {
-            None => (Change::New, new_since_ms, at_ms),
-            Some((meta, _)) if is_same => (Change::Confirmed, meta.since_ms, at_ms.max(meta.origin_time_ms)),
+        let (since_ms, until_ms) = match &known {
+            // Confirmed, by 304 or by equal content.
+            Some((meta, _)) if is_same => (meta.since_ms, at_ms.max(meta.origin_time_ms)),
             Some((meta, body)) if at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms) => {
                 // It was looked at, or it would be asked for again at once.
                 let seen = CopyMeta { fetched_ms, ..meta.clone() };
                 self.store.put_copy_soon(path.to_owned(), seen, None)?;
                 return Ok(older(path, meta, body));
             }
-            Some(_) => (Change::Changed, new_since_ms, at_ms),
+            _ => (new_since_ms, at_ms),
         };
         let fresh = answer.validators();
         let validators = if is_304 { merged(fresh, asked_with) } else { fresh };
@@ -219,14 +200,11 @@ impl Copies {
         };
         let stored = if is_304 { None } else { Some(&*body) };
         self.store.put_copy_soon(path.to_owned(), meta, stored)?;
-        Ok(Copy { path: path.to_owned(), change, body, since_ms, until_ms })
+        Ok(Copy { path: path.to_owned(), body, since_ms, until_ms })
     }
 
     /// Keeps an answer that somebody else asked for, if nothing is kept yet of this path. Blocks.
-    ///
-    /// # Errors
-    /// When it is not what it should be, or the store fails.
-    pub fn offer(&self, path: &str, answer: &Answer, check: Check) -> Result<(), CopyError> {
+    pub(super) fn offer(&self, path: &str, answer: &Answer, check: Check) -> Result<(), CopyError> {
         let _judging = self.judging.lock();
         if self.store.copy_meta(path)?.is_some() {
             return Ok(());
@@ -306,13 +284,7 @@ fn believable(mut meta: CopyMeta, now: WallTime) -> CopyMeta {
 
 /// What is kept, where an answer was older and proves nothing.
 fn older(path: &str, meta: &CopyMeta, body: &Bytes) -> Copy {
-    Copy {
-        path: path.to_owned(),
-        change: Change::Older,
-        body: body.clone(),
-        since_ms: meta.since_ms,
-        until_ms: meta.origin_time_ms,
-    }
+    Copy { path: path.to_owned(), body: body.clone(), since_ms: meta.since_ms, until_ms: meta.origin_time_ms }
 }
 
 /// What a 304 says of the validators, and else what was asked with.

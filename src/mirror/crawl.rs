@@ -13,7 +13,7 @@ use crate::api::taxonomy::{self, TaxonomyKind, VolatileKeys};
 
 use super::copies::{Copies, Copy, CopyError};
 use super::pass;
-use crate::upstream::client::{AskError, Asker};
+use crate::upstream::client::{AskError, Asker, OriginClient};
 use crate::upstream::window::Class;
 
 /// How long the origin's clock, which counts in seconds, needs to move on.
@@ -23,20 +23,14 @@ const MOVED_ON: Duration = Duration::from_millis(1100);
 const AT_ONCE: usize = 6;
 
 /// Says that a body is a page.
-///
-/// # Errors
-/// When it is not, with the reason.
-pub(crate) fn check_page(body: &Bytes) -> Result<(), String> {
+pub(super) fn check_page(body: &Bytes) -> Result<(), String> {
     let page = Page::parse(body, &VolatileKeys::default()).map_err(|error| error.to_string())?;
     // Before it is stored: how many pages there are is read from there.
     if pass::pages(page.total) > pass::MOST_PAGES { Err(format!("a total of {} listings", page.total)) } else { Ok(()) }
 }
 
 /// Says that a body is a taxonomy.
-///
-/// # Errors
-/// When it is not, with the reason.
-pub(crate) fn check_taxonomy(body: &Bytes) -> Result<(), String> {
+pub(super) fn check_taxonomy(body: &Bytes) -> Result<(), String> {
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
     taxonomy::terms(text).map(|_| ()).map_err(|error| error.to_string())
 }
@@ -55,23 +49,27 @@ impl Crawler {
     }
 
     /// How old a copy of the origin's CDN can be.
-    pub const fn cache_ttl(&self) -> Duration {
+    pub(super) const fn cache_ttl(&self) -> Duration {
         self.cache_ttl
     }
 
     /// How long to wait before copies that do not fit together are looked at again: as long as the origin's CDN may
     /// keep them, where it was seen to keep any; else no longer than its clock needs to move on.
-    pub fn lag(&self) -> Duration {
+    pub(super) fn lag(&self) -> Duration {
         if self.copies.saw_aged() { self.cache_ttl.max(MOVED_ON) } else { MOVED_ON }
     }
 
     /// The copies.
-    pub fn copies(&self) -> &Copies {
+    pub(super) fn copies(&self) -> &Copies {
         &self.copies
     }
 
+    pub(super) fn client(&self) -> &OriginClient {
+        self.copies.client()
+    }
+
     /// Looks at several resources, some at once, each of them once: who wants to try again does so later.
-    pub async fn fetch(&self, paths: Vec<String>, class: Class) -> Fetched {
+    pub(super) async fn fetch(&self, paths: Vec<String>, class: Class) -> Fetched {
         let mut looks = futures_util::stream::iter(paths)
             .map(|path| async move {
                 let check = if path.starts_with("/api/listings.json") { check_page } else { check_taxonomy };
@@ -83,7 +81,7 @@ impl Crawler {
         while let Some((path, looked)) = looks.next().await {
             match looked {
                 Ok(copy) => {
-                    self.copies.client().status().pass_advanced();
+                    self.client().status().pass_advanced();
                     fetched.copies.push(copy);
                 }
                 Err(error) => {
@@ -97,17 +95,15 @@ impl Crawler {
     }
 
     /// Looks at several resources as [`Crawler::fetch`] does, of which all are needed.
-    ///
-    /// # Errors
-    /// When one of them fails.
-    pub async fn fetch_all(&self, paths: Vec<String>, class: Class) -> Result<Vec<Copy>, CopyError> {
-        self.fetch(paths, class).await.all()
+    pub(super) async fn fetch_all(&self, paths: Vec<String>, class: Class) -> Result<Vec<Copy>, CopyError> {
+        let Fetched { copies, error, .. } = self.fetch(paths, class).await;
+        error.map_or(Ok(copies), Err)
     }
 }
 
 /// What came of looking at several resources.
 #[derive(Debug, Default)]
-pub struct Fetched {
+pub(super) struct Fetched {
     /// What is known of those that were looked at, in any order.
     pub copies: Vec<Copy>,
     /// The paths of the others.
@@ -122,21 +118,10 @@ impl Fetched {
             self.error = Some(error);
         }
     }
-
-    /// Everything.
-    ///
-    /// # Errors
-    /// When something failed.
-    pub fn all(self) -> Result<Vec<Copy>, CopyError> {
-        self.error.map_or(Ok(self.copies), Err)
-    }
 }
 
 /// The taxonomies among copies, by [`TaxonomyKind::index`].
-///
-/// # Errors
-/// When one is missing, which cannot be when all were fetched.
-pub(crate) fn in_order(copies: Vec<Copy>) -> Result<[Copy; 3], CopyError> {
+pub(super) fn in_order(copies: Vec<Copy>) -> Result<[Copy; 3], CopyError> {
     let mut places: [Option<Copy>; 3] = [None, None, None];
     for copy in copies {
         if let Some(kind) = TaxonomyKind::ALL.into_iter().find(|kind| kind.path() == copy.path) {

@@ -3,6 +3,7 @@
 //! [`Details`] keeps them durably and tells what is missing; [`worker`] fetches, evenly paced. Callers: [`worker`], and
 //! [`crate::serve`], which reads and asks for single ones.
 
+mod arrivals;
 mod due;
 mod early;
 mod fetch;
@@ -11,14 +12,12 @@ mod once;
 #[cfg(test)]
 mod tests;
 pub(crate) mod worker;
-mod write;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::api::listing::ListingId;
@@ -28,32 +27,29 @@ use crate::snapshot::live::Live;
 use crate::store::{DetailRecord, Store, StoreError};
 
 use super::blocking::blocking;
-use super::copies::CopyError;
-use crate::upstream::failures::Failures;
-use crate::upstream::flight::Flights;
 
+use arrivals::Arrivals;
+use fetch::Absences;
 use index::{Covered, Index, Known};
+use once::ClientFetches;
 
 /// The details of all listings; cheap to clone.
 #[derive(Clone)]
-pub struct Details(Arc<Inner>);
+pub struct Details(Arc<DetailsState>);
 
-struct Inner {
+struct DetailsState {
     store: Arc<Store>,
+    /// What is here, durable or not.
     index: RwLock<Index>,
     /// Counts what may make something due that was not: see [`due`].
     disturbed: AtomicU64,
-    /// Arrived, but not durable yet.
-    pending: Mutex<HashMap<ListingId, DetailRecord>>,
-    arrived: Condvar,
+    /// What is not durable yet.
+    arrivals: Arc<Arrivals>,
     revision: AtomicU64,
     cache: Cache,
-    /// Listings whose detail is here but was answered 404 the last time.
-    missing: Mutex<HashSet<ListingId>>,
-    flights: Flights<ListingId, Result<DetailRecord, Arc<CopyError>>>,
-    /// Those that the origin could not give to a client of late.
-    failures: Failures,
-    live: Live,
+    absences: Absences,
+    clients: ClientFetches,
+    newest: Live,
     /// Held while an answer is compared with what is kept and takes its place; never across a wait.
     judging: Mutex<()>,
     /// Reads of the store that may block a thread each.
@@ -70,35 +66,22 @@ impl Details {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn open(store: Arc<Store>, cache: Cache, live: Live) -> Result<Self, StoreError> {
+    pub fn open(store: Arc<Store>, cache: Cache, newest: Live) -> Result<Self, StoreError> {
         let index: Index = store.detail_index(|meta| Known::of(&meta))?.into_iter().collect();
-        let inner = Arc::new(Inner {
-            store,
+        Ok(Self(Arc::new(DetailsState {
             index: RwLock::new(index),
             disturbed: AtomicU64::new(0),
-            pending: Mutex::default(),
-            arrived: Condvar::new(),
+            arrivals: Arrivals::start(store.clone())?,
+            store,
             revision: AtomicU64::new(0),
             cache,
-            missing: Mutex::default(),
-            flights: Flights::default(),
-            failures: Failures::default(),
-            live,
+            absences: Absences::default(),
+            clients: ClientFetches::default(),
+            newest,
             judging: Mutex::default(),
             reading: Semaphore::new(READS_AT_ONCE),
             all_wanted: OnceLock::new(),
-        });
-        let writer = Arc::downgrade(&inner);
-        // A thread and not a task: it commits, and a commit blocks.
-        std::thread::Builder::new()
-            .name("details".into())
-            .spawn(move || {
-                while let Some(inner) = writer.upgrade() {
-                    inner.write_arrivals();
-                }
-            })
-            .map_err(|source| StoreError::Io { path: "details".into(), source })?;
-        Ok(Self(inner))
+        })))
     }
 
     /// The detail of a listing as [`Details::get`] finds it, without blocking.
@@ -106,8 +89,8 @@ impl Details {
     /// # Errors
     /// When the store cannot be read.
     pub async fn read(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
-        if let Some(record) = self.0.pending.lock().get(&id) {
-            return Ok(Some(record.clone()));
+        if let Some(record) = self.0.arrivals.get(id) {
+            return Ok(Some(record));
         }
         if self.0.index.read().get(id).is_none() {
             return Ok(None);
@@ -124,8 +107,8 @@ impl Details {
     /// # Errors
     /// When the store cannot be read.
     pub fn get(&self, id: ListingId) -> Result<Option<DetailRecord>, StoreError> {
-        if let Some(record) = self.0.pending.lock().get(&id) {
-            return Ok(Some(record.clone()));
+        if let Some(record) = self.0.arrivals.get(id) {
+            return Ok(Some(record));
         }
         let Some(known) = self.0.index.read().get(id).copied() else { return Ok(None) };
         let found = match self.0.store.detail(id) {
@@ -143,16 +126,15 @@ impl Details {
 
     /// Forgets a detail that is not in the store although the index says so, unless it arrived meanwhile.
     fn lost(&self, id: ListingId, known: &Known) {
-        // While this is held, none arrives and none that arrived is committed.
-        let pending = self.0.pending.lock();
-        if pending.contains_key(&id) {
+        let waiting = self.0.arrivals.hold();
+        if waiting.contains_key(&id) {
             return;
         }
-        let live = self.0.live.load();
+        let newest = self.0.newest.load();
         let mut index = self.0.index.write();
         // One that arrived and is committed by now is known otherwise.
         if index.get(id) == Some(known) {
-            index.remove(id, live.as_ref().map(|live| &*live.dataset));
+            index.remove(id, newest.as_ref().map(|newest| &*newest.dataset));
             self.0.disturbed.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -173,11 +155,11 @@ impl Details {
     /// When the store cannot be read or written.
     pub fn forget_vanished(&self) -> Result<usize, StoreError> {
         let vanished = self.0.store.forget_vanished()?;
-        let pending = self.0.pending.lock();
-        let live = self.0.live.load();
+        let waiting = self.0.arrivals.hold();
+        let newest = self.0.newest.load();
         let mut index = self.0.index.write();
-        for id in vanished.iter().filter(|id| !pending.contains_key(id)) {
-            index.remove(*id, live.as_ref().map(|live| &*live.dataset));
+        for id in vanished.iter().filter(|id| !waiting.contains_key(id)) {
+            index.remove(*id, newest.as_ref().map(|newest| &*newest.dataset));
         }
         Ok(vanished.len())
     }
@@ -190,16 +172,15 @@ impl Details {
         let ids: Vec<ListingId> = ids.into_iter().collect();
         for some in ids.chunks(index::PIECE) {
             let known = self.0.store.detail_metas_of(some)?;
-            // While this is held, none arrives and none that arrived is committed.
-            let pending = self.0.pending.lock();
-            let head = self.0.live.load();
-            let head = head.as_ref().map(|head| &*head.dataset);
+            let waiting = self.0.arrivals.hold();
+            let newest = self.0.newest.load();
+            let newest = newest.as_ref().map(|newest| &*newest.dataset);
             let mut index = self.0.index.write();
-            for (id, meta) in known.iter().filter(|(id, _)| !pending.contains_key(id)) {
-                index.insert(*id, Known::of(meta), head);
+            for (id, meta) in known.iter().filter(|(id, _)| !waiting.contains_key(id)) {
+                index.insert(*id, Known::of(meta), newest);
             }
             drop(index);
-            drop(pending);
+            drop(waiting);
             for id in some {
                 self.0.cache.forget(&Key::Detail(*id));
             }
@@ -209,10 +190,10 @@ impl Details {
         Ok(())
     }
 
-    /// Whether so many arrivals wait for a disk that does not take them that no more should be asked for.
-    fn is_backed_up(&self) -> bool {
-        const MOST: usize = 4096;
-        self.0.pending.lock().len() > MOST
+    /// Makes everything that arrived durable now, and copies that are not yet; `false` when the disk does not take it
+    /// all within some seconds.
+    pub fn flush(&self) -> bool {
+        self.0.arrivals.flush()
     }
 
     /// Whether all details are fetched, or only those that clients ask for; `None` while nobody fetches any.
@@ -236,8 +217,8 @@ impl Details {
     }
 
     fn covered(&self, dataset: &Dataset) -> Covered {
-        let is_head = self.0.live.load().as_ref().is_none_or(|head| head.dataset.id == dataset.id);
-        if !is_head {
+        let is_newest = self.0.newest.load().as_ref().is_none_or(|newest| newest.dataset.id == dataset.id);
+        if !is_newest {
             // What a rollback serves is not counted along; it is asked for by people only.
             let pieces = dataset.content.summaries.chunks(index::PIECE);
             return pieces.fold(Covered::default(), |sum, piece| sum.and(self.0.index.read().covering(piece)));
@@ -254,21 +235,21 @@ impl Details {
     /// Takes a record in. `shown` is the body of the one before: while it stays as it is, so do the replies made of it.
     fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
         let changes = shown != Some(&record.body);
-        self.0.missing.lock().remove(&id);
+        self.0.absences.ended(id);
         let known = Known::of(&record.meta);
         // Before the index says that it is here: whoever finds it there finds it.
-        self.0.pending.lock().insert(id, record);
+        self.0.arrivals.put(id, record);
         {
-            let live = self.0.live.load();
-            let served = live.as_ref().map(|live| &*live.dataset);
-            self.0.index.write().insert(id, known, served);
+            let newest = self.0.newest.load();
+            let newest = newest.as_ref().map(|newest| &*newest.dataset);
+            self.0.index.write().insert(id, known, newest);
             // Whatever is as it should be makes nothing due before its time.
-            let settled = |served: &Dataset| {
-                let position = served.position(id)?;
-                let current = served.summary(id)?.hash == known.summary_hash;
-                (current && !provisional(&known, served, position)).then_some(())
+            let settled = |newest: &Dataset| {
+                let position = newest.position(id)?;
+                let is_new = newest.summary(id)?.hash == known.summary_hash;
+                (is_new && !provisional(&known, newest, position)).then_some(())
             };
-            if served.and_then(settled).is_none() {
+            if newest.and_then(settled).is_none() {
                 self.0.disturbed.fetch_add(1, Ordering::AcqRel);
             }
         }
@@ -277,7 +258,6 @@ impl Details {
             self.0.revision.fetch_add(1, Ordering::AcqRel);
             self.0.cache.forget(&Key::Detail(id));
         }
-        self.0.arrived.notify_one();
     }
 }
 

@@ -89,7 +89,7 @@ struct Key {
 
 /// An order: by the first field, among equals by the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rule(Vec<Key>);
+pub(super) struct Rule(Vec<Key>);
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,7 +125,7 @@ impl Rule {
 
 /// Why listings have no certain place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unplaced {
+pub(super) enum Unplaced {
     /// No rule explains the sequence.
     #[error("no rule explains the order")]
     NoRule,
@@ -139,11 +139,11 @@ pub(crate) enum Unplaced {
 
 /// All rules that explain a sequence.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules(Vec<Rule>);
+pub(super) struct Rules(Vec<Rule>);
 
 impl Rules {
     /// Learns from a whole sequence, without the rules that were disproved before (by their text).
-    pub(crate) fn learn(sequence: &[Summary], disproved: &BTreeSet<String>) -> Self {
+    pub(super) fn learn(sequence: &[Summary], disproved: &BTreeSet<String>) -> Self {
         let mut learner = Learner { sequence, columns: Vec::new(), disproved, rules: Vec::new() };
         if let [first, _, ..] = sequence {
             learner.columns = columns(first);
@@ -154,7 +154,7 @@ impl Rules {
     }
 
     /// Their texts, for people and for [`Rules::learn`].
-    pub(crate) fn texts(&self) -> impl Iterator<Item = String> + '_ {
+    pub(super) fn texts(&self) -> impl Iterator<Item = String> + '_ {
         self.0.iter().map(Rule::to_string)
     }
 
@@ -162,7 +162,7 @@ impl Rules {
     ///
     /// # Errors
     /// When there is no certain place for one of them.
-    pub(crate) fn place(&self, sequence: &[Summary], changed: &[Summary]) -> Result<Vec<Summary>, Unplaced> {
+    pub(super) fn place(&self, sequence: &[Summary], changed: &[Summary]) -> Result<Vec<Summary>, Unplaced> {
         let replaced: BTreeSet<_> = changed.iter().map(|summary| summary.id).collect();
         let rest: Vec<&Summary> = sequence.iter().filter(|summary| !replaced.contains(&summary.id)).collect();
         let mut placed: Option<Vec<&Summary>> = None;

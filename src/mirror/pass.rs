@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::api::envelope::EnvelopeField;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::page::{Page, PageError};
 use crate::api::render::VolatileValues;
@@ -18,10 +17,10 @@ use crate::snapshot::content::Content;
 pub(crate) const PAGE_SIZE: u64 = 100;
 
 /// More pages than this no list has: what says so is nonsense.
-pub(crate) const MOST_PAGES: u64 = u32::MAX as u64 / PAGE_SIZE;
+pub(super) const MOST_PAGES: u64 = u32::MAX as u64 / PAGE_SIZE;
 
 /// The path of one page of the crawl.
-pub(crate) fn page_path(page: u64) -> String {
+pub(super) fn page_path(page: u64) -> String {
     if page == 1 {
         "/api/listings.json?per_page=100".to_owned()
     } else {
@@ -30,7 +29,7 @@ pub(crate) fn page_path(page: u64) -> String {
 }
 
 /// The number of a page of the crawl, from its path; `None` for any other path.
-pub(crate) fn page_of(path: &str) -> Option<u64> {
+pub(super) fn page_of(path: &str) -> Option<u64> {
     if path == page_path(1) {
         return Some(1);
     }
@@ -38,13 +37,13 @@ pub(crate) fn page_of(path: &str) -> Option<u64> {
 }
 
 /// How many pages hold `total` listings; the first page always exists.
-pub(crate) fn pages(total: u64) -> u64 {
+pub(super) fn pages(total: u64) -> u64 {
     total.div_ceil(PAGE_SIZE).max(1)
 }
 
 /// The interval of the origin's time that a copy speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub(super) struct Span {
     /// The latest instant at which the content may have come to be, in milliseconds.
     pub since_ms: i64,
     /// The latest instant for which the content is confirmed.
@@ -53,16 +52,16 @@ pub struct Span {
 
 /// What a pass has fetched, by path: all pages in order, then the taxonomies. The bodies stay in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pass(Vec<(String, Span)>);
+pub(super) struct Pass(Vec<(String, Span)>);
 
 /// The paths of a pass over so many pages.
-pub(crate) fn paths(pages: u64) -> impl Iterator<Item = String> {
+pub(super) fn paths(pages: u64) -> impl Iterator<Item = String> {
     (1..=pages).map(page_path).chain(TaxonomyKind::ALL.into_iter().map(|kind| kind.path().to_owned()))
 }
 
 /// Why the pages are no state of the origin.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Inconsistent {
+pub(super) enum Inconsistent {
     /// A page cannot be read.
     #[error("page {page}: {source}")]
     Page {
@@ -102,7 +101,7 @@ pub(crate) enum Inconsistent {
 
 /// What a consistent pass adds up to.
 #[derive(Debug)]
-pub(crate) struct Assembled {
+pub(super) struct Assembled {
     /// The content to publish.
     pub content: Content,
     /// Envelope fields that differ between the pages.
@@ -113,28 +112,28 @@ pub(crate) struct Assembled {
 
 impl Pass {
     /// A pass over these copies.
-    pub(crate) fn new(copies: Vec<(String, Span)>) -> Self {
+    pub(super) fn new(copies: Vec<(String, Span)>) -> Self {
         Self(copies)
     }
 
     /// The latest instant at which anything came to be as it is.
-    pub(crate) fn since_ms(&self) -> i64 {
+    pub(super) fn since_ms(&self) -> i64 {
         self.0.iter().map(|(_, span)| span.since_ms).max().unwrap_or(0)
     }
 
     /// The latest instant for which everything is confirmed.
-    pub(crate) fn until_ms(&self) -> i64 {
+    pub(super) fn until_ms(&self) -> i64 {
         self.0.iter().map(|(_, span)| span.until_ms).min().unwrap_or(0)
     }
 
     /// Whether there is one instant at which the origin was just so: everything came to be before it and was still so
     /// after it.
-    pub(crate) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.since_ms() <= self.until_ms()
     }
 
     /// What still has to be confirmed, as paths.
-    pub(crate) fn unproven(&self) -> Vec<String> {
+    pub(super) fn unproven(&self) -> Vec<String> {
         let since = self.since_ms();
         self.0.iter().filter(|(_, span)| span.until_ms < since).map(|(path, _)| path.clone()).collect()
     }
@@ -145,7 +144,7 @@ impl Pass {
 ///
 /// # Errors
 /// When they are no state of the origin; see [`Inconsistent`].
-pub(crate) fn assemble(
+pub(super) fn assemble(
     pages: impl Iterator<Item = Bytes>,
     taxonomies: &[Bytes; 3],
     volatile: &VolatileKeys,
@@ -201,18 +200,13 @@ fn shared(items: Vec<Summary>, known: impl Fn(&Summary) -> Option<Summary>) -> V
 }
 
 /// The taxonomies' texts without what is volatile, which goes to `values`.
-pub(crate) fn blanked(taxonomies: &[Bytes; 3], volatile: &VolatileKeys, values: &mut VolatileValues) -> [Arc<str>; 3] {
+pub(super) fn blanked(taxonomies: &[Bytes; 3], volatile: &VolatileKeys, values: &mut VolatileValues) -> [Arc<str>; 3] {
     TaxonomyKind::ALL.map(|kind| {
         let text = String::from_utf8_lossy(&taxonomies[kind.index()]);
         let (blanked, taken) = volatile.blank(&text);
         values.extend(taken.into_iter().map(|(key, value)| (format!("{} {key}", kind.path()), value)));
         Arc::from(blanked)
     })
-}
-
-/// The carried and computed keys of an envelope, for comparing what two pages show.
-pub(crate) fn carried(fields: &[EnvelopeField]) -> Vec<&EnvelopeField> {
-    fields.iter().filter(|field| matches!(field, EnvelopeField::Carried { .. })).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::snapshot::version::Certificate;
 
 /// Why every page is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(super) enum Purpose {
     /// To publish at all, or to be certain of what is published.
     Certify,
     /// Because the origin has changed, and a refresh does not say enough.
@@ -18,7 +18,7 @@ pub(crate) enum Purpose {
 
 /// Work that was begun and waits for its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begun {
+pub(super) enum Begun {
     /// Pages are read.
     Reading(Purpose),
     /// A changed list waits for its confirmation.
@@ -27,7 +27,7 @@ pub(crate) enum Begun {
 
 /// What the decision rests on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(super) struct Facts {
     /// What is published, if anything.
     pub certificate: Option<Certificate>,
     /// When a refresh is due; zero: now.
@@ -48,7 +48,7 @@ pub(crate) struct Facts {
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(super) enum Step {
     /// Five conditional requests.
     Refresh,
     /// Read every page: begins it.
@@ -65,12 +65,12 @@ pub(crate) enum Step {
 const LONG: Duration = Duration::from_secs(30);
 
 /// Whether nothing better than this certificate is to be had without a reason.
-pub(crate) const fn is_settled(certificate: Certificate) -> bool {
+pub(super) const fn is_settled(certificate: Certificate) -> bool {
     matches!(certificate, Certificate::Full | Certificate::Incremental)
 }
 
 /// The next step.
-pub(crate) fn next(facts: &Facts) -> Step {
+pub(super) fn next(facts: &Facts) -> Step {
     let Some(certificate) = facts.certificate else {
         return match facts.begun {
             None if !facts.begin_in.is_zero() => Step::Wait(facts.begin_in),

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 
+use crate::api::envelope::EnvelopeField;
 use crate::api::listing::Summary;
 use crate::api::page::Page;
 use crate::api::query::{ListQuery, ModifiedSince};
@@ -28,7 +29,7 @@ const MOST_BACK: i64 = 1000;
 
 /// A question about what was modified lately, whose answer is known if nothing was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Probe {
+pub(super) struct Probe {
     /// The query, canonical: the same until something is published, so that its validators stay useful.
     pub query: ListQuery,
     /// Its path.
@@ -38,7 +39,7 @@ pub(crate) struct Probe {
 /// What the probe asks with: a timestamp, a date where the origin understands no other, or nothing where neither is
 /// answered as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) enum Shape {
+pub(super) enum ProbeShape {
     /// `2026-01-31T12:00:00Z`
     #[default]
     Timestamp,
@@ -48,9 +49,9 @@ pub(crate) enum Shape {
     None,
 }
 
-impl Shape {
+impl ProbeShape {
     /// The word for the log.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Timestamp => "timestamp",
             Self::Date => "date",
@@ -60,7 +61,7 @@ impl Shape {
 
     /// What to fall back to.
     #[must_use]
-    pub(crate) const fn next(self) -> Self {
+    pub(super) const fn next(self) -> Self {
         match self {
             Self::Timestamp => Self::Date,
             Self::Date | Self::None => Self::None,
@@ -71,14 +72,14 @@ impl Shape {
 impl Probe {
     /// The probe for a data set, on the origin's clock: `modified` in the future of `confirmed_ms` is not trusted.
     /// `None` when no listing has a usable `modified`.
-    pub(crate) fn of(dataset: &Dataset, confirmed_ms: i64, shape: Shape) -> Option<Self> {
+    pub(super) fn of(dataset: &Dataset, confirmed_ms: i64, shape: ProbeShape) -> Option<Self> {
         let now = confirmed_ms.saturating_mul(1_000_000);
         let past = || dataset.modified().filter(|at| *at <= now);
         let newest = newest(past());
         let oldest_probed = *newest.first()?;
         let (at, text) = match shape {
-            Shape::None => return None,
-            Shape::Timestamp => {
+            ProbeShape::None => return None,
+            ProbeShape::Timestamp => {
                 // A second in which nothing was modified, so that neither `>=` nor dropped fractions matter.
                 let before = oldest_probed.div_euclid(SECOND) - 2;
                 let seconds = before - MOST_BACK..=before;
@@ -88,7 +89,7 @@ impl Probe {
                 let second = seconds.rev().find(|second| !busy.contains(second) && !busy.contains(&(second + 1)))?;
                 (second * SECOND, Timestamp::from_second(second).ok()?.to_string())
             }
-            Shape::Date => {
+            ProbeShape::Date => {
                 let day = newest.last()?.div_euclid(86_400 * SECOND) * 86_400;
                 (day * SECOND, Timestamp::from_second(day).ok()?.strftime("%Y-%m-%d").to_string())
             }
@@ -119,7 +120,7 @@ fn newest(all: impl Iterator<Item = i64>) -> Vec<i64> {
 
 /// What differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(super) enum Difference {
     /// A taxonomy.
     Taxonomy,
     /// The first page.
@@ -134,9 +135,9 @@ pub(crate) enum What {
     Unprobed,
 }
 
-impl What {
+impl Difference {
     /// The word for the log.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Taxonomy => "a taxonomy",
             Self::FirstPage => "the first page",
@@ -150,18 +151,18 @@ impl What {
 
 /// What the answers say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(super) enum Verdict {
     /// Everything that was asked is as published.
     Unchanged,
     /// The probe's answer differs, but it is older than what is published: it says nothing.
     Older,
     /// Something differs.
-    Changed(What),
+    Changed(Difference),
 }
 
 /// The answers to a refresh.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(super) struct Answers {
     /// The probe's, where there was one.
     pub probe: Option<(Probe, Copy)>,
     /// The first page.
@@ -172,7 +173,7 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// The latest instant for which all of them are confirmed.
-    pub(crate) fn until_ms(&self) -> i64 {
+    pub(super) fn until_ms(&self) -> i64 {
         let probe = self.probe.iter().map(|(_, copy)| copy.until_ms);
         let rest = self.taxonomies.iter().map(|copy| copy.until_ms);
         probe.chain(rest).fold(self.first.until_ms, i64::min)
@@ -180,13 +181,13 @@ impl Answers {
 
     /// Whether the first page and the taxonomies were as they are from before until after one instant for which the
     /// probe was answered, too.
-    pub(crate) fn held_still(&self) -> bool {
+    pub(super) fn held_still(&self) -> bool {
         let since = self.taxonomies.iter().map(|copy| copy.since_ms).fold(self.first.since_ms, i64::max);
         since <= self.until_ms()
     }
 
     /// Whether the probe selects fewer listings than the data set holds: some may be gone.
-    pub(crate) fn lacks(&self, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+    pub(super) fn lacks(&self, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
         let Some((probe, copy)) = &self.probe else { return false };
         let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(&probe.query)) else {
             return false;
@@ -195,29 +196,29 @@ impl Answers {
     }
 
     /// Compares the answers with a data set that is known to be as it is at `confirmed_ms`.
-    pub(crate) fn judge(&self, dataset: &Dataset, confirmed_ms: i64, volatile: &VolatileKeys) -> Verdict {
+    pub(super) fn judge(&self, dataset: &Dataset, confirmed_ms: i64, volatile: &VolatileKeys) -> Verdict {
         let content = &dataset.content;
         for kind in TaxonomyKind::ALL {
             let text = String::from_utf8_lossy(&self.taxonomies[kind.index()].body);
             if volatile.blank(&text).0 != content.taxonomy(kind) {
-                return Verdict::Changed(What::Taxonomy);
+                return Verdict::Changed(Difference::Taxonomy);
             }
         }
         let first = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
         if !agrees(&self.first, &first, dataset, volatile) {
-            return Verdict::Changed(What::FirstPage);
+            return Verdict::Changed(Difference::FirstPage);
         }
         if !envelope_agrees(&self.first, content, volatile) {
-            return Verdict::Changed(What::Envelope);
+            return Verdict::Changed(Difference::Envelope);
         }
         match &self.probe {
-            None if !dataset.is_empty() => Verdict::Changed(What::Unprobed),
+            None if !dataset.is_empty() => Verdict::Changed(Difference::Unprobed),
             Some((probe, copy)) if !selects(copy, &probe.query, dataset, volatile) => {
                 if copy.until_ms + 2 * DATE_GRAIN_MS < confirmed_ms {
                     return Verdict::Older;
                 }
                 let known = only_known(copy, dataset, volatile);
-                Verdict::Changed(if known { What::ProbeSelection } else { What::Probe })
+                Verdict::Changed(if known { Difference::ProbeSelection } else { Difference::Probe })
             }
             _ => Verdict::Unchanged,
         }
@@ -225,7 +226,7 @@ impl Answers {
 }
 
 /// Whether a page holds what the data set would answer.
-pub(crate) fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
+pub(super) fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
     let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
         return false;
     };
@@ -243,7 +244,7 @@ fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &Volatil
 }
 
 /// Whether the same listings, as they stand there, are on both sides.
-pub(crate) fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[&'a Summary]) -> bool {
+pub(super) fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[&'a Summary]) -> bool {
     let key = |summary: &Summary| (summary.id, summary.hash.to_bytes());
     let mut one: Vec<_> = one.into_iter().map(key).collect();
     let mut other: Vec<_> = other.iter().map(|summary| key(summary)).collect();
@@ -260,17 +261,16 @@ fn only_known(copy: &Copy, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
 
 /// Whether the carried fields of the published envelope still stand on the page. Fields that differ between pages
 /// were left out when it was published and are not looked at.
-pub(crate) fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
+pub(super) fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
     let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
-    let published = super::pass::carried(&content.envelope.fields);
-    published.into_iter().all(|field| match field {
-        crate::api::envelope::EnvelopeField::Carried { key, .. } if volatile.contains(key) => true,
-        field => page.envelope.fields.contains(field),
+    content.envelope.fields.iter().all(|field| match field {
+        EnvelopeField::Carried { key, .. } => volatile.contains(key) || page.envelope.fields.contains(field),
+        _ => true,
     })
 }
 
 /// Whether a snapshot lost more listings than may vanish at once.
-pub(crate) fn shrank_too_much(serving: usize, next: usize, max_shrink: f64) -> bool {
+pub(super) fn shrank_too_much(serving: usize, next: usize, max_shrink: f64) -> bool {
     let lost = serving.saturating_sub(next);
     lost > 0 && (lost as f64) > serving as f64 * max_shrink
 }

@@ -62,7 +62,7 @@ impl Sweeper {
                         self.commands.pass();
                     }
                     let now = self.clock.now_wall().as_millis();
-                    if let Err(error) = self.store.put_state(STATE, &now.to_le_bytes()) {
+                    if let Err(error) = self.store.put_instant(STATE, now) {
                         tracing::warn!(%error, "the end of the sweep could not be stored; a restart may sweep again");
                     }
                     self.every
@@ -73,9 +73,7 @@ impl Sweeper {
 
     /// How long until the first sweep: one interval after the last one, whatever restarts lie between.
     fn until_due(&self) -> Duration {
-        let kept =
-            self.store.state(STATE).ok().flatten().and_then(|bytes| Some(i64::from_le_bytes(bytes.try_into().ok()?)));
-        let Some(last) = kept else { return self.every };
+        let Some(last) = self.store.instant(STATE).ok().flatten() else { return self.every };
         let since = self.clock.now_wall().millis_since(WallTime::from_millis(last));
         // A clock that was set back must not put the sweep off.
         self.every

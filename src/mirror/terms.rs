@@ -15,9 +15,9 @@ use crate::upstream::window::Class;
 
 /// What the origin says of a term.
 #[derive(Debug)]
-pub(crate) enum Listed {
+pub(super) enum TermAnswer {
     /// Its listings.
-    Known(ListedTerm),
+    Listed(ListedTerm),
     /// Its pages do not fit together, or name listings that the data set does not hold: the data has moved on, and the
     /// term stays doubtful until it is asked again.
     Moved,
@@ -26,17 +26,14 @@ pub(crate) enum Listed {
 }
 
 /// Asks the origin which listings a term stands for, in a data set that was published at `published_ms`.
-///
-/// # Errors
-/// When a page cannot be fetched.
-pub(crate) async fn list(
+pub(super) async fn ask(
     copies: &Copies,
     dataset: &Dataset,
     published_ms: i64,
     kind: TaxonomyKind,
     slug: &str,
     fingerprint: [u8; 16],
-) -> Result<Listed, CopyError> {
+) -> Result<TermAnswer, CopyError> {
     let mut query = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
     query.slugs[kind.index()] = Some(slug.into());
     let mut ids = Vec::new();
@@ -50,10 +47,10 @@ pub(crate) async fn list(
             total = parsed.total;
         }
         if parsed.total != total || total > dataset.len() as u64 {
-            return Ok(Listed::Moved);
+            return Ok(TermAnswer::Moved);
         }
         if copy.until_ms + 2 * DATE_GRAIN_MS < published_ms {
-            return Ok(Listed::Older);
+            return Ok(TermAnswer::Older);
         }
         ids.extend(parsed.items.iter().map(|item| item.id));
         if page >= query.total_pages(total) {
@@ -67,5 +64,5 @@ pub(crate) async fn list(
     let whole = distinct.len() as u64 == total && ids.len() == distinct.len();
     let known = distinct.iter().all(|id| dataset.summary(*id).is_some());
     let listed = ListedTerm { ids: distinct, fingerprint, snapshot: dataset.id.to_string() };
-    Ok(if whole && known { Listed::Known(listed) } else { Listed::Moved })
+    Ok(if whole && known { TermAnswer::Listed(listed) } else { TermAnswer::Moved })
 }

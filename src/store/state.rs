@@ -3,6 +3,8 @@
 //! Their owners define the contents. Callers: [`crate::mirror`], [`crate::versions`], through [`Store`].
 
 use redb::WriteTransaction;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::error::{StoreError, unless_damaged};
 use super::fault::Fault;
@@ -23,6 +25,15 @@ impl States {
         coding::check_size(|| format!("state {key}"), bytes.len(), MAX_BODY)?;
         self.0.push((key.to_owned(), Some(coding::seal(TABLE, key.as_bytes(), bytes))));
         Ok(())
+    }
+
+    /// Keeps a value as a blob of JSON as well.
+    ///
+    /// # Errors
+    /// When it is larger than [`MAX_BODY`].
+    pub fn put_json(&mut self, key: &str, value: &impl Serialize) -> Result<(), StoreError> {
+        let json = serde_json::to_vec(value);
+        self.put(key, json.map_err(|error| StoreError::Io { path: key.into(), source: error.into() })?)
     }
 
     /// Forgets a blob as well.
@@ -108,6 +119,30 @@ impl Store {
             Ok(Some(coding::unseal(TABLE, key.as_bytes(), sealed.value())?.to_vec()))
         });
         unless_damaged(read, || format!("state {key}"))
+    }
+
+    /// The value in the blob of that name, which is JSON; `None` when there is none, or it cannot be read.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn state_json<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+        Ok(self.state(key)?.and_then(|json| serde_json::from_slice(&json).ok()))
+    }
+
+    /// Keeps an instant, in milliseconds since the epoch.
+    ///
+    /// # Errors
+    /// When the write fails.
+    pub fn put_instant(&self, key: &str, at_ms: i64) -> Result<(), StoreError> {
+        self.put_state(key, &at_ms.to_le_bytes())
+    }
+
+    /// The instant of that name, in milliseconds since the epoch; `None` when there is none, or it cannot be read.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn instant(&self, key: &str) -> Result<Option<i64>, StoreError> {
+        Ok(self.state(key)?.and_then(|bytes| Some(i64::from_le_bytes(bytes.try_into().ok()?))))
     }
 
     /// Removes the blob of that name, if any.

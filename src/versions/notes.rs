@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
@@ -54,7 +54,7 @@ impl Notes {
     /// # Errors
     /// When they are too many.
     pub(super) fn write_pins(&self, states: &mut States) -> Result<(), StoreError> {
-        states.put(PINS, json(&self.pins)?)
+        states.put_json(PINS, &self.pins)
     }
 
     /// Adds the rollback to a write.
@@ -63,7 +63,7 @@ impl Notes {
     /// Never in practice: it is a few bytes.
     pub(super) fn write_rollback(&self, states: &mut States) -> Result<(), StoreError> {
         if let Some(seq) = self.rolled_back {
-            return states.put(ROLLBACK, json(&seq)?);
+            return states.put_json(ROLLBACK, &seq);
         }
         states.remove(ROLLBACK);
         Ok(())
@@ -76,7 +76,7 @@ impl Notes {
     pub(super) fn write_all(&self, states: &mut States) -> Result<(), StoreError> {
         self.write_pins(states)?;
         self.write_rollback(states)?;
-        states.put(EXPORTED, json(&self.exports)?)
+        states.put_json(EXPORTED, &self.exports)
     }
 
     /// Records an export with the details that its receiver certainly has, and drops all but the last few. The base of
@@ -99,7 +99,7 @@ impl Notes {
         while self.exports.len() > EXPORTS {
             states.remove(&format!("{EXPORT_DETAILS}{}", self.exports.remove(0)));
         }
-        states.put(EXPORTED, json(&self.exports)?)?;
+        states.put_json(EXPORTED, &self.exports)?;
         let mut bytes = Vec::with_capacity(details.len() * DETAIL_BYTES);
         for detail in details {
             bytes.extend_from_slice(&detail.id.0.to_le_bytes());
@@ -130,9 +130,4 @@ fn list<T: Default + for<'a> Deserialize<'a>>(store: &Store, key: &str) -> Resul
         tracing::warn!(key, %error, "notes about snapshots cannot be read");
         T::default()
     }))
-}
-
-fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
-    serde_json::to_vec(value)
-        .map_err(|error| StoreError::Io { path: "versions".into(), source: std::io::Error::other(error) })
 }

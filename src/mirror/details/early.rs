@@ -22,7 +22,7 @@ impl Details {
     /// replaced. The body has been found to be JSON.
     pub fn offer(&self, id: ListingId, answer: &Answer, stamps: &StampWatch) {
         let Ok(text) = std::str::from_utf8(&answer.body) else { return };
-        if answer.status != 200 || !text.trim_start().starts_with('{') || self.is_backed_up() {
+        if answer.status != 200 || !text.trim_start().starts_with('{') || self.0.arrivals.is_backed_up() {
             return;
         }
         let _judging = self.0.judging.lock();

@@ -2,7 +2,10 @@
 //!
 //! Callers: [`super::worker`], [`super::once`].
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::api::hash::ContentHash;
 use crate::api::json;
@@ -17,6 +20,27 @@ use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators}
 use crate::upstream::stamps::{Before, Place, StampWatch, stamp};
 
 use super::Details;
+
+/// Listings whose detail is here but was answered 404 the last time.
+#[derive(Default)]
+pub(super) struct Absences(Mutex<HashSet<ListingId>>);
+
+impl Absences {
+    /// Remembers a 404; `true` when it is not the first since the last answer.
+    fn again(&self, id: ListingId) -> bool {
+        const MOST: usize = 10_000;
+        let mut absent = self.0.lock();
+        if absent.len() >= MOST {
+            absent.clear();
+        }
+        !absent.insert(id)
+    }
+
+    /// There was an answer.
+    pub(super) fn ended(&self, id: ListingId) {
+        self.0.lock().remove(&id);
+    }
+}
 
 impl Details {
     /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.
@@ -115,13 +139,14 @@ impl Details {
             // A 404 older than what is known, or the first one in a while, destroys nothing.
             (404 | 410, Some(mut record))
                 if record.meta.state == DetailState::Present
-                    && (answer.sent().as_millis() < record.meta.origin_time_ms || !self.gone_before(summary.id)) =>
+                    && (answer.sent().as_millis() < record.meta.origin_time_ms
+                        || !self.0.absences.again(summary.id)) =>
             {
                 record.meta.fetched_ms = fetched_ms;
-                let missing = self.0.missing.lock().contains(&summary.id);
+                let is_absent = self.0.absences.0.lock().contains(&summary.id);
                 self.put(summary.id, record.clone(), shown.as_ref());
-                if missing {
-                    self.0.missing.lock().insert(summary.id);
+                if is_absent {
+                    self.0.absences.0.lock().insert(summary.id);
                 }
                 return Ok(record);
             }
@@ -147,7 +172,7 @@ impl Details {
     /// noticed proves nothing: it may be an old copy of the CDN, and is asked for again.
     fn seen_again(&self, mut record: DetailRecord, summary: &Summary, at_ms: i64, fetched_ms: i64) -> DetailRecord {
         let meta = &mut record.meta;
-        let noticed_ms = self.0.live.load().as_ref().map_or(i64::MIN, |published| published.meta.published_ms);
+        let noticed_ms = self.0.newest.load().as_ref().map_or(i64::MIN, |newest| newest.meta.published_ms);
         let noticed_ms = noticed_ms.min(fetched_ms);
         if at_ms + 2 * DATE_GRAIN_MS >= noticed_ms {
             meta.summary_hash = summary.hash;
@@ -155,15 +180,5 @@ impl Details {
         meta.origin_time_ms = at_ms.max(meta.origin_time_ms);
         meta.fetched_ms = fetched_ms;
         record
-    }
-
-    /// Remembers a 404 for a listing whose detail is here; `true` when it is not the first since its last answer.
-    fn gone_before(&self, id: ListingId) -> bool {
-        const MOST: usize = 10_000;
-        let mut missing = self.0.missing.lock();
-        if missing.len() >= MOST {
-            missing.clear();
-        }
-        !missing.insert(id)
     }
 }

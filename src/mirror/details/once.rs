@@ -5,16 +5,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::listing::Summary;
+use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::VolatileKeys;
 use crate::cache::Key;
 use crate::mirror::copies::CopyError;
 use crate::store::DetailRecord;
 use crate::upstream::budget::Spent;
 use crate::upstream::client::{AskError, Asker, OriginClient};
-use crate::upstream::flight::Boarding;
+use crate::upstream::failures::Failures;
+use crate::upstream::flight::{Boarding, Flights};
 
 use super::Details;
+
+/// What clients wait for.
+#[derive(Default)]
+pub(super) struct ClientFetches {
+    flights: Flights<ListingId, Result<DetailRecord, Arc<CopyError>>>,
+    /// What the origin could not give to a client of late.
+    failures: Failures,
+}
 
 impl Details {
     /// The detail that a client waits for, fetched once however many wait; `true` when another one's request fetched it.
@@ -31,13 +40,13 @@ impl Details {
     ) -> Result<(DetailRecord, bool), Arc<CopyError>> {
         let key = Key::Detail(summary.id);
         let now = client.now_mono();
-        if let Some(error) = self.0.failures.resting(&key, now) {
+        if let Some(error) = self.0.clients.failures.resting(&key, now) {
             return Err(Arc::new(error.into()));
         }
         let deadline = asker.patience.map(|patience| now.plus(patience));
         loop {
             let left = deadline.map(|deadline| deadline.since(client.now_mono()));
-            let (landed, joined) = match self.0.flights.board(&summary.id) {
+            let (landed, joined) = match self.0.clients.flights.board(&summary.id) {
                 Boarding::Joined(passenger) => {
                     // It may be waiting for its turn more patiently than this client; on the wire it needs its time.
                     let bound = left.map(|left| left.saturating_add(client.config().timeout));
@@ -56,8 +65,10 @@ impl Details {
                             None => this.fetch(&client, &volatile, &summary, asker).await.map_err(Arc::new),
                         };
                         match fetched.as_ref().map_err(|error| &**error) {
-                            Ok(_) => this.0.failures.answered(&key),
-                            Err(CopyError::Ask(error)) => this.0.failures.failed(&key, error, client.now_mono()),
+                            Ok(_) => this.0.clients.failures.answered(&key),
+                            Err(CopyError::Ask(error)) => {
+                                this.0.clients.failures.failed(&key, error, client.now_mono())
+                            }
                             Err(CopyError::Store(_)) => {}
                         }
                         ticket.land(fetched);
@@ -86,7 +97,6 @@ mod tests {
 
     use super::*;
     use crate::api::hash::ContentHash;
-    use crate::api::listing::ListingId;
     use crate::cache::Cache;
     use crate::clock::Clock;
     use crate::snapshot::live::Live;

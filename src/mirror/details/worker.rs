@@ -53,7 +53,7 @@ impl DetailWorker {
         let mut overdue = Overdue::default();
         loop {
             swaps.borrow_and_update();
-            let published = self.live.current().filter(|_| !self.details.is_backed_up());
+            let published = self.live.current().filter(|_| !self.details.0.arrivals.is_backed_up());
             if let Some(published) = published {
                 let now = self.clock.now_wall();
                 retries.forget(|id| self.details.fetched_ms(id));
@@ -101,7 +101,7 @@ impl DetailWorker {
         const AT_ONCE: usize = 8;
         let still_served = || {
             let served = self.live.load().as_ref().is_some_and(|now| Arc::ptr_eq(&now.dataset, dataset));
-            served && !self.details.is_backed_up()
+            served && !self.details.0.arrivals.is_backed_up()
         };
         let failed: Vec<ListingId> = futures_util::stream::iter(ids)
             .take_while(|_| std::future::ready(still_served()))

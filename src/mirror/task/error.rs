@@ -13,7 +13,7 @@ use crate::upstream::status::OriginState;
 
 /// Why a step came to nothing.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MirrorError {
+pub(super) enum MirrorError {
     /// Something could not be fetched or kept.
     #[error(transparent)]
     Copy(#[from] CopyError),

@@ -1,46 +1,97 @@
-//! What is asked beside the refreshes: terms in doubt, and what filters mean.
+//! What is asked beside the refreshes, and never at their cost: terms in doubt, and what filters mean.
 //!
 //! Callers: [`super`], after a step that went well.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::taxonomy::TaxonomyKind;
+use crate::clock::Monotonic;
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 
 use super::super::copies::CopyError;
 use super::super::plan::is_settled;
-use super::super::refresh::{Verdict, What};
-use super::super::terms::Listed;
+use super::super::refresh::{Difference, Verdict};
+use super::super::terms::TermAnswer;
 use super::super::{assumptions, terms};
 use super::{Mirror, MirrorError};
 
 /// How often in a row an origin that seems to disprove an assumption may change meanwhile, before it is believed.
 const MOST_DOUBTS: u32 = 10;
 
+/// When questions beside the refreshes are put, and which were.
+pub(super) struct Learning {
+    /// When questions may be asked; `None`: none is left.
+    due: Option<Monotonic>,
+    /// The snapshot about whose terms it was asked, and these.
+    asked: Option<(SnapshotId, HashSet<(TaxonomyKind, String)>)>,
+    /// How often in a row the origin seemed to disprove an assumption while it changed.
+    doubted: u32,
+}
+
+/// What came of asking for terms in doubt.
+enum Collected {
+    /// Some are left, because something else is due.
+    Some,
+    /// None is left; those whose lists were too old are worth asking for again then.
+    All { again: Option<Monotonic> },
+}
+
+impl Learning {
+    pub(super) const fn new(now: Monotonic) -> Self {
+        Self { due: Some(now), asked: None, doubted: 0 }
+    }
+
+    /// There may be something to ask again.
+    pub(super) const fn begin(&mut self, now: Monotonic) {
+        self.due = Some(now);
+    }
+
+    /// How long until something is asked; `None`: nothing is left.
+    pub(super) fn due_in(&self, now: Monotonic) -> Option<Duration> {
+        self.due.map(|due| due.since(now))
+    }
+
+    /// Remembers that a term was asked for.
+    fn asked(&mut self, kind: TaxonomyKind, slug: &str) {
+        if let Some((_, asked)) = &mut self.asked {
+            asked.insert((kind, slug.to_owned()));
+        }
+    }
+
+    fn was_asked(&self, kind: TaxonomyKind, slug: &str) -> bool {
+        self.asked.as_ref().is_some_and(|(_, asked)| asked.contains(&(kind, slug.to_owned())))
+    }
+
+    /// The next term in doubt that was not asked for yet.
+    fn next_in_doubt(&self, dataset: &Dataset) -> Option<(TaxonomyKind, String, [u8; 16])> {
+        dataset.doubtful().iter().find(|(kind, slug, _)| !self.was_asked(*kind, slug)).cloned()
+    }
+}
+
 impl Mirror {
-    /// What is asked beside the refreshes, and never at their cost: terms in doubt, and what filters mean.
+    /// Asks what is left to be asked.
     pub(super) async fn learn(&mut self) -> Result<(), MirrorError> {
-        self.learn_at = None;
-        let later = self.clock.now_mono().plus(self.rhythm.ttl.mul_f64(0.4));
-        match self.collect_terms().await {
+        self.learning.due = None;
+        let later = self.clock.now_mono().plus(self.schedule.pause());
+        self.learning.due = match self.collect_terms().await {
             // A refresh is due, or something that was begun goes on; the rest comes after it.
-            Ok(false) => self.learn_at = Some(self.clock.now_mono().plus(Duration::from_millis(100))),
-            Ok(true) => self.learn_at = self.terms_at.take(),
+            Ok(Collected::Some) => Some(self.clock.now_mono().plus(Duration::from_millis(100))),
+            Ok(Collected::All { again }) => again,
             Err(error) => {
                 tracing::warn!(%error, "some terms stay doubtful");
-                self.learn_at = Some(later);
+                Some(later)
             }
-        }
-        if self.learn_at.is_none_or(|at| at > self.clock.now_mono().plus(Duration::from_secs(1))) {
+        };
+        if self.learning.due_in(self.clock.now_mono()).is_none_or(|wait| wait > Duration::from_secs(1)) {
             match self.question().await {
                 // An edit came in between; the question is put again.
-                Ok(false) => self.learn_at = Some(self.learn_at.map_or(later, |at| at.min(later))),
+                Ok(false) => self.learning.due = Some(self.learning.due.map_or(later, |due| due.min(later))),
                 Ok(true) => {}
                 Err(error) => {
                     tracing::warn!(%error, "the meaning of filters could not be checked");
-                    self.learn_at = Some(later);
+                    self.learning.due = Some(later);
                 }
             }
         }
@@ -49,97 +100,89 @@ impl Mirror {
 
     /// Whether something that is more urgent than questions is due.
     fn is_wanted_elsewhere(&self) -> bool {
-        let begun = self.work.as_ref().is_some_and(|work| work.not_before <= self.clock.now_mono());
-        begun || self.refresh_in().is_zero()
+        let now = self.clock.now_mono();
+        let begun = self.work.begun(now);
+        begun.is_some_and(|(_, wait)| wait.is_zero()) || self.schedule.refresh_in(now, self.age()).is_zero()
     }
 
-    /// Asks the origin about terms that are in doubt, each once for what is known of it, and serves what that proves;
-    /// `false` when some are left because something else is due.
-    async fn collect_terms(&mut self) -> Result<bool, MirrorError> {
-        let Some(published) = self.live.current() else { return Ok(true) };
-        if self.terms.0 != published.dataset.id.as_str() {
-            self.terms = (published.dataset.id.to_string(), HashSet::new());
+    /// Asks the origin about terms that are in doubt, each once for what is known of it, and serves what that proves.
+    async fn collect_terms(&mut self) -> Result<Collected, MirrorError> {
+        let Some(newest) = self.newest.get() else { return Ok(Collected::All { again: None }) };
+        if self.learning.asked.as_ref().is_none_or(|(id, _)| *id != newest.dataset.id) {
+            self.learning.asked = Some((newest.dataset.id.clone(), HashSet::new()));
         }
-        let mut dataset = published.dataset.clone();
-        let _work = self.crawler.copies().client().budget().crawl_work();
+        let mut dataset = newest.dataset.clone();
+        let _work = self.crawler.client().budget().crawl_work();
         let (mut learned, mut older) = (false, Vec::new());
-        let mut result = Ok(true);
+        let mut result = Ok(Collected::All { again: None });
         // What some terms hold may decide the last one that shares their name.
-        while let Some((kind, slug, fingerprint)) = self.next_in_doubt(&dataset) {
+        while let Some((kind, slug, fingerprint)) = self.learning.next_in_doubt(&dataset) {
             if self.is_wanted_elsewhere() {
-                result = Ok(false);
+                result = Ok(Collected::Some);
                 break;
             }
-            let known_ms = published.meta.published_ms.min(self.clock.now_wall().as_millis());
-            match terms::list(self.crawler.copies(), &published.dataset, known_ms, kind, &slug, fingerprint).await {
-                Ok(Listed::Older) => {
-                    // The CDN's copy is from before the list that it would explain; it is asked for again when it is gone.
-                    self.terms.1.insert((kind, slug.clone()));
-                    older.push((kind, slug));
-                }
-                Ok(listed) => {
-                    if let Listed::Known(listed) = listed {
-                        self.evidence.insert((kind, slug.clone()), listed);
-                        self.learned += 1;
-                        learned = true;
-                        let open = |other: &&str| !self.terms.1.contains(&(kind, (*other).to_owned()));
-                        if dataset.doubtful_namesakes(kind, &slug).filter(open).count() == 1 {
-                            dataset = Arc::new(self.index(published.dataset.content.clone()).await?);
-                        }
+            let known_ms = newest.meta.published_ms.min(self.clock.now_wall().as_millis());
+            match terms::ask(self.crawler.copies(), &newest.dataset, known_ms, kind, &slug, fingerprint).await {
+                // The CDN's copy is from before the list that it would explain; it is asked for again when it is gone.
+                Ok(TermAnswer::Older) => older.push((kind, slug.clone())),
+                Ok(TermAnswer::Moved) => {}
+                Ok(TermAnswer::Listed(listed)) => {
+                    self.terms.insert(kind, &slug, listed);
+                    learned = true;
+                    let open = |other: &&str| !self.learning.was_asked(kind, other);
+                    if dataset.doubtful_namesakes(kind, &slug).filter(open).count() == 1 {
+                        dataset = self.terms.index(newest.dataset.content.clone(), Some(newest.clone())).await?.dataset;
                     }
-                    self.terms.1.insert((kind, slug));
                 }
                 Err(CopyError::Ask(error)) if error.is_nonsense() => {
                     tracing::warn!(slug, %error, "a term stays doubtful");
-                    self.terms.1.insert((kind, slug));
                 }
                 Err(error) => {
                     result = Err(error.into());
                     break;
                 }
             }
+            self.learning.asked(kind, &slug);
         }
-        for term in older {
-            self.terms.1.remove(&term);
-            self.terms_at = Some(self.clock.now_mono().plus(self.crawler.lag()));
+        if !older.is_empty() {
+            if let Ok(Collected::All { again }) = &mut result {
+                *again = Some(self.clock.now_mono().plus(self.crawler.lag()));
+            }
+            if let Some((_, asked)) = &mut self.learning.asked {
+                asked.retain(|term| !older.contains(term));
+            }
         }
         if learned {
-            let dataset = Arc::new(self.index(published.dataset.content.clone()).await?);
-            let evidence = self.evidence.clone();
-            self.switch(move |versions, seen| versions.reindexed(seen, &dataset, &evidence)).await?;
+            let dataset = self.terms.index(newest.dataset.content.clone(), Some(newest)).await?.dataset;
+            let evidence = self.terms.known().clone();
+            self.newest.switch(move |versions, seen| versions.reindexed(seen, &dataset, &evidence)).await?;
         }
         result
     }
 
-    /// The next term in doubt that was not asked for yet.
-    fn next_in_doubt(&self, dataset: &Dataset) -> Option<(TaxonomyKind, String, [u8; 16])> {
-        let mut open = dataset.doubtful().iter();
-        open.find(|(kind, slug, _)| !self.terms.1.contains(&(*kind, slug.clone()))).cloned()
-    }
-
     /// Asks the origin, once, whether filters mean what we assume; `false` when something came in between.
     async fn question(&mut self) -> Result<bool, MirrorError> {
-        let Some(published) = self.live.current() else { return Ok(true) };
-        if published.meta.disproved.is_some() || !is_settled(published.meta.certificate) {
+        let Some(newest) = self.newest.get() else { return Ok(true) };
+        if newest.meta.disproved.is_some() || !is_settled(newest.meta.certificate) {
             return Ok(true);
         }
-        let disproved = assumptions::ask(self.crawler.copies(), &published.dataset).await?;
+        let disproved = assumptions::ask(self.crawler.copies(), &newest.dataset).await?;
         if !disproved.is_empty() {
             // An edit meanwhile looks the same: only an origin that has not changed disproves.
-            let answers = self.ask(&published.dataset, published.meta.confirmed_ms).await?;
+            let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
             // One that answers no probe is as unchanged as can be seen; and one that never holds still is believed.
-            let verdict = answers.judge(&published.dataset, i64::MIN, &self.volatile());
-            let holds_still = matches!(verdict, Verdict::Unchanged | Verdict::Changed(What::Unprobed));
-            self.doubted += 1;
-            if !holds_still && self.doubted < MOST_DOUBTS {
-                self.refresh = true;
+            let verdict = answers.judge(&newest.dataset, i64::MIN, &self.volatile());
+            let holds_still = matches!(verdict, Verdict::Unchanged | Verdict::Changed(Difference::Unprobed));
+            self.learning.doubted += 1;
+            if !holds_still && self.learning.doubted < MOST_DOUBTS {
+                self.schedule.ask_refresh();
                 return Ok(false);
             }
         }
-        let mut meta = published.meta.clone();
+        let mut meta = newest.meta.clone();
         meta.disproved = Some(disproved);
-        self.doubted = 0;
-        self.switch(move |versions, seen| versions.renew(seen, meta)).await?;
+        self.learning.doubted = 0;
+        self.newest.switch(move |versions, seen| versions.renew(seen, meta)).await?;
         Ok(true)
     }
 }

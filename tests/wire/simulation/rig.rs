@@ -155,7 +155,7 @@ impl Rig {
             all: true,
             client,
             live: live.clone(),
-            volatile: volatile.clone(),
+            volatile,
             cache_ttl: scene.cache_ttl,
             verify_every: scene.verify_every,
             clock: clock.clone(),
@@ -163,7 +163,7 @@ impl Rig {
         // Everything may vanish here: holding back has tests of its own.
         let rhythm = Rhythm { ttl: scene.ttl, max_shrink: 1.0 };
         let crawler = Crawler::new(copies, scene.cache_ttl);
-        let mirror = Mirror::new(crawler, versions, volatile, commands.clone(), rhythm, clock.clone(), evidence);
+        let mirror = Mirror::new(crawler, versions, commands.clone(), rhythm, clock.clone(), evidence);
         let tasks = vec![tokio::spawn(mirror.run()), tokio::spawn(sweeper.run()), tokio::spawn(worker.run())];
         Self { live, commands, details, tasks }
     }

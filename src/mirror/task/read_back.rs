@@ -1,32 +1,32 @@
 //! What a reading has fetched, back from the store.
 //!
-//! It asks nothing and decides nothing. Callers: [`super`].
+//! It asks nothing and decides nothing. Callers: [`super::judge`].
 
 use bytes::Bytes;
 
 use crate::api::listing::Summary;
-use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
-use crate::store::{Store, StoreError};
+use crate::api::taxonomy::TaxonomyKind;
+use crate::store::StoreError;
 
-use super::super::super::pass::{self, Assembled, Inconsistent, Pass};
+use super::super::copies::Copies;
+use super::super::pass::{self, Assembled, Inconsistent, Pass};
 
 /// What it speaks for, and what became of it.
 pub(super) type ReadBack = (Pass, Result<Assembled, Inconsistent>);
 
 /// Everything that was fetched, from the store, page by page and put together on the way: never all bodies at once. The
 /// inner error is the path of what is not there any more.
-pub(super) fn read(
-    store: &Store,
+pub(super) fn read_back(
+    copies: &Copies,
     pages: u64,
-    volatile: &VolatileKeys,
     known: impl Fn(&Summary) -> Option<Summary>,
 ) -> Result<Result<ReadBack, String>, StoreError> {
     let mut taxonomies = Vec::new();
     let (mut spans, mut last_spans) = (Vec::new(), Vec::new());
     let mut wrong = None;
-    let mut fetched = |path: String, spans: &mut Vec<(String, pass::Span)>| match store.copy(&path) {
-        Ok(Some((meta, body))) => {
-            spans.push((path, pass::Span { since_ms: meta.since_ms, until_ms: meta.origin_time_ms }));
+    let mut fetched = |path: String, spans: &mut Vec<(String, pass::Span)>| match copies.span(&path) {
+        Ok(Some((span, body))) => {
+            spans.push((path, span));
             Some(body)
         }
         Ok(None) => {
@@ -43,7 +43,7 @@ pub(super) fn read(
     }
     let assembled = <[Bytes; 3]>::try_from(taxonomies).ok().map(|taxonomies| {
         let mut bodies = (1..=pages).map_while(|page| fetched(pass::page_path(page), &mut spans));
-        let assembled = pass::assemble(&mut bodies, &taxonomies, volatile, known);
+        let assembled = pass::assemble(&mut bodies, &taxonomies, &copies.volatile(), known);
         // Where they do not fit, what the rest speaks for is wanted all the same.
         bodies.for_each(drop);
         assembled
@@ -52,7 +52,7 @@ pub(super) fn read(
     match (wrong, assembled) {
         (Some(Err(error)), _) => Err(error),
         (Some(Ok(lost)), _) => {
-            store.remove_copies(std::slice::from_ref(&lost))?;
+            copies.forget(&lost)?;
             Ok(Err(lost))
         }
         (None, Some(assembled)) => Ok(Ok((Pass::new(spans), assembled))),

@@ -1,0 +1,113 @@
+//! Details that have arrived and are not durable yet: many are committed at once, and again for as long as the disk does
+//! not take them; copies of the origin's answers along with them.
+//!
+//! It fetches nothing and decides nothing. Callers: [`super`], and whoever is about to end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::api::listing::ListingId;
+use crate::store::{DetailRecord, Store, StoreError};
+
+/// So many wait for a disk that does not take them that no more should be asked for.
+const MOST: usize = 4096;
+
+/// Details that are not durable yet.
+pub(super) struct Arrivals {
+    store: Arc<Store>,
+    waiting: Mutex<HashMap<ListingId, DetailRecord>>,
+    arrived: Condvar,
+}
+
+impl Arrivals {
+    /// Starts the thread that makes arrivals durable.
+    pub(super) fn start(store: Arc<Store>) -> Result<Arc<Self>, StoreError> {
+        let this = Arc::new(Self { store, waiting: Mutex::default(), arrived: Condvar::new() });
+        let writer = Arc::downgrade(&this);
+        // A thread and not a task: it commits, and a commit blocks.
+        let work = move || {
+            while let Some(arrivals) = writer.upgrade() {
+                arrivals.write();
+            }
+        };
+        let started = std::thread::Builder::new().name("details".into()).spawn(work);
+        started.map_err(|source| StoreError::Io { path: "details".into(), source })?;
+        Ok(this)
+    }
+
+    pub(super) fn get(&self, id: ListingId) -> Option<DetailRecord> {
+        self.waiting.lock().get(&id).cloned()
+    }
+
+    pub(super) fn put(&self, id: ListingId, record: DetailRecord) {
+        self.waiting.lock().insert(id, record);
+        self.arrived.notify_one();
+    }
+
+    /// While this is held, none arrives and none that arrived is committed.
+    pub(super) fn hold(&self) -> MutexGuard<'_, HashMap<ListingId, DetailRecord>> {
+        self.waiting.lock()
+    }
+
+    /// Whether so many wait that no more should be asked for.
+    pub(super) fn is_backed_up(&self) -> bool {
+        self.waiting.lock().len() > MOST
+    }
+
+    /// Makes everything that arrived durable now, and copies that are not yet; `false` when the disk does not take it
+    /// all within some seconds.
+    pub(super) fn flush(&self) -> bool {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let began = Instant::now();
+        loop {
+            let tried = self.commit();
+            if tried.is_ok() && self.waiting.lock().is_empty() {
+                return true;
+            }
+            if began.elapsed() >= PATIENCE {
+                if let Err(error) = tried {
+                    tracing::error!(%error, "details cannot be stored");
+                }
+                return false;
+            }
+            if tried.is_err() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+
+    /// Waits for arrivals, briefly, and commits them together.
+    fn write(&self) {
+        {
+            let mut waiting = self.waiting.lock();
+            if waiting.is_empty() {
+                self.arrived.wait_for(&mut waiting, Duration::from_millis(500));
+            }
+        }
+        if let Err(error) = self.commit() {
+            tracing::error!(%error, waiting = self.waiting.lock().len(), "received details cannot be stored; trying again");
+            // Disk full or read-only: what arrived stays in memory, and is tried again.
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    fn commit(&self) -> Result<(), StoreError> {
+        let batch: Vec<(ListingId, DetailRecord)> =
+            self.waiting.lock().iter().map(|(id, record)| (*id, record.clone())).collect();
+        if !batch.is_empty() {
+            self.store.put_details(&batch)?;
+            let mut waiting = self.waiting.lock();
+            for (id, record) in &batch {
+                // What arrived meanwhile for the same listing still waits.
+                if waiting.get(id).is_some_and(|now| now.meta == record.meta) {
+                    waiting.remove(id);
+                }
+            }
+        }
+        // Copies wait in the store; a commit of details has made them durable, too.
+        self.store.sync()
+    }
+}

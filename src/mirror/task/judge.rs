@@ -1,0 +1,215 @@
+//! The steps of a reading: it begins, goes on batch by batch, and is judged: published, confirmed by another round, or read
+//! again.
+//!
+//! Callers: [`super`] and its parts.
+
+use std::time::Duration;
+
+use crate::api::listing::Summary;
+use crate::snapshot::content::Content;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::live::Published;
+use crate::snapshot::version::Certificate;
+use crate::store::{Store, StoreError};
+use crate::upstream::status::{OriginState, Progress};
+
+use super::super::pass::{self, Assembled, Inconsistent, Pass};
+use super::super::plan::{Purpose, is_settled};
+use super::amending::newly_doubtful;
+use super::candidate::{Candidate, IndexedList};
+use super::publish::Proof;
+use super::read_back::read_back;
+use super::reading::Reading;
+use super::work::{Doing, Next};
+use super::{Mirror, MirrorError, TRIES, blocking};
+
+/// Where the start of an unfinished reading is kept in the store.
+const STARTED: &str = "pass";
+
+impl Mirror {
+    /// Begins to read every page; what was fetched since `started_ms` need not be fetched again. Without it, an
+    /// unfinished reading goes on where a restart interrupted it, and one that is asked for begins anew.
+    pub(super) fn begin_reading(&mut self, purpose: Purpose, started_ms: Option<i64>) -> Result<(), MirrorError> {
+        let (now_ms, newest) = (self.clock.now_wall().as_millis(), self.newest.get());
+        let started_ms = match (started_ms, purpose) {
+            (Some(started), _) => started,
+            (None, Purpose::Follow) => now_ms,
+            (None, Purpose::Certify) => {
+                let anew = self.schedule.is_pass_asked();
+                started(self.newest.store(), newest.as_deref(), now_ms, anew)?
+            }
+        };
+        if purpose == Purpose::Certify {
+            self.schedule.settling(self.clock.now_mono());
+        }
+        if newest.is_none() {
+            self.status.set_state(OriginState::Crawling);
+        }
+        self.status.set_pass(Some(Progress { done: 0, of: 0 }));
+        let reading = Reading::new(purpose, started_ms, newest.as_deref(), now_ms);
+        self.begin(Doing::Reading(Box::new(reading)), Duration::ZERO);
+        Ok(())
+    }
+
+    /// One batch; when nothing is left to be fetched, the verdict.
+    pub(super) async fn read_on(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
+        let now_ms = self.clock.now_wall().as_millis();
+        let Some(progress) = reading.fetch_batch(&self.crawler, now_ms).await? else {
+            return self.judge(reading).await;
+        };
+        self.status.set_pass(Some(progress));
+        Ok(Next::Again(Duration::ZERO))
+    }
+
+    /// Everything is fetched: is it one state of the origin, and how sure are we of it?
+    pub(super) async fn judge(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
+        let pages = reading.pages(self.crawler.copies())?;
+        let (copies, newest) = (self.crawler.copies().clone(), self.newest.get());
+        let read = blocking(move || {
+            let known = |item: &Summary| {
+                let known = newest.as_ref()?.dataset.summary(item.id)?;
+                (known.hash == item.hash).then(|| known.clone())
+            };
+            read_back(&copies, pages, known)
+        });
+        let (pass, assembled) = match read.await? {
+            Ok(read) => read,
+            Err(lost) => {
+                tracing::warn!(path = lost, "a stored copy is missing; it is fetched again");
+                reading.look_again();
+                return Ok(Next::Again(Duration::ZERO));
+            }
+        };
+        let assembled = match assembled {
+            Ok(assembled) => assembled,
+            Err(error) => return self.does_not_fit(reading, &pass, error),
+        };
+        // What is the newest snapshot takes nothing back, however old its confirmation is.
+        let is_old = pass.until_ms() < reading.floor_ms && self.is_news(&assembled.content);
+        if pass.is_full() && !is_old {
+            self.publish_assembled(assembled, Proof::of(Certificate::Full, pass.until_ms())).await?;
+            return self.settled(reading);
+        }
+        let mut unproven = pass.unproven();
+        if unproven.is_empty() {
+            unproven = pass::paths(pages).collect();
+        }
+        match reading.purpose() {
+            Purpose::Follow => self.judge_what_follows(reading, &pass, assembled, unproven).await,
+            Purpose::Certify => self.judge_unproven(reading, &pass, assembled, unproven, is_old).await,
+        }
+    }
+
+    /// A list that was read because the origin has changed: it waits for its confirmation, unless its pages are suspect.
+    async fn judge_what_follows(
+        &mut self,
+        reading: &mut Reading,
+        pass: &Pass,
+        assembled: Assembled,
+        unproven: Vec<String>,
+    ) -> Result<Next, MirrorError> {
+        let Assembled { content, left_out, volatile_values } = assembled;
+        let list = self.terms.index(content, self.newest.get()).await?;
+        if let Some(reason) = self.is_suspect(&list.dataset).filter(|_| reading.round < TRIES) {
+            // Pages of different instants can add up by chance; only proof helps then.
+            tracing::debug!(reason, "every page is read again");
+            reading.next_round(unproven);
+            return Ok(Next::Again(self.crawler.lag()));
+        }
+        let candidate = Candidate::read(IndexedList { list, left_out, volatile_values }, pass.until_ms());
+        Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?))
+    }
+
+    /// A list that was to settle what is published, and is not proven: another round, up to some.
+    async fn judge_unproven(
+        &mut self,
+        reading: &mut Reading,
+        pass: &Pass,
+        assembled: Assembled,
+        unproven: Vec<String>,
+        is_old: bool,
+    ) -> Result<Next, MirrorError> {
+        let is_newest_settled = self.newest.certificate().is_some_and(is_settled);
+        if reading.round >= TRIES {
+            if !is_newest_settled || self.is_news(&assembled.content) {
+                let proof = Proof::open("the list changed during every closing pass", pass.until_ms());
+                self.publish_assembled(assembled, proof).await?;
+            }
+            return self.settled(reading);
+        }
+        // What is known to be newer is not replaced by what is merely consistent.
+        if !is_newest_settled && !is_old {
+            self.publish_assembled(assembled, Proof::of(Certificate::Provisional, pass.until_ms())).await?;
+        }
+        reading.next_round(unproven);
+        self.status.set_pass(Some(reading.progress()));
+        Ok(Next::Again(self.crawler.lag()))
+    }
+
+    /// Why what was read may be of more than one instant, although it adds up.
+    fn is_suspect(&self, dataset: &Dataset) -> Option<String> {
+        if self.questions.are_without_probe() {
+            return Some("the origin does not answer the probe".to_owned());
+        }
+        if self.crawler.copies().saw_aged() {
+            return Some("the origin's CDN returns old copies".to_owned());
+        }
+        let newest = self.newest.get()?;
+        newly_doubtful(&newest.dataset, dataset).map(|slug| format!("the count of {slug} disagrees"))
+    }
+
+    /// Whether what was read is other than the newest snapshot, so that publishing it says something.
+    fn is_news(&self, content: &Content) -> bool {
+        self.newest.get().is_none_or(|newest| newest.dataset.id != content.id())
+    }
+
+    /// The pages are no state of the origin: the list moved while it was read.
+    fn does_not_fit(&mut self, reading: &mut Reading, pass: &Pass, error: Inconsistent) -> Result<Next, MirrorError> {
+        tracing::warn!(%error, round = reading.round, "the list changed while it was read; reading it again");
+        let now_ms = self.clock.now_wall().as_millis();
+        let mut again = pass.unproven();
+        if again.is_empty() || reading.round >= TRIES {
+            // Each copy fits one instant, and still they do not fit together: all of it again.
+            again = Vec::new();
+            reading.started_ms = now_ms;
+            if reading.purpose() == Purpose::Certify {
+                self.newest.store().put_instant(STARTED, now_ms)?;
+            }
+        }
+        if reading.round >= TRIES {
+            reading.restart();
+            reading.next_round(again);
+            return Err(error.into());
+        }
+        reading.next_round(again);
+        // What is looked at again must not be what was just looked at.
+        if reading.has_nothing_to_do() {
+            reading.started_ms = reading.started_ms.max(now_ms);
+        }
+        Ok(Next::Again(self.crawler.lag()))
+    }
+
+    /// What is published is settled as far as it can be.
+    fn settled(&mut self, reading: &Reading) -> Result<Next, MirrorError> {
+        let newest = self.newest.get().map(|newest| newest.dataset.id.clone());
+        self.status.set_state(if newest == reading.before { OriginState::Unchanged } else { OriginState::Changed });
+        self.work.settled();
+        self.status.passed();
+        self.newest.store().remove_state(STARTED)?;
+        self.looked();
+        Ok(Next::Done)
+    }
+}
+
+/// When the unfinished reading began; begins one when there is none, or when it shall be `anew`.
+fn started(store: &Store, newest: Option<&Published>, now_ms: i64, anew: bool) -> Result<i64, StoreError> {
+    // What was fetched before the last publication is older than that, and a start in the future is from a clock that
+    // was set back since.
+    let oldest = newest.filter(|newest| newest.meta.certificate != Certificate::Provisional);
+    let oldest = oldest.map_or(i64::MIN, |newest| newest.meta.published_ms);
+    if let Some(started) = store.instant(STARTED)?.filter(|started| !anew && (oldest..=now_ms).contains(started)) {
+        return Ok(started);
+    }
+    store.put_instant(STARTED, now_ms)?;
+    Ok(now_ms)
+}

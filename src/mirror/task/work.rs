@@ -1,0 +1,129 @@
+//! What was begun and goes on step by step: at most one thing, and one that made way for it.
+//!
+//! It does nothing of it; each step is [`super`]'s. Callers: [`super`] and its parts.
+
+use std::time::Duration;
+
+use super::super::plan::{Begun, Purpose};
+use super::candidate::Candidate;
+use super::reading::Reading;
+use super::schedule::Retry;
+use crate::clock::Monotonic;
+use crate::upstream::budget::CrawlWork;
+
+/// What can take several steps.
+pub(super) enum Doing {
+    Reading(Box<Reading>),
+    Confirming(Box<Candidate>),
+}
+
+/// How a step ended.
+pub(super) enum Next {
+    /// It is done, or something else has taken its place.
+    Done,
+    /// The same again after a pause.
+    Again(Duration),
+    /// Something else after a pause.
+    Instead(Doing, Duration),
+}
+
+/// What was begun, and when it goes on.
+pub(super) struct Work {
+    pub(super) doing: Doing,
+    due: Retry,
+    /// Leaves the crawl its share of the budget for as long as it lasts.
+    _share: CrawlWork,
+}
+
+impl Work {
+    fn certifies(&self) -> bool {
+        matches!(&self.doing, Doing::Reading(reading) if reading.purpose() == Purpose::Certify)
+    }
+}
+
+/// What is done now, and what waits for that.
+#[derive(Default)]
+pub(super) struct WorkInHand {
+    now: Option<Work>,
+    /// A certification that makes way for what follows a change, and goes on after it.
+    parked: Option<Work>,
+    /// Changes in a row that did not hold still until they were confirmed.
+    unsettled: u32,
+}
+
+impl WorkInHand {
+    /// What was begun, and how long until it goes on.
+    pub(super) fn begun(&self, now: Monotonic) -> Option<(Begun, Duration)> {
+        let work = self.now.as_ref()?;
+        let begun = match &work.doing {
+            Doing::Reading(reading) => Begun::Reading(reading.purpose()),
+            Doing::Confirming(_) => Begun::Confirming,
+        };
+        Some((begun, work.due.wait(now)))
+    }
+
+    pub(super) const fn is_begun(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// Failures in a row of what was begun; at least one.
+    pub(super) fn failures(&self) -> u32 {
+        self.now.as_ref().map_or(1, |work| work.due.failures())
+    }
+
+    /// Begins something, in place of what was begun before.
+    pub(super) fn begin(&mut self, doing: Doing, now: Monotonic, pause: Duration, share: CrawlWork) {
+        let next = Work { doing, due: Retry::after(now, pause), _share: share };
+        if next.certifies() {
+            (self.now, self.parked) = (Some(next), None);
+        } else if let Some(before) = self.now.replace(next).filter(Work::certifies) {
+            self.parked = Some(before);
+        }
+    }
+
+    /// Takes what was begun in order to go on with it; then [`WorkInHand::went`] or [`WorkInHand::failed`] follows.
+    pub(super) const fn take(&mut self) -> Option<Work> {
+        self.now.take()
+    }
+
+    /// A step of what was taken has ended.
+    pub(super) fn went(&mut self, work: Work, next: Next, now: Monotonic) {
+        match next {
+            // What made way goes on, unless something else was begun.
+            Next::Done if self.now.is_none() => self.now = self.parked.take(),
+            Next::Done => {}
+            Next::Again(pause) => self.now = Some(Work { due: Retry::after(now, pause), ..work }),
+            Next::Instead(doing, pause) => self.now = Some(Work { doing, due: Retry::after(now, pause), ..work }),
+        }
+    }
+
+    /// A step of what was taken has failed: it stays begun, and is tried again later.
+    pub(super) fn failed(
+        &mut self,
+        mut work: Work,
+        now: Monotonic,
+        longest: Duration,
+        jittered: impl FnOnce(Duration) -> Duration,
+    ) {
+        work.due.failed(now, longest, jittered);
+        self.now = Some(work);
+    }
+
+    /// Forgets what was begun: it was about another snapshot.
+    pub(super) fn abandon(&mut self) {
+        (self.now, self.parked) = (None, None);
+    }
+
+    /// Changes in a row that did not hold still until they were confirmed.
+    pub(super) const fn unsettled(&self) -> u32 {
+        self.unsettled
+    }
+
+    pub(super) const fn did_not_settle(&mut self) {
+        self.unsettled += 1;
+    }
+
+    pub(super) const fn settled(&mut self) {
+        self.unsettled = 0;
+    }
+}
