@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building grandstand needs and this machine lacks: a C compiler, make, cmake, pkg-config,
-# curl for trying it out; for the tests also faketime, openssl, minisign, strace, prometheus (for promtool) and nginx,
+# curl for trying it out; for the tests also faketime, openssl, minisign, strace, prometheus (for promtool), nginx and jq,
 # without which all else works. Does nothing when all of it is there. Rust itself is not installed.
 set -eu
 
@@ -22,7 +22,7 @@ have cmake || missing="$missing cmake"
 have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
-# signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program.
+# signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program, one reads dumps.
 for_tests=""
 have faketime || for_tests="$for_tests faketime"
 have openssl || for_tests="$for_tests openssl"
@@ -30,6 +30,7 @@ have minisign || for_tests="$for_tests minisign"
 have strace || for_tests="$for_tests strace"
 have promtool || for_tests="$for_tests prometheus"
 have nginx || [ -x /usr/sbin/nginx ] || for_tests="$for_tests nginx-light"
+have jq || for_tests="$for_tests jq"
 
 if [ -z "$missing$for_tests" ]; then
     exit 0

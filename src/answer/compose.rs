@@ -28,6 +28,10 @@ use crate::telemetry::Source;
 use super::admit::{self, ALLOW, Methods};
 use super::head::{self as fields, Head};
 
+mod dump;
+
+pub(crate) use dump::FromDump;
+
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// A body is what `Content-Type` says (the Fetch standard).

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, WallTime};
+use crate::dumps::{Dumps, Part};
 use crate::limit::Decision;
 use crate::proxy::pass_through::{PassError, PassThrough, Passed};
 use crate::proxy::spool::Reader;
@@ -37,6 +38,8 @@ pub(crate) struct Responder {
     pub telemetry: Telemetry,
     /// Where unknown endpoints go; `None` offline.
     pub pass: Option<PassThrough>,
+    /// What is offered as files; `None` in shield use.
+    pub dumps: Option<Dumps>,
     /// The clock.
     pub clock: Clock,
 }
@@ -51,6 +54,15 @@ pub(crate) enum Decided<H> {
         info: RequestInfo,
         /// When it was made.
         now: WallTime,
+    },
+    /// It is answered from a file.
+    Dump {
+        /// The answer, without its body.
+        answer: Answer,
+        /// The body; `None`: there is none.
+        part: Option<Part>,
+        /// Whose it is.
+        info: RequestInfo,
     },
     /// The origin answers it.
     Passes {
@@ -90,6 +102,13 @@ impl Responder {
                     return Decided::Passes { target: target.into(), info, limit };
                 }
                 self.standing.problem(asked, &Problem::unknown_path(&target[..]), None, head)
+            }
+            Admission::Admitted { target: Target::Dump(kind), coding } => {
+                asked.coding = coding;
+                match self.dump(asked, kind).await {
+                    Ok((answer, part)) => return Decided::Dump { answer, part, info },
+                    Err((problem, retry_after)) => self.standing.problem(asked, &problem, Some(retry_after), head),
+                }
             }
             Admission::Admitted { target, coding } => {
                 asked.coding = coding;

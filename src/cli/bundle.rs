@@ -2,6 +2,7 @@
 //!
 //! Callers: [`super`].
 
+mod dump;
 mod export;
 mod import;
 mod remote;
@@ -35,7 +36,8 @@ pub(super) struct Bundle {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Writes what is served, with its details, as one file; or what changed since an earlier export
+    /// Writes what is served, with its details, as one file; or what changed since an earlier export; or the listings in a
+    /// format for other tools
     Export(export::Export),
     /// Makes a bundle's snapshot the newest version, and serves it; the one before stays kept
     Import(import::Import),

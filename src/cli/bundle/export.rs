@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::dump::{self, Format};
 use super::unfinished::{FileError, Unfinished, remove};
 use super::{Sources, in_file, remote, what};
 use crate::app::core::open_versions;
@@ -17,7 +18,7 @@ use crate::bundle::trust::open_file;
 use crate::bundle::{Bundle, Manifest};
 use crate::cli::holder::Holder;
 use crate::cli::progress::{Display, bytes_bar};
-use crate::cli::{Failure, load, logging};
+use crate::cli::{EXIT_CONFIG, Failure, load, logging};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::store::DataDir;
@@ -29,8 +30,11 @@ use crate::versions::bundles::Exported;
 pub(super) struct Export {
     #[command(flatten)]
     sources: Sources,
-    /// The file that is written; one of that name is replaced
+    /// The file that is written; one of that name is replaced. `-` writes to standard output, not for a bundle
     file: PathBuf,
+    /// What is written: a bundle, for another grandstand, or the current snapshot for other tools
+    #[arg(long, value_enum, default_value = "bundle")]
+    format: Format,
     /// Writes only what changed since a kept snapshot, named by its id or by the bundle of it that was exported before
     #[arg(long, value_name = "ID|FILE")]
     since: Option<String>,
@@ -49,6 +53,8 @@ pub(super) enum ExportError {
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("--since names no snapshot and no bundle")]
     NoBase,
+    #[error("a bundle is verified after it is written, which standard output does not allow: name a file")]
+    NoFile,
 }
 
 impl Export {
@@ -57,6 +63,16 @@ impl Export {
         logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if config.usage() == Use::Shield {
             return Err(ExportError::Shield.into());
+        }
+        if let Some(kind) = self.format.dump() {
+            if self.since.is_some() || self.sign.is_some() {
+                eprintln!("grandstand: --since and --sign are for bundles: leave --format out");
+                return Ok(ExitCode::from(EXIT_CONFIG));
+            }
+            return dump::export(&config, kind, &self.file);
+        }
+        if self.file.as_os_str() == "-" {
+            return Err(ExportError::NoFile.into());
         }
         // Before the work: a password that is wrong is told at once.
         let password = || signature::ask_password("password of the secret key: ");
