@@ -13,7 +13,9 @@ mod server_client;
 mod snapshot;
 mod status;
 mod sync;
+mod table;
 mod terminal;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -67,7 +69,7 @@ enum Command {
     /// Runs a sample origin and a mirror of it on loopback, with nothing to configure
     Demo(demo::Demo),
     /// Makes one full mirror pass and shows its progress; succeeds only at full coverage
-    Sync(Sources),
+    Sync(sync::Sync),
     /// Compares this mirror with its origin, request by request; succeeds only when something was compared, nothing
     /// differed, no difference stayed undecided, it was not given up, and at least half of the samples were answered
     Audit(audit::Audit),
@@ -112,7 +114,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Serve(serve) => run_serve(&serve),
         Command::Demo(demo) => demo.run(),
-        Command::Sync(sources) => sync::run(&sources),
+        Command::Sync(sync) => sync.run(),
         Command::Audit(audit) => audit.run(),
         Command::Check(sources) => check(&sources),
         Command::Origin(origin) => origin.run(),
@@ -130,6 +132,15 @@ pub fn run() -> ExitCode {
             let lines: Vec<String> = chain(error.as_ref()).lines().map(plain).collect();
             eprintln!("grandstand: {}", lines.join("\n"));
             ExitCode::FAILURE
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Config(errors) => errors.fmt(f),
+            Self::Other(error) => f.write_str(&chain(error.as_ref())),
         }
     }
 }

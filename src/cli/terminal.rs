@@ -1,9 +1,8 @@
-//! What standard error can show: colours, a cursor that moves, or plain lines only.
+//! What standard error and standard output can show: colours, a cursor that moves, or plain lines only.
 //!
-//! Callers: [`super::logging`], [`super::progress`].
+//! Callers: [`super::logging`], [`super::progress`], [`super::table`], [`super::watch`].
 
 use std::ffi::OsStr;
-use std::io::IsTerminal as _;
 
 /// What can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +16,17 @@ pub(super) struct Terminal {
 impl Terminal {
     /// Standard error of this process.
     pub(super) fn of_stderr() -> Self {
+        Self::of(&std::io::stderr())
+    }
+
+    /// Standard output of this process.
+    pub(super) fn of_stdout() -> Self {
+        Self::of(&std::io::stdout())
+    }
+
+    fn of(stream: &impl std::io::IsTerminal) -> Self {
         let var = |name| std::env::var_os(name);
-        Self::judge(std::io::stderr().is_terminal(), var("NO_COLOR").as_deref(), var("TERM").as_deref())
+        Self::judge(stream.is_terminal(), var("NO_COLOR").as_deref(), var("TERM").as_deref())
     }
 
     /// `no_color`: any value but the empty one asks for none (<https://no-color.org>). `term`: `dumb`, or nothing, is a
