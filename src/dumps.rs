@@ -11,11 +11,11 @@ mod csv;
 mod geojson;
 pub(crate) mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -32,6 +32,13 @@ pub(crate) use built::{Built, Part};
 
 /// The codings that dumps have: brotli takes several times as long for little less.
 pub(crate) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
+
+/// So many dumps that were replaced are kept for those who still read them. A client may take hours for one, and a new
+/// snapshot may come every few minutes.
+const MOST_REPLACED: usize = 12;
+
+/// After a failure nothing is tried for so long.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Why there is no dump.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +95,8 @@ struct Inner {
     ttl: Duration,
     clock: Clock,
     built: Mutex<HashMap<Key, Arc<Built>>>,
+    /// Those that were replaced, the oldest first: slow clients may still read them.
+    replaced: Mutex<VecDeque<Weak<Built>>>,
     /// What the last try came to, where it failed, and when.
     failed: Mutex<HashMap<Key, (Monotonic, Arc<DumpError>)>>,
     /// One is written at a time.
@@ -106,6 +115,7 @@ impl Dumps {
             ttl,
             clock,
             built: Mutex::default(),
+            replaced: Mutex::default(),
             failed: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             tidies: AtomicBool::new(false),
@@ -174,7 +184,7 @@ impl Inner {
             return Ok(ready);
         }
         if let Some((at, error)) = self.failed.lock().get(&(kind, coding))
-            && *at >= began
+            && (*at >= began || self.clock.now_mono().since(*at) < PAUSE)
         {
             return Err(error.clone());
         }
@@ -223,7 +233,8 @@ impl Inner {
     }
 
     fn keep(&self, kind: DumpKind, coding: Coding, built: &Arc<Built>) {
-        self.built.lock().insert((kind, coding), built.clone());
+        let before = self.built.lock().insert((kind, coding), built.clone());
+        self.replace(before);
         // Another snapshot may have come while it was written.
         self.tidy();
     }
@@ -231,6 +242,19 @@ impl Inner {
     /// Lets go of the dumps of earlier snapshots.
     fn tidy(&self) {
         let Some(published) = self.live.current() else { return };
-        self.built.lock().retain(|_, built| built.snapshot == published.dataset.id);
+        let stale = |_: &Key, built: &mut Arc<Built>| built.snapshot != published.dataset.id;
+        let stale: Vec<Arc<Built>> = self.built.lock().extract_if(stale).map(|(_, built)| built).collect();
+        self.replace(stale);
+    }
+
+    /// Lets go of dumps. Clients read them to their end, unless so many are read that the disk fills up.
+    fn replace(&self, before: impl IntoIterator<Item = Arc<Built>>) {
+        let mut replaced = self.replaced.lock();
+        replaced.extend(before.into_iter().map(|built| Arc::downgrade(&built)));
+        replaced.retain(|built| built.strong_count() > 0);
+        while replaced.len() > MOST_REPLACED {
+            let oldest = replaced.pop_front().and_then(|oldest| oldest.upgrade());
+            oldest.iter().for_each(|oldest| oldest.revoke());
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use serde_json::json;
 
 use super::remote;
 use super::unfinished::Unfinished;
@@ -56,7 +57,7 @@ struct Done {
 }
 
 /// Writes a dump into a file, which has its name when it is whole, or to standard output.
-pub(super) fn export(config: &Config, kind: DumpKind, path: &Path) -> Result<ExitCode, Failure> {
+pub(super) fn export(config: &Config, kind: DumpKind, path: &Path, json: bool) -> Result<ExitCode, Failure> {
     if path.as_os_str() == "-" {
         let mut out = Watching { out: io::stdout().lock(), is_closed: false };
         return match make(config, kind, &mut out) {
@@ -68,6 +69,12 @@ pub(super) fn export(config: &Config, kind: DumpKind, path: &Path) -> Result<Exi
     let mut unfinished = Unfinished::beside(path)?;
     let done = make(config, kind, unfinished.file())?;
     let bytes = unfinished.finish()?;
+    if json {
+        let file = path.display().to_string();
+        let told = json!({ "exported": true, "file": file, "format": kind.as_str(), "snapshot": done.snapshot, "bytes": bytes });
+        println!("{told}");
+        return Ok(finish(&done));
+    }
     println!("{}: snapshot {} as {}, {bytes} bytes", path.display(), done.snapshot, kind.as_str());
     Ok(finish(&done))
 }

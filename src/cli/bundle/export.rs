@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 
 use super::dump::{self, Format};
 use super::unfinished::{FileError, Unfinished, remove};
-use super::{Sources, in_file, remote, what};
+use super::{Sources, for_scripts, in_file, remote, what};
 use crate::app::core::open_versions;
 use crate::bundle::signature::{self, Signer};
 use crate::bundle::trust::open_file;
@@ -30,11 +31,14 @@ use crate::versions::bundles::Exported;
 pub(super) struct Export {
     #[command(flatten)]
     sources: Sources,
-    /// The file that is written; one of that name is replaced. `-` writes to standard output, not for a bundle
+    /// File to write; an existing file is replaced. `-` is standard output, except for a bundle
     file: PathBuf,
-    /// What is written: a bundle, for another grandstand, or the current snapshot for other tools
+    /// What to write: a bundle for another grandstand, or the current snapshot for other tools
     #[arg(long, value_enum, default_value = "bundle")]
     format: Format,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     /// Writes only what changed since a kept snapshot, named by its id or by the bundle of it that was exported before
     #[arg(long, value_name = "ID|FILE")]
     since: Option<String>,
@@ -69,7 +73,7 @@ impl Export {
                 eprintln!("grandstand: --since and --sign are for bundles: leave --format out");
                 return Ok(ExitCode::from(EXIT_CONFIG));
             }
-            return dump::export(&config, kind, &self.file);
+            return dump::export(&config, kind, &self.file, self.json);
         }
         if self.file.as_os_str() == "-" {
             return Err(ExportError::NoFile.into());
@@ -106,6 +110,13 @@ impl Export {
             None => remove(&signature::path_of(&self.file)).map(|()| None)?,
         };
         made.remember();
+        if self.json {
+            let key = signed.map(|(_, key)| key.to_string());
+            let state = if key.is_some() { "verified" } else { "none" };
+            let told = for_scripts::told(&self.file, "exported", manifest, json!({ "state": state, "key": key }))?;
+            println!("{told}");
+            return Ok(ExitCode::SUCCESS);
+        }
         println!("{}: {}, {bytes} bytes", self.file.display(), what(manifest));
         println!("{}", coverage(manifest));
         if let Some((path, key)) = signed {
