@@ -308,7 +308,7 @@ fn public(
         passthrough_methods: config.passthrough.methods.clone(),
         head: head_bytes(config),
         name: core.origin.as_ref().map(|origin| origin.client.name().clone()),
-        dumps: dumps.is_some(),
+        dumps: config.pages.enabled && dumps.is_some(),
     };
     let finder = Finder {
         live: core.live.clone(),

@@ -190,3 +190,15 @@ async fn there_is_no_dump_before_there_is_a_snapshot_and_none_in_a_shield() {
     }
     assert_eq!(origin.count(), 0, "a path of ours is nothing to ask an origin for");
 }
+
+#[tokio::test]
+async fn without_pages_there_are_no_dumps_but_for_the_command() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).set("pages.enabled", "false").start().await;
+    server.settled(&origin).await;
+    for path in ALL {
+        server.get(path).await.assert_problem(404, &[path]);
+    }
+    let exported = server.admin(Method::GET, "/bundle?format=ndjson").await;
+    assert_eq!((exported.status, exported.text().lines().count()), (200, 20));
+}
