@@ -107,7 +107,10 @@ async fn colours_are_for_terminals_that_want_them() {
         assert!(code == 0 && shown.contains(coloured), "{shown:?}");
         for plain in [[("NO_COLOR", "1")], [("TERM", "dumb")]] {
             let (code, shown) = OnTerminal::run(&words, &plain).end().await;
-            assert!(code == 0 && !shown.contains('\x1b') && shown.contains("full"), "{plain:?}: {shown:?}");
+            assert!(
+                code == 0 && !shown.contains('\x1b') && shown.contains(&coloured[coloured.find('m').unwrap() + 1..]),
+                "{plain:?}: {shown:?}"
+            );
         }
         let (code, said) = run(&words).await;
         assert!(code == 0 && !said.contains('\x1b'), "{said:?}");
@@ -214,10 +217,45 @@ async fn scripts_get_one_json_object() {
 async fn an_audit_is_a_table_and_a_sync_tells_rate_and_rest() {
     let (_origin, server) = settled(20).await;
     let (code, said) = run(&arguments(&server, &["audit", "--samples", "5"])).await;
-    assert!(code == 0 && said.contains("RESULT     SAMPLES\n") && said.contains("different        0\n"), "{said}");
-    let slow = origin(150).await;
-    slow.set(|switches| switches.latency = Duration::from_millis(40));
+    let row = |name: &str| said.lines().find(|line| line.starts_with(name)).map(|line| line.split_whitespace().last());
+    assert_eq!((code, row("RESULT"), row("different ")), (0, Some(Some("SAMPLES")), Some(Some("0"))), "{said}");
+    let slow = origin(300).await;
+    slow.set(|switches| switches.latency = Duration::from_millis(200));
     let dir = tempfile::tempdir().unwrap();
     let (code, said) = run(&Setup::mirror_of(&slow).arguments(&["sync"], &dir.path().join("data"))).await;
     assert!(code == 0 && said.contains("/s, about ") && said.contains(" s left"), "{said}");
+}
+
+#[tokio::test]
+async fn bundles_tell_scripts_what_became_of_them() {
+    let (_origin, server) = settled(20).await;
+    let (id, files) = (server.snapshot().await, tempfile::tempdir().unwrap());
+    let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+    let (bundle, table) = (path("a.gsb"), path("a.csv"));
+    let elsewhere = Setup::offline();
+    let told = async |setup: &Setup, data: &std::path::Path, words: &[&str]| {
+        let words: Vec<&str> = ["bundle"].iter().chain(words).chain(&["--json"]).copied().collect();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
+        command.args(setup.arguments(&words, data)).stdin(Stdio::null());
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        json(std::str::from_utf8(&output.stdout).unwrap())
+    };
+    let (here, there) = (server.data_dir(), files.path().join("there"));
+    let exported = told(&server.setup, &here, &["export", &bundle]).await;
+    assert_eq!((&exported["exported"], &exported["listings"]), (&true.into(), &20.into()));
+    let dumped = told(&server.setup, &here, &["export", &table, "--format", "csv"]).await;
+    assert_eq!(dumped["bytes"], std::fs::metadata(&table).unwrap().len());
+    let verified = told(&elsewhere, &there, &["verify", &bundle]).await;
+    assert_eq!((&verified["intact"], &verified["signature"]["state"]), (&true.into(), &"none".into()));
+    let inspected = told(&elsewhere, &there, &["inspect", &bundle]).await;
+    let imported = told(&elsewhere, &there, &["import", &bundle]).await;
+    assert_eq!(
+        (&imported["imported"], &imported["served"], &imported["before"]),
+        (&true.into(), &true.into(), &Value::Null)
+    );
+    for snapshot in [&exported["snapshot"], &dumped["snapshot"], &verified["snapshot"], &imported["snapshot"]] {
+        assert_eq!(snapshot, id.as_str());
+    }
+    assert_eq!(inspected["manifest"], verified["manifest"]);
 }
