@@ -31,7 +31,7 @@ have cmake || missing="$missing cmake"
 have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
-# signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program.
+# signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program, one reads dumps.
 for_tests=""
 if [ "${1-}" != build ]; then
     have faketime || for_tests="$for_tests faketime"
@@ -40,6 +40,7 @@ if [ "${1-}" != build ]; then
     have strace || for_tests="$for_tests strace"
     have promtool || for_tests="$for_tests prometheus"
     have nginx || [ -x /usr/sbin/nginx ] || for_tests="$for_tests nginx-light"
+    have jq || for_tests="$for_tests jq"
 fi
 
 if [ -z "$missing$for_tests" ]; then

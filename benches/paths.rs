@@ -56,6 +56,7 @@ fn rules() -> Rules {
         passthrough_methods: vec![Method::GET, Method::HEAD],
         head: 48 << 10,
         name: Some(Pseudonym::of(1)),
+        dumps: true,
     }
 }
 

@@ -21,7 +21,7 @@ use pingora::services::listening::Service;
 use prometheus_client::registry::Registry;
 
 use crate::admin::Admin;
-use crate::admin::bundle::{Bundles, upload};
+use crate::admin::bundle::Bundles;
 use crate::admin::front::AdminFront;
 use crate::admin::purge::Purger;
 use crate::admin::status::Status;
@@ -31,6 +31,7 @@ use crate::answer::find::Finder;
 use crate::answer::respond::Responder;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, TrustedKey, Use};
+use crate::dumps::Dumps;
 use crate::limit::{LimitConfig, Limiter};
 use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::freshness::CacheControl;
@@ -41,6 +42,7 @@ use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
 use crate::serve::request_head::HeadBounds;
+use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::connections::ConnectionCounters;
 use crate::versions::Versions;
@@ -158,10 +160,14 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         base_path: base_path(config),
     };
-    let bundles = bundles(config, &core)?;
+    let dumps = core.details.clone().map(|details| {
+        let (live, clock) = (core.live.clone(), core.clock.clone());
+        Dumps::new(live, details, core.data_dir.path().to_owned(), config.ttl, clock)
+    });
+    let bundles = bundles(config, &core, dumps.clone())?;
     let (versions, registry, config_of_admin) = (core.versions.clone(), Mutex::new(registry), config.admin.clone());
     let admin = Admin { status, commands, versions, bundles, purger, registry, config: config_of_admin };
-    let public = Arc::new(public(config, &core, limiter, telemetry, in_flight.clone()));
+    let public = Arc::new(public(config, &core, limiter, telemetry, in_flight.clone(), dumps));
     let (connections, of_operators) = connections(config, counters);
 
     for address in sockets.public() {
@@ -211,15 +217,16 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     std::process::exit(0)
 }
 
-fn bundles(config: &Config, core: &Core) -> Result<Bundles, AppError> {
+fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {
     if core.versions.is_some()
-        && let Err(error) = upload::sweep(&config.data_dir)
+        && let Err(error) = nameless::sweep(&config.data_dir)
     {
-        tracing::warn!(%error, "a leftover upload in the data directory could not be removed");
+        tracing::warn!(%error, "leftover files in the data directory could not be removed");
     }
     Ok(Bundles {
         versions: core.versions.clone(),
         details: core.details.clone(),
+        dumps,
         trusted: trusted_keys(config)?,
         most: config.bundle.max_size,
         data_dir: config.data_dir.clone(),
@@ -279,7 +286,14 @@ fn limiter(config: &Config) -> Limiter {
     })
 }
 
-fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Telemetry, in_flight: InFlight) -> Public {
+fn public(
+    config: &Config,
+    core: &Core,
+    limiter: Arc<Limiter>,
+    telemetry: Telemetry,
+    in_flight: InFlight,
+    dumps: Option<Dumps>,
+) -> Public {
     let header = config.client_ip.header.as_str().parse().unwrap_or_default();
     let offline = config.usage() == Use::Offline;
     let passes = !offline && !config.passthrough.paths.is_empty();
@@ -292,6 +306,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         passthrough_methods: config.passthrough.methods.clone(),
         head: head_bytes(config),
         name: core.origin.as_ref().map(|origin| origin.client.name().clone()),
+        dumps: config.pages.enabled && dumps.is_some(),
     };
     let finder = Finder {
         live: core.live.clone(),
@@ -322,6 +337,7 @@ fn public(config: &Config, core: &Core, limiter: Arc<Limiter>, telemetry: Teleme
         standing: Standing::new(cache_control, !offline, passthrough_methods),
         telemetry,
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
+        dumps,
         clock: core.clock.clone(),
     };
     Public { answers, in_flight }

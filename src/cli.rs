@@ -15,7 +15,9 @@ mod server_client;
 mod snapshot;
 mod status;
 mod sync;
+mod table;
 mod terminal;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -97,7 +99,7 @@ enum Command {
     ///
     /// Exit code 0 means that every listing and every detail is stored and confirmed. If a server uses the data directory,
     /// that server does the work.
-    Sync(Sources),
+    Sync(sync::Sync),
     /// Compare the mirror with its origin
     ///
     /// Sends random requests to both and compares the answers. Exit code 0 means that at least half of the samples were
@@ -148,7 +150,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Serve(serve) => run_serve(&serve),
         Command::Demo(demo) => demo.run(),
-        Command::Sync(sources) => sync::run(&sources),
+        Command::Sync(sync) => sync.run(),
         Command::Audit(audit) => audit.run(),
         Command::Check(sources) => check(&sources),
         Command::Origin(origin) => origin.run(),
@@ -166,6 +168,15 @@ pub fn run() -> ExitCode {
             let lines: Vec<String> = chain(error.as_ref()).lines().map(plain).collect();
             eprintln!("grandstand: {}", lines.join("\n"));
             ExitCode::FAILURE
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Config(errors) => errors.fmt(f),
+            Self::Other(error) => f.write_str(&chain(error.as_ref())),
         }
     }
 }

@@ -16,7 +16,7 @@
 //! | 8 | [`app`] | builds the state, wires the services |
 //! | 7 | [`admin`], [`serve`] | sockets and nothing else: the admin listener, the public listener |
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
-//! | 5 | [`proxy`], [`audit`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin |
+//! | 5 | [`proxy`], [`audit`], [`dumps`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; the snapshot as one file |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
 //! | 3 | [`versions`], [`upstream`] | which snapshots are kept and which one is current; the only way to the origin |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store, the file that crosses an air gap |
@@ -45,6 +45,8 @@
 //!    publications that do not change it. Unknown paths go to [`proxy`] at once, which streams bodies.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
+//!
+//! A dump ([`dumps`]) is the current snapshot as one file. It is written when a client first asks for it, and streamed.
 //!
 //! `/changes.json` reads the journal of publications ([`snapshot::journal`]), which has ids but no contents.
 //!
@@ -203,6 +205,7 @@ mod cache;
 mod cli;
 mod clock;
 mod config;
+mod dumps;
 #[cfg(test)]
 mod floors;
 mod limit;

@@ -13,5 +13,6 @@ pub(crate) mod listener;
 mod pass;
 pub(crate) mod public;
 pub(crate) mod request_head;
+mod rest;
 pub(crate) mod tls;
 mod write;

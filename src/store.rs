@@ -33,6 +33,7 @@ pub(crate) mod data_dir;
 pub(crate) mod details;
 pub(crate) mod error;
 pub(crate) mod files;
+pub(crate) mod nameless;
 pub(crate) mod version;
 
 mod block;

@@ -28,6 +28,8 @@ pub enum RouteLabel {
     Cities,
     /// `/changes.json`
     Changes,
+    /// `/dumps/…`
+    Dumps,
     /// Any other path, and requests that cannot be read.
     Other,
     /// `OPTIONS` that is no preflight.
@@ -52,6 +54,7 @@ impl RouteLabel {
             Self::States => "states",
             Self::Cities => "cities",
             Self::Changes => "changes",
+            Self::Dumps => "dumps",
             Self::Other => "other",
             Self::Options => "options",
             Self::Preflight => "preflight",

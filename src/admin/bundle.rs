@@ -1,9 +1,10 @@
 //! `GET /bundle` exports the current snapshot as a bundle, `POST /bundle` imports one: for commands on a data directory
-//! that this process holds.
+//! that this process holds. `GET /bundle?format=csv` sends a dump instead.
 //!
 //! Bundles can be larger than memory, so they pass through a nameless file in the data directory. One export or import
 //! at a time; the next one waits. One upload at a time; the next one is refused. Callers: [`super::front`].
 
+pub(crate) mod dump;
 pub(crate) mod upload;
 
 use std::fs::File;
@@ -19,14 +20,18 @@ use pingora::protocols::http::ServerSession;
 use serde_json::json;
 use tokio::sync::Mutex;
 
+use crate::api::dump::DumpKind;
 use crate::bundle::signature::{Signature, SignatureError, TrustedKeys};
 use crate::bundle::{Bundle, BundleError};
 use crate::clock::Clock;
+use crate::dumps::{DumpError, Dumps, Freshness, Ready};
 use crate::mirror::details::Details;
+use crate::semantics::coding::Coding;
 use crate::semantics::excerpt::Excerpt;
 use crate::versions::Versions;
 use crate::versions::bundles::{ExportError, Exported, ImportError};
 
+use self::dump::{Wanted, wanted};
 use super::snapshots::status_of;
 use super::{Reply, error, json_reply};
 
@@ -51,6 +56,8 @@ pub(crate) struct Bundles {
     pub versions: Option<Versions>,
     /// The details, which are told of imports.
     pub details: Option<Details>,
+    /// The dumps; `None` in shield use.
+    pub dumps: Option<Dumps>,
     /// The keys whose bundles are imported.
     pub trusted: TrustedKeys,
     /// The largest accepted bundle, in bytes.
@@ -73,6 +80,8 @@ enum Failed {
     Query(String),
     #[error(transparent)]
     Export(#[from] ExportError),
+    #[error(transparent)]
+    Dump(#[from] Arc<DumpError>),
     #[error(transparent)]
     Import(#[from] ImportError),
     #[error(transparent)]
@@ -99,6 +108,7 @@ impl Failed {
     fn status(&self) -> StatusCode {
         match self {
             Self::Shield | Self::Export(ExportError::Nothing) => StatusCode::CONFLICT,
+            Self::Dump(error) if matches!(**error, DumpError::Nothing) => StatusCode::CONFLICT,
             Self::Query(_) | Self::BrokenOff => StatusCode::BAD_REQUEST,
             Self::Export(ExportError::Base(error)) | Self::Import(ImportError::Versions(error)) => status_of(error),
             Self::Import(ImportError::Bundle(BundleError::NeedsBase { .. } | BundleError::WrongBase { .. })) => {
@@ -110,7 +120,7 @@ impl Failed {
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
-            Self::Export(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Lost(_) => {
+            Self::Export(_) | Self::Dump(_) | Self::Import(ImportError::Io(_)) | Self::Io { .. } | Self::Lost(_) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         }
@@ -131,6 +141,8 @@ pub(crate) enum Sent {
     Reply(Reply),
     /// A bundle.
     File(File, Box<Exported>),
+    /// A dump.
+    Dump(DumpKind, Ready),
 }
 
 impl Bundles {
@@ -150,7 +162,14 @@ impl Bundles {
 
     async fn export(&self, query: Option<&str>) -> Result<Sent, Failed> {
         let versions = self.versions.clone().ok_or(Failed::Shield)?;
-        let since = since(query)?;
+        let since = match wanted(query)? {
+            Wanted::Bundle { since } => since,
+            Wanted::Dump(kind) => {
+                let dumps = self.dumps.as_ref().ok_or(Failed::Shield)?;
+                let ready = dumps.get(kind, Coding::Identity, Freshness::Now).await?;
+                return Ok(Sent::Dump(kind, ready));
+            }
+        };
         let _turn = self.turn.lock().await;
         let directory = self.data_dir.clone();
         blocking(move || {
@@ -265,20 +284,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failed> + 
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(Failed::Lost(error.to_string())))
 }
 
-/// The base of a delta; `None`: a full bundle.
-fn since(query: Option<&str>) -> Result<Option<String>, Failed> {
-    let mut since = None;
-    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=') {
-            Some(("since", id)) if !id.is_empty() && since.is_none() => {
-                since = Some(percent_decode_str(id).decode_utf8_lossy().into_owned());
-            }
-            _ => return Err(Failed::Query(format!("{pair:?} is not understood; the only parameter is `since`, once"))),
-        }
-    }
-    Ok(since)
-}
-
 /// Whether an import may be older than an earlier one.
 fn allow_older(query: Option<&str>) -> Result<bool, Failed> {
     match query.unwrap_or_default() {
@@ -299,16 +304,6 @@ fn signature(headers: &HeaderMap) -> Result<Option<Signature>, Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_query_names_a_base_or_nothing() {
-        assert_eq!(since(None).unwrap(), None);
-        assert_eq!(since(Some("")).unwrap(), None);
-        assert_eq!(since(Some("since=a%62")).unwrap().as_deref(), Some("ab"));
-        for wrong in ["since=", "since", "sinc=ab", "since=a&since=b", "since=a&x=1"] {
-            assert!(since(Some(wrong)).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn older_data_is_allowed_in_so_many_words() {

@@ -163,6 +163,7 @@ impl AdminFront {
                     write(&mut session, reply).await.ok()?;
                     linger(&mut session).await;
                 }
+                Sent::Dump(kind, ready) => bundle::dump::send(&mut session, kind, ready).await.ok()?,
                 Sent::File(file, exported) => {
                     bundle::send(&mut session, file, &exported).await.ok()?;
                     self.admin.bundles.remember(*exported).await;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, ORIGIN};
 use http::{Method, Version};
 
+use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery, Parameters, QueryError};
 use crate::api::route::Route;
@@ -64,6 +65,8 @@ pub struct Rules {
     pub head: usize,
     /// Our name on requests to the origin; `None` where there is none.
     pub name: Option<Pseudonym>,
+    /// Whether there are dumps; otherwise their paths are unknown ones.
+    pub dumps: bool,
 }
 
 /// What a request asks for.
@@ -90,6 +93,8 @@ pub enum Target {
         /// Since which snapshot; or why that cannot be told, should there be something to tell.
         since: Result<Box<str>, Problem>,
     },
+    /// A dump.
+    Dump(DumpKind),
     /// An endpoint that is not known here: the origin's business.
     PassThrough {
         /// Path and raw query to send, without the path of `public_url`.
@@ -240,7 +245,11 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
         return Ok(Routed { route, path: path.into(), raw_path, raw_query, query });
     }
     let path = path::normalise(raw_path).map_err(|error| Problem::bad_path(raw_path, error))?;
-    let route = Route::of(&path);
+    let route_of = |path: &str| match Route::of(path) {
+        Route::Dump(_) if !rules.dumps => Route::Unknown,
+        route => route,
+    };
+    let route = route_of(&path);
     // The path of `public_url` is accepted in front and stripped.
     let base = rules.base_path.as_ref().filter(|_| route == Route::Unknown);
     let stripped = base.and_then(|base| Some((base, base.strip(&path)?.to_owned())));
@@ -250,7 +259,7 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
             let segments = base.as_str().matches('/').count();
             let start = raw_path.iter().enumerate().filter(|(_, byte)| **byte == b'/').nth(segments);
             let raw_path = start.map_or(&b"/"[..], |(at, _)| &raw_path[at..]);
-            Routed { route: Route::of(&path), path: path.into(), raw_path, raw_query, query }
+            Routed { route: route_of(&path), path: path.into(), raw_path, raw_query, query }
         }
         None => Routed { route, path, raw_path, raw_query, query },
     })
@@ -328,6 +337,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
             Err(Problem::unknown_listing(id.unwrap_or(path)))
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
+        Route::Dump(kind) => Ok(Target::Dump(kind)),
         Route::Unknown => Err(Problem::unknown_path(path)),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Bodies are only chosen here, never made. Callers: [`super::respond`].
 
+mod dump;
 mod of_the_origin;
 
 use bytes::Bytes;
@@ -21,6 +22,8 @@ use crate::telemetry::Source;
 
 use super::admit::{self, ALLOW, Methods};
 use super::head::{self as fields, Head};
+
+pub(crate) use dump::FromDump;
 
 /// A body is what `Content-Type` says (the Fetch standard).
 pub(crate) const NOSNIFF: &str = "nosniff";

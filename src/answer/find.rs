@@ -123,7 +123,7 @@ impl Finder {
             Target::Detail(id) => self.detail(published, id, client).await,
             Target::Changes { since: Ok(since) } => self.changes(published, since).await,
             Target::Changes { since: Err(problem) } => problem.into(),
-            Target::PassThrough { .. } => Problem::internal().into(),
+            Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 
@@ -318,7 +318,7 @@ impl Finder {
     async fn uncovered(&self, target: Target, client: &Caller) -> Found {
         let pin = match &target {
             Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
-            Target::Detail(_) | Target::Changes { .. } | Target::PassThrough { .. } => None,
+            Target::Detail(_) | Target::Changes { .. } | Target::Dump(_) | Target::PassThrough { .. } => None,
         };
         if let Some(pin) = pin {
             return Problem::snapshot_gone("snapshot", pin, None).into();
@@ -328,7 +328,7 @@ impl Finder {
             Target::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
             Target::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
             Target::Changes { .. } => Problem::unknown_path("/changes.json").into(),
-            Target::PassThrough { .. } => Problem::internal().into(),
+            Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 

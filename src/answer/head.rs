@@ -45,10 +45,14 @@ fields! {
     CACHE_CONTROL = header::CACHE_CONTROL, "Cache-Control: ";
     /// RFC 9211.
     CACHE_STATUS = Name::from_static("cache-status"), "Cache-Status: ";
+    /// RFC 6266.
+    CONTENT_DISPOSITION = header::CONTENT_DISPOSITION, "Content-Disposition: ";
     /// RFC 9110 §8.4.
     CONTENT_ENCODING = header::CONTENT_ENCODING, "Content-Encoding: ";
     /// RFC 9110 §8.6.
     CONTENT_LENGTH = header::CONTENT_LENGTH, "Content-Length: ";
+    /// RFC 9110 §14.4.
+    CONTENT_RANGE = header::CONTENT_RANGE, "Content-Range: ";
     /// RFC 9110 §8.3.
     CONTENT_TYPE = header::CONTENT_TYPE, "Content-Type: ";
     /// RFC 9110 §8.8.3.

@@ -75,7 +75,7 @@ impl Purge {
         let route = Route::of(stripped);
         let Some(raw_query) = raw_query else {
             let mut paths = vec![stripped.as_bytes().to_vec()];
-            if route == Route::Unknown {
+            if matches!(route, Route::Unknown | Route::Dump(_)) {
                 // Such paths are kept as they were asked for.
                 paths.push(raw_path.to_vec());
                 paths.dedup();
@@ -96,7 +96,8 @@ impl Purge {
                 since.map(Key::Changes).into_iter().collect()
             }
             Route::NoSuchListing => Vec::new(),
-            Route::Unknown => vec![Key::origin([raw_path, b"?", raw_query].concat())],
+            // Where no dumps are offered, their paths are unknown ones.
+            Route::Unknown | Route::Dump(_) => vec![Key::origin([raw_path, b"?", raw_query].concat())],
         }))
     }
 }

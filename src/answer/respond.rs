@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, WallTime};
+use crate::dumps::{Dumps, Part};
 use crate::limit::Decision;
 use crate::proxy::Proxy;
 use crate::proxy::question::{PassError, Passed};
@@ -38,6 +39,8 @@ pub(crate) struct Responder {
     pub telemetry: Telemetry,
     /// Where unknown endpoints go; `None` offline.
     pub proxy: Option<Proxy>,
+    /// The dumps; `None` in shield use.
+    pub dumps: Option<Dumps>,
     /// The clock.
     pub clock: Clock,
 }
@@ -52,6 +55,15 @@ pub(crate) enum Decided<H> {
         info: RequestInfo,
         /// When it was made.
         now: WallTime,
+    },
+    /// It is answered from a file.
+    Dump {
+        /// The answer, without its body.
+        answer: Answer,
+        /// The body; `None`: there is none.
+        part: Option<Part>,
+        /// Whose it is.
+        info: RequestInfo,
     },
     /// The origin answers it.
     Passes {
@@ -91,6 +103,13 @@ impl Responder {
                     return Decided::Passes { target: target.into(), info, limit };
                 }
                 self.standing.problem(asked, &Problem::unknown_path(&target[..]), None, head)
+            }
+            Admission::Admitted { target: Target::Dump(kind), coding } => {
+                asked.coding = coding;
+                match self.dump(asked, kind).await {
+                    Ok((answer, part)) => return Decided::Dump { answer, part, info },
+                    Err((problem, retry_after)) => self.standing.problem(asked, &problem, Some(retry_after), head),
+                }
             }
             Admission::Admitted { target, coding } => {
                 asked.coding = coding;

@@ -4,6 +4,7 @@
 
 use crate::telemetry::RouteLabel;
 
+use super::dump::DumpKind;
 use super::listing::ListingId;
 use super::taxonomy::TaxonomyKind;
 
@@ -20,6 +21,8 @@ pub enum Route {
     Taxonomy(TaxonomyKind),
     /// `/changes.json`
     Changes,
+    /// `/dumps/…`
+    Dump(DumpKind),
     /// Any other path.
     Unknown,
 }
@@ -35,7 +38,9 @@ impl Route {
                 if let Some(id) = id.filter(|id| !id.contains('/')) {
                     return ListingId::parse(id).map_or(Self::NoSuchListing, Self::Detail);
                 }
-                TaxonomyKind::ALL.into_iter().find(|kind| kind.path() == path).map_or(Self::Unknown, Self::Taxonomy)
+                let taxonomy = TaxonomyKind::ALL.into_iter().find(|kind| kind.path() == path);
+                let dump = || DumpKind::of_path(path).map_or(Self::Unknown, Self::Dump);
+                taxonomy.map_or_else(dump, Self::Taxonomy)
             }
         }
     }
@@ -49,6 +54,7 @@ impl Route {
             Self::Taxonomy(TaxonomyKind::States) => RouteLabel::States,
             Self::Taxonomy(TaxonomyKind::Cities) => RouteLabel::Cities,
             Self::Changes => RouteLabel::Changes,
+            Self::Dump(_) => RouteLabel::Dumps,
             Self::Unknown => RouteLabel::Other,
         }
     }
@@ -72,6 +78,8 @@ mod tests {
             ("/api/listings/7/8.json", Route::Unknown),
             ("/api/cities.json", Route::Taxonomy(TaxonomyKind::Cities)),
             ("/changes.json", Route::Changes),
+            ("/dumps/listings.csv", Route::Dump(DumpKind::Csv)),
+            ("/dumps/listings.xml", Route::Unknown),
             ("/", Route::Unknown),
         ] {
             assert_eq!(Route::of(path), route, "{path}");

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::app::core::{AppError, Core};
 use crate::audit::job::{Job, Phase};
+use crate::audit::score::Report;
 use crate::config::{Loaded, LogConfig, LogLevel, Secret};
 use crate::store::OpenError;
 use crate::words::counted;
@@ -14,6 +15,7 @@ use crate::words::counted;
 use super::progress::{Display, INTERVAL};
 use super::status::ask;
 use super::sync::{needs_mirror, no_origin};
+use super::table::{Align, Paint, Table};
 use super::{Failure, Sources, load, logging};
 
 /// The longest time for a first refresh, or for the pass that repairs differences.
@@ -27,6 +29,9 @@ pub(super) struct Audit {
     /// Number of requests to compare
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
     samples: u64,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Why nothing can be compared.
@@ -54,6 +59,11 @@ impl Audit {
             }
             other => self.alone(other?, &config.data_dir.display().to_string())?,
         };
+        if self.json {
+            println!("{}", told(&job)?);
+            return Ok(if job.report.is_parity() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        print!("{}", table(&job.report));
         println!("{}", job.report.text());
         Ok(if job.report.is_parity() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -112,6 +122,39 @@ impl Audit {
             Ok(serde_json::from_str(&text)?)
         })
     }
+}
+
+/// The report for scripts.
+fn told(job: &Job) -> Result<serde_json::Value, Failure> {
+    let mut told = serde_json::to_value(&job.report)?;
+    told["samples"] = job.samples.into();
+    told["parity"] = job.report.is_parity().into();
+    Ok(told)
+}
+
+/// How many samples came to what.
+fn table(report: &Report) -> String {
+    let paint = Paint::of_stdout();
+    let mut table = Table::new([("RESULT", Align::Left), ("SAMPLES", Align::Right)]);
+    for (what, count) in [
+        ("equal", report.equal),
+        ("different", report.different),
+        ("undecided", report.undecided),
+        ("not answered", report.not_answered),
+        ("read through", report.read_through),
+        ("different as intended", report.by_contract),
+    ] {
+        if count > 0 || what == "equal" || what == "different" {
+            table.row([what.to_owned(), count.to_string()]);
+        }
+    }
+    let lines = table.to_string();
+    let lines = lines.lines().enumerate().map(|(n, line)| match line {
+        _ if n == 0 => paint.heading(line),
+        _ if line.starts_with("different  ") && report.different > 0 => paint.verdict(false, line),
+        _ => line.into(),
+    });
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// Shows the progress of an audit until it is done.

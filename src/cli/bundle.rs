@@ -2,7 +2,9 @@
 //!
 //! Callers: [`super`].
 
+mod dump;
 mod export;
+mod for_scripts;
 mod import;
 mod remote;
 mod unfinished;
@@ -14,6 +16,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::progress::bytes_bar;
+use super::table::facts;
 use super::{Failure, Sources, load, plain};
 use crate::app::trusted_keys;
 use crate::bundle::signature::TrustedKeys;
@@ -37,6 +40,8 @@ pub(super) struct Bundle {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Write the current snapshot to a file, or the changes since an earlier export
+    ///
+    /// `--format` writes the listings for other tools instead.
     Export(export::Export),
     /// Import a bundle and serve its snapshot; the previous snapshot is kept
     Import(import::Import),
@@ -52,6 +57,9 @@ enum Action {
 struct Verify {
     #[command(flatten)]
     sources: Sources,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     /// Bundle file
     file: PathBuf,
 }
@@ -126,6 +134,10 @@ impl Verify {
         if let Some(content) = content {
             Dataset::build(content, &evidence).map_err(Unservable)?;
         }
+        if self.json {
+            println!("{}", for_scripts::told(&self.file, "intact", &manifest, signature(&Ok(voucher)))?);
+            return Ok(ExitCode::SUCCESS);
+        }
         println!("{}: intact, {}", self.file.display(), what(&manifest));
         println!("{}", signed(&voucher));
         let (now, confirmed) = (Clock::system().now_wall(), WallTime::from_millis(manifest.confirmed_ms));
@@ -155,7 +167,7 @@ impl Inspect {
         if self.json {
             println!("{}", self.json(&bundle, length, &voucher, now)?);
         } else {
-            println!("{}", self.screen(&bundle, length, &voucher, now));
+            print!("{}", self.screen(&bundle, length, &voucher, now));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -189,9 +201,8 @@ impl Inspect {
             ("signature", voucher.as_ref().map_or_else(ToString::to_string, signed)),
         ]);
         lines.extend(manifest.open_points.iter().map(|point| ("open", point.clone())));
-        let lines: Vec<String> =
-            lines.into_iter().map(|(name, text)| format!("{name:>12}  {}", plain(&text))).collect();
-        lines.join("\n")
+        let lines: Vec<(&str, String)> = lines.into_iter().map(|(name, text)| (name, plain(&text))).collect();
+        facts(&lines)
     }
 
     fn json(
@@ -203,13 +214,6 @@ impl Inspect {
     ) -> Result<Value, Failure> {
         let manifest = bundle.manifest();
         let confirmed = WallTime::from_millis(manifest.confirmed_ms);
-        let signature = match voucher {
-            Ok(Voucher::Nobody) => json!({ "state": "none" }),
-            Ok(Voucher::Unreadable(why)) => json!({ "state": "unreadable", "problem": why }),
-            Ok(Voucher::Unverified(key)) => json!({ "state": "unverified", "key": key.to_string() }),
-            Ok(Voucher::Signed(by)) => json!({ "state": "verified", "key": by.key.to_string(), "comment": by.comment }),
-            Err(error) => json!({ "state": "refused", "problem": error.to_string() }),
-        };
         Ok(json!({
             "file": self.file.display().to_string(),
             "bytes": length,
@@ -219,9 +223,20 @@ impl Inspect {
             "confirmed_at": confirmed.rfc3339(),
             "unconfirmed": is_from_the_future(confirmed, now),
             "age_seconds": (!is_from_the_future(confirmed, now)).then(|| age_seconds(now, confirmed)),
-            "signature": signature,
+            "signature": signature(voucher),
             "manifest": serde_json::to_value(manifest)?,
         }))
+    }
+}
+
+/// What is known of a signature, for scripts.
+fn signature(voucher: &Result<Voucher, TrustError>) -> Value {
+    match voucher {
+        Ok(Voucher::Nobody) => json!({ "state": "none" }),
+        Ok(Voucher::Unreadable(why)) => json!({ "state": "unreadable", "problem": why }),
+        Ok(Voucher::Unverified(key)) => json!({ "state": "unverified", "key": key.to_string() }),
+        Ok(Voucher::Signed(by)) => json!({ "state": "verified", "key": by.key.to_string(), "comment": by.comment }),
+        Err(error) => json!({ "state": "refused", "problem": error.to_string() }),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::app::core::Core;
 use crate::mirror::details::Details;
@@ -107,8 +107,9 @@ impl Display {
         let bar = Terminal::of_stderr().redraws.then(|| {
             let bar = ProgressBar::new(0);
             // The template is a constant; without it the default style is shown.
-            if let Ok(style) = ProgressStyle::with_template("{msg:>10} {wide_bar} {pos}/{len} {eta}") {
-                bar.set_style(style);
+            if let Ok(style) = ProgressStyle::with_template("{msg:>10} {wide_bar} {pos}/{len} {rate:>9} {eta:>4} left")
+            {
+                bar.set_style(style.with_key("rate", put_rate));
             }
             bar
         });
@@ -163,7 +164,9 @@ pub(super) struct BytesBar(ProgressBar);
 pub(super) fn bytes_bar(word: &'static str) -> BytesBar {
     let bar = if Terminal::of_stderr().redraws { ProgressBar::new(0) } else { ProgressBar::hidden() };
     // The template is a constant; without it the default style is shown.
-    if let Ok(style) = ProgressStyle::with_template("{msg:>10} {wide_bar} {bytes}/{total_bytes} {eta}") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg:>10} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta:>4} left")
+    {
         bar.set_style(style);
     }
     bar.set_message(word);
@@ -201,17 +204,34 @@ impl Spinner {
     }
 }
 
-/// The estimated rest; empty if unknown.
+/// The rate of a bar.
+fn put_rate(state: &ProgressState, out: &mut dyn fmt::Write) {
+    // Nothing can be done about a closed terminal.
+    let _ = out.write_str(&rate(state.per_sec()));
+}
+
+/// So many a second, or a minute where that is a better number.
+fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if !rate.is_finite() || rate <= 0.0 => "-".to_owned(),
+        rate if rate >= 100.0 => format!("{rate:.0}/s"),
+        rate if rate >= 1.0 => format!("{rate:.1}/s"),
+        rate => format!("{:.1}/min", rate * 60.0),
+    }
+}
+
+/// The rate, and how long the rest takes if it goes on like this; nothing when that says nothing.
 fn remaining(done: u64, left: u64, elapsed: Duration) -> String {
     if done == 0 || left == 0 || elapsed < Duration::from_secs(1) {
         return String::new();
     }
     let seconds = (elapsed.as_secs_f64() * left as f64 / done as f64).ceil() as u64;
+    let rate = rate(done as f64 / elapsed.as_secs_f64());
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
     match (hours, minutes) {
-        (0, 0) => format!(", about {seconds} s left"),
-        (0, _) => format!(", about {minutes} min {} s left", seconds % 60),
-        _ => format!(", about {hours} h {minutes} min left"),
+        (0, 0) => format!(", {rate}, about {seconds} s left"),
+        (0, _) => format!(", {rate}, about {minutes} min {} s left", seconds % 60),
+        _ => format!(", {rate}, about {hours} h {minutes} min left"),
     }
 }
 
@@ -228,9 +248,11 @@ mod tests {
             (0, 10, 5, ""),
             (10, 10, 0, ""),
             (10, 0, 5, ""),
-            (100, 900, 5, ", about 45 s left"),
-            (100, 900, 20, ", about 3 min 0 s left"),
-            (60, 1_000_000, 60, ", about 277 h 46 min left"),
+            (100, 900, 5, ", 20.0/s, about 45 s left"),
+            (100, 900, 20, ", 5.0/s, about 3 min 0 s left"),
+            (60, 1_000_000, 60, ", 1.0/s, about 277 h 46 min left"),
+            (30, 60, 60, ", 30.0/min, about 2 min 0 s left"),
+            (50_000, 50_000, 2, ", 25000/s, about 2 s left"),
         ] {
             assert_eq!(remaining(done, left, Duration::from_secs(seconds)), text, "{done} {left} {seconds}");
         }

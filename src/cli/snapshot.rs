@@ -3,6 +3,7 @@
 //! Executed by the server that holds the data directory, through its admin listener, or else here. Callers: [`super`].
 
 mod accept;
+mod json;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ use crate::words::counted;
 
 use super::holder::Holder;
 use super::status::ask;
+use super::table::{Align, Paint, Table};
 use super::{Failure, Sources, load, logging, plain};
 
 /// Arguments of `grandstand snapshot`.
@@ -24,6 +26,9 @@ use super::{Failure, Sources, load, logging, plain};
 pub(super) struct Snapshot {
     #[command(subcommand)]
     command: Command,
+    /// Print one JSON object
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 /// Which snapshot.
@@ -38,7 +43,7 @@ struct One {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List the kept snapshots, newest first
-    List(List),
+    List(Sources),
     /// Compare every kept snapshot with its hashes
     ///
     /// Reads all details, too. Exit code 1 means that something is damaged.
@@ -59,15 +64,6 @@ enum Command {
     Unpin(One),
 }
 
-#[derive(Debug, Args)]
-struct List {
-    #[command(flatten)]
-    sources: Sources,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// Why a command on snapshots fails.
 #[derive(Debug, thiserror::Error)]
 enum SnapshotError {
@@ -84,12 +80,17 @@ enum SnapshotError {
 impl Snapshot {
     /// Carries it out.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        if self.json {
+            return json::run(&self.command);
+        }
         match &self.command {
-            Command::Accept(sources) => accept::run(sources),
-            Command::List(List { sources, json }) => {
-                let list = Desk::open(sources)?.list()?;
-                let shown = if *json { serde_json::to_string_pretty(&list)? } else { table(&list) };
-                shown.lines().for_each(|line| println!("{}", plain(line)));
+            Command::Accept(sources) => accept::run(sources, false),
+            Command::List(sources) => {
+                let shown = table(&Desk::open(sources)?.list()?);
+                let paint = Paint::of_stdout();
+                for (n, line) in shown.lines().map(plain).enumerate() {
+                    println!("{}", if n == 0 { paint.heading(&line) } else { line.as_str().into() });
+                }
                 Ok(ExitCode::SUCCESS)
             }
             Command::Verify(sources) => verify(&Desk::open(sources)?),
@@ -216,22 +217,21 @@ fn verify(desk: &Desk) -> Result<ExitCode, Failure> {
 
 /// The list as a table.
 fn table(list: &Value) -> String {
-    let mut out =
-        format!("{:<32}  {:>9}  {:<11}  {:<20}  {}\n", "SNAPSHOT", "LISTINGS", "CERTIFICATE", "CONFIRMED", "");
+    let columns = ["SNAPSHOT", "LISTINGS", "CERTIFICATE", "CONFIRMED", ""];
+    let aligned = columns.map(|name| (name, if name == "LISTINGS" { Align::Right } else { Align::Left }));
+    let mut table = Table::new(aligned);
     for one in snapshots_of(list) {
         let marks =
             ["served", "newest", "pinned", "exported", "unconfirmed"].into_iter().filter(|mark| one[mark] == true);
-        let marks = marks.collect::<Vec<_>>().join(", ");
-        let line = format!(
-            "{:<32}  {:>9}  {:<11}  {:<20}  {marks}",
-            text(&one["id"]),
+        table.row([
+            text(&one["id"]).to_owned(),
             one["listings"].to_string(),
-            text(&one["certificate"]),
-            text(&one["confirmed_at"]),
-        );
-        out.push_str(line.trim_end());
-        out.push('\n');
+            text(&one["certificate"]).to_owned(),
+            text(&one["confirmed_at"]).to_owned(),
+            marks.collect::<Vec<_>>().join(", "),
+        ]);
     }
+    let mut out = table.to_string();
     if list["rolled_back"] == true {
         out.push_str("rollback in effect: `grandstand snapshot release` serves the newest snapshot\n");
     }

@@ -12,6 +12,8 @@ use crate::words::counted;
 
 use super::progress::Display;
 use super::server_client::{self, ServerClient};
+use super::table::Paint;
+use super::watch::{self, Form};
 use super::{Failure, Sources, load, plain, sync};
 
 /// The HTTP status of an unhealthy server's whole status.
@@ -30,6 +32,9 @@ pub(super) struct Status {
     /// Print the JSON of /status
     #[arg(long)]
     json: bool,
+    /// Show the status until Ctrl-C: one screen on a terminal, elsewhere a line for each change
+    #[arg(long)]
+    watch: bool,
 }
 
 /// Why the status cannot be shown.
@@ -52,12 +57,19 @@ impl Status {
             named => named,
         };
         let admin = admin.unwrap_or_else(|| format!("http://{}", config.admin.listen));
-        let (code, text) = ask(Method::GET, &format!("{admin}/status"), None)?;
+        let url = format!("{admin}/status");
+        let (code, text) = ask(Method::GET, &url, None)?;
+        if self.watch {
+            let first = Ok((code != UNHEALTHY, serde_json::from_str(&text)?));
+            let look = move || look(&url).map_err(|failure| failure.to_string());
+            let form = if self.json { Form::Json } else { Form::Text };
+            return watch::watch(first, look, painted, form);
+        }
         if self.json {
             print!("{text}");
         } else {
             let value: Value = serde_json::from_str(&text)?;
-            screen(&value).lines().for_each(|line| println!("{}", plain(line)));
+            print!("{}", painted(&value));
         }
         Ok(if code == UNHEALTHY { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
@@ -72,6 +84,30 @@ fn admin_url(text: &str) -> Result<String, String> {
     } else {
         Err("write a URL or HOST:PORT, such as http://127.0.0.1:9090 or 127.0.0.1:9090".to_owned())
     }
+}
+
+/// Asks a server how it is.
+fn look(url: &str) -> Result<(bool, Value), Failure> {
+    let (code, text) = ask(Method::GET, url, None)?;
+    Ok((code != UNHEALTHY, serde_json::from_str(&text)?))
+}
+
+/// The screen in colours, where they are seen and wanted, without anything that steers the terminal.
+fn painted(value: &Value) -> String {
+    let paint = Paint::of_stdout();
+    let is_healthy = value.pointer("/state").and_then(Value::as_str) == Some("healthy");
+    let mut text = String::new();
+    for line in screen(value).lines().map(plain) {
+        let is_fact = line.starts_with("  ");
+        let is_wrong = ["held", "disk", "last error"].iter().any(|name| line.trim_start().starts_with(name));
+        text.push_str(&match (is_fact, is_wrong) {
+            (false, _) => paint.verdict(is_healthy, &line),
+            (true, true) => paint.warning(&line),
+            (true, false) => line.as_str().into(),
+        });
+        text.push('\n');
+    }
+    text
 }
 
 /// The status on one screen.
@@ -137,7 +173,7 @@ fn screen(value: &Value) -> String {
 }
 
 /// Asks a running server for a full pass and waits until it is done.
-pub(super) fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Failure> {
+pub(super) fn sync(admin: &str, token: Option<&Secret>, json: bool) -> Result<ExitCode, Failure> {
     const PATIENCE: Duration = Duration::from_secs(3600);
     const MOST_FAILURES: u64 = 8;
     let look = || -> Result<Value, Failure> {
@@ -159,9 +195,20 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>) -> Result<ExitCode, Fail
         if let (Some(done), Some(of)) = (number(&value, "/origin/pass/done"), number(&value, "/origin/pass/of")) {
             display.count(0, "pages", done, of);
         }
+        if let (None, Some(done), Some(of)) =
+            (number(&value, "/origin/pass/of"), number(&value, "/details/mirrored"), number(&value, "/details/of"))
+        {
+            display.count(1, "details", done, of);
+        }
         let passed = number(&value, "/origin/passes") > before;
         let (mirrored, of) = (number(&value, "/details/mirrored"), number(&value, "/details/of"));
         let listings = number(&value, "/listings").unwrap_or(0);
+        let on_demand = value.pointer("/details/wanted").and_then(Value::as_str) == Some("on-demand");
+        if json && passed && (on_demand || mirrored.is_some() && mirrored == of) {
+            display.finish();
+            println!("{}", sync::told(listings, mirrored, of));
+            return Ok(ExitCode::SUCCESS);
+        }
         // A server that fetches details on demand never has all of them.
         if passed && value.pointer("/details/wanted").and_then(Value::as_str) == Some("on-demand") {
             println!(

@@ -4,6 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::Args;
+use serde_json::{Value, json};
+
 use crate::app::core::{AppError, Core};
 use crate::config::{Config, Finding, Loaded, LogConfig, LogLevel, Use};
 use crate::mirror::details::Details;
@@ -51,15 +54,36 @@ pub(super) fn no_origin(command: &str) -> Failure {
     Failure::Config(Finding::about("origin.url", &problem).into())
 }
 
-/// Mirrors everything, in this process or in the server that holds the data directory.
-pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
+/// Arguments of `grandstand sync`.
+#[derive(Debug, Args)]
+pub(super) struct Sync {
+    #[command(flatten)]
+    sources: Sources,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    json: bool,
+}
+
+impl Sync {
+    /// Mirrors until everything is here, in this process or in the one that holds the data directory.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        run(&self.sources, self.json)
+    }
+}
+
+/// What `--json` prints when all is here.
+pub(super) fn told(listings: u64, mirrored: Option<u64>, of: Option<u64>) -> Value {
+    json!({ "complete": mirrored == of, "listings": listings, "details": { "mirrored": mirrored, "of": of } })
+}
+
+fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
     let Loaded { config, .. } = load(sources)?;
     needs_mirror(&config, "sync")?;
     logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
     let core = match Core::open(&config) {
         Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
             eprintln!("{} is in use by a running server; using its admin listener {admin}", config.data_dir.display());
-            return status::sync(&format!("http://{admin}"), config.admin.token.as_ref());
+            return status::sync(&format!("http://{admin}"), config.admin.token.as_ref(), json);
         }
         other => other?,
     };
@@ -80,6 +104,10 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     let stored = core.details.as_ref().is_none_or(Details::flush);
     runtime.shutdown_background();
     let listings = result?;
+    if json && stored {
+        println!("{}", told(listings, Some(listings), Some(listings)));
+        return Ok(ExitCode::SUCCESS);
+    }
     if !stored {
         return Err(SyncError::NotStored(config.data_dir.display().to_string()).into());
     }

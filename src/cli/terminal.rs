@@ -1,9 +1,8 @@
-//! The abilities of standard error: colours, cursor movement, or plain lines only.
+//! The abilities of standard error and standard output: colours, cursor movement, or plain lines only.
 //!
-//! Callers: [`super::logging`], [`super::progress`].
+//! Callers: [`super::logging`], [`super::progress`], [`super::table`], [`super::watch`].
 
 use std::ffi::OsStr;
-use std::io::IsTerminal as _;
 
 /// The abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +16,17 @@ pub(super) struct Terminal {
 impl Terminal {
     /// Standard error of this process.
     pub(super) fn of_stderr() -> Self {
+        Self::of(&std::io::stderr())
+    }
+
+    /// Standard output of this process.
+    pub(super) fn of_stdout() -> Self {
+        Self::of(&std::io::stdout())
+    }
+
+    fn of(stream: &impl std::io::IsTerminal) -> Self {
         let var = |name| std::env::var_os(name);
-        Self::judge(std::io::stderr().is_terminal(), var("NO_COLOR").as_deref(), var("TERM").as_deref())
+        Self::judge(stream.is_terminal(), var("NO_COLOR").as_deref(), var("TERM").as_deref())
     }
 
     /// `no_color`: any value but the empty one disables colours (<https://no-color.org>). `term`: `dumb` or unset means

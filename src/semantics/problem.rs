@@ -38,6 +38,8 @@ pub enum ProblemKind {
     ContentTooLarge,
     /// 414: a request line beyond its bound.
     UriTooLong,
+    /// 416: a range that has no byte of the dump.
+    RangeNotSatisfiable,
     /// 429: over the rate limit.
     RateLimited,
     /// 431: headers beyond their bounds.
@@ -48,6 +50,8 @@ pub enum ProblemKind {
     BadOriginAnswer,
     /// 503: the origin can't be asked, or does not answer, and nothing stale may be served.
     Unavailable,
+    /// 503: a dump that is not at hand now.
+    DumpUnavailable,
     /// 503: no room for another connection.
     TooManyConnections,
     /// 503: a kept snapshot that cannot answer now.
@@ -72,11 +76,13 @@ impl ProblemKind {
             Self::PreconditionFailed => "precondition-failed",
             Self::ContentTooLarge => "content-too-large",
             Self::UriTooLong => "uri-too-long",
+            Self::RangeNotSatisfiable => "range-not-satisfiable",
             Self::RateLimited => "rate-limited",
             Self::HeadersTooLarge => "headers-too-large",
             Self::Internal => "internal",
             Self::BadOriginAnswer => "bad-origin-answer",
             Self::Unavailable => "unavailable",
+            Self::DumpUnavailable => "dump-unavailable",
             Self::TooManyConnections => "too-many-connections",
             Self::SnapshotUnavailable => "snapshot-unavailable",
             Self::OnlyIfCached => "only-if-cached",
@@ -94,11 +100,14 @@ impl ProblemKind {
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::ContentTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::BadOriginAnswer => StatusCode::BAD_GATEWAY,
-            Self::Unavailable | Self::TooManyConnections | Self::SnapshotUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable | Self::DumpUnavailable | Self::TooManyConnections | Self::SnapshotUnavailable => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
             Self::LoopDetected => StatusCode::LOOP_DETECTED,
         }
@@ -117,11 +126,13 @@ impl ProblemKind {
             Self::PreconditionFailed => "Precondition failed",
             Self::ContentTooLarge => "Request body too large",
             Self::UriTooLong => "Request line too long",
+            Self::RangeNotSatisfiable => "Range not satisfiable",
             Self::RateLimited => "Too many requests",
             Self::HeadersTooLarge => "Request headers too large",
             Self::Internal => "Internal error",
             Self::BadOriginAnswer => "Unusable answer from the origin",
             Self::Unavailable => "Origin unavailable",
+            Self::DumpUnavailable => "Dump unavailable",
             Self::TooManyConnections => "Too many connections",
             Self::SnapshotUnavailable => "Snapshot unavailable",
             Self::OnlyIfCached => "Not in the cache",
@@ -231,6 +242,17 @@ impl Problem {
         Self::new(ProblemKind::PreconditionFailed, detail)
     }
 
+    /// 412: `If-Match` does not name the dump as it is now.
+    pub fn dump_changed() -> Self {
+        Self::new(ProblemKind::PreconditionFailed, "If-Match does not name the dump as it is now.".to_owned())
+    }
+
+    /// 416: the dump has only `length` bytes.
+    pub fn range_not_satisfiable(length: u64) -> Self {
+        let detail = format!("The field Range asks for bytes beyond the {length} that there are.");
+        Self::new(ProblemKind::RangeNotSatisfiable, detail)
+    }
+
     /// 413: more than `limit` bytes of body.
     pub fn content_too_large(limit: u64) -> Self {
         Self::new(ProblemKind::ContentTooLarge, format!("The request body is larger than the limit of {limit} bytes."))
@@ -274,6 +296,11 @@ impl Problem {
     /// 503: the origin can't be asked; `why` is a sentence without its full stop.
     pub fn unavailable(why: &str) -> Self {
         Self::new(ProblemKind::Unavailable, format!("{}.", bounded(why)))
+    }
+
+    /// 503: the dump cannot be had now; `why` is a sentence without its full stop.
+    pub fn dump_unavailable(why: &str) -> Self {
+        Self::new(ProblemKind::DumpUnavailable, format!("{}.", bounded(why)))
     }
 
     /// 503: the client has `limit` connections open; `None`: all connections of the server are in use.

@@ -28,6 +28,7 @@ use super::connections::Guest;
 use super::farewell;
 use super::public::{Public, view};
 use super::request_head::{self, HeadBounds, Refusal, Unread};
+use super::rest::Rest;
 use super::write::{Broken, WRITE_TIMEOUT};
 
 /// How long a client may take between two reads of a request's body, and how long a write may stall.
@@ -186,6 +187,11 @@ impl Connection<'_, '_> {
         let decided = self.public.answers.respond(&view(session.req_header(), self.peer, false), head).await;
         let (mut answer, info, now) = match decided {
             Decided::Ready { answer, info, now } => (answer, info, now),
+            Decided::Dump { answer, part, info } => {
+                session.set_write_timeout(Some(WRITE_TIMEOUT));
+                self.public.send(&mut session, info, answer, part.map(Rest::File)).await?;
+                return self.finish(session).await;
+            }
             Decided::Passes { target, info, limit } => {
                 session.set_write_timeout(Some(WRITE_TIMEOUT));
                 self.public.pass_through(&mut session, target, info, limit).await?;

@@ -23,6 +23,7 @@ use crate::semantics::problem::Problem;
 use crate::upstream::wire::Interim;
 
 use super::public::Public;
+use super::rest::Rest;
 use super::write::{Broken, head, in_time};
 
 /// How long the body of a request may take in all.
@@ -84,7 +85,7 @@ impl Public {
             interim_answer(session, version, interim).await?;
         }
         let (answer, rest) = self.answers.passed(asked, proxy, passed);
-        self.send(session, info, answer, rest).await
+        self.send(session, info, answer, rest.map(Rest::Origin)).await
     }
 }
 

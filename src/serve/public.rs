@@ -13,10 +13,10 @@ use pingora::protocols::http::ServerSession;
 use crate::answer::admit::View;
 use crate::answer::compose::{Answer, Outcome};
 use crate::answer::respond::{Decided, RequestInfo, Responder};
-use crate::proxy::spool::Reader;
 use crate::semantics::problem::Problem;
 
 use super::in_flight::InFlight;
+use super::rest::Rest;
 use super::write::{Broken, in_time, write_body, write_head};
 
 /// The public listener's state.
@@ -48,6 +48,7 @@ impl Public {
         let view = view(session.req_header(), peer, has_body);
         match self.answers.respond(&view, HeaderMap::new()).await {
             Decided::Ready { answer, info, .. } => self.send(session, info, answer, None).await,
+            Decided::Dump { answer, part, info } => self.send(session, info, answer, part.map(Rest::File)).await,
             Decided::Passes { target, info, limit } => self.pass_through(session, target, info, limit).await,
         }
     }
@@ -58,7 +59,7 @@ impl Public {
         session: &mut ServerSession,
         info: RequestInfo,
         mut answer: Answer,
-        rest: Option<Reader>,
+        rest: Option<Rest>,
     ) -> Result<(), Broken> {
         if answer.outcome == Outcome::Problem && !is_bodyless(session.req_header()) {
             // The connection continues with a body that nobody reads (RFC 9112 §9.6).

@@ -5,9 +5,8 @@
 //! The bundle is not read here. Callers: [`super`].
 
 use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
+use std::io::{Seek as _, Write as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, header};
@@ -17,7 +16,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Failed;
 use crate::bundle;
-use crate::store::files;
 
 /// An upload may lag this far behind the slowest pace.
 const GRACE: Duration = Duration::from_secs(20);
@@ -27,9 +25,6 @@ const SLOWEST: u64 = 64 << 10;
 
 /// The longest time for an upload.
 const LONGEST: Duration = Duration::from_secs(2 * 3600);
-
-/// The prefix and suffix of file names.
-const NAME: (&str, &str) = ("bundle-", ".tmp");
 
 /// Refuses an upload that announces more than `most` bytes.
 pub(super) fn check_length(headers: &HeaderMap, most: u64) -> Result<(), Failed> {
@@ -90,29 +85,8 @@ fn due(received: u64) -> Duration {
 
 /// A file that nobody else can open, and that disappears when it is closed.
 pub(super) fn nameless(directory: &Path) -> Result<File, Failed> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = directory.join(format!("{}{}-{number}{}", NAME.0, std::process::id(), NAME.1));
-    let file = files::create_new(&path);
-    let file = file.and_then(|file| std::fs::remove_file(&path).map(|()| file));
-    file.map_err(|source| Failed::Io { path, source })
-}
-
-/// Removes files of processes that were killed before their file lost its name. This process must hold the data
-/// directory.
-///
-/// # Errors
-/// When the directory cannot be read, or a file cannot be removed.
-pub(crate) fn sweep(directory: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let numbers = name.to_str().and_then(|name| name.strip_prefix(NAME.0)?.strip_suffix(NAME.1));
-        if numbers.is_some_and(|numbers| numbers.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')) {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
+    let fail = |source| Failed::Io { path: directory.to_owned(), source };
+    crate::store::nameless::create(directory, crate::store::nameless::BUNDLE).map_err(fail)
 }
 
 #[cfg(test)]
@@ -133,27 +107,5 @@ mod tests {
             assert_eq!(check_length(&headers, 10).is_err(), refused, "{length}");
         }
         assert!(check_length(&HeaderMap::new(), 10).is_ok());
-    }
-
-    #[test]
-    fn a_nameless_file_leaves_nothing_behind() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut file = nameless(dir.path()).unwrap();
-        file.write_all(b"x").unwrap();
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert!(nameless(&dir.path().join("none")).is_err());
-    }
-
-    #[test]
-    fn what_a_killed_process_left_is_swept_up_and_nothing_else() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["bundle-1-0.tmp", "bundle-77-12.tmp", "bundle-mine.tmp", "bundle-1-0.gsb", "LOCK"] {
-            std::fs::write(dir.path().join(name), "x").unwrap();
-        }
-        sweep(dir.path()).unwrap();
-        let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["LOCK", "bundle-1-0.gsb", "bundle-mine.tmp"]);
-        assert!(sweep(&dir.path().join("none")).is_err());
     }
 }

@@ -12,6 +12,7 @@ fn rules() -> Rules {
         passthrough_methods: vec![Method::GET],
         head: 2048,
         name: Some(Pseudonym::of(1)),
+        dumps: true,
     }
 }
 

@@ -9,16 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 
+use super::dump::{self, Format};
 use super::unfinished::{FileError, Unfinished, remove};
-use super::{Sources, in_file, remote, what};
+use super::{Sources, for_scripts, in_file, remote, what};
 use crate::app::core::open_versions;
 use crate::bundle::signature::{self, Signer};
 use crate::bundle::trust::open_file;
 use crate::bundle::{Bundle, Manifest};
 use crate::cli::holder::Holder;
 use crate::cli::progress::{Display, bytes_bar};
-use crate::cli::{Failure, load, logging};
+use crate::cli::{EXIT_CONFIG, Failure, load, logging};
 use crate::clock::WallTime;
 use crate::config::{Config, LogConfig, LogLevel, Use};
 use crate::store::DataDir;
@@ -32,7 +34,15 @@ pub(super) struct Export {
     #[command(flatten)]
     sources: Sources,
     /// File to write; an existing file is replaced
+    ///
+    /// `-` is standard output, except for a bundle.
     file: PathBuf,
+    /// What to write: a bundle for another grandstand, or the current snapshot for other tools
+    #[arg(long, value_enum, default_value = "bundle")]
+    format: Format,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     /// Write only the changes since this snapshot
     ///
     /// The snapshot must be kept. Give its id, or the file of an earlier export.
@@ -54,6 +64,8 @@ pub(super) enum ExportError {
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
     NoBase,
+    #[error("a bundle is verified after it is written, which standard output does not allow: name a file")]
+    NoFile,
 }
 
 impl Export {
@@ -62,6 +74,16 @@ impl Export {
         logging::start(LogConfig { level: LogLevel::Warn, ..config.log })?;
         if config.usage() == Use::Shield {
             return Err(ExportError::Shield.into());
+        }
+        if let Some(kind) = self.format.dump() {
+            if self.since.is_some() || self.sign.is_some() {
+                eprintln!("grandstand: --since and --sign are for bundles: leave --format out");
+                return Ok(ExitCode::from(EXIT_CONFIG));
+            }
+            return dump::export(&config, kind, &self.file, self.json);
+        }
+        if self.file.as_os_str() == "-" {
+            return Err(ExportError::NoFile.into());
         }
         // Before the work, so that a wrong password fails at once.
         let password = || signature::ask_password("password of the secret key: ");
@@ -95,6 +117,13 @@ impl Export {
             None => remove(&signature::path_of(&self.file)).map(|()| None)?,
         };
         made.remember();
+        if self.json {
+            let key = signed.map(|(_, key)| key.to_string());
+            let state = if key.is_some() { "verified" } else { "none" };
+            let told = for_scripts::told(&self.file, "exported", manifest, json!({ "state": state, "key": key }))?;
+            println!("{told}");
+            return Ok(ExitCode::SUCCESS);
+        }
         println!("{}: {}, {}", self.file.display(), what(manifest), counted(bytes, "byte"));
         println!("{}", coverage(manifest));
         if let Some((path, key)) = signed {

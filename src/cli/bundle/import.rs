@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::Value;
 use url::Url;
 
-use super::{Sources, opened, remote, signed, trusted};
+use super::{Sources, for_scripts, opened, remote, signature, signed, trusted};
 use crate::admin::bundle::{learn, tidy};
 use crate::app::core::{Core, open_versions_anew};
 use crate::bundle::Manifest;
@@ -35,6 +35,9 @@ pub(super) struct Import {
     /// Later imports are then compared with this one.
     #[arg(long)]
     allow_older: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     /// Bundle file; its signature, if there is one, is FILE.minisig
     file: PathBuf,
 }
@@ -79,6 +82,16 @@ impl Import {
                 Told::of(&remote::import(&admin, token.as_ref(), file, &bundle.file, *allow_older)?)
             }
         };
+        if self.json {
+            let told = told.json(for_scripts::told(
+                &self.file,
+                "imported",
+                bundle.bundle.manifest(),
+                signature(&Ok(bundle.voucher)),
+            )?);
+            println!("{told}");
+            return Ok(ExitCode::SUCCESS);
+        }
         told.print(&self.file, bundle.bundle.manifest().details.present, &signed(&bundle.voucher));
         Ok(ExitCode::SUCCESS)
     }
@@ -129,6 +142,14 @@ impl Told {
             is_older: value["older"] == true,
             is_served: value["served"] == true,
         }
+    }
+
+    /// The same for scripts.
+    fn json(&self, mut told: Value) -> Value {
+        told["before"] = self.before.clone().into();
+        told["older"] = self.is_older.into();
+        told["served"] = self.is_served.into();
+        told
     }
 
     fn print(&self, file: &Path, details: u64, signed: &str) {

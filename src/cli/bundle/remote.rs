@@ -3,7 +3,7 @@
 //! Callers: [`super::export`], [`super::import`].
 
 use std::fs::File;
-use std::io::Seek;
+use std::io::{Seek, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
 use crate::admin::bundle::{EXACT, SIGNATURE, WHOLE};
+use crate::api::dump::DumpKind;
 use crate::bundle::signature;
 use crate::cli::Failure;
 use crate::cli::progress::{Spinner, bytes_bar};
@@ -81,6 +82,37 @@ pub(super) fn export(
         bar.finish();
         out.flush().await?;
         if done == of { Ok(known) } else { Err(RemoteError::BrokenOff { done, of }.into()) }
+    })
+}
+
+/// Has the server write a dump; the id of its snapshot.
+pub(super) fn dump(
+    admin: &str,
+    token: Option<&Secret>,
+    kind: DumpKind,
+    out: &mut dyn Write,
+) -> Result<String, Failure> {
+    let url = format!("{admin}/bundle?format={}", kind.as_str());
+    run(async move {
+        let waiting = Spinner::new("the server writes the dump");
+        let server = client(&url, token)?;
+        let response = send(&server, Method::GET, &url, HeaderMap::new(), None).await;
+        waiting.finish();
+        let mut response = response?;
+        let snapshot = response.headers().get("mirror-snapshot").and_then(|id| id.to_str().ok()).unwrap_or("-");
+        let snapshot = snapshot.to_owned();
+        let of = response.body().size_hint().exact().unwrap_or(0);
+        let (bar, mut done) = (bytes_bar("exporting"), 0);
+        while let Some(piece) =
+            server_client::next_piece(&mut response).await.map_err(|reason| unreachable(&url, reason))?
+        {
+            out.write_all(&piece)?;
+            done += piece.len() as u64;
+            bar.show(done, of);
+        }
+        out.flush()?;
+        bar.finish();
+        if done == of { Ok(snapshot) } else { Err(RemoteError::BrokenOff { done, of }.into()) }
     })
 }
 

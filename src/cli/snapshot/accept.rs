@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::Use;
 use crate::words::counted;
@@ -37,7 +37,7 @@ enum AcceptError {
 }
 
 /// Publishes the held-back snapshot.
-pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
+pub(super) fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
     let config = load(sources)?.config;
     if config.usage() == Use::Shield {
         return Err(AcceptError::Shield.into());
@@ -58,6 +58,10 @@ pub(super) fn run(sources: &Sources) -> Result<ExitCode, Failure> {
     while began.elapsed() < PATIENCE {
         let now = status()?;
         let newest = newest(&now);
+        if newest == snapshot && json {
+            println!("{}", json!({ "accepted": snapshot, "listings": held["listings"] }));
+            return Ok(ExitCode::SUCCESS);
+        }
         if newest == snapshot {
             println!("published {newest} with {}", listings(&held["listings"]));
             if !now["rollback"].is_null() {

@@ -3,7 +3,8 @@
 //! Blocks marked `sh` are run, in the order of the page, each by one shell that stops at the first failure. After `sh`:
 //! `server` is a command that keeps running, until the page ends or starts another one on the same machine. `@name` names
 //! the machine: a directory of its own, with the shipped configurations. Bundles are carried to all of them. Addresses
-//! and ids of the examples are replaced by real ones. Callers: [`super`].
+//! and ids of the examples are replaced by real ones. `needs:jq` names a program that this machine may lack, and
+//! `needs:python3:pandas` a module of one: without it the block is passed over. Callers: [`super`].
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,7 +29,25 @@ struct Block {
     line: usize,
     is_server: bool,
     machine: String,
+    needs: Option<String>,
     text: String,
+}
+
+/// Whether a program, or `python3:` and a module, is here.
+fn is_here(tool: &str) -> bool {
+    let mut command = match tool.split_once(':') {
+        Some((program, module)) => {
+            let mut command = Command::new(program);
+            command.args(["-c", &format!("import {module}")]);
+            command
+        }
+        None => {
+            let mut command = Command::new(tool);
+            command.arg("--version");
+            command
+        }
+    };
+    command.output().is_ok_and(|output| output.status.success())
 }
 
 /// A server that a block has started.
@@ -51,7 +70,8 @@ fn blocks(markdown: &str) -> Vec<Block> {
             let marks: Vec<&str> = marks.collect();
             let machine = marks.iter().find_map(|mark| mark.strip_prefix('@')).unwrap_or("here").to_owned();
             let is_server = marks.contains(&"server");
-            blocks.push(Block { line: line + 1, is_server, machine, text: text.join("\n") });
+            let needs = marks.iter().find_map(|mark| mark.strip_prefix("needs:")).map(str::to_owned);
+            blocks.push(Block { line: line + 1, is_server, machine, needs, text: text.join("\n") });
         }
     }
     blocks
@@ -174,6 +194,10 @@ async fn the_commands_of_the_documentation_work() {
         }
         let mut page = Page::new().await;
         for block in &blocks {
+            if let Some(tool) = block.needs.as_deref().filter(|tool| !is_here(tool)) {
+                eprintln!("{}:{} is NOT run: there is no {tool} here", path.display(), block.line);
+                continue;
+            }
             eprintln!("{}:{}", path.display(), block.line);
             page.run(block).await;
             count += 1;

@@ -1,0 +1,112 @@
+//! `GET /bundle?format=csv`: the current snapshot as another kind of file, for the commands.
+//!
+//! Callers: [`super`], [`crate::admin::front`].
+
+use http::StatusCode;
+use percent_encoding::percent_decode_str;
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+
+use super::Failed;
+use crate::api::dump::DumpKind;
+use crate::dumps::{Part, Ready};
+
+/// What is to be exported.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// A bundle.
+    Bundle {
+        /// The base of a delta; `None`: a full bundle.
+        since: Option<String>,
+    },
+    /// A dump.
+    Dump(DumpKind),
+}
+
+/// What a query asks for.
+pub(super) fn wanted(query: Option<&str>) -> Result<Wanted, Failed> {
+    let (mut since, mut format) = (None, None);
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("since", id)) if !id.is_empty() && since.is_none() => {
+                since = Some(percent_decode_str(id).decode_utf8_lossy().into_owned());
+            }
+            Some(("format", name)) if format.is_none() => {
+                let unknown = || Failed::Query(format!("{name:?} is not a format: {}", names()));
+                format = Some(if name == "bundle" { None } else { Some(DumpKind::of_name(name).ok_or_else(unknown)?) });
+            }
+            _ => {
+                let why = format!("{pair:?} is not understood: there are `since` and `format`, each once");
+                return Err(Failed::Query(why));
+            }
+        }
+    }
+    match (format.flatten(), since) {
+        (Some(_), Some(_)) => Err(Failed::Query("only bundles have a `since`: a dump is always whole".to_owned())),
+        (Some(kind), None) => Ok(Wanted::Dump(kind)),
+        (None, since) => Ok(Wanted::Bundle { since }),
+    }
+}
+
+fn names() -> String {
+    let names: Vec<&str> = std::iter::once("bundle").chain(DumpKind::ALL.map(DumpKind::as_str)).collect();
+    format!("there are {}", names.join(", "))
+}
+
+/// Sends a dump.
+///
+/// # Errors
+/// When the client is gone, or the file cannot be read any more: the connection has to be closed then.
+pub(crate) async fn send(session: &mut ServerSession, kind: DumpKind, ready: Ready) -> pingora::Result<()> {
+    let (built, _published) = ready;
+    let mut head = ResponseHeader::build(StatusCode::OK, Some(6))?;
+    head.insert_header(http::header::CONTENT_TYPE, kind.media_type())?;
+    head.insert_header(http::header::CONTENT_LENGTH, built.length)?;
+    head.insert_header(http::header::CACHE_CONTROL, "no-store")?;
+    head.insert_header(http::header::X_CONTENT_TYPE_OPTIONS, "nosniff")?;
+    head.insert_header(http::header::CONTENT_DISPOSITION, kind.disposition())?;
+    head.insert_header("mirror-snapshot", built.snapshot.as_str())?;
+    crate::admin::has_time()?;
+    session.write_response_header(Box::new(head)).await?;
+    let length = built.length;
+    let mut part = Part::new(built, 0, length);
+    while let Some(piece) = part.next().await {
+        let unreadable =
+            |error: std::io::Error| pingora::Error::explain(pingora::ErrorType::FileReadError, error.to_string());
+        session.write_response_body(piece.map_err(unreadable)?, false).await?;
+    }
+    session.write_response_body(bytes::Bytes::new(), true).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_a_base_or_a_format_or_nothing() {
+        let bundle = |since: Option<&str>| Wanted::Bundle { since: since.map(str::to_owned) };
+        for (query, expected) in [
+            (None, bundle(None)),
+            (Some(""), bundle(None)),
+            (Some("since=a%62"), bundle(Some("ab"))),
+            (Some("format=bundle&since=ab"), bundle(Some("ab"))),
+            (Some("format=csv"), Wanted::Dump(DumpKind::Csv)),
+            (Some("format=details-ndjson"), Wanted::Dump(DumpKind::Details)),
+        ] {
+            assert_eq!(wanted(query).unwrap(), expected, "{query:?}");
+        }
+        for wrong in [
+            "since=",
+            "since",
+            "sinc=ab",
+            "since=a&since=b",
+            "since=a&x=1",
+            "format=",
+            "format=xml",
+            "format=csv&format=csv",
+            "format=csv&since=ab",
+        ] {
+            assert!(wanted(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

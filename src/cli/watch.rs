@@ -1,0 +1,190 @@
+//! `grandstand status --watch`: looks again and again until a signal comes.
+//!
+//! On a terminal one screen is drawn again each time, elsewhere a line is written when something changed. Callers:
+//! [`super::status`].
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::clock::Clock;
+
+use super::terminal::Terminal;
+use super::{Failure, plain};
+
+/// How long to wait between two looks.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// One look at a server: whether it is healthy, and its status.
+pub(super) type Look = Result<(bool, Value), String>;
+
+/// How a status is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// For people.
+    Text,
+    /// For scripts: one JSON object a line.
+    Json,
+}
+
+/// Shows the status until SIGINT, SIGTERM or SIGHUP comes, or nobody reads any more. Succeeds if the server was healthy
+/// when it was looked at last.
+///
+/// # Errors
+/// When signals cannot be listened to.
+pub(super) fn watch(
+    first: Look,
+    look: impl Fn() -> Look + Send + Sync + 'static,
+    screen: impl Fn(&Value) -> String,
+    form: Form,
+) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(run(first, Arc::new(look), screen, form));
+    // A look that is under way is not waited for.
+    runtime.shutdown_background();
+    Ok(if ended? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn run(
+    first: Look,
+    look: Arc<impl Fn() -> Look + Send + Sync + 'static>,
+    screen: impl Fn(&Value) -> String,
+    form: Form,
+) -> io::Result<bool> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let redraws = form == Form::Text && Terminal::of_stdout().redraws;
+    let mut canvas = redraws.then(Canvas::open);
+    let mut last = String::new();
+    let mut seen = first;
+    loop {
+        let is_healthy = matches!(seen, Ok((true, _)));
+        let shown = match &mut canvas {
+            Some(canvas) => canvas.draw(&match &seen {
+                Ok((_, status)) => screen(status),
+                Err(why) => format!("unreachable: {}\n", plain(why)),
+            }),
+            None => say_if_new(&seen, form, &mut last),
+        };
+        if shown.is_err() {
+            return Ok(is_healthy);
+        }
+        let next = async {
+            tokio::time::sleep(EVERY).await;
+            let look = look.clone();
+            let looked = tokio::task::spawn_blocking(move || look()).await;
+            looked.unwrap_or_else(|error| Err(error.to_string()))
+        };
+        seen = tokio::select! {
+            next = next => next,
+            _ = interrupt.recv() => return Ok(is_healthy),
+            _ = terminate.recv() => return Ok(is_healthy),
+            _ = hang_up.recv() => return Ok(is_healthy),
+        };
+    }
+}
+
+/// Writes a line if it says something else than the last one.
+fn say_if_new(seen: &Look, form: Form, last: &mut String) -> io::Result<()> {
+    let what = match seen {
+        Ok((_, status)) => summary(status),
+        Err(why) => format!("unreachable: {why}"),
+    };
+    if what == *last {
+        return Ok(());
+    }
+    let mut out = io::stdout().lock();
+    match (form, seen) {
+        (Form::Text, _) => writeln!(out, "{}  {}", Clock::system().now_wall(), plain(&what))?,
+        (Form::Json, Ok((_, status))) => writeln!(out, "{status}")?,
+        (Form::Json, Err(why)) => writeln!(out, "{}", json!({ "state": "unreachable", "error": why }))?,
+    }
+    *last = what;
+    out.flush()
+}
+
+/// One line of what changes seldom: not the age, the cache or the hit ratio.
+fn summary(status: &Value) -> String {
+    let text = |pointer: &str| match status.pointer(pointer) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let mut parts = vec![text("/state")];
+    if text("/use") != "shield" {
+        parts.push(format!("snapshot {} ({})", text("/snapshot/id"), text("/snapshot/certificate")));
+        parts.push(format!("{} listings", text("/listings")));
+        parts.push(format!("{} of {} details", text("/details/mirrored"), text("/details/of")));
+    }
+    if text("/origin/state") != "-" {
+        parts.push(format!("origin {}", text("/origin/state")));
+    }
+    let reasons = status.pointer("/reasons").and_then(Value::as_array).into_iter().flatten();
+    // Seconds in them would make each look a new one.
+    let reasons: Vec<String> = reasons.filter_map(Value::as_str).map(without_numbers).collect();
+    if !reasons.is_empty() {
+        parts.push(reasons.join("; "));
+    }
+    parts.join(", ")
+}
+
+/// The text up to its first number.
+fn without_numbers(text: &str) -> String {
+    let end = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
+    if end == text.len() { text.to_owned() } else { format!("{}...", &text[..end]) }
+}
+
+/// A terminal's second screen: what stood on the first one is there again at the end.
+struct Canvas;
+
+impl Canvas {
+    fn open() -> Self {
+        // The second screen, without a cursor. Nothing can be done about a closed terminal.
+        let _ = put("\x1b[?1049h\x1b[?25l");
+        Self
+    }
+
+    /// Writes over what is there, so that nothing flickers.
+    fn draw(&mut self, text: &str) -> io::Result<()> {
+        let lines: String = text.lines().map(|line| format!("{line}\x1b[K\r\n")).collect();
+        put(&format!("\x1b[H{lines}\x1b[K\r\nCtrl-C ends\x1b[K\x1b[J"))
+    }
+}
+
+impl Drop for Canvas {
+    fn drop(&mut self) {
+        let _ = put("\x1b[?25h\x1b[?1049l");
+    }
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_what_changes_seldom() {
+        let mut status = json!({
+            "state": "healthy", "use": "mirror", "listings": 7, "age_seconds": 4, "reasons": [],
+            "snapshot": { "id": "ab", "certificate": "full" }, "details": { "mirrored": 6, "of": 7 },
+            "origin": { "state": "unchanged" },
+        });
+        let line = "healthy, snapshot ab (full), 7 listings, 6 of 7 details, origin unchanged";
+        assert_eq!(summary(&status), line);
+        status["age_seconds"] = 5.into();
+        assert_eq!(summary(&status), line);
+        status["reasons"] = json!(["not confirmed for 31 s (limit 3 s)", "no space"]);
+        assert_eq!(summary(&status), format!("{line}, not confirmed for ...; no space"));
+        status["use"] = "shield".into();
+        assert_eq!(summary(&status), "healthy, origin unchanged, not confirmed for ...; no space");
+    }
+}

@@ -1,0 +1,260 @@
+//! Dumps: the current snapshot as one file for spreadsheets, notebooks and maps.
+//!
+//! A dump is written when somebody first asks for it, once for all who wait, into a file in the data directory that has no
+//! name any more: it goes with the process, and with the snapshot. Whoever still reads one of a snapshot that was replaced
+//! reads it to its end. Details come and go without a new snapshot: their dump is written again when they have changed and
+//! it is older than `ttl`. Not the routes and headers: those are [`crate::answer`]'s. Callers: [`crate::answer`],
+//! [`crate::admin`], the commands.
+
+mod built;
+mod csv;
+mod geojson;
+pub(crate) mod write;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::api::dump::DumpKind;
+use crate::api::listing::ListingId;
+use crate::clock::{Clock, Monotonic};
+use crate::mirror::details::Details;
+use crate::semantics::coding::Coding;
+use crate::snapshot::live::{Live, Published};
+use crate::store::{DetailState, StoreError, nameless};
+
+pub(crate) use built::{Built, Part};
+
+/// The codings that dumps have: brotli takes several times as long for little less.
+pub(crate) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
+
+/// So many dumps that were replaced are kept for those who still read them. A client may take hours for one, and a new
+/// snapshot may come every few minutes.
+const MOST_REPLACED: usize = 12;
+
+/// After a failure nothing is tried for so long.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Why there is no dump.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DumpError {
+    /// Nothing has been published.
+    #[error("there is no snapshot yet to be exported")]
+    Nothing,
+    /// More different keys than a table has columns.
+    #[error(
+        "the listings have more than {0} different fields, too many for a table; the formats ndjson and geojson have all"
+    )]
+    Columns(usize),
+    /// A listing cannot be read.
+    #[error("listing {id} cannot be read: {why}")]
+    Summary {
+        /// Which one.
+        id: ListingId,
+        /// Why.
+        why: String,
+    },
+    /// A detail cannot be read.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// The file cannot be written or read.
+    #[error("the dump cannot be written: {0}")]
+    Io(#[from] io::Error),
+    /// The task is gone.
+    #[error("internal error: the task was aborted ({0})")]
+    Lost(String),
+}
+
+/// A dump that can be sent, and the snapshot that it is of.
+pub(crate) type Ready = (Arc<Built>, Arc<Published>);
+
+/// How new the dump of the details has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// For clients: details that changed within `ttl` may be missing.
+    WithinTtl,
+    /// With all details that are here now.
+    Now,
+}
+
+/// Makes dumps and keeps those of the current snapshot; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Dumps(Arc<Inner>);
+
+type Key = (DumpKind, Coding);
+
+struct Inner {
+    live: Live,
+    details: Details,
+    data_dir: PathBuf,
+    ttl: Duration,
+    clock: Clock,
+    built: Mutex<HashMap<Key, Arc<Built>>>,
+    /// Those that were replaced, the oldest first: slow clients may still read them.
+    replaced: Mutex<VecDeque<Weak<Built>>>,
+    /// What the last try came to, where it failed, and when.
+    failed: Mutex<HashMap<Key, (Monotonic, Arc<DumpError>)>>,
+    /// One is written at a time.
+    turn: tokio::sync::Mutex<()>,
+    /// Whether somebody lets go of what belongs to earlier snapshots.
+    tidies: AtomicBool,
+}
+
+impl Dumps {
+    /// Nothing is written yet. `ttl`: how old the dump of the details may be while they change.
+    pub(crate) fn new(live: Live, details: Details, data_dir: PathBuf, ttl: Duration, clock: Clock) -> Self {
+        Self(Arc::new(Inner {
+            live,
+            details,
+            data_dir,
+            ttl,
+            clock,
+            built: Mutex::default(),
+            replaced: Mutex::default(),
+            failed: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            tidies: AtomicBool::new(false),
+        }))
+    }
+
+    /// A dump of the current snapshot, which is written if there is none. It is written to its end even if nobody waits for it
+    /// any more.
+    ///
+    /// # Errors
+    /// When there is no snapshot, or the dump cannot be written.
+    pub(crate) async fn get(
+        &self,
+        kind: DumpKind,
+        coding: Coding,
+        freshness: Freshness,
+    ) -> Result<Ready, Arc<DumpError>> {
+        let began = self.0.clock.now_mono();
+        if let Some(ready) = self.0.kept(kind, coding, freshness)? {
+            return Ok(ready);
+        }
+        self.tidy_after_publications();
+        let inner = self.0.clone();
+        let making = tokio::spawn(async move { inner.make(kind, coding, freshness, began).await });
+        making.await.unwrap_or_else(|error| Err(Arc::new(DumpError::Lost(error.to_string()))))
+    }
+
+    fn tidy_after_publications(&self) {
+        if self.0.tidies.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (mut swaps, inner) = (self.0.live.watch(), Arc::downgrade(&self.0));
+        tokio::spawn(async move {
+            while swaps.changed().await.is_ok() {
+                let Some(inner) = inner.upgrade() else { return };
+                inner.tidy();
+            }
+        });
+    }
+}
+
+impl Inner {
+    /// The dump that is there, if it will do.
+    fn kept(&self, kind: DumpKind, coding: Coding, freshness: Freshness) -> Result<Option<Ready>, Arc<DumpError>> {
+        let published = self.live.current().ok_or(DumpError::Nothing)?;
+        let built = self.built.lock().get(&(kind, coding)).cloned();
+        let will_do = |built: &Arc<Built>| {
+            built.snapshot == published.dataset.id
+                && (kind != DumpKind::Details
+                    || built.revision == self.details.revision()
+                    || freshness == Freshness::WithinTtl && self.clock.now_mono().since(built.at) < self.ttl)
+        };
+        Ok(built.filter(will_do).map(|built| (built, published)))
+    }
+
+    /// Writes a dump, unless another one did so meanwhile, or failed.
+    async fn make(
+        self: Arc<Self>,
+        kind: DumpKind,
+        coding: Coding,
+        freshness: Freshness,
+        began: Monotonic,
+    ) -> Result<Ready, Arc<DumpError>> {
+        let _turn = self.turn.lock().await;
+        if let Some(ready) = self.kept(kind, coding, freshness)? {
+            return Ok(ready);
+        }
+        if let Some((at, error)) = self.failed.lock().get(&(kind, coding))
+            && (*at >= began || self.clock.now_mono().since(*at) < PAUSE)
+        {
+            return Err(error.clone());
+        }
+        let this = self.clone();
+        let made = tokio::task::spawn_blocking(move || this.write(kind, coding, freshness));
+        let made = made.await.unwrap_or_else(|error| Err(DumpError::Lost(error.to_string())));
+        made.map_err(|error| {
+            tracing::warn!(dump = kind.as_str(), coding = coding.as_str(), %error, "a dump was not written");
+            let error = Arc::new(error);
+            self.failed.lock().insert((kind, coding), (self.clock.now_mono(), error.clone()));
+            error
+        })
+    }
+
+    fn write(&self, kind: DumpKind, coding: Coding, freshness: Freshness) -> Result<Ready, DumpError> {
+        let plain = match self.kept(kind, Coding::Identity, freshness) {
+            Ok(Some(ready)) => ready,
+            _ => self.write_plain(kind)?,
+        };
+        if coding == Coding::Identity {
+            return Ok(plain);
+        }
+        let (plain, published) = plain;
+        let file = nameless::create(&self.data_dir, nameless::DUMP)?;
+        let written = built::written(file, |out| plain.encode(coding, out))?;
+        // As old as what it was made from.
+        let built = Arc::new(written.of(plain.snapshot.clone(), plain.revision, plain.at));
+        self.keep(kind, coding, &built);
+        Ok((built, published))
+    }
+
+    fn write_plain(&self, kind: DumpKind) -> Result<Ready, DumpError> {
+        let published = self.live.current().ok_or(DumpError::Nothing)?;
+        let revision = self.details.revision();
+        let detail = |id| {
+            let record = self.details.get(id)?.filter(|record| record.meta.state == DetailState::Present);
+            Ok(record.map(|record| record.body))
+        };
+        let file = nameless::create(&self.data_dir, nameless::DUMP)?;
+        let fill = |out: &mut dyn io::Write| write::write(kind, &published.dataset, &detail, out, &mut |_, _| {});
+        let written = built::written(file, fill)?;
+        let built = Arc::new(written.of(published.dataset.id.clone(), revision, self.clock.now_mono()));
+        tracing::info!(dump = kind.as_str(), bytes = built.length, snapshot = %built.snapshot, "a dump was written");
+        self.keep(kind, Coding::Identity, &built);
+        Ok((built, published))
+    }
+
+    fn keep(&self, kind: DumpKind, coding: Coding, built: &Arc<Built>) {
+        let before = self.built.lock().insert((kind, coding), built.clone());
+        self.replace(before);
+        // Another snapshot may have come while it was written.
+        self.tidy();
+    }
+
+    /// Lets go of the dumps of earlier snapshots.
+    fn tidy(&self) {
+        let Some(published) = self.live.current() else { return };
+        let stale = |_: &Key, built: &mut Arc<Built>| built.snapshot != published.dataset.id;
+        let stale: Vec<Arc<Built>> = self.built.lock().extract_if(stale).map(|(_, built)| built).collect();
+        self.replace(stale);
+    }
+
+    /// Lets go of dumps. Clients read them to their end, unless so many are read that the disk fills up.
+    fn replace(&self, before: impl IntoIterator<Item = Arc<Built>>) {
+        let mut replaced = self.replaced.lock();
+        replaced.extend(before.into_iter().map(|built| Arc::downgrade(&built)));
+        replaced.retain(|built| built.strong_count() > 0);
+        while replaced.len() > MOST_REPLACED {
+            let oldest = replaced.pop_front().and_then(|oldest| oldest.upgrade());
+            oldest.iter().for_each(|oldest| oldest.revoke());
+        }
+    }
+}

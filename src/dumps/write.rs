@@ -1,0 +1,93 @@
+//! Writes a dump: a snapshot goes by, listing after listing, and nothing of it is remembered.
+//!
+//! Callers: [`super`] for a running server, the commands where none runs.
+
+use std::io::Write;
+
+use bytes::Bytes;
+
+use crate::api::dump::DumpKind;
+use crate::api::listing::{ListingId, Summary};
+use crate::snapshot::dataset::Dataset;
+use crate::store::StoreError;
+
+use super::{DumpError, csv, geojson};
+
+/// Is told how much is done, and of how much.
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// Where the text of a detail comes from; `None`: it is not mirrored, or the origin has none. Blocks.
+pub(crate) type DetailText<'a> = &'a dyn Fn(ListingId) -> Result<Option<Bytes>, StoreError>;
+
+/// Writes one dump of a snapshot, in the origin's order. `out` should be buffered.
+///
+/// # Errors
+/// When something cannot be read or written; see [`DumpError`].
+pub(crate) fn write(
+    kind: DumpKind,
+    dataset: &Dataset,
+    detail: DetailText<'_>,
+    out: &mut dyn Write,
+    progress: Progress<'_>,
+) -> Result<(), DumpError> {
+    match kind {
+        DumpKind::Ndjson => lines(dataset, out, progress, |summary, line| {
+            put_line(line, &summary.raw);
+            line.push(b'\n');
+            Ok(())
+        }),
+        DumpKind::Details => lines(dataset, out, progress, |Summary { id, .. }, line| {
+            if let Some(body) = detail(*id)? {
+                line.extend_from_slice(format!("{{\"id\":{id},\"detail\":").as_bytes());
+                put_line(line, body.trim_ascii());
+                line.extend_from_slice(b"}\n");
+            }
+            Ok(())
+        }),
+        DumpKind::Csv => csv::write(dataset, out, progress),
+        DumpKind::Geojson => geojson::write(dataset, out, progress),
+    }
+}
+
+fn lines(
+    dataset: &Dataset,
+    out: &mut dyn Write,
+    progress: Progress<'_>,
+    put: impl Fn(&Summary, &mut Vec<u8>) -> Result<(), DumpError>,
+) -> Result<(), DumpError> {
+    let of = dataset.content.summaries.len() as u64;
+    let mut line = Vec::new();
+    for (done, summary) in (1..).zip(&dataset.content.summaries) {
+        line.clear();
+        put(summary, &mut line)?;
+        out.write_all(&line)?;
+        progress(done, of);
+    }
+    Ok(())
+}
+
+/// Appends a JSON text as one line: line breaks become spaces. None of them is inside a string, where JSON has none.
+pub(super) fn put_line(out: &mut Vec<u8>, json: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(json);
+    for at in memchr::memchr2_iter(b'\n', b'\r', json) {
+        out[start + at] = b' ';
+    }
+}
+
+/// The text of a listing.
+pub(super) fn text(summary: &Summary) -> Result<&str, DumpError> {
+    std::str::from_utf8(&summary.raw).map_err(|error| DumpError::Summary { id: summary.id, why: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_json_text_is_one_line_and_keeps_what_is_in_its_strings() {
+        let mut out = b"before ".to_vec();
+        put_line(&mut out, b"{\r\n  \"a\": \"x\\ny\",\n\t\"b\": 1.50\n}");
+        assert_eq!(out, b"before {    \"a\": \"x\\ny\", \t\"b\": 1.50 }");
+    }
+}

@@ -1,0 +1,204 @@
+//! `/dumps/`: the current snapshot as one file. What is in it, how HTTP gets at it, and what becomes of it.
+//!
+//! `contents` has an origin that sends whatever JSON allows; `export` compares with the command.
+
+mod contents;
+mod export;
+mod life;
+
+use grandstand::sample::Origin;
+use http::Method;
+
+use crate::client::Reply;
+use crate::harness::{Server, Setup, each, origin};
+
+const NDJSON: &str = "/dumps/listings.ndjson";
+const CSV: &str = "/dumps/listings.csv";
+const GEOJSON: &str = "/dumps/listings.geojson";
+const DETAILS: &str = "/dumps/details.ndjson";
+const ALL: [&str; 4] = [NDJSON, CSV, GEOJSON, DETAILS];
+
+async fn mirrored(listings: usize) -> (Origin, Server) {
+    let origin = origin(listings).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    (origin, server)
+}
+
+#[tokio::test]
+async fn a_dump_says_what_it_is_and_of_when() {
+    let (_origin, server) = mirrored(60).await;
+    let list = server.ok("/api/listings.json").await;
+    for (path, media_type, name) in [
+        (NDJSON, "application/x-ndjson", "listings.ndjson"),
+        (CSV, "text/csv; charset=utf-8; header=present", "listings.csv"),
+        (GEOJSON, "application/geo+json", "listings.geojson"),
+        (DETAILS, "application/x-ndjson", "details.ndjson"),
+    ] {
+        let dump = server.ok(path).await;
+        assert_eq!(dump.the("content-type"), media_type);
+        assert_eq!(dump.the("content-disposition"), format!("attachment; filename=\"{name}\""));
+        assert_eq!(dump.the("content-length"), dump.body.len().to_string());
+        assert!(dump.etag().starts_with('"') && dump.body.len() > 1000, "{path}: {dump:?}");
+        assert_eq!(dump.the("accept-ranges"), "bytes");
+        assert_eq!(dump.header("content-encoding"), None);
+        assert_eq!(dump.links().get("license"), list.links().get("license"), "{path}");
+        assert!(dump.links().contains_key("license") && dump.age().is_some(), "{dump:?}");
+        for name in [
+            "cache-control",
+            "vary",
+            "mirror-snapshot",
+            "mirror-confirmed",
+            "access-control-allow-origin",
+            "access-control-expose-headers",
+            "x-content-type-options",
+        ] {
+            assert_eq!(dump.the(name), list.the(name), "{path}: {name}");
+        }
+        assert!(dump.the("cache-status").starts_with("grandstand; hit"), "{dump:?}");
+        let head = server.head(path).await;
+        assert_eq!((head.status, head.body.len(), head.etag()), (200, 0, dump.etag()));
+        for name in ["content-length", "content-type", "accept-ranges", "link"] {
+            assert_eq!(head.the(name), dump.the(name), "{path}: {name}");
+        }
+    }
+    assert_eq!(server.send(Method::POST, CSV, &[]).await.status, 405);
+    assert_eq!(server.send(Method::OPTIONS, CSV, &[]).await.the("allow"), "GET, HEAD, OPTIONS");
+    server.get("/dumps/listings.xml").await.assert_problem(404, &["/dumps/listings.xml"]);
+}
+
+#[tokio::test]
+async fn whoever_has_a_dump_is_told_that_it_is_the_same() {
+    let (_origin, server) = mirrored(60).await;
+    for path in ALL {
+        let dump = server.ok(path).await;
+        let tag = dump.etag();
+        for condition in [tag.clone(), format!("W/{tag}"), format!("\"other\", {tag}"), "*".to_owned()] {
+            let same = server.get_with(path, &[("if-none-match", &condition)]).await;
+            assert_eq!((same.status, same.body.len(), same.etag()), (304, 0, tag.clone()), "{condition}");
+            for name in ["content-length", "content-type", "content-encoding", "content-disposition"] {
+                assert_eq!(same.header(name), None, "{name}");
+            }
+            for name in ["cache-control", "vary", "link", "mirror-snapshot", "cache-status", "age"] {
+                assert!(same.header(name).is_some(), "{name}: {same:?}");
+            }
+        }
+        assert_eq!(server.get_with(path, &[("if-none-match", "\"other\"")]).await.body, dump.body);
+        assert_eq!(server.get_with(path, &[("if-match", &tag)]).await.status, 200, "the tag is strong");
+        server.get_with(path, &[("if-match", "\"other\"")]).await.assert_problem(412, &["If-Match"]);
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_a_dump_is_sent_to_whoever_asks_for_one() {
+    let (_origin, server) = mirrored(60).await;
+    let whole = server.ok(NDJSON).await;
+    let (tag, body, length) = (whole.etag(), whole.body.clone(), whole.body.len());
+    let asked = |fields: Vec<(&'static str, String)>| {
+        let server = &server;
+        async move {
+            let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            server.get_with(NDJSON, &fields).await
+        }
+    };
+    let last = length - 1;
+    for (range, first, end) in [
+        ("bytes=0-0".to_owned(), 0, 0),
+        ("bytes=10-99".to_owned(), 10, 99),
+        (format!("bytes={last}-"), last, last),
+        ("bytes=-7".to_owned(), length - 7, last),
+        (format!("bytes=5-{}", length * 2), 5, last),
+    ] {
+        for condition in [None, Some(tag.clone())] {
+            let mut fields = vec![("range", range.clone()), ("accept-encoding", "gzip, zstd".to_owned())];
+            fields.extend(condition.map(|tag| ("if-range", tag)));
+            let part = asked(fields).await;
+            assert_eq!(part.status, 206, "{range}: {part:?}");
+            assert_eq!(part.the("content-range"), format!("bytes {first}-{end}/{length}"));
+            assert_eq!((part.etag(), part.header("content-encoding")), (tag.clone(), None));
+            assert_eq!(part.body, body.slice(first..=end), "{range}");
+            assert_eq!(part.the("content-length"), part.body.len().to_string());
+        }
+    }
+    let weak = format!("W/{tag}");
+    for (name, value) in [("if-range", "\"other\""), ("if-range", weak.as_str()), ("x-none", "two ranges")] {
+        let range = if name == "x-none" { "bytes=0-1,4-5" } else { "bytes=0-1" };
+        let reply = server.get_with(NDJSON, &[("range", range), (name, value)]).await;
+        assert_eq!((reply.status, &reply.body), (200, &body), "{name}: {value}");
+    }
+    let none = asked(vec![("range", format!("bytes={length}-"))]).await;
+    none.assert_problem(416, &[&length.to_string()]);
+    assert_eq!(none.the("content-range"), format!("bytes */{length}"));
+    let head = server.send(Method::HEAD, NDJSON, &[("range", "bytes=0-1")]).await;
+    assert_eq!((head.status, head.the("content-length")), (200, length.to_string()), "ranges are for GET");
+    let same = server.get_with(NDJSON, &[("range", "bytes=0-1"), ("if-none-match", &tag)]).await;
+    assert_eq!(same.status, 304, "conditions come first");
+}
+
+#[tokio::test]
+async fn each_coding_of_a_dump_has_its_own_tag_and_says_the_same() {
+    let (_origin, server) = mirrored(120).await;
+    each(ALL, async |path| {
+        let plain = server.ok(path).await;
+        let mut tags = vec![plain.etag()];
+        for (accepted, coding) in [("gzip, deflate, br, zstd", "zstd"), ("gzip", "gzip"), ("gzip, br;q=0.5", "gzip")] {
+            let coded = server.get_with(path, &[("accept-encoding", accepted)]).await;
+            assert_eq!((coded.status, coded.the("content-encoding").as_str()), (200, coding));
+            assert_eq!(coded.decoded(), plain.body);
+            assert!(coded.body.len() < plain.body.len() / 2, "{path}: {coding}");
+            assert_eq!(coded.the("content-length"), coded.body.len().to_string());
+            let tag = coded.etag();
+            let fields = [("accept-encoding", accepted), ("if-none-match", tag.as_str())];
+            assert_eq!(server.get_with(path, &fields).await.status, 304);
+            tags.push(tag);
+        }
+        tags.sort();
+        tags.dedup();
+        assert_eq!(tags.len(), 3, "{tags:?}");
+        let without = server.get_with(path, &[("accept-encoding", "br")]).await;
+        assert_eq!((without.header("content-encoding"), &without.body), (None, &plain.body));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dumps_count_in_the_window_of_the_api() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).set("rate_limit.requests_per_minute", "3").start().await;
+    server.settled(&origin).await;
+    let first = server.ok(CSV).await;
+    assert_eq!(first.the("ratelimit-policy"), "\"default\";q=3;w=60");
+    server.ok("/api/listings.json").await;
+    assert_eq!(server.get_with(CSV, &[("if-none-match", &first.etag())]).await.status, 304);
+    let refused: Reply = server.get(CSV).await;
+    refused.assert_problem(429, &["3"]);
+    assert!(refused.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn there_is_no_dump_before_there_is_a_snapshot_and_none_in_a_shield() {
+    let server = Setup::offline().start().await;
+    for path in ALL {
+        let none = server.get(path).await;
+        none.assert_problem(503, &["no snapshot"]);
+        assert!(none.the("retry-after").parse::<u64>().unwrap() > 0);
+    }
+    let origin = origin(20).await;
+    let shield = Setup::shield_of(&origin).start().await;
+    for path in ALL {
+        shield.get(path).await.assert_problem(404, &[path]);
+    }
+    assert_eq!(origin.count(), 0, "a path of ours is nothing to ask an origin for");
+}
+
+#[tokio::test]
+async fn without_pages_there_are_no_dumps_but_for_the_command() {
+    let origin = origin(20).await;
+    let server = Setup::mirror_of(&origin).set("pages.enabled", "false").start().await;
+    server.settled(&origin).await;
+    for path in ALL {
+        server.get(path).await.assert_problem(404, &[path]);
+    }
+    let exported = server.admin(Method::GET, "/bundle?format=ndjson").await;
+    assert_eq!((exported.status, exported.text().lines().count()), (200, 20));
+}

@@ -1,0 +1,261 @@
+//! What commands show: on a terminal, in a file, and to scripts.
+//!
+//! The terminal is that of `script`, which every Debian has. The server and its answers are other files' business.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::harness::{PATIENCE, Process, Server, Setup, edit, origin, run, wait_until};
+
+/// A command on a terminal of its own, and what that has shown.
+struct OnTerminal {
+    child: Child,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl OnTerminal {
+    fn run(arguments: &[String], environment: &[(&str, &str)]) -> Self {
+        let quoted = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
+        let words: Vec<String> = arguments.iter().map(quoted).collect();
+        let command = format!("exec '{}' {}", env!("CARGO_BIN_EXE_grandstand"), words.join(" "));
+        let mut child = Command::new("script")
+            .args(["--quiet", "--return", "--flush", "--command", &command, "/dev/null"])
+            .env("TERM", "xterm-256color")
+            .env_remove("NO_COLOR")
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let (mut out, to) = (child.stdout.take().unwrap(), shown.clone());
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(read @ 1..) = out.read(&mut piece) {
+                to.lock().extend_from_slice(&piece[..read]);
+            }
+        });
+        Self { child, shown }
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock()).into_owned()
+    }
+
+    /// Presses Ctrl-C.
+    fn interrupt(&mut self) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(b"\x03").unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Waits for the end: exit code and everything that was shown.
+    async fn end(mut self) -> (i32, String) {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                // What it wrote last is on its way.
+                let mut length = usize::MAX;
+                while length != self.shown.lock().len() {
+                    length = self.shown.lock().len();
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                return (status.code().unwrap_or(-1), self.shown());
+            }
+            assert!(start.elapsed() < PATIENCE, "no end: {}", self.shown());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        // It has ended in most cases.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn settled(listings: usize) -> (grandstand::sample::Origin, Server) {
+    let origin = origin(listings).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    (origin, server)
+}
+
+fn arguments(server: &Server, words: &[&str]) -> Vec<String> {
+    server.setup.arguments(words, &server.data_dir())
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[tokio::test]
+async fn colours_are_for_terminals_that_want_them() {
+    let (_origin, server) = settled(20).await;
+    for (words, coloured) in
+        [(&["status"][..], "\x1b[1;32mgrandstand healthy"), (&["snapshot", "list"], "\x1b[1mSNAPSHOT")]
+    {
+        let words = arguments(&server, words);
+        let (code, shown) = OnTerminal::run(&words, &[]).end().await;
+        assert!(code == 0 && shown.contains(coloured), "{shown:?}");
+        for plain in [[("NO_COLOR", "1")], [("TERM", "dumb")]] {
+            let (code, shown) = OnTerminal::run(&words, &plain).end().await;
+            assert!(
+                code == 0 && !shown.contains('\x1b') && shown.contains(&coloured[coloured.find('m').unwrap() + 1..]),
+                "{plain:?}: {shown:?}"
+            );
+        }
+        let (code, said) = run(&words).await;
+        assert!(code == 0 && !said.contains('\x1b'), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_screen_is_drawn_again_and_ctrl_c_leaves_the_terminal_as_it_was() {
+    let (origin, mut server) = settled(20).await;
+    let words = arguments(&server, &["status", "--watch"]);
+    let mut watching = OnTerminal::run(&words, &[]);
+    let drawn = |shown: &str| shown.matches("\x1b[H").count();
+    wait_until("it is drawn twice", || async { drawn(&watching.shown()) >= 2 }).await;
+    let before = server.snapshot().await;
+    let after = edit(&origin, &server, |world| assert!(world.touch(world.ids()[3]))).await;
+    wait_until("the new snapshot shows", || async { watching.shown().contains(&after) }).await;
+    watching.interrupt();
+    let (code, shown) = watching.end().await;
+    assert_eq!(code, 0, "healthy when it was seen last: {shown:?}");
+    assert!(shown.contains(&before) && shown.contains("Ctrl-C"), "{shown:?}");
+    let (open, close) = ("\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l");
+    assert!(shown.starts_with(open), "{shown:?}");
+    assert!(shown.trim_end().ends_with(close), "{shown:?}");
+
+    // A server that goes away is told of, and the exit code says so.
+    let mut watching = OnTerminal::run(&words, &[]);
+    wait_until("it is drawn", || async { drawn(&watching.shown()) >= 1 }).await;
+    server.process.kill();
+    wait_until("it is told", || async { watching.shown().contains("unreachable") }).await;
+    watching.interrupt();
+    let (code, shown) = watching.end().await;
+    assert!(code == 1 && shown.trim_end().ends_with(close), "{code}: {shown:?}");
+}
+
+#[tokio::test]
+async fn elsewhere_a_line_is_written_for_each_change() {
+    let (origin, server) = settled(20).await;
+    let before = server.snapshot().await;
+    let text = Process::spawn(&arguments(&server, &["status", "--watch"]));
+    let objects = Process::spawn(&arguments(&server, &["status", "--watch", "--json"]));
+    wait_until("both have begun", || async { [&text, &objects].iter().all(|one| one.said().contains(&before)) }).await;
+    let after = edit(&origin, &server, |world| assert!(world.touch(world.ids()[3]))).await;
+    wait_until("both tell of it", || async { [&text, &objects].iter().all(|one| one.said().contains(&after)) }).await;
+    for (process, name) in [(text, "TERM"), (objects, "INT")] {
+        process.signal(name);
+        let (code, said) = process.end().await;
+        assert_eq!(code, 0, "{said}");
+        assert!(!said.contains('\x1b'), "{said:?}");
+        // A refresh may show on its way. Nothing is said twice, although it was looked at often.
+        let lines: Vec<&str> = said.lines().collect();
+        assert!((2..=8).contains(&lines.len()), "{said}");
+        if name == "INT" {
+            assert!(lines.iter().all(|line| json(line)["state"].is_string()), "{said}");
+        } else {
+            let told: Vec<&str> = lines.iter().map(|line| line.split_once("  ").unwrap().1).collect();
+            assert!(told.windows(2).all(|pair| pair[0] != pair[1]), "{said}");
+        }
+    }
+    let (code, said) = run(&["status", "--watch", "--admin", "127.0.0.1:1"].map(str::to_owned)).await;
+    assert!(code == 1 && said.contains("127.0.0.1:1"), "{said}");
+}
+
+#[tokio::test]
+async fn scripts_get_one_json_object() {
+    let (_origin, mut server) = settled(30).await;
+    for is_running in [true, false] {
+        if !is_running {
+            server.process.kill();
+        }
+        let told = |words: &'static [&'static str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
+            command.args(arguments(&server, words)).stdin(Stdio::null());
+            async move {
+                let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+                let (out, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+                assert!(output.status.success(), "{words:?}: {out}{said}");
+                json(&out)
+            }
+        };
+        let sync = told(&["sync", "--json"]).await;
+        assert_eq!(
+            (&sync["complete"], &sync["listings"], &sync["details"]["mirrored"]),
+            (&true.into(), &30.into(), &30.into())
+        );
+        let audit = told(&["audit", "--samples", "5", "--json"]).await;
+        assert_eq!((&audit["parity"], &audit["samples"], &audit["different"]), (&true.into(), &5.into(), &0.into()));
+        let list = told(&["snapshot", "list", "--json"]).await;
+        let id = list["snapshots"][0]["id"].as_str().unwrap().to_owned();
+        let verified = told(&["snapshot", "verify", "--json"]).await;
+        assert_eq!((&verified["intact"], &verified["snapshots"][0]["id"]), (&true.into(), &id.as_str().into()));
+        assert_eq!(told(&["snapshot", "release", "--json"]).await["served"], id.as_str());
+        for (word, key) in [("pin", "pinned"), ("unpin", "unpinned"), ("rollback", "served")] {
+            let (code, said) = run(&arguments(&server, &["snapshot", word, &id, "--json"])).await;
+            assert!(code == 0 && json(&said)[key] == id.as_str(), "{word}: {said}");
+        }
+        told(&["snapshot", "release", "--json"]).await;
+        if is_running {
+            assert_eq!(told(&["status", "--json"]).await["snapshot"]["id"], id.as_str());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_audit_is_a_table_and_a_sync_tells_rate_and_rest() {
+    let (_origin, server) = settled(20).await;
+    let (code, said) = run(&arguments(&server, &["audit", "--samples", "5"])).await;
+    let row = |name: &str| said.lines().find(|line| line.starts_with(name)).map(|line| line.split_whitespace().last());
+    assert_eq!((code, row("RESULT"), row("different ")), (0, Some(Some("SAMPLES")), Some(Some("0"))), "{said}");
+    let slow = origin(300).await;
+    slow.set(|switches| switches.latency = Duration::from_millis(200));
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said) = run(&Setup::mirror_of(&slow).arguments(&["sync"], &dir.path().join("data"))).await;
+    assert!(code == 0 && said.contains("/s, about ") && said.contains(" s left"), "{said}");
+}
+
+#[tokio::test]
+async fn bundles_tell_scripts_what_became_of_them() {
+    let (_origin, server) = settled(20).await;
+    let (id, files) = (server.snapshot().await, tempfile::tempdir().unwrap());
+    let path = |name: &str| files.path().join(name).to_str().unwrap().to_owned();
+    let (bundle, table) = (path("a.gsb"), path("a.csv"));
+    let elsewhere = Setup::offline();
+    let told = async |setup: &Setup, data: &std::path::Path, words: &[&str]| {
+        let words: Vec<&str> = ["bundle"].iter().chain(words).chain(&["--json"]).copied().collect();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
+        command.args(setup.arguments(&words, data)).stdin(Stdio::null());
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        json(std::str::from_utf8(&output.stdout).unwrap())
+    };
+    let (here, there) = (server.data_dir(), files.path().join("there"));
+    let exported = told(&server.setup, &here, &["export", &bundle]).await;
+    assert_eq!((&exported["exported"], &exported["listings"]), (&true.into(), &20.into()));
+    let dumped = told(&server.setup, &here, &["export", &table, "--format", "csv"]).await;
+    assert_eq!(dumped["bytes"], std::fs::metadata(&table).unwrap().len());
+    let verified = told(&elsewhere, &there, &["verify", &bundle]).await;
+    assert_eq!((&verified["intact"], &verified["signature"]["state"]), (&true.into(), &"none".into()));
+    let inspected = told(&elsewhere, &there, &["inspect", &bundle]).await;
+    let imported = told(&elsewhere, &there, &["import", &bundle]).await;
+    assert_eq!(
+        (&imported["imported"], &imported["served"], &imported["before"]),
+        (&true.into(), &true.into(), &Value::Null)
+    );
+    for snapshot in [&exported["snapshot"], &dumped["snapshot"], &verified["snapshot"], &imported["snapshot"]] {
+        assert_eq!(snapshot, id.as_str());
+    }
+    assert_eq!(inspected["manifest"], verified["manifest"]);
+}
