@@ -24,6 +24,7 @@ mod log;
 mod loops;
 mod mirror;
 mod origin;
+mod pages;
 mod parse;
 mod passthrough;
 mod rate_limit;
@@ -54,6 +55,7 @@ pub(crate) use limits::LimitsConfig;
 pub(crate) use log::{LogConfig, LogFormat, LogLevel};
 pub(crate) use mirror::{Details, MirrorConfig};
 pub(crate) use origin::OriginConfig;
+pub(crate) use pages::PagesConfig;
 pub(crate) use passthrough::PassthroughConfig;
 pub(crate) use rate_limit::RateLimitConfig;
 pub(crate) use secret::Secret;
@@ -97,6 +99,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// `[log]`: form and detail of the log.
     pub log: LogConfig,
+    /// `[pages]`: the pages for people.
+    pub pages: PagesConfig,
     /// `[limits]`: what clients and the origin can make this process hold.
     pub limits: LimitsConfig,
 }
@@ -283,6 +287,7 @@ impl Default for Config {
             admin: AdminConfig::default(),
             tls: None,
             log: LogConfig::default(),
+            pages: PagesConfig::default(),
             limits: LimitsConfig::default(),
         }
     }

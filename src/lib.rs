@@ -17,7 +17,7 @@
 //! | 8 | [`app`] | builds the state, wires the services |
 //! | 7 | [`admin`], [`serve`] | sockets and nothing else: the admin listener, the public listener |
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
-//! | 5 | [`proxy`], [`audit`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin |
+//! | 5 | [`proxy`], [`audit`], [`pages`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
 //! | 3 | [`versions`], [`upstream`] | which snapshots are kept and which one is current; the only way to the origin |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store, the file that crosses an air gap |
@@ -45,6 +45,10 @@
 //! the wire ([`answer::head`]), for HTTP/2 as a map. Head and body leave in one send, from where they lie in memory. What is rendered is kept when it is asked for again, and stays over
 //! publications that do not change it. Paths that are not known here go to [`proxy::pass_through`], whose bodies
 //! are streamed.
+//!
+//! Documents of this server (`/`, `/docs`, `/explore` ...) take the same way: [`answer::find`] has them rendered by [`pages`]
+//! off the threads that serve clients, and [`cache`] keeps them with a strong entity tag for each coding. Pages and their
+//! assets have a limiter of their own.
 //!
 //! `/changes.json` reads the journal of what was served ([`snapshot::journal`]), which knows ids and no contents.
 //!
@@ -209,6 +213,7 @@ mod config;
 mod floors;
 mod limit;
 mod mirror;
+mod pages;
 pub mod parts;
 mod proxy;
 pub mod sample;

@@ -4,6 +4,7 @@
 //! it is not: anything that reads a socket, a clock or a configuration file, or that knows the mirrored API. Who calls
 //! it: `answer`, `upstream`, `proxy` and `limit`; nothing here calls up.
 
+pub(crate) mod accept;
 pub(crate) mod cache_status;
 pub(crate) mod caching;
 pub(crate) mod client_address;

@@ -28,6 +28,12 @@ pub enum RouteLabel {
     Cities,
     /// `/changes.json`
     Changes,
+    /// A page for people.
+    Page,
+    /// A document for programs.
+    Document,
+    /// What pages are made of.
+    Asset,
     /// Any other path, and requests that cannot be read.
     Other,
     /// `OPTIONS` that is no preflight.
@@ -51,6 +57,9 @@ impl RouteLabel {
             Self::States => "states",
             Self::Cities => "cities",
             Self::Changes => "changes",
+            Self::Page => "page",
+            Self::Document => "document",
+            Self::Asset => "asset",
             Self::Other => "other",
             Self::Options => "options",
             Self::Preflight => "preflight",

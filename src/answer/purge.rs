@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use crate::api::document::{Document, WantedDocument};
 use crate::api::query::{Parameters, QueryError, changes_since};
 use crate::api::route::Route;
 use crate::cache::Key;
@@ -75,7 +76,7 @@ impl Purge {
         let route = Route::of(stripped);
         let Some(raw_query) = raw_query else {
             let mut paths = vec![stripped.as_bytes().to_vec()];
-            if route == Route::Unknown {
+            if route == Route::Unknown || route.is_of_pages() {
                 // Such paths are kept as they were asked for.
                 paths.push(raw_path.to_vec());
                 paths.dedup();
@@ -96,7 +97,12 @@ impl Purge {
                 since.map(Key::Changes).into_iter().collect()
             }
             Route::NoSuchListing => Vec::new(),
-            Route::Unknown => vec![Key::origin([raw_path, b"?", raw_query].concat())],
+            Route::Document(Document::Explore) => {
+                vec![Key::Document(WantedDocument::explorer(Parameters::parse(&query)?.list))]
+            }
+            Route::Document(_) | Route::Asset | Route::Unknown => {
+                vec![Key::origin([raw_path, b"?", raw_query].concat())]
+            }
         }))
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::telemetry::RouteLabel;
 
+use super::document::{ASSETS, Document, Window};
 use super::listing::ListingId;
 use super::taxonomy::TaxonomyKind;
 
@@ -20,6 +21,10 @@ pub enum Route {
     Taxonomy(TaxonomyKind),
     /// `/changes.json`
     Changes,
+    /// A document of this server.
+    Document(Document),
+    /// `/assets/…`: what pages are made of.
+    Asset,
     /// Any other path.
     Unknown,
 }
@@ -35,7 +40,13 @@ impl Route {
                 if let Some(id) = id.filter(|id| !id.contains('/')) {
                     return ListingId::parse(id).map_or(Self::NoSuchListing, Self::Detail);
                 }
-                TaxonomyKind::ALL.into_iter().find(|kind| kind.path() == path).map_or(Self::Unknown, Self::Taxonomy)
+                if let Some(kind) = TaxonomyKind::ALL.into_iter().find(|kind| kind.path() == path) {
+                    return Self::Taxonomy(kind);
+                }
+                if path.strip_prefix(ASSETS).is_some_and(|name| !name.is_empty() && !name.contains('/')) {
+                    return Self::Asset;
+                }
+                Document::at(path).map_or(Self::Unknown, Self::Document)
             }
         }
     }
@@ -49,8 +60,29 @@ impl Route {
             Self::Taxonomy(TaxonomyKind::States) => RouteLabel::States,
             Self::Taxonomy(TaxonomyKind::Cities) => RouteLabel::Cities,
             Self::Changes => RouteLabel::Changes,
+            Self::Document(document) => match document.window() {
+                Window::Pages => RouteLabel::Page,
+                Window::Api => RouteLabel::Document,
+            },
+            Self::Asset => RouteLabel::Asset,
             Self::Unknown => RouteLabel::Other,
         }
+    }
+
+    /// Which window of the rate limit counts requests for it.
+    pub const fn window(self) -> Window {
+        match self {
+            Self::Document(document) => document.window(),
+            Self::Asset => Window::Pages,
+            Self::List | Self::Detail(_) | Self::NoSuchListing | Self::Taxonomy(_) | Self::Changes | Self::Unknown => {
+                Window::Api
+            }
+        }
+    }
+
+    /// Whether it is one of the pages and documents that `pages.enabled` turns off.
+    pub const fn is_of_pages(self) -> bool {
+        matches!(self, Self::Document(_) | Self::Asset)
     }
 }
 
@@ -72,7 +104,12 @@ mod tests {
             ("/api/listings/7/8.json", Route::Unknown),
             ("/api/cities.json", Route::Taxonomy(TaxonomyKind::Cities)),
             ("/changes.json", Route::Changes),
-            ("/", Route::Unknown),
+            ("/", Route::Document(Document::Front)),
+            ("/explore", Route::Document(Document::Explore)),
+            ("/explore/", Route::Unknown),
+            ("/assets/style.css", Route::Asset),
+            ("/assets/", Route::Unknown),
+            ("/assets/a/b", Route::Unknown),
         ] {
             assert_eq!(Route::of(path), route, "{path}");
         }

@@ -43,9 +43,14 @@ pub struct Variant {
 }
 
 impl Variant {
-    fn new(body: impl Into<Bytes>) -> Self {
+    pub(super) fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
         Self { length: HeaderValue::from(body.len()), body }
+    }
+
+    /// The variant as it is.
+    pub(super) const fn shown(&self) -> Shown<'_> {
+        Shown { identity: self, coded: None }
     }
 }
 

@@ -13,7 +13,7 @@ use super::section::{Reader, Section};
 use super::units::{DAY, duration};
 use super::{
     AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Examined, LimitsConfig, LogConfig, MirrorConfig,
-    OriginConfig, PassthroughConfig, RateLimitConfig, TlsConfig,
+    OriginConfig, PagesConfig, PassthroughConfig, RateLimitConfig, TlsConfig,
 };
 
 /// A shorter token than this is worth a warning, in characters.
@@ -63,6 +63,7 @@ fn read(root: &mut Section<'_>) -> Config {
         admin: root.section("admin", AdminConfig::read),
         tls: root.section("tls", TlsConfig::read),
         log: root.section("log", LogConfig::read),
+        pages: root.section("pages", PagesConfig::read),
         limits: root.section("limits", LimitsConfig::read),
     }
 }

@@ -3,6 +3,8 @@
 //! Immutable and shared. It renders nothing and knows no HTTP. Callers: [`crate::answer`] for answers,
 //! [`crate::mirror`] for what is already known.
 
+mod overview;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -47,6 +47,7 @@ mod limit;
 mod loops;
 mod metrics;
 mod order;
+mod pages;
 mod pass;
 mod paths;
 mod private;

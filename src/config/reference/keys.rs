@@ -63,7 +63,7 @@ const fn unset(
 }
 
 /// The tables of the file, in the order of the page, and what each one is for.
-pub(super) const SECTIONS: [(&str, &str); 12] = [
+pub(super) const SECTIONS: [(&str, &str); 13] = [
     ("", "Where grandstand listens, where it stores data, and how fresh answers are."),
     ("origin", "The provider's server, and how much it may be asked."),
     ("mirror", "What is crawled, how often, and which snapshots are kept."),
@@ -75,6 +75,7 @@ pub(super) const SECTIONS: [(&str, &str); 12] = [
     ("admin", "The listener for operators. See [Operate](operate.md#the-admin-listener)."),
     ("tls", "The public HTTPS listener. Set all three keys or none. See [Operate](operate.md#https)."),
     ("log", "The log on standard error."),
+    ("pages", "The pages for people on the public listener. See [Pages](pages.md)."),
     ("limits", "Bounds on connections, request heads and memory."),
 ];
 
@@ -335,6 +336,12 @@ pub(super) const KEYS: &[Key] = &[
         Words("`\"error\"`, `\"warn\"`, `\"info\"`, `\"debug\"` or `\"trace\"`"),
         ALL,
         "The least severe level that is logged. `\"debug\"` logs each request.",
+    ),
+    key(
+        "pages.enabled",
+        Words("`true` or `false`"),
+        ALL,
+        "Whether the front page, the documentation and the map are served. Without them their paths are unknown paths.",
     ),
     key(
         "limits.connections",

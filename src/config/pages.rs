@@ -1,0 +1,31 @@
+//! `[pages]`: the pages and documents for people on the public listener.
+//!
+//! Not what stands on them. Read by `resolve`, acted upon by `app`.
+
+use super::describe::Toml;
+use super::parse::boolean;
+use super::section::Section;
+
+/// `[pages]`, resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PagesConfig {
+    /// Whether there are pages; without, their paths are unknown paths.
+    pub enabled: bool,
+}
+
+impl Default for PagesConfig {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+impl PagesConfig {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        Self { enabled: section.field("enabled", Self::default().enabled, boolean) }
+    }
+
+    pub(super) fn write(self, out: &mut Toml) {
+        out.table("pages");
+        out.pair("enabled", self.enabled);
+    }
+}
