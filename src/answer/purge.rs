@@ -127,6 +127,9 @@ mod tests {
         assert_eq!(purge(Some("path=/api/listings/7.json?")), Ok(detail));
         let sports = Purge::Keys(vec![Key::Taxonomy(TaxonomyKind::Sports), Key::origin("/api/sports.json")]);
         assert_eq!(purge(Some("path=/api/sports.json?x=1")), Ok(sports));
+        let texas = WantedDocument::explorer(Parameters::parse("state=texas").unwrap().list);
+        let explorer = Purge::Keys(vec![Key::Document(texas)]);
+        assert_eq!(purge(Some("path=/explore?page=1&state=texas")), Ok(explorer));
         let changes = Purge::Keys(vec![Key::Changes("abc".into())]);
         assert_eq!(purge(Some("path=/changes.json?since=abc&x=1")), Ok(changes));
         let other = Purge::Keys(vec![Key::origin("/api/regions.json?b=2&a=1")]);

@@ -2,6 +2,8 @@
 //!
 //! Callers: [`super::Pages::render`].
 
+use std::fmt::Write as _;
+
 use crate::api::taxonomy::TaxonomyKind;
 
 use super::Site;
@@ -24,7 +26,11 @@ pub(super) fn llms(site: &Site, facts: &Facts<'_>) -> String {
              the files below to many pages."
         ),
     };
-    let dumps: String = DUMPS.iter().map(|(name, what)| format!("- [{name}]({base}/dumps/{name}): {what}\n")).collect();
+    let mut dumps = String::new();
+    for (name, what) in DUMPS {
+        // Writing to a String cannot fail.
+        let _ = writeln!(dumps, "- [{name}]({base}/dumps/{name}): {what}");
+    }
     format!(
         "# Sports venues of the United States\n\n\
          > A mirror of the Public Sports Venue Listings API: {venues} venues, {sports} sports, {states} states, {cities} cities. \

@@ -114,7 +114,7 @@ def main():
         child, url = (None, arguments.url) if arguments.url else demo(arguments.binary, f"{directory}/data")
         try:
             command = [
-                program, "run", f"{url}/openapi.json", "--url", url, "--checks", "all", "--phases", "examples,coverage,fuzzing",
+                program, "--config-file", HERE / "schemathesis.toml", "run", f"{url}/openapi.json", "--url", url, "--checks", "all", "--phases", "examples,coverage,fuzzing",
                 "--max-examples", str(arguments.examples), "--seed", str(arguments.seed), "--continue-on-failure",
                 "--request-timeout", "60", *arguments.rest,
             ]
