@@ -53,7 +53,7 @@ pub(super) fn page(pages: &Pages, published: &Published, facts: &Facts<'_>, quer
                 (map(&states, query.slug(TaxonomyKind::States), &shown.drawn.path, &label))
                 figcaption #off-map .small { (off_map(&shown)) }
             }
-            section .results aria-labelledby="list-title" {
+            div .results {
                 h2 #list-title { "Venues" }
                 (table(&shown, facts))
                 (pager(query, shown.total.unwrap_or(0)))

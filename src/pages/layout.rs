@@ -59,7 +59,8 @@ pub(super) fn viewer(pages: &Pages) -> String {
             body .viewer {
                 a .skip href="#main" { "Skip to the content" }
                 (header(pages, Place::Docs))
-                main #main tabindex="-1" {
+                // The viewer brings its own main landmark.
+                div #main tabindex="-1" {
                     noscript {
                         p { "This viewer needs JavaScript. The description itself is " a href="openapi.json" { "openapi.json" } "." }
                     }

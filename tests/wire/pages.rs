@@ -341,7 +341,7 @@ async fn a_page_follows_the_snapshot_and_its_tag_changes_with_it() {
     let (origin, server) = mirrored(60).await;
     let before = page(&server, "/").await;
     let robots = page(&server, "/robots.txt").await.etag();
-    crate::harness::edit(&origin, &server, |world| drop(world.remove(world.ids()[0]))).await;
+    crate::harness::edit(&origin, &server, |world| assert!(world.remove(world.ids()[0]))).await;
     let after = page(&server, "/").await;
     assert!(after.text().contains("59 venues"), "{}", after.text());
     assert_ne!(before.etag(), after.etag());
