@@ -7,6 +7,7 @@ pub(crate) mod admit;
 mod basis;
 mod changes;
 pub(crate) mod compose;
+mod documents;
 mod dump;
 pub(crate) mod find;
 pub(crate) mod head;

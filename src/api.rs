@@ -4,6 +4,7 @@
 //! [`crate::snapshot`], [`crate::store`], [`crate::mirror`] and [`crate::answer`].
 
 pub(crate) mod changes;
+pub(crate) mod document;
 pub(crate) mod dump;
 pub(crate) mod envelope;
 pub(crate) mod hash;

@@ -33,6 +33,7 @@ use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, TrustedKey, Use};
 use crate::dumps::Dumps;
 use crate::limit::{LimitConfig, Limiter};
+use crate::pages::{Pages, Site};
 use crate::semantics::client_address::ClientIpConfig;
 use crate::semantics::freshness::CacheControl;
 use crate::semantics::path::BasePath;
@@ -126,7 +127,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         },
     );
     let in_flight = InFlight::default();
-    let limiter = Arc::new(limiter(config));
+    let limiter = Arc::new(limiter(config, 1));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let status = Status {
         limiter: limiter.clone(),
@@ -275,9 +276,13 @@ fn head_bytes(config: &Config) -> usize {
     usize::try_from(config.limits.head).unwrap_or(usize::MAX)
 }
 
-fn limiter(config: &Config) -> Limiter {
+/// How many times as many requests for pages and their assets a client has.
+const PAGES: u32 = 10;
+
+/// The configured limit, and so many times as much of it.
+fn limiter(config: &Config, times: u32) -> Limiter {
     let limits = &config.rate_limit;
-    let rate = |limit: Option<std::num::NonZeroU32>| limit.map_or(0, std::num::NonZeroU32::get);
+    let rate = |limit: Option<std::num::NonZeroU32>| limit.map_or(0, std::num::NonZeroU32::get).saturating_mul(times);
     Limiter::new(&LimitConfig {
         requests_per_minute: rate(limits.requests_per_minute),
         ipv6_prefix: limits.ipv6_prefix,
@@ -301,6 +306,7 @@ fn public(
     let rules = Rules {
         client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
         limiter,
+        pages: config.pages.enabled.then(|| Arc::new(self::limiter(config, PAGES))),
         base_path: base_path(config),
         passthrough_paths: if offline { Vec::new() } else { config.passthrough.paths.clone() },
         passthrough_methods: config.passthrough.methods.clone(),
@@ -319,6 +325,14 @@ fn public(
             Some(versions) => Box::new(move || versions.journal()),
             None => Box::new(Arc::default),
         },
+        pages: config.pages.enabled.then(|| {
+            Arc::new(Pages::new(Site {
+                public_url: config.public_url.as_str().to_owned(),
+                usage: config.usage().as_str(),
+                has_snapshots: config.usage() != Use::Shield,
+                requests_per_minute: config.rate_limit.requests_per_minute.map_or(0, std::num::NonZeroU32::get),
+            }))
+        }),
         kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
         ipv6_prefix: config.rate_limit.ipv6_prefix,
         is_behind: {

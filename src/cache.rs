@@ -10,6 +10,7 @@
 pub(crate) mod coded;
 pub(crate) mod doorkeeper;
 pub(crate) mod recoder;
+pub(crate) mod rendered;
 pub(crate) mod reply;
 pub(crate) mod stored;
 
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use moka::ops::compute::Op;
 use moka::sync::Cache as Moka;
 
+use crate::api::document::WantedDocument;
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
@@ -27,6 +29,7 @@ use crate::semantics::path;
 
 use doorkeeper::Doorkeeper;
 use recoder::Recoder;
+use rendered::Rendered;
 use reply::Reply;
 use stored::{Stored, Variants};
 
@@ -41,6 +44,8 @@ pub enum Key {
     Detail(ListingId),
     /// The changes since the snapshot with this id.
     Changes(Box<str>),
+    /// A document of this server.
+    Document(WantedDocument),
     /// An answer of the origin, by path and query as sent: canonical for known endpoints, as received for others.
     Origin(Box<[u8]>),
 }
@@ -58,6 +63,7 @@ impl Key {
             Self::Taxonomy(kind) => path == kind.path().as_bytes(),
             Self::Detail(id) => path == format!("/api/listings/{id}.json").as_bytes(),
             Self::Changes(_) => path == b"/changes.json",
+            Self::Document(wanted) => wanted.is_at(path),
             Self::Origin(target) => is_spelled(target.split(|byte| *byte == b'?').next().unwrap_or_default(), path),
         }
     }
@@ -80,6 +86,7 @@ fn is_spelled(one: &[u8], other: &[u8]) -> bool {
 enum Kept {
     Reply(Arc<Reply>),
     Stored(Arc<Variants>),
+    Rendered(Arc<Rendered>),
 }
 
 /// When a request was sent: its answer is not cached if it was purged since, and does not replace the answer to a later
@@ -168,11 +175,13 @@ impl Cache {
             let body = match kept {
                 Kept::Reply(reply) => reply.weight(),
                 Kept::Stored(variants) => variants.weight(),
+                Kept::Rendered(document) => document.weight(),
             };
             let key = match key {
-                Key::List(query) => query.filters().map(|(_, value)| value.len()).sum::<usize>() + 96,
+                Key::List(query) => query.weight(),
                 Key::Origin(target) => target.len(),
                 Key::Changes(since) => since.len(),
+                Key::Document(wanted) => wanted.weight(),
                 Key::Taxonomy(_) | Key::Detail(_) => 16,
             };
             u32::try_from(body + key + 512).unwrap_or(u32::MAX)
@@ -206,8 +215,34 @@ impl Cache {
     pub fn reply(&self, key: &Key) -> Option<Arc<Reply>> {
         match self.kept.get(key)? {
             Kept::Reply(reply) => Some(reply),
-            Kept::Stored(_) => None,
+            Kept::Stored(_) | Kept::Rendered(_) => None,
         }
+    }
+
+    /// A rendered document.
+    pub fn rendered(&self, key: &Key) -> Option<Arc<Rendered>> {
+        match self.kept.get(key)? {
+            Kept::Rendered(document) => Some(document),
+            Kept::Reply(_) | Kept::Stored(_) => None,
+        }
+    }
+
+    /// Keeps a rendered document in place of `kept`, and says which one is right: the kept one where a client could not
+    /// tell them apart, and then with the codings that it has. One that nobody asked for of late is not kept.
+    pub fn keep_rendered(&self, key: Key, kept: Option<Arc<Rendered>>, made: Rendered) -> Arc<Rendered> {
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.shows_the_same_as(&made)) {
+            kept.confirm(made.epoch());
+            return kept.clone();
+        }
+        let made = Arc::new(made);
+        // Who still answers from the snapshot before the one that it is kept for changes nothing; and one document must not
+        // push out all others.
+        let is_newer = kept.as_ref().is_none_or(|kept| kept.epoch() < made.epoch());
+        let wanted = kept.is_some() || self.door.knows(self.seed.hash_one(&key));
+        if is_newer && wanted && made.weight() as u64 <= self.largest() {
+            self.kept.insert(key, Kept::Rendered(made.clone()));
+        }
+        made
     }
 
     /// Keeps a rendered reply.
@@ -266,7 +301,7 @@ impl Cache {
     pub fn stored(&self, key: &Key) -> Option<Arc<Variants>> {
         match self.kept.get(key)? {
             Kept::Stored(variants) => Some(variants),
-            Kept::Reply(_) => None,
+            Kept::Reply(_) | Kept::Rendered(_) => None,
         }
     }
 
@@ -290,7 +325,7 @@ impl Cache {
             }
             let variants = match old.map(moka::Entry::into_value) {
                 Some(Kept::Stored(variants)) => change(&variants),
-                Some(Kept::Reply(_)) | None => change(&Variants::default()),
+                Some(Kept::Reply(_) | Kept::Rendered(_)) | None => change(&Variants::default()),
             };
             keeps = variants.is_some();
             for stored in variants.iter().flat_map(Variants::iter) {
@@ -308,7 +343,7 @@ impl Cache {
                 Some(others) => Op::Put(Kept::Stored(Arc::new(others))),
                 None => Op::Remove,
             },
-            Some(Kept::Reply(_)) | None => Op::Nop,
+            Some(Kept::Reply(_) | Kept::Rendered(_)) | None => Op::Nop,
         });
     }
 

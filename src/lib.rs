@@ -16,7 +16,7 @@
 //! | 8 | [`app`] | builds the state, wires the services |
 //! | 7 | [`admin`], [`serve`] | sockets and nothing else: the admin listener, the public listener |
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
-//! | 5 | [`proxy`], [`audit`], [`dumps`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; the snapshot as one file |
+//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
 //! | 3 | [`versions`], [`upstream`] | which snapshots are kept and which one is current; the only way to the origin |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store, the file that crosses an air gap |
@@ -47,6 +47,10 @@
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
 //!
 //! A dump ([`dumps`]) is the current snapshot as one file. It is written when a client first asks for it, and streamed.
+//!
+//! Documents of this server (`/`, `/docs`, `/explore` ...) take the same way: [`pages`] renders them off the threads that
+//! serve clients, and [`cache`] keeps them with a strong entity tag for each coding. Pages and their assets have a limiter
+//! of their own.
 //!
 //! `/changes.json` reads the journal of publications ([`snapshot::journal`]), which has ids but no contents.
 //!
@@ -212,6 +216,7 @@ mod limit;
 #[cfg(test)]
 mod messages;
 mod mirror;
+mod pages;
 pub mod parts;
 mod proxy;
 pub mod sample;

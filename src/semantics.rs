@@ -3,6 +3,7 @@
 //! Validators, preconditions, negotiation, freshness, client addresses, paths and problem documents. No socket, no
 //! clock, no configuration, and nothing about the mirrored API. Callers: `answer`, `upstream`, `proxy` and `limit`.
 
+pub(crate) mod accept;
 pub(crate) mod cache_status;
 pub(crate) mod caching;
 pub(crate) mod client_address;

@@ -30,6 +30,12 @@ pub enum RouteLabel {
     Changes,
     /// `/dumps/…`
     Dumps,
+    /// A page for people.
+    Page,
+    /// A document for programs.
+    Document,
+    /// What pages are made of.
+    Asset,
     /// Any other path, and requests that cannot be read.
     Other,
     /// `OPTIONS` that is no preflight.
@@ -55,6 +61,9 @@ impl RouteLabel {
             Self::Cities => "cities",
             Self::Changes => "changes",
             Self::Dumps => "dumps",
+            Self::Page => "page",
+            Self::Document => "document",
+            Self::Asset => "asset",
             Self::Other => "other",
             Self::Options => "options",
             Self::Preflight => "preflight",

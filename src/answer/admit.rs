@@ -11,6 +11,7 @@ use std::sync::Arc;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, ORIGIN};
 use http::{Method, Version};
 
+use crate::api::document::{ASSETS, Document, WantedDocument, Window};
 use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery, Parameters, QueryError};
@@ -18,6 +19,7 @@ use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
 use crate::limit::{Decision, Limiter};
+use crate::semantics::accept;
 use crate::semantics::client_address::{self, ClientIpConfig};
 use crate::semantics::coding::{self, Coding};
 use crate::semantics::hops::{Pseudonym, Trail};
@@ -55,6 +57,8 @@ pub struct Rules {
     pub client_ip: ClientIpConfig,
     /// The limiter.
     pub limiter: Arc<Limiter>,
+    /// The limiter of pages and their assets; `None`: there are no pages.
+    pub pages: Option<Arc<Limiter>>,
     /// The path of `public_url`, where it has one.
     pub base_path: Option<BasePath>,
     /// Path prefixes that are proxied beyond the known endpoints; empty offline.
@@ -95,6 +99,8 @@ pub enum Target {
     },
     /// A dump.
     Dump(DumpKind),
+    /// A document of this server.
+    Document(WantedDocument),
     /// An endpoint that is not known here: the origin's business.
     PassThrough {
         /// Path and raw query to send, without the path of `public_url`.
@@ -153,19 +159,21 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
     let client = client_address::resolve(&rules.client_ip, view.peer, view.headers).ip;
     let noted = Noted::of(view.headers);
     let host = check_host(view, &noted);
+    let routed = route(view, rules);
+    let limiter = limiter(&routed, rules);
     let preflight = view.method == Method::OPTIONS
         && host.is_ok()
         && view.headers.contains_key(ORIGIN)
         && view.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     if preflight {
-        let limit = rules.limiter.peek(client, now);
-        let passes = route(view, rules).is_ok_and(|routed| passes(&routed, rules));
+        let limit = limiter.peek(client, now);
+        let passes = routed.is_ok_and(|routed| passes(&routed, rules));
         let methods = if passes { Methods::PassedThrough } else { Methods::Known };
         let admission = Admission::Preflight(methods);
         let (route, trail) = (RouteLabel::Preflight, Trail::NONE);
         return Admitted { admission, route, client, limit, conditional: false, trail };
     }
-    let limit = rules.limiter.admit(client, now);
+    let limit = limiter.admit(client, now);
     if let Decision::Refused { quota, retry_after_seconds } = limit {
         let problem = Problem::rate_limited(quota, retry_after_seconds);
         let admission = Admission::Refused(problem);
@@ -177,11 +185,17 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
     let comes_back = rules.name.as_ref().is_some_and(|name| trail.leads_through(name));
     let (route, admission) = match host {
         Ok(()) if comes_back => (RouteLabel::Other, Err(Problem::loop_detected())),
-        Ok(()) => judge(view, &noted, rules),
+        Ok(()) => judge(routed, view, &noted, rules),
         Err(problem) => (RouteLabel::Other, Err(problem)),
     };
     let admission = admission.unwrap_or_else(Admission::Refused);
     Admitted { admission, route, client, limit, conditional: noted.conditional, trail }
+}
+
+/// The window that counts a request: pages have one of their own.
+fn limiter<'a>(routed: &Result<Routed<'_>, Problem>, rules: &'a Rules) -> &'a Limiter {
+    let pages = routed.as_ref().is_ok_and(|routed| routed.route.window() == Window::Pages);
+    rules.pages.as_ref().filter(|_| pages).unwrap_or(&rules.limiter)
 }
 
 /// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks for
@@ -198,7 +212,12 @@ pub(crate) fn peek_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decisi
 }
 
 /// What becomes of a request that the limit lets through, and what it is counted under.
-fn judge(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> (RouteLabel, Result<Admission, Problem>) {
+fn judge(
+    routed: Result<Routed<'_>, Problem>,
+    view: &View<'_>,
+    noted: &Noted<'_>,
+    rules: &Rules,
+) -> (RouteLabel, Result<Admission, Problem>) {
     let asks_for_methods = *view.method == Method::OPTIONS;
     let options = |methods| {
         let answered = if view.has_body || noted.body { Err(Problem::unexpected_body()) } else { Ok(()) };
@@ -207,7 +226,7 @@ fn judge(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> (RouteLabel, Resu
     if asks_for_methods && view.target == b"*" {
         return options(Methods::All);
     }
-    let routed = match check_size(view, noted, rules).and_then(|()| route(view, rules)) {
+    let routed = match check_size(view, noted, rules).and(routed) {
         Ok(routed) => routed,
         Err(problem) => return (RouteLabel::Other, Err(problem)),
     };
@@ -245,11 +264,12 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
         return Ok(Routed { route, path: path.into(), raw_path, raw_query, query });
     }
     let path = path::normalise(raw_path).map_err(|error| Problem::bad_path(raw_path, error))?;
-    let route_of = |path: &str| match Route::of(path) {
-        Route::Dump(_) if !rules.dumps => Route::Unknown,
-        route => route,
+    let is_offered = |route: &Route| match route {
+        Route::Dump(_) => rules.dumps,
+        other => !other.is_of_pages() || rules.pages.is_some(),
     };
-    let route = route_of(&path);
+    let named = |path: &str| Some(Route::of(path)).filter(is_offered);
+    let route = named(&path).unwrap_or(Route::Unknown);
     // The path of `public_url` is accepted in front and stripped.
     let base = rules.base_path.as_ref().filter(|_| route == Route::Unknown);
     let stripped = base.and_then(|base| Some((base, base.strip(&path)?.to_owned())));
@@ -258,8 +278,11 @@ fn route<'a>(view: &View<'a>, rules: &Rules) -> Result<Routed<'a>, Problem> {
             // `%2F` is refused, so that raw and normalised segments match one to one.
             let segments = base.as_str().matches('/').count();
             let start = raw_path.iter().enumerate().filter(|(_, byte)| **byte == b'/').nth(segments);
+            // Relative links lead astray where the slash after the base is missing.
+            let slashless = start.is_none();
             let raw_path = start.map_or(&b"/"[..], |(at, _)| &raw_path[at..]);
-            Routed { route: route_of(&path), path: path.into(), raw_path, raw_query, query }
+            let route = named(&path).filter(|_| !slashless).unwrap_or(Route::Unknown);
+            Routed { route, path: path.into(), raw_path, raw_query, query }
         }
         None => Routed { route, path, raw_path, raw_query, query },
     })
@@ -338,6 +361,12 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
         Route::Dump(kind) => Ok(Target::Dump(kind)),
+        Route::Document(Document::Front) if !accept::names_html(view.headers) => {
+            Ok(Target::Document(WantedDocument::Fixed(Document::Index)))
+        }
+        Route::Document(Document::Explore) => Ok(Target::Document(WantedDocument::explorer(parse(routed.query)?.list))),
+        Route::Document(document) => Ok(Target::Document(WantedDocument::Fixed(document))),
+        Route::Asset => Ok(Target::Document(WantedDocument::Asset(path.trim_start_matches(ASSETS).into()))),
         Route::Unknown => Err(Problem::unknown_path(path)),
     }
 }

@@ -97,6 +97,8 @@ pub enum Outcome {
     Cache(CacheOutcome),
     /// An error of ours.
     Problem,
+    /// A document of this server.
+    Document,
     /// Refused by the rate limit.
     Refused,
     /// A CORS preflight.
@@ -111,6 +113,7 @@ impl Outcome {
         match self {
             Self::Cache(outcome) => outcome.as_str(),
             Self::Problem => "problem",
+            Self::Document => "document",
             Self::Refused => "refused",
             Self::Preflight => "preflight",
             Self::Options => "options",
@@ -127,7 +130,7 @@ impl Outcome {
         match self {
             Self::Cache(CacheOutcome::Hit { .. }) => Source::Hit,
             Self::Cache(_) => Source::Origin,
-            Self::Problem | Self::Refused | Self::Preflight | Self::Options => Source::Own,
+            Self::Problem | Self::Document | Self::Refused | Self::Preflight | Self::Options => Source::Own,
         }
     }
 }
@@ -198,15 +201,25 @@ impl Standing {
         }
         head.put_static(&fields::VARY, "accept-encoding");
         head.put_static(&fields::ACCEPT_RANGES, "none");
+        Self::of_snapshot(published, now, &mut head);
+        head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
+        common(&mut head, asked.limit);
+        let body = body.filter(|_| *asked.method != Method::HEAD).map(|(_, variant)| variant.body.clone());
+        Answer { status, head, body, outcome: Outcome::Cache(outcome) }
+    }
+
+    /// How long answers may be kept.
+    pub(super) const fn cache_control(&self) -> &HeaderValue {
+        &self.cache_control
+    }
+
+    /// Which snapshot it is, and when it was confirmed.
+    pub(super) fn of_snapshot(published: &Published, now: WallTime, head: &mut impl Head) {
         head.put(&fields::MIRROR_SNAPSHOT, &published.snapshot_header);
         // Without it, nobody takes a stamp from the future for a confirmation.
         if let Some(confirmed) = published.confirmed_header.as_ref().filter(|_| !published.is_unconfirmed(now)) {
             head.put(&fields::MIRROR_CONFIRMED, confirmed);
         }
-        head.put_with(&fields::CACHE_STATUS, |out| outcome.write_to(out));
-        common(&mut head, asked.limit);
-        let body = body.filter(|_| *asked.method != Method::HEAD).map(|(_, variant)| variant.body.clone());
-        Answer { status, head, body, outcome: Outcome::Cache(outcome) }
     }
 
     /// Age of the data: seconds since it was confirmed. A stamp from the future confirms nothing: how old the
@@ -288,7 +301,7 @@ impl Standing {
 }
 
 /// CORS and the limit, which go with every answer.
-fn common(head: &mut impl Head, limit: Decision) {
+pub(super) fn common(head: &mut impl Head, limit: Decision) {
     head.put_static(&fields::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
     head.put_static(&fields::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     if limit.quota().is_some() {

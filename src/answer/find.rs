@@ -9,11 +9,13 @@ use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
 use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::TaxonomyKind;
+use crate::cache::rendered::Rendered;
 use crate::cache::reply::Reply;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key};
 use crate::mirror::copies::CopyError;
 use crate::mirror::details::Details;
+use crate::pages::Pages;
 use crate::proxy::Proxy;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::coding::Coding;
@@ -52,6 +54,13 @@ pub(crate) enum Found {
         /// How it came about.
         outcome: CacheOutcome,
     },
+    /// A document of this server.
+    Document {
+        /// The document.
+        document: Arc<Rendered>,
+        /// The snapshot that it shows; `None` where it shows none.
+        published: Option<Arc<Published>>,
+    },
     /// None, and why.
     Problem {
         /// Why.
@@ -83,6 +92,8 @@ pub(crate) struct Finder {
     pub public_url: String,
     /// What changed in what is served, as it is known now.
     pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
+    /// What renders pages; `None` where there are none.
+    pub pages: Option<Arc<Pages>>,
     /// Kept versions.
     pub kept: Kept,
     /// How many bits of an IPv6 address make a household.
@@ -97,17 +108,20 @@ const LARGE: usize = 64 << 10;
 impl Finder {
     /// Finds the answer to a request of a client that likes `coding` best.
     pub(crate) async fn find(&self, target: Target, coding: Coding, client: Caller) -> Found {
-        let found = self.look_up(target, &client).await;
+        let found = self.look_up(target, coding, &client).await;
         // Nothing but a few instructions unless the body is large and nobody has asked for this coding yet.
         match &found {
             Found::Snapshot { reply, .. } => reply.body.prepare(coding).await,
             Found::Through { stored, .. } => stored.body.prepare(coding).await,
-            Found::Problem { .. } => {}
+            Found::Document { .. } | Found::Problem { .. } => {}
         }
         found
     }
 
-    async fn look_up(&self, target: Target, client: &Caller) -> Found {
+    async fn look_up(&self, target: Target, coding: Coding, client: &Caller) -> Found {
+        if let Target::Document(wanted) = target {
+            return self.document(wanted, coding).await;
+        }
         let Some(published) = self.live.current() else {
             return self.uncovered(target, client).await;
         };
@@ -123,7 +137,7 @@ impl Finder {
             Target::Detail(id) => self.detail(published, id, client).await,
             Target::Changes { since: Ok(since) } => self.changes(published, since).await,
             Target::Changes { since: Err(problem) } => problem.into(),
-            Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
+            Target::Document(_) | Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 
@@ -318,7 +332,11 @@ impl Finder {
     async fn uncovered(&self, target: Target, client: &Caller) -> Found {
         let pin = match &target {
             Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
-            Target::Detail(_) | Target::Changes { .. } | Target::Dump(_) | Target::PassThrough { .. } => None,
+            Target::Detail(_)
+            | Target::Changes { .. }
+            | Target::Document(_)
+            | Target::Dump(_)
+            | Target::PassThrough { .. } => None,
         };
         if let Some(pin) = pin {
             return Problem::snapshot_gone("snapshot", pin, None).into();
@@ -328,7 +346,7 @@ impl Finder {
             Target::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
             Target::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
             Target::Changes { .. } => Problem::unknown_path("/changes.json").into(),
-            Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
+            Target::Document(_) | Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
         }
     }
 

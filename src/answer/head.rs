@@ -53,6 +53,8 @@ fields! {
     CONTENT_LENGTH = header::CONTENT_LENGTH, "Content-Length: ";
     /// RFC 9110 §14.4.
     CONTENT_RANGE = header::CONTENT_RANGE, "Content-Range: ";
+    /// The CSP standard.
+    CONTENT_SECURITY_POLICY = header::CONTENT_SECURITY_POLICY, "Content-Security-Policy: ";
     /// RFC 9110 §8.3.
     CONTENT_TYPE = header::CONTENT_TYPE, "Content-Type: ";
     /// RFC 9110 §8.8.3.
@@ -67,6 +69,8 @@ fields! {
     RATE_LIMIT = Name::from_static("ratelimit"), "RateLimit: ";
     /// draft-ietf-httpapi-ratelimit-headers.
     RATE_LIMIT_POLICY = Name::from_static("ratelimit-policy"), "RateLimit-Policy: ";
+    /// The Referrer Policy standard.
+    REFERRER_POLICY = header::REFERRER_POLICY, "Referrer-Policy: ";
     /// RFC 9110 §10.2.3.
     RETRY_AFTER = header::RETRY_AFTER, "Retry-After: ";
     /// How long nginx may keep an answer, in seconds; it is not sent on.
@@ -75,6 +79,12 @@ fields! {
     X_CONTENT_TYPE_OPTIONS = header::X_CONTENT_TYPE_OPTIONS, "X-Content-Type-Options: ";
     /// RFC 9110 §12.5.5.
     VARY = header::VARY, "Vary: ";
+}
+
+/// The names of all fields that answers may have.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|field| field.name.as_str())
 }
 
 /// The head of an answer.

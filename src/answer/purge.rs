@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use crate::api::document::{Document, WantedDocument};
 use crate::api::query::{Parameters, QueryError, changes_since};
 use crate::api::route::Route;
 use crate::cache::Key;
@@ -75,7 +76,7 @@ impl Purge {
         let route = Route::of(stripped);
         let Some(raw_query) = raw_query else {
             let mut paths = vec![stripped.as_bytes().to_vec()];
-            if matches!(route, Route::Unknown | Route::Dump(_)) {
+            if matches!(route, Route::Unknown | Route::Dump(_)) || route.is_of_pages() {
                 // Such paths are kept as they were asked for.
                 paths.push(raw_path.to_vec());
                 paths.dedup();
@@ -96,8 +97,13 @@ impl Purge {
                 since.map(Key::Changes).into_iter().collect()
             }
             Route::NoSuchListing => Vec::new(),
-            // Where no dumps are offered, their paths are unknown ones.
-            Route::Unknown | Route::Dump(_) => vec![Key::origin([raw_path, b"?", raw_query].concat())],
+            Route::Document(Document::Explore) => {
+                vec![Key::Document(WantedDocument::explorer(Parameters::parse(&query)?.list))]
+            }
+            // Where pages and dumps are not offered, their paths are unknown ones.
+            Route::Document(_) | Route::Asset | Route::Dump(_) | Route::Unknown => {
+                vec![Key::origin([raw_path, b"?", raw_query].concat())]
+            }
         }))
     }
 }
@@ -122,6 +128,9 @@ mod tests {
         assert_eq!(purge(Some("path=/api/listings/7.json?")), Ok(detail));
         let sports = Purge::Keys(vec![Key::Taxonomy(TaxonomyKind::Sports), Key::origin("/api/sports.json")]);
         assert_eq!(purge(Some("path=/api/sports.json?x=1")), Ok(sports));
+        let texas = WantedDocument::explorer(Parameters::parse("state=texas").unwrap().list);
+        let explorer = Purge::Keys(vec![Key::Document(texas)]);
+        assert_eq!(purge(Some("path=/explore?page=1&state=texas")), Ok(explorer));
         let changes = Purge::Keys(vec![Key::Changes("abc".into())]);
         assert_eq!(purge(Some("path=/changes.json?since=abc&x=1")), Ok(changes));
         let other = Purge::Keys(vec![Key::origin("/api/regions.json?b=2&a=1")]);

@@ -126,6 +126,11 @@ impl Responder {
                         head.adopt(status, fields);
                         Answer { status, head, body, outcome }
                     }
+                    Found::Document { document, published } => {
+                        let now = self.clock.now_wall();
+                        let answer = self.standing.document(asked, &document, published.as_ref(), now, head);
+                        return Decided::Ready { answer, info, now };
+                    }
                     Found::Problem { problem, retry_after } => {
                         self.standing.problem(asked, &problem, retry_after, head)
                     }

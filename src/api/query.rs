@@ -75,7 +75,8 @@ pub enum QueryError {
     },
 }
 
-const KNOWN: [&str; 7] = ["page", "per_page", "sport", "state", "city", "modified_since", "snapshot"];
+/// The parameters of endpoints of the API.
+pub(crate) const KNOWN: [&str; 7] = ["page", "per_page", "sport", "state", "city", "modified_since", "snapshot"];
 
 impl Parameters {
     /// Reads a raw query string. Unknown parameters are ignored; an empty value is as if absent.
@@ -103,12 +104,15 @@ impl Parameters {
     }
 }
 
+/// The parameters of `/changes.json`.
+pub(crate) const KNOWN_OF_CHANGES: [&str; 1] = ["since"];
+
 /// Reads `since` of `/changes.json` from a raw query string; `None`: absent.
 ///
 /// # Errors
 /// When it is malformed or given twice with different values.
 pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
-    let [since] = values(raw, &["since"])?;
+    let [since] = values(raw, &KNOWN_OF_CHANGES)?;
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
 }
 
@@ -158,6 +162,11 @@ impl ListQuery {
     /// Whether the query has any filter.
     pub fn is_filtered(&self) -> bool {
         self.modified_since.is_some() || self.slugs.iter().any(Option::is_some)
+    }
+
+    /// What it weighs as a key, in bytes, about.
+    pub fn weight(&self) -> usize {
+        self.filters().map(|(_, value)| value.len()).sum::<usize>() + 96
     }
 
     /// How many pages `total` listings fill.

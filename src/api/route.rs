@@ -4,6 +4,7 @@
 
 use crate::telemetry::RouteLabel;
 
+use super::document::{ASSETS, Document, Window};
 use super::dump::DumpKind;
 use super::listing::ListingId;
 use super::taxonomy::TaxonomyKind;
@@ -23,6 +24,10 @@ pub enum Route {
     Changes,
     /// `/dumps/…`
     Dump(DumpKind),
+    /// A document of this server.
+    Document(Document),
+    /// `/assets/…`: what pages are made of.
+    Asset,
     /// Any other path.
     Unknown,
 }
@@ -38,9 +43,14 @@ impl Route {
                 if let Some(id) = id.filter(|id| !id.contains('/')) {
                     return ListingId::parse(id).map_or(Self::NoSuchListing, Self::Detail);
                 }
-                let taxonomy = TaxonomyKind::ALL.into_iter().find(|kind| kind.path() == path);
+                if let Some(kind) = TaxonomyKind::ALL.into_iter().find(|kind| kind.path() == path) {
+                    return Self::Taxonomy(kind);
+                }
+                if path.strip_prefix(ASSETS).is_some_and(|name| !name.is_empty() && !name.contains('/')) {
+                    return Self::Asset;
+                }
                 let dump = || DumpKind::of_path(path).map_or(Self::Unknown, Self::Dump);
-                taxonomy.map_or_else(dump, Self::Taxonomy)
+                Document::at(path).map_or_else(dump, Self::Document)
             }
         }
     }
@@ -55,8 +65,33 @@ impl Route {
             Self::Taxonomy(TaxonomyKind::Cities) => RouteLabel::Cities,
             Self::Changes => RouteLabel::Changes,
             Self::Dump(_) => RouteLabel::Dumps,
+            Self::Document(document) => match document.window() {
+                Window::Pages => RouteLabel::Page,
+                Window::Api => RouteLabel::Document,
+            },
+            Self::Asset => RouteLabel::Asset,
             Self::Unknown => RouteLabel::Other,
         }
+    }
+
+    /// Which window of the rate limit counts requests for it.
+    pub const fn window(self) -> Window {
+        match self {
+            Self::Document(document) => document.window(),
+            Self::Asset => Window::Pages,
+            Self::List
+            | Self::Detail(_)
+            | Self::NoSuchListing
+            | Self::Taxonomy(_)
+            | Self::Changes
+            | Self::Dump(_)
+            | Self::Unknown => Window::Api,
+        }
+    }
+
+    /// Whether it is one of the pages and documents that `pages.enabled` turns off.
+    pub const fn is_of_pages(self) -> bool {
+        matches!(self, Self::Document(_) | Self::Asset)
     }
 }
 
@@ -80,7 +115,12 @@ mod tests {
             ("/changes.json", Route::Changes),
             ("/dumps/listings.csv", Route::Dump(DumpKind::Csv)),
             ("/dumps/listings.xml", Route::Unknown),
-            ("/", Route::Unknown),
+            ("/", Route::Document(Document::Front)),
+            ("/explore", Route::Document(Document::Explore)),
+            ("/explore/", Route::Unknown),
+            ("/assets/style.css", Route::Asset),
+            ("/assets/", Route::Unknown),
+            ("/assets/a/b", Route::Unknown),
         ] {
             assert_eq!(Route::of(path), route, "{path}");
         }

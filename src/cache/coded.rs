@@ -43,9 +43,14 @@ pub struct Variant {
 }
 
 impl Variant {
-    fn new(body: impl Into<Bytes>) -> Self {
+    pub(super) fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
         Self { length: HeaderValue::from(body.len()), body }
+    }
+
+    /// The variant as it is.
+    pub(super) const fn shown(&self) -> Shown<'_> {
+        Shown { identity: self, coded: None }
     }
 }
 
@@ -76,6 +81,8 @@ pub struct Coded {
 struct Codings {
     body: Bytes,
     each: [OneCoding; 3],
+    /// Bytes that all variants may take together.
+    most: usize,
     /// Bytes that variants may still take, so that a body never exceeds its weight.
     room: AtomicUsize,
     /// Empty until the body is cached.
@@ -94,12 +101,26 @@ struct OneCoding {
 impl Coded {
     /// A body without a coding.
     pub fn new(body: impl Into<Bytes>) -> Self {
+        let body = body.into();
+        let room = room_beside(body.len());
+        Self::within(body, room)
+    }
+
+    /// The same, with room for every coding however little it helps: for what JSON's ratio does not hold of.
+    pub fn roomy(body: impl Into<Bytes>) -> Self {
+        let body = body.into();
+        let room = 3 * body.len();
+        Self::within(body, room)
+    }
+
+    fn within(body: Bytes, most: usize) -> Self {
         let identity = Variant::new(body);
         let codings = (identity.body.len() >= WORTH_CODING).then(|| {
             Arc::new(Codings {
                 body: identity.body.clone(),
                 each: Default::default(),
-                room: AtomicUsize::new(room_beside(identity.body.len())),
+                most,
+                room: AtomicUsize::new(most),
                 recoder: OnceLock::new(),
                 making: tokio::sync::Mutex::default(),
             })
@@ -153,13 +174,12 @@ impl Coded {
     }
 
     /// Its weight in the cache, in bytes, with all variants that it may ever have.
-    pub const fn weight(&self) -> usize {
-        let length = self.identity.body.len();
-        length + if self.codings.is_some() { room_beside(length) } else { 0 }
+    pub fn weight(&self) -> usize {
+        self.identity.body.len() + self.codings.as_ref().map_or(0, |codings| codings.most)
     }
 }
 
-/// Bytes that all variants of a body of this length may take together: enough for three codings of JSON.
+/// Bytes that all variants of a body of this length may usually take together: enough for three codings of JSON.
 const fn room_beside(length: usize) -> usize {
     length + 2048
 }
@@ -218,7 +238,7 @@ impl Codings {
     /// Whether a variant of this length is small enough and fits beside the others.
     fn can_keep(&self, length: usize) -> bool {
         let made = self.each.iter().filter_map(|one| one.made.load().as_ref().map(|made| made.body.len()));
-        length < self.body.len() && made.sum::<usize>() + length <= room_beside(self.body.len())
+        length < self.body.len() && made.sum::<usize>() + length <= self.most
     }
 
     /// Takes room for a variant of this length; `false` if there is none.

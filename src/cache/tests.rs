@@ -141,3 +141,35 @@ fn a_path_is_purged_however_it_is_spelled() {
         assert_eq!(Key::origin(target).is_at(path.as_bytes()), is_at, "{target} {path}");
     }
 }
+
+#[test]
+fn a_document_is_kept_from_its_second_request_on_and_replaced_by_newer_ones_only() {
+    use rendered::{Confinement, Kind, Lifetime};
+    let (cache, key) = (Cache::new(1 << 20), Key::Document(WantedDocument::Asset("a".into())));
+    let kind = Kind {
+        content_type: "text/plain",
+        confinement: Confinement::None,
+        lifetime: Lifetime::Revalidated,
+        varies_by_accept: false,
+    };
+    let made = |body: &'static str, epoch| Rendered::new(kind, body, "1", epoch);
+    let shown = |document: &Rendered| document.variant(crate::semantics::coding::Coding::Identity).1.body.clone();
+    let epoch = |cache: &Cache| cache.rendered(&key).map(|document| document.epoch());
+
+    cache.keep_rendered(key.clone(), None, made("one", 1));
+    assert_eq!(epoch(&cache), None);
+    let kept = cache.keep_rendered(key.clone(), None, made("one", 1));
+    assert_eq!(epoch(&cache), Some(1));
+    let same = cache.keep_rendered(key.clone(), Some(kept.clone()), made("one", 2));
+    assert!(Arc::ptr_eq(&same, &kept), "with the codings that it has");
+    assert_eq!(epoch(&cache), Some(2));
+    let old = cache.keep_rendered(key.clone(), Some(kept.clone()), made("zero", 1));
+    assert_eq!((&*shown(&old), epoch(&cache)), (&b"zero"[..], Some(2)), "who reads the older one gets it");
+    cache.keep_rendered(key.clone(), Some(kept), made("three", 3));
+    assert_eq!(shown(&cache.rendered(&key).unwrap()), "three");
+    let large = Key::Document(WantedDocument::Asset("large".into()));
+    for _ in 0..3 {
+        cache.keep_rendered(large.clone(), None, Rendered::new(kind, vec![0; 1 << 20], "1", 1));
+    }
+    assert!(cache.rendered(&large).is_none(), "it would push out all others");
+}

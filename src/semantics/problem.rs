@@ -63,6 +63,34 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
+    /// Every kind: each names the next one, so that none can be forgotten.
+    #[cfg(test)]
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(Self::BadRequest), |kind| match kind {
+            Self::BadRequest => Some(Self::BadParameter),
+            Self::BadParameter => Some(Self::BadPath),
+            Self::BadPath => Some(Self::UnexpectedBody),
+            Self::UnexpectedBody => Some(Self::NotFound),
+            Self::NotFound => Some(Self::MethodNotAllowed),
+            Self::MethodNotAllowed => Some(Self::SnapshotGone),
+            Self::SnapshotGone => Some(Self::PreconditionFailed),
+            Self::PreconditionFailed => Some(Self::ContentTooLarge),
+            Self::ContentTooLarge => Some(Self::UriTooLong),
+            Self::UriTooLong => Some(Self::RangeNotSatisfiable),
+            Self::RangeNotSatisfiable => Some(Self::RateLimited),
+            Self::RateLimited => Some(Self::HeadersTooLarge),
+            Self::HeadersTooLarge => Some(Self::Internal),
+            Self::Internal => Some(Self::BadOriginAnswer),
+            Self::BadOriginAnswer => Some(Self::Unavailable),
+            Self::Unavailable => Some(Self::TooManyConnections),
+            Self::TooManyConnections => Some(Self::SnapshotUnavailable),
+            Self::SnapshotUnavailable => Some(Self::DumpUnavailable),
+            Self::DumpUnavailable => Some(Self::OnlyIfCached),
+            Self::OnlyIfCached => Some(Self::LoopDetected),
+            Self::LoopDetected => None,
+        })
+    }
+
     /// The last part of the `type` URI, also the label for logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -238,7 +266,9 @@ impl Problem {
     /// 412: `If-Match` names no current representation.
     pub fn precondition_failed() -> Self {
         let detail =
-            "If-Match needs a strong entity tag, but all tags here are weak; only `If-Match: *` can match.".to_owned();
+            "If-Match does not name the current representation: tags are compared strongly, and a weak tag, which \
+                      answers of the API have, never matches."
+                .to_owned();
         Self::new(ProblemKind::PreconditionFailed, detail)
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Immutable and shared. No rendering, no HTTP. Callers: [`crate::answer`], [`crate::mirror`].
 
+mod overview;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -275,7 +275,9 @@ async fn options_counts_against_the_limit_and_a_preflight_does_not() {
 #[tokio::test]
 async fn paths_that_nobody_serves_are_404() {
     let (origin, server) = mirrored(20).await;
-    for target in ["/", "/listings.json", "/apix/listings.json", "/robots.txt", "/status", "/metrics", "/readyz"] {
+    for target in
+        ["/index.html", "/listings.json", "/apix/listings.json", "/sitemap.xml", "/status", "/metrics", "/readyz"]
+    {
         server.get(target).await.assert_problem(404, &[]);
     }
     assert_eq!(origin.count(), 0, "nothing outside of the pass-through is forwarded");

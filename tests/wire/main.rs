@@ -49,6 +49,7 @@ mod limit;
 mod loops;
 mod metrics;
 mod order;
+mod pages;
 mod pass;
 mod paths;
 mod private;

@@ -95,6 +95,7 @@ impl Rig {
             rewrite: Rewrite::new(None, &[], PUBLIC),
             public_url: PUBLIC.into(),
             journal: Box::new(move || Arc::new(known.lock().clone())),
+            pages: None,
             kept,
             ipv6_prefix: 64,
         };
@@ -143,6 +144,7 @@ fn shown(found: Found) -> Shown {
         },
         Found::Problem { problem, .. } => panic!("{problem:?}"),
         Found::Through { .. } => panic!("read through"),
+        Found::Document { .. } => panic!("a page"),
     }
 }
 

@@ -1,0 +1,126 @@
+//! Documents of this server: pages for people, the description of the API, and what browsers and programs look for.
+//!
+//! Rendered from a snapshot, or without one; no sockets, and nothing of HTTP but what a document is called. Which request
+//! gets which one is the business of [`crate::answer`], which is also the only caller.
+//!
+//! Everything is compiled in: [`assets`] has the files. Links are relative, so that pages work behind any address and
+//! path; `public_url` stands in shown examples only. What pages show of the data is read in [`facts`].
+
+mod albers;
+mod assets;
+mod dots;
+mod explore;
+mod facts;
+mod front;
+mod index;
+mod layout;
+mod map;
+mod openapi;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+use std::sync::Arc;
+
+use crate::api::document::{Document, WantedDocument};
+use crate::cache::rendered::{Confinement, Kind, Lifetime, Rendered};
+use crate::semantics::coding::Coding;
+use crate::snapshot::live::Published;
+
+use assets::{Asset, Assets};
+use dots::Dots;
+use facts::Facts;
+
+/// What pages are made with: other bytes for equal content come with another version.
+const RENDERER: &str = env!("CARGO_PKG_VERSION");
+
+/// What pages say of the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// What shown examples start with, without a slash at its end.
+    pub public_url: String,
+    /// The word for its use.
+    pub usage: &'static str,
+    /// Whether it has snapshots, now or later; a shield has none.
+    pub has_snapshots: bool,
+    /// Requests that one client may send to the API in 60 s; 0: no limit.
+    pub requests_per_minute: u32,
+}
+
+/// What renders documents.
+pub(crate) struct Pages {
+    site: Site,
+    assets: Assets,
+    dots: Dots,
+}
+
+/// Why a document cannot be rendered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unrendered {
+    /// There is no asset of that name.
+    NoSuchAsset(Box<str>),
+    /// It shows data, and there is none.
+    NoSnapshot,
+}
+
+const fn kind(content_type: &'static str, confinement: Confinement, lifetime: Lifetime) -> Kind {
+    Kind { content_type, confinement, lifetime, varies_by_accept: false }
+}
+
+const HTML: Kind = kind("text/html; charset=utf-8", Confinement::Page, Lifetime::Revalidated);
+const VIEWER: Kind = kind("text/html; charset=utf-8", Confinement::Viewer, Lifetime::Revalidated);
+const TEXT: Kind = kind("text/plain; charset=utf-8", Confinement::None, Lifetime::OfAnswers);
+const JSON: Kind = kind("application/json", Confinement::None, Lifetime::OfAnswers);
+
+impl Pages {
+    /// The documents of one server.
+    pub(crate) fn new(site: Site) -> Self {
+        Self { site, assets: Assets::new(), dots: Dots::default() }
+    }
+
+    /// An asset that is compiled in with this coding.
+    pub(crate) fn packed(&self, name: &str, coding: Coding) -> Option<Arc<Rendered>> {
+        self.assets.packed(name, coding)
+    }
+
+    /// Renders a document that shows `published`.
+    ///
+    /// # Errors
+    /// See [`Unrendered`].
+    pub(crate) fn render(
+        &self,
+        wanted: &WantedDocument,
+        published: Option<&Published>,
+    ) -> Result<Rendered, Unrendered> {
+        let epoch = published.map_or(0, |published| published.epoch);
+        let facts = published.map(Facts::of);
+        let made = |kind: Kind, body: String| Ok(Rendered::new(kind, body, RENDERER, epoch));
+        let asset = |asset: Option<&Asset>, name: &str, lifetime| {
+            let asset = asset.ok_or_else(|| Unrendered::NoSuchAsset(name.into()))?;
+            let kind = kind(asset.content_type, Confinement::None, lifetime);
+            Ok(Rendered::new(kind, asset.unpacked(), RENDERER, epoch))
+        };
+        let document = match wanted {
+            WantedDocument::Explore(query) => {
+                let published = published.ok_or(Unrendered::NoSnapshot)?;
+                return made(HTML, explore::page(self, published, &Facts::of(published), query));
+            }
+            WantedDocument::Asset(name) => return asset(self.assets.served_as(name), name, Lifetime::Immutable),
+            WantedDocument::Fixed(document) => document,
+        };
+        match document {
+            Document::Front => made(Kind { varies_by_accept: true, ..HTML }, front::page_of(self, facts.as_ref())),
+            Document::Index => made(
+                Kind { varies_by_accept: true, lifetime: Lifetime::Revalidated, ..JSON },
+                index::document(&self.site, facts.as_ref()),
+            ),
+            Document::Docs => made(VIEWER, layout::viewer(self)),
+            Document::OpenApi => made(JSON, openapi::document(&self.site, facts.as_ref())),
+            Document::Explore => Err(Unrendered::NoSnapshot),
+            Document::Llms => made(TEXT, texts::llms(&self.site, facts.as_ref().ok_or(Unrendered::NoSnapshot)?)),
+            Document::Robots => made(TEXT, texts::robots(&self.site)),
+            Document::FaviconSvg => asset(self.assets.named("mark.svg"), "mark.svg", Lifetime::Day),
+            Document::FaviconIco => asset(self.assets.named("favicon.ico"), "favicon.ico", Lifetime::Day),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What pages say of the data: terms with names and counts, whom it is from, and when it was confirmed.
+//!
+//! Field names that the origin does not document are looked for, never relied on. Callers: the pages.
+
+use std::borrow::Cow;
+
+use crate::api::json::{self, Picked};
+use crate::api::taxonomy::TaxonomyKind;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::live::Published;
+
+/// A term as pages show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TermFact<'a> {
+    /// What filters take.
+    pub slug: &'a str,
+    /// How it is called.
+    pub label: &'a str,
+    /// How many listings it has; `None` while that is in doubt.
+    pub count: Option<u64>,
+}
+
+/// Whom the data is from, as its licence wants it to be said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Credit {
+    /// The provider's words.
+    pub attribution: Option<String>,
+    /// Where they lead: a page of the provider.
+    pub backlink: Option<String>,
+    /// The licence's address.
+    pub license: Option<String>,
+    /// How the licence is called.
+    pub license_name: String,
+}
+
+/// What pages say of the data.
+pub(super) struct Facts<'a> {
+    /// The data.
+    pub dataset: &'a Dataset,
+    /// When it was confirmed: RFC 3339, in whole seconds; `None` for an instant beyond the calendar.
+    pub confirmed: Option<String>,
+    /// Whom it is from.
+    pub credit: Credit,
+}
+
+impl<'a> Facts<'a> {
+    /// The facts of a snapshot.
+    pub(super) fn of(published: &'a Published) -> Self {
+        Self {
+            dataset: &published.dataset,
+            confirmed: json::string(&published.generated_at).map(Cow::into_owned),
+            credit: Credit::of(published),
+        }
+    }
+
+    /// The terms of a kind, in the origin's order.
+    pub(super) fn terms(&self, kind: TaxonomyKind) -> Vec<TermFact<'a>> {
+        let dataset = self.dataset;
+        let fact = |term: &'a crate::api::taxonomy::Term| TermFact {
+            slug: &term.slug,
+            label: dataset.label(kind, term),
+            count: dataset.count(kind, &term.slug),
+        };
+        dataset.terms(kind).iter().map(fact).collect()
+    }
+
+    /// The same, those with most listings first.
+    pub(super) fn largest(&self, kind: TaxonomyKind) -> Vec<TermFact<'a>> {
+        let mut terms = self.terms(kind);
+        terms.sort_by_key(|term| std::cmp::Reverse(term.count));
+        terms
+    }
+
+    /// How a slug is called; the slug itself where no term has it.
+    pub(super) fn label<'s>(&self, kind: TaxonomyKind, slug: &'s str) -> &'s str
+    where
+        'a: 's,
+    {
+        let dataset = self.dataset;
+        let term = dataset.terms(kind).iter().find(|term| term.slug == slug);
+        term.map_or(slug, |term| dataset.label(kind, term))
+    }
+
+    /// The slug of the term with most listings; for examples.
+    pub(super) fn example(&self, kind: TaxonomyKind) -> Option<&'a str> {
+        self.largest(kind).first().map(|term| term.slug)
+    }
+
+    /// The id of the first listing; for examples.
+    pub(super) fn first_id(&self) -> Option<u64> {
+        self.dataset.content.summaries.first().map(|summary| summary.id.0)
+    }
+}
+
+impl Credit {
+    fn of(published: &Published) -> Self {
+        let envelope = &published.dataset.content.envelope;
+        let text = |name| envelope.carried(name).and_then(json::string).map(Cow::into_owned);
+        let attribution = envelope.carried("attribution").and_then(words);
+        let linked = envelope.carried("attribution").and_then(address);
+        let docs = text("docs").filter(|docs| is_address(docs));
+        let first = || published.dataset.content.summaries.first().and_then(|first| site(Venue::read(&first.raw).url?));
+        let license_name = match published.license.as_deref() {
+            Some(license) if license.contains("creativecommons.org/licenses/by/4.0") => "CC BY 4.0".to_owned(),
+            Some(license) => license.to_owned(),
+            None => text("license").unwrap_or_else(|| "CC BY 4.0".to_owned()),
+        };
+        let backlink = linked.or(docs).or_else(first);
+        Self { attribution, backlink, license: published.license.clone(), license_name }
+    }
+}
+
+/// The words of an attribution, which may be a text or an object with one.
+fn words(value: &str) -> Option<String> {
+    if let Some(text) = json::string(value) {
+        return Some(text.into_owned());
+    }
+    let picked = json::pick(value, &["text", "name", "title"]).ok()?;
+    picked.into_iter().find_map(|picked| match picked {
+        Picked::Once(text) => json::string(text).map(Cow::into_owned),
+        Picked::Absent | Picked::Repeated(..) => None,
+    })
+}
+
+/// The first address in a JSON text.
+fn address(value: &str) -> Option<String> {
+    let value = value.replace("\\/", "/");
+    let start = value.find("https://").or_else(|| value.find("http://"))?;
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>' | ')' | '\\' | ',' | '\'');
+    let found = value[start..].split(ends).next()?.trim_end_matches(['.', ';', ':']);
+    is_address(found).then(|| found.to_owned())
+}
+
+/// Whether a text is an address that a page may link to.
+pub(super) fn is_address(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+}
+
+/// The front page of the site that an address is on.
+fn site(address: Cow<'_, str>) -> Option<String> {
+    let url = url::Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    url.join("/").ok().map(String::from)
+}
+
+/// What pages show of a listing. What is missing, or of another type, is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Venue<'a> {
+    pub name: Option<Cow<'a, str>>,
+    pub url: Option<Cow<'a, str>>,
+    pub city: Option<Cow<'a, str>>,
+    pub state: Option<Cow<'a, str>>,
+    pub sport: Option<Cow<'a, str>>,
+    pub lat: Option<f64>,
+    pub lng: Option<f64>,
+    pub rating: Option<f64>,
+    pub review_count: Option<u64>,
+}
+
+impl<'a> Venue<'a> {
+    /// Reads a summary.
+    pub(super) fn read(raw: &'a [u8]) -> Self {
+        const KEYS: [&str; 9] = ["name", "url", "city", "state", "sport", "lat", "lng", "rating", "review_count"];
+        let picked = std::str::from_utf8(raw).ok().and_then(|raw| json::pick(raw, &KEYS).ok());
+        let values = picked.unwrap_or([Picked::Absent; 9]).map(|picked| match picked {
+            Picked::Once(value) => Some(value),
+            Picked::Absent | Picked::Repeated(..) => None,
+        });
+        let [name, url, city, state, sport, lat, lng, rating, review_count] = values;
+        let text = |value: Option<&'a str>| value.and_then(json::string);
+        // Some write numbers as texts.
+        let number =
+            |value: Option<&'a str>| value?.trim_matches('"').parse().ok().filter(|number: &f64| number.is_finite());
+        Self {
+            name: text(name),
+            url: text(url).filter(|url| is_address(url)),
+            city: text(city),
+            state: text(state),
+            sport: text(sport),
+            lat: number(lat),
+            lng: number(lng),
+            rating: number(rating),
+            review_count: review_count.and_then(|count| count.parse().ok()),
+        }
+    }
+}
+
+/// A number as people write it: 12,345.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + 6);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (12_345, "12,345"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn an_attribution_may_be_a_text_or_an_object() {
+        for (value, text, link) in [
+            (r#""Data from Venues""#, Some("Data from Venues"), None),
+            (
+                r#""Data: https:\/\/venues.example\/, thanks.""#,
+                Some("Data: https://venues.example/, thanks."),
+                Some("https://venues.example/"),
+            ),
+            (r#"{"name":"Venues","url":"https://venues.example"}"#, Some("Venues"), Some("https://venues.example")),
+            (r#"{"html":"<a href=\"https://venues.example/a\">Venues</a>"}"#, None, Some("https://venues.example/a")),
+            (r#""javascript:alert(1)""#, Some("javascript:alert(1)"), None),
+            ("7", None, None),
+        ] {
+            assert_eq!((words(value).as_deref(), address(value).as_deref()), (text, link), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_summary_may_lack_anything() {
+        let venue =
+            Venue::read(br#"{"id":1,"name":"A \u00e9","url":"javascript:1","lat":"40.5","lng":-1e1,"rating":null}"#);
+        assert_eq!(venue.name.as_deref(), Some("A é"));
+        assert_eq!((venue.url, venue.lat, venue.lng, venue.rating), (None, Some(40.5), Some(-10.0), None));
+        assert_eq!(Venue::read(b"[]"), Venue::default());
+    }
+}

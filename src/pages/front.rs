@@ -1,0 +1,208 @@
+//! The front page: what this server has, for people.
+//!
+//! It works without a script. Callers: [`super::Pages::render`].
+
+use maud::{Markup, html};
+
+use crate::api::taxonomy::TaxonomyKind;
+
+use super::facts::{Facts, TermFact, grouped};
+use super::layout::{Place, bar, example, instant, page};
+use super::map::{escaped, tiles};
+use super::{Pages, Site};
+
+/// Sports that the chart shows; the others are in the explorer.
+const SPORTS: usize = 12;
+
+/// The files with everything, and who reads them.
+pub(super) const DUMPS: [(&str, &str); 4] = [
+    ("listings.csv", "for spreadsheets and pandas"),
+    ("listings.geojson", "for maps: QGIS, Leaflet"),
+    ("listings.ndjson", "for DuckDB, jq and notebooks: each listing as the provider sent it"),
+    ("details.ndjson", "every listing in full: address, hours, images"),
+];
+
+const ENDPOINTS: [(&str, &str); 6] = [
+    ("/api/listings.json", "venues, 50 to a page; filters: sport, state, city, modified_since"),
+    ("/api/listings/{id}.json", "one venue in full"),
+    ("/api/sports.json", "the sports, with counts"),
+    ("/api/states.json", "the states, with counts"),
+    ("/api/cities.json", "the cities, with counts"),
+    ("/changes.json?since={snapshot}", "what was added, changed and removed since a snapshot"),
+];
+
+/// Renders the page.
+pub(super) fn page_of(pages: &Pages, facts: Option<&Facts<'_>>) -> String {
+    let site = &pages.site;
+    let main = html! {
+        (lead(site, facts))
+        @if let Some(facts) = facts { (charts(facts)) }
+        (endpoints(site))
+        (examples(site, facts))
+        (limit(site))
+        @if site.has_snapshots { (dumps()) }
+    };
+    page(pages, (Place::Front, "Overview"), &["age.js"], facts, &main)
+}
+
+fn lead(site: &Site, facts: Option<&Facts<'_>>) -> Markup {
+    html! {
+        section .lead {
+            h1 { "Sports venues of the United States" }
+            @match facts {
+                Some(facts) => {
+                    p {
+                        "A mirror of the Public Sports Venue Listings API: "
+                        strong { (grouped(facts.dataset.len() as u64)) " venues" } ", "
+                        (grouped(facts.dataset.terms(TaxonomyKind::Sports).len() as u64)) " sports, "
+                        (grouped(facts.dataset.terms(TaxonomyKind::States).len() as u64)) " states, "
+                        (grouped(facts.dataset.terms(TaxonomyKind::Cities).len() as u64)) " cities. "
+                        "The same paths and the same JSON as the original, answered from a copy."
+                    }
+                    p .confirmed {
+                        "Confirmed " @match &facts.confirmed {
+                            Some(at) => (instant(at)),
+                            None => "at an unknown time",
+                        }
+                        span .small { " · snapshot " code { (facts.dataset.id.as_str()) } }
+                    }
+                    p .actions {
+                        a .button href="explore" { "Explore the venues" }
+                        a .button .quiet href="docs" { "Read the API" }
+                    }
+                }
+                None => {
+                    p {
+                        "This server is a " (site.usage) " of the Public Sports Venue Listings API: the same paths and the same JSON as \
+                         the original. "
+                        @if site.has_snapshots {
+                            "It has no copy of the data yet; this page shows it as soon as there is one."
+                        } @else {
+                            "It keeps what clients ask for, and no copy of the whole."
+                        }
+                    }
+                    p .actions { a .button href="docs" { "Read the API" } }
+                }
+            }
+        }
+    }
+}
+
+fn charts(facts: &Facts<'_>) -> Markup {
+    let sports = facts.largest(TaxonomyKind::Sports);
+    let states = facts.terms(TaxonomyKind::States);
+    let most = sports.first().and_then(|sport| sport.count).unwrap_or(0);
+    let (shown, others) = sports.split_at(sports.len().min(SPORTS));
+    html! {
+        div .charts {
+            section aria-labelledby="sports" {
+                h2 #sports { "By sport" }
+                (bars("sport", shown, most))
+                @if !others.is_empty() {
+                    details {
+                        summary { (others.len()) " more" }
+                        (bars("sport", others, most))
+                    }
+                }
+            }
+            section aria-labelledby="states" {
+                h2 #states { "By state" }
+                (tiles(&states))
+                details {
+                    summary { "As a list" }
+                    @let largest = facts.largest(TaxonomyKind::States);
+                    (bars("state", &largest, largest.first().and_then(|state| state.count).unwrap_or(0)))
+                }
+            }
+        }
+    }
+}
+
+fn bars(parameter: &str, terms: &[TermFact<'_>], most: u64) -> Markup {
+    html! {
+        ul .bars {
+            @for term in terms {
+                li {
+                    a href={ "explore?" (parameter) "=" (escaped(term.slug)) } { (term.label) }
+                    (bar(term.count.unwrap_or(0), most))
+                    span .number { @match term.count { Some(count) => (grouped(count)), None => "?" } }
+                }
+            }
+        }
+    }
+}
+
+fn endpoints(site: &Site) -> Markup {
+    let shown = ENDPOINTS.iter().filter(|(path, _)| site.has_snapshots || !path.starts_with("/changes"));
+    html! {
+        section aria-labelledby="endpoints" {
+            h2 #endpoints { "Endpoints" }
+            dl .endpoints {
+                @for (path, what) in shown {
+                    dt { code { (path) } }
+                    dd { (what) }
+                }
+            }
+            p { "Everything about them: " a href="docs" { "documentation" } ", " a href="openapi.json" { "openapi.json" } " (OpenAPI 3.1), " a href="llms.txt" { "llms.txt" } "." }
+        }
+    }
+}
+
+fn examples(site: &Site, facts: Option<&Facts<'_>>) -> Markup {
+    let state = facts.and_then(|facts| facts.example(TaxonomyKind::States)).unwrap_or("texas");
+    let list = format!("{}/api/listings.json?state={}", site.public_url, escaped(state));
+    let curl = format!("curl --compressed '{list}&per_page=2'");
+    let script = format!(
+        "const answer = await fetch(\"{list}\");\nconst {{ total, items }} = await answer.json();\n\
+         console.log(total, items.map((venue) => venue.name));"
+    );
+    let python = format!(
+        "import json, urllib.request\n\nwith urllib.request.urlopen(\"{list}\") as answer:\n    page = json.load(answer)\n\
+         print(page[\"total\"], [venue[\"name\"] for venue in page[\"items\"]])"
+    );
+    html! {
+        section aria-labelledby="examples" {
+            h2 #examples { "Try it" }
+            div .examples {
+                (example("Shell", &curl))
+                (example("JavaScript", &script))
+                (example("Python", &python))
+            }
+            p {
+                "Send the " code { "ETag" } " of an answer back as " code { "If-None-Match" }
+                ": what you already have is answered 304, without a body."
+            }
+        }
+    }
+}
+
+fn limit(site: &Site) -> Markup {
+    html! {
+        section aria-labelledby="limit" {
+            h2 #limit { "Limit" }
+            @if site.requests_per_minute == 0 {
+                p { "Requests are not limited." }
+            } @else {
+                p {
+                    "Each address may send " strong { (grouped(site.requests_per_minute.into())) " requests" }
+                    " to the API in any 60 seconds. " code { "RateLimit" } " in every answer tells what is left; the request after that is \
+                     answered 429, and " code { "Retry-After" } " says when to come back."
+                }
+            }
+        }
+    }
+}
+
+fn dumps() -> Markup {
+    html! {
+        section aria-labelledby="files" {
+            h2 #files { "Everything as a file" }
+            ul .files {
+                @for (name, what) in DUMPS {
+                    li { a href={ "dumps/" (name) } { (name) } " " span .small { (what) } }
+                }
+            }
+            p { "One file is one request: faster for you, and kinder to the limit, than a hundred pages." }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What all pages have in common: head, navigation, the credit line.
+//!
+//! Callers: the pages.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::Pages;
+use super::facts::{Credit, Facts};
+
+/// Scripts that others import from, or that have exports for tests.
+const MODULES: [&str; 2] = ["age.js", "explore.js"];
+
+/// The pages that the navigation leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Front,
+    Explore,
+    Docs,
+}
+
+const NAVIGATION: [(Place, &str, &str); 3] =
+    [(Place::Front, "./", "Overview"), (Place::Explore, "explore", "Explore"), (Place::Docs, "docs", "API")];
+
+/// A whole page. `scripts` are assets; what they do is extra.
+pub(super) fn page(
+    pages: &Pages,
+    (place, title): (Place, &str),
+    scripts: &[&str],
+    facts: Option<&Facts<'_>>,
+    main: &Markup,
+) -> String {
+    let credit = facts.map(|facts| &facts.credit);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(pages, title, &["style.css"], scripts))
+            body {
+                a .skip href="#main" { "Skip to the content" }
+                (header(pages, place))
+                main #main tabindex="-1" { (main) }
+                footer { (credit_line(credit)) p .small { "Served by grandstand, a mirror of this API." } }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// The viewer of the API's description: a page that only a script can fill, and says so without one.
+pub(super) fn viewer(pages: &Pages) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(
+                pages,
+                "API documentation",
+                &["swagger-ui.css", "style.css", "docs.css"],
+                &["swagger-ui-bundle.js", "docs.js"],
+            ))
+            body .viewer {
+                a .skip href="#main" { "Skip to the content" }
+                (header(pages, Place::Docs))
+                // The viewer brings its own main landmark.
+                div #main tabindex="-1" {
+                    noscript {
+                        p { "This viewer needs JavaScript. The description itself is " a href="openapi.json" { "openapi.json" } "." }
+                    }
+                    div #viewer {}
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn head(pages: &Pages, title: &str, styles: &[&str], scripts: &[&str]) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) " · Sports venues" }
+            meta name="description" content="A mirror of the Public Sports Venue Listings API: front page, documentation, explorer and files.";
+            link rel="icon" href="favicon.ico" sizes="32x32";
+            link rel="icon" href="favicon.svg" type="image/svg+xml";
+            @for style in styles {
+                link rel="stylesheet" href=(pages.assets.link(style));
+            }
+            @for script in scripts {
+                script type=[MODULES.contains(script).then_some("module")] src=(pages.assets.link(script)) defer {}
+            }
+        }
+    }
+}
+
+fn header(pages: &Pages, place: Place) -> Markup {
+    html! {
+        header .top {
+            a .brand href="./" {
+                img src=(pages.assets.link("mark.svg")) width="32" height="32" alt="";
+                span { "Sports venues" }
+            }
+            nav aria-label="Pages" {
+                @for (to, href, text) in NAVIGATION {
+                    a href=(href) aria-current=[(to == place).then_some("page")] { (text) }
+                }
+            }
+        }
+    }
+}
+
+/// Whom the data is from, as the licence wants it: the provider's words, a link back, and the licence.
+pub(super) fn credit_line(credit: Option<&Credit>) -> Markup {
+    let Some(credit) = credit else {
+        return html! {
+            p .credit {
+                "Venue data from the Public Sports Venue Listings API, under "
+                a href="https://creativecommons.org/licenses/by/4.0/" rel="license" { "CC BY 4.0" }
+                ". Every list names its licence and the attribution that it requires."
+            }
+        };
+    };
+    let words = credit.attribution.as_deref().unwrap_or("Public Sports Venue Listings API");
+    html! {
+        p .credit {
+            "Venue data: "
+            @match &credit.backlink {
+                Some(link) => a href=(link) { (words) },
+                None => (words),
+            }
+            ", licensed under "
+            @match &credit.license {
+                Some(link) => a href=(link) rel="license" { (credit.license_name) },
+                None => (credit.license_name),
+            }
+            ". If you use it, keep this credit and the link."
+        }
+    }
+}
+
+/// An instant for people; scripts add how long ago that is.
+pub(super) fn instant(at: &str) -> Markup {
+    let shown = at.replace('T', " ").replace('Z', " UTC");
+    html! { time datetime=(at) { (shown) } }
+}
+
+/// A command or a program to copy.
+pub(super) fn example(title: &str, text: &str) -> Markup {
+    html! {
+        figure .example {
+            figcaption { (title) }
+            pre tabindex="0" { code { (text) } }
+        }
+    }
+}
+
+/// A bar as wide as a share of the widest.
+pub(super) fn bar(count: u64, most: u64) -> Markup {
+    let width = (count as f64 * 100.0 / most.max(1) as f64).max(0.5);
+    let width = format!("{width:.1}");
+    html! {
+        svg .bar viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+            rect width=(PreEscaped(width)) height="10" {}
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The states: their outlines for the map, and their places in a grid of tiles for the chart.
+//!
+//! The outlines are those of the npm package us-atlas, simplified; `vendored/README.md` says how. A term of the taxonomy is
+//! a state if its name or its slug says so; what is none stands in lists only. Callers: [`super::front`],
+//! [`super::explore`].
+
+use maud::{Markup, html};
+
+use super::albers::{HEIGHT, WIDTH};
+use super::facts::{TermFact, grouped};
+
+/// Name and outline of every state, one a line.
+const OUTLINES: &str = include_str!("vendored/states.tsv");
+
+/// Name, abbreviation, column and row of each state's tile.
+#[rustfmt::skip]
+const TILES: [(&str, &str, u8, u8); 51] = [
+    ("Alabama", "AL", 7, 6), ("Alaska", "AK", 0, 0), ("Arizona", "AZ", 2, 5), ("Arkansas", "AR", 5, 5),
+    ("California", "CA", 1, 4), ("Colorado", "CO", 3, 4), ("Connecticut", "CT", 10, 3), ("Delaware", "DE", 10, 4),
+    ("District of Columbia", "DC", 9, 5), ("Florida", "FL", 9, 7), ("Georgia", "GA", 8, 6), ("Hawaii", "HI", 0, 7),
+    ("Idaho", "ID", 2, 2), ("Illinois", "IL", 6, 2), ("Indiana", "IN", 6, 3), ("Iowa", "IA", 5, 3),
+    ("Kansas", "KS", 4, 5), ("Kentucky", "KY", 6, 4), ("Louisiana", "LA", 5, 6), ("Maine", "ME", 11, 0),
+    ("Maryland", "MD", 9, 4), ("Massachusetts", "MA", 10, 2), ("Michigan", "MI", 7, 2), ("Minnesota", "MN", 5, 2),
+    ("Mississippi", "MS", 6, 6), ("Missouri", "MO", 5, 4), ("Montana", "MT", 3, 2), ("Nebraska", "NE", 4, 4),
+    ("Nevada", "NV", 2, 3), ("New Hampshire", "NH", 11, 1), ("New Jersey", "NJ", 9, 3), ("New Mexico", "NM", 3, 5),
+    ("New York", "NY", 9, 2), ("North Carolina", "NC", 7, 5), ("North Dakota", "ND", 4, 2), ("Ohio", "OH", 7, 3),
+    ("Oklahoma", "OK", 4, 6), ("Oregon", "OR", 1, 3), ("Pennsylvania", "PA", 8, 3), ("Rhode Island", "RI", 11, 2),
+    ("South Carolina", "SC", 8, 5), ("South Dakota", "SD", 4, 3), ("Tennessee", "TN", 6, 5), ("Texas", "TX", 4, 7),
+    ("Utah", "UT", 2, 4), ("Vermont", "VT", 10, 1), ("Virginia", "VA", 8, 4), ("Washington", "WA", 1, 2),
+    ("West Virginia", "WV", 7, 4), ("Wisconsin", "WI", 6, 1), ("Wyoming", "WY", 3, 3),
+];
+
+/// The side of a tile, and how far they are apart.
+const TILE: u32 = 44;
+const STEP: u32 = 48;
+
+/// Whether a term is the state of this name.
+fn is_state(term: &TermFact<'_>, name: &str) -> bool {
+    let dashed = |text: &str| text.to_lowercase().replace(' ', "-");
+    term.label.eq_ignore_ascii_case(name) || dashed(term.slug) == dashed(name)
+}
+
+/// A chart of the states as tiles, the darker the more listings; each leads to the explorer.
+pub(super) fn tiles(states: &[TermFact<'_>]) -> Markup {
+    let most = states.iter().filter_map(|state| state.count).max().unwrap_or(0).max(1);
+    let tiles = TILES.iter().filter_map(|(name, code, column, row)| {
+        let term = states.iter().find(|term| is_state(term, name))?;
+        Some((term, code, u32::from(*column) * STEP, u32::from(*row) * STEP))
+    });
+    html! {
+        svg .tiles viewBox={ "0 0 " (11 * STEP + TILE) " " (7 * STEP + TILE) } role="group"
+            aria-label="Venues by state, as a map of tiles" {
+            @for (term, code, x, y) in tiles {
+                @let count = term.count.unwrap_or(0);
+                a href={ "explore?state=" (escaped(term.slug)) } aria-label={ (code) " " (grouped(count)) ": " (term.label) } {
+                    rect .{ "shade" (shade(count, most)) } x=(x) y=(y) width=(TILE) height=(TILE) rx="6" {}
+                    text .{ "on" (shade(count, most)) } x=(x + TILE / 2) y=(y + 20) { (code) }
+                    text .{ "count on" (shade(count, most)) } x=(x + TILE / 2) y=(y + 35) { (grouped(count)) }
+                    title { (term.label) ": " (grouped(count)) }
+                }
+            }
+        }
+    }
+}
+
+/// Which of five shades a count has: by its square root, since a few states have most of the listings.
+fn shade(count: u64, most: u64) -> u8 {
+    let share = (count as f64 / most as f64).sqrt();
+    (share * 5.0).ceil().clamp(0.0, 5.0) as u8
+}
+
+/// The map: outlines of the states, of which `chosen` stands out, under a path of dots.
+pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, dots: &str, label: &str) -> Markup {
+    let outlines = OUTLINES.lines().filter_map(|line| line.split_once('\t'));
+    html! {
+        svg #map viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(label) {
+            g .states {
+                @for (name, outline) in outlines {
+                    @let slug = states.iter().find(|term| is_state(term, name)).map(|term| term.slug);
+                    path .chosen[slug.is_some() && slug == chosen] data-state=[slug] d=(outline) {}
+                }
+            }
+            path #dots d=(dots) {}
+            path #marked d="" {}
+        }
+    }
+}
+
+/// A value in the query of a link.
+pub(super) fn escaped(value: &str) -> String {
+    let mut text = String::new();
+    crate::api::query::encode(value, &mut text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::albers;
+    use super::*;
+
+    /// Whether a point lies inside an outline, by the even-odd rule; and how far it is from its nearest corner.
+    fn lies_in(outline: &str, (x, y): (f64, f64)) -> (bool, f64) {
+        let (mut inside, mut nearest) = (false, f64::INFINITY);
+        for ring in outline.split('z').filter(|ring| !ring.is_empty()) {
+            let spaced = ring.replace(['M', 'l'], " ").replace('-', " -");
+            let numbers: Vec<f64> = spaced.split_whitespace().map(|number| number.parse().unwrap()).collect();
+            let mut points: Vec<(f64, f64)> = Vec::new();
+            for pair in numbers.chunks_exact(2) {
+                let (from_x, from_y) = points.last().copied().unwrap_or_default();
+                points.push((from_x + pair[0], from_y + pair[1]));
+            }
+            for (at, (ax, ay)) in points.iter().enumerate() {
+                let (bx, by) = points[(at + 1) % points.len()];
+                nearest = nearest.min((ax - x).hypot(ay - y));
+                if (*ay > y) != (by > y) && x < (bx - ax) * (y - ay) / (by - ay) + ax {
+                    inside = !inside;
+                }
+            }
+        }
+        (inside, nearest)
+    }
+
+    #[test]
+    fn every_state_has_an_outline_and_a_tile() {
+        let names: Vec<&str> = OUTLINES.lines().map(|line| line.split_once('\t').unwrap().0).collect();
+        assert_eq!(names, TILES.map(|(name, ..)| name));
+        let mut places: Vec<(u8, u8)> = TILES.iter().map(|(.., column, row)| (*column, *row)).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), TILES.len(), "two tiles lie on each other");
+    }
+
+    #[test]
+    fn known_cities_lie_in_their_states() {
+        for (state, city, latitude, longitude) in [
+            ("Alabama", "Birmingham", 33.52, -86.80),
+            ("Alaska", "Anchorage", 61.22, -149.90),
+            ("Alaska", "Fairbanks", 64.84, -147.72),
+            ("Arizona", "Phoenix", 33.45, -112.07),
+            ("California", "Fresno", 36.74, -119.79),
+            ("California", "Redding", 40.59, -122.39),
+            ("Colorado", "Denver", 39.74, -104.99),
+            ("Connecticut", "Hartford", 41.76, -72.68),
+            ("Delaware", "Dover", 39.16, -75.52),
+            ("Florida", "Orlando", 28.54, -81.38),
+            ("Georgia", "Macon", 32.84, -83.63),
+            ("Hawaii", "Mauna Kea", 19.82, -155.47),
+            ("Idaho", "Boise", 43.62, -116.20),
+            ("Illinois", "Springfield", 39.80, -89.64),
+            ("Kansas", "Wichita", 37.69, -97.34),
+            ("Maine", "Augusta", 44.31, -69.78),
+            ("Michigan", "Lansing", 42.73, -84.56),
+            ("Michigan", "Marquette", 46.50, -87.45),
+            ("Minnesota", "Saint Cloud", 45.56, -94.16),
+            ("Montana", "Helena", 46.59, -112.04),
+            ("New Jersey", "Trenton", 40.25, -74.72),
+            ("New York", "Syracuse", 43.05, -76.15),
+            ("North Carolina", "Raleigh", 35.78, -78.64),
+            ("Rhode Island", "Warwick", 41.70, -71.46),
+            ("Tennessee", "Nashville", 36.16, -86.78),
+            ("Texas", "Austin", 30.27, -97.74),
+            ("Utah", "Provo", 40.23, -111.66),
+            ("Vermont", "Montpelier", 44.26, -72.58),
+            ("Washington", "Yakima", 46.60, -120.51),
+            ("Wyoming", "Casper", 42.85, -106.33),
+        ] {
+            let (x, y) = albers::place(latitude, longitude).unwrap();
+            let point = (f64::from(x), f64::from(y));
+            for (name, outline) in OUTLINES.lines().map(|line| line.split_once('\t').unwrap()) {
+                let (inside, nearest) = lies_in(outline, point);
+                assert_eq!(inside, name == state, "{city}, {state}: {name} at {point:?}, {nearest} from a corner");
+            }
+        }
+    }
+
+    #[test]
+    fn a_term_is_a_state_by_name_or_slug() {
+        let term = |slug: &'static str, label: &'static str| TermFact { slug, label, count: Some(1) };
+        assert!(is_state(&term("nc", "north carolina"), "North Carolina"));
+        assert!(is_state(&term("north-carolina", "NC"), "North Carolina"));
+        assert!(!is_state(&term("carolina", "Carolina"), "North Carolina"));
+    }
+
+    #[test]
+    fn shades_go_from_none_to_the_darkest() {
+        assert_eq!([0, 1, 50, 1000].map(|count| shade(count, 1000)), [0, 1, 2, 5]);
+    }
+}

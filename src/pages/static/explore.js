@@ -1,0 +1,398 @@
+// @ts-check
+// Makes the explorer quicker: filters and pages change in place, by the public API and its entity tags, like any client.
+// The page works without it: everything here only repeats what a link or the form would do.
+
+/**
+ * @typedef {{ sport: string, state: string, city: string, page: number }} Wish
+ * @typedef {{ id: number, name?: string | null, url?: string | null, city?: string | null, state?: string | null,
+ *   sport?: string | null, lat?: number | null, lng?: number | null, rating?: number | null,
+ *   review_count?: number | null }} Venue
+ * @typedef {{ page: number, per_page: number, total: number, total_pages: number, items: Venue[] }} List
+ */
+
+const PER_PAGE = 50;
+const FILTERS = /** @type {const} */ (["sport", "state", "city"]);
+
+/**
+ * The query of a wish, canonical: as the API and the explorer write it.
+ * @param {Wish} wish
+ * @returns {string} empty, or with its question mark
+ */
+export function queryOf(wish) {
+  const parts = FILTERS.filter((name) => wish[name] !== "").map((name) => `${name}=${encodeURIComponent(wish[name])}`);
+  if (wish.page > 1) parts.push(`page=${wish.page}`);
+  return parts.length > 0 ? `?${parts.join("&")}` : "";
+}
+
+/**
+ * The wish that a query names.
+ * @param {string} query
+ * @returns {Wish}
+ */
+export function wishOf(query) {
+  const given = new URLSearchParams(query);
+  const page = /^[0-9]+$/.test(given.get("page") ?? "") ? Number(given.get("page")) : 1;
+  const [sport, state, city] = FILTERS.map((name) => given.get(name) ?? "");
+  return { sport, state, city, page: Math.max(1, page) };
+}
+
+/** Where the map is drawn: the same figures as in albers.rs. */
+const INSETS = [
+  { meridian: -96, center: [-0.6, 38.7], parallels: [29.5, 45.5], size: 1, shift: [0, 0], frame: [-0.455, -0.238, 0.455, 0.238] },
+  { meridian: -154, center: [-2, 58.5], parallels: [55, 65], size: 0.35, shift: [-0.307, 0.201], frame: [-0.425, 0.12, -0.214, 0.234] },
+  { meridian: -157, center: [-3, 19.9], parallels: [8, 18], size: 1, shift: [-0.205, 0.212], frame: [-0.214, 0.166, -0.115, 0.234] },
+];
+const [SCALE, MIDDLE, WIDTH, HEIGHT] = [1300, [487.5, 305], 9750, 6100];
+const radians = (/** @type {number} */ degrees) => (degrees * Math.PI) / 180;
+
+/**
+ * Albers' projection with two standard parallels.
+ * @param {number[]} parallels in degrees
+ * @param {number} longitude in radians
+ * @param {number} latitude in radians
+ * @returns {[number, number]}
+ */
+function albers(parallels, longitude, latitude) {
+  const south = Math.sin(radians(parallels[0]));
+  const n = (south + Math.sin(radians(parallels[1]))) / 2;
+  const c = 1 + south * (2 * n - south);
+  const radius = Math.sqrt(Math.max(0, c - 2 * n * Math.sin(latitude))) / n;
+  return [radius * Math.sin(longitude * n), Math.sqrt(c) / n - radius * Math.cos(longitude * n)];
+}
+
+/**
+ * Where a place is drawn on the map; null for what is not on it.
+ * @param {number} latitude
+ * @param {number} longitude
+ * @returns {[number, number] | null}
+ */
+export function project(latitude, longitude) {
+  if (!(Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180)) return null;
+  for (const { meridian, center, parallels, size, shift, frame } of INSETS) {
+    let turned = radians(longitude - meridian);
+    if (turned > Math.PI) turned -= 2 * Math.PI;
+    else if (turned < -Math.PI) turned += 2 * Math.PI;
+    const at = albers(parallels, turned, radians(latitude));
+    const middle = albers(parallels, radians(center[0]), radians(center[1]));
+    const x = shift[0] + size * (at[0] - middle[0]);
+    const y = shift[1] - size * (at[1] - middle[1]);
+    if (frame[0] <= x && x <= frame[2] && frame[1] <= y && y <= frame[3]) {
+      const tenths = (/** @type {number} */ units, /** @type {number} */ most) =>
+        Math.min(most, Math.max(0, Math.round(units * 10)));
+      return [tenths(MIDDLE[0] + SCALE * x, WIDTH), tenths(MIDDLE[1] + SCALE * y, HEIGHT)];
+    }
+  }
+  return null;
+}
+
+/**
+ * "4.5 (1,234)", or nothing.
+ * @param {Venue} venue
+ * @returns {string}
+ */
+export function ratingOf(venue) {
+  if (typeof venue.rating !== "number") return "";
+  const count = typeof venue.review_count === "number" ? ` (${venue.review_count.toLocaleString("en-US")})` : "";
+  return venue.rating.toFixed(1) + count;
+}
+
+/**
+ * Whether a link may be followed: what the provider sends is not always one.
+ * @param {unknown} link
+ * @returns {link is string}
+ */
+export function isLink(link) {
+  return typeof link === "string" && /^https?:\/\//i.test(link);
+}
+
+/** The server refuses for so many seconds. */
+export class Refused extends Error {
+  /** @param {number} seconds */
+  constructor(seconds) {
+    super(`refused for ${seconds} s`);
+    this.seconds = seconds;
+  }
+}
+
+/**
+ * A client of the API that asks conditionally: what it has is not sent again.
+ * @param {typeof fetch} get
+ */
+export function client(get) {
+  const most = 50;
+  /** @type {Map<string, { tag: string, list: List }>} */
+  const known = new Map();
+  /**
+   * @param {string} url
+   * @param {AbortSignal} [signal]
+   * @returns {Promise<{ list: List, status: number, left: string | null }>}
+   */
+  return async (url, signal) => {
+    const held = known.get(url);
+    /** @type {Record<string, string>} */
+    const headers = { Accept: "application/json" };
+    if (held) headers["If-None-Match"] = held.tag;
+    const answer = await get(url, { headers, signal, cache: "no-store" });
+    const left = /(?:^|;)\s*r=(\d+)/.exec(answer.headers.get("RateLimit") ?? "")?.[1] ?? null;
+    if (answer.status === 304 && held) return { list: held.list, status: 304, left };
+    if (answer.status === 429 || answer.status === 503) {
+      throw new Refused(Math.max(1, Number(answer.headers.get("Retry-After")) || 5));
+    }
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    const list = /** @type {List} */ (await answer.json());
+    const tag = answer.headers.get("ETag");
+    known.delete(url);
+    if (tag) known.set(url, { tag, list });
+    if (known.size > most) known.delete([...known.keys()][0]);
+    return { list, status: answer.status, left };
+  };
+}
+
+/**
+ * The element of an id, of the class that it must have.
+ * @template {Element} T
+ * @param {string} id
+ * @param {new () => T} kind
+ * @param {Document} [within]
+ * @returns {T}
+ */
+function element(id, kind, within = document) {
+  const found = within.getElementById(id);
+  if (!(found instanceof kind) && found?.constructor.name !== kind.name) throw new Error(`#${id} is missing`);
+  return /** @type {T} */ (/** @type {unknown} */ (found));
+}
+
+/** Takes the page over. */
+function start() {
+  const form = element("filters", HTMLFormElement);
+  const selects = FILTERS.map((name) => element(name, HTMLSelectElement));
+  const [sport, state, city] = selects;
+  const notice = element("notice", HTMLElement);
+  const summary = element("summary", HTMLElement);
+  const body = element("venues", HTMLElement);
+  const dots = element("dots", SVGPathElement);
+  const marked = element("marked", SVGPathElement);
+  const apiUrl = element("api-url", HTMLElement);
+  const copy = element("copy", HTMLButtonElement);
+  const explorer = /** @type {HTMLElement} */ (document.querySelector(".explorer"));
+  const ask = client((url, options) => fetch(url, options));
+  /** @type {AbortController | undefined} */
+  let running;
+  /** @type {ReturnType<typeof setInterval> | undefined} */
+  let countdown;
+  let shown = wishOf(location.search);
+
+  /** @param {Wish} wish */
+  const filtersOf = (wish) => queryOf({ ...wish, page: 1 });
+  const wished = () => ({ sport: sport.value, state: state.value, city: city.value, page: 1 });
+
+  /**
+   * @template {keyof HTMLElementTagNameMap} K
+   * @param {K} name
+   * @param {string} text
+   * @returns {HTMLElementTagNameMap[K]}
+   */
+  function made(name, text) {
+    const node = document.createElement(name);
+    node.textContent = text;
+    return node;
+  }
+
+  /** @param {string} slug */
+  const sportName = (slug) => {
+    const option = [...sport.options].find((one) => one.value === slug);
+    return option?.dataset.label ?? slug;
+  };
+
+  /** @param {Venue} venue */
+  function row(venue) {
+    const line = document.createElement("tr");
+    if (typeof venue.lat === "number" && typeof venue.lng === "number") {
+      line.dataset.lat = String(venue.lat);
+      line.dataset.lng = String(venue.lng);
+    }
+    const name = made("th", "");
+    name.scope = "row";
+    if (isLink(venue.url)) {
+      const link = made("a", venue.name ?? "(no name)");
+      link.href = venue.url;
+      name.append(link);
+    } else {
+      name.textContent = venue.name ?? "(no name)";
+    }
+    const rating = made("td", ratingOf(venue));
+    rating.className = "number";
+    const data = made("td", "");
+    const json = made("a", "JSON");
+    json.href = `api/listings/${venue.id}.json`;
+    json.setAttribute("aria-label", `JSON of ${venue.name ?? "this venue"}`);
+    data.append(json);
+    line.append(name, made("td", venue.city ?? ""), made("td", venue.state ?? ""), made("td", sportName(venue.sport ?? "")), rating, data);
+    return line;
+  }
+
+  /**
+   * @param {string} id
+   * @param {Wish | null} wish
+   */
+  function pagerLink(id, wish) {
+    const link = element(id, HTMLAnchorElement);
+    if (wish) link.href = `explore${queryOf(wish)}`;
+    else link.removeAttribute("href");
+  }
+
+  /**
+   * @param {Wish} wish
+   * @param {List} list
+   */
+  function showList(wish, list) {
+    body.replaceChildren(...list.items.map(row));
+    element("empty", HTMLElement).hidden = list.items.length > 0;
+    const last = Math.max(1, Math.ceil(list.total / PER_PAGE));
+    const number = (/** @type {number} */ value) => value.toLocaleString("en-US");
+    element("place", HTMLElement).textContent = `Page ${number(wish.page)} of ${number(last)}`;
+    pagerLink("prev", wish.page > 1 ? { ...wish, page: Math.min(wish.page - 1, last) } : null);
+    pagerLink("next", wish.page < last ? { ...wish, page: wish.page + 1 } : null);
+    const names = selects.filter((select) => select.value !== "").map((select) => select.selectedOptions[0]?.dataset.label ?? select.value);
+    summary.textContent = [list.total === 1 ? "1 venue" : `${number(list.total)} venues`, ...names].join(", ");
+    marked.setAttribute("d", "");
+  }
+
+  /**
+   * Takes over from the page that the server renders what the API does not give: all dots, and the cities of a state.
+   * @param {Document} page
+   */
+  function showMap(page) {
+    const from = page.getElementById("dots");
+    dots.setAttribute("d", from?.getAttribute("d") ?? "");
+    const chosen = page.querySelector(".states .chosen")?.getAttribute("data-state") ?? null;
+    for (const path of document.querySelectorAll(".states path")) {
+      path.classList.toggle("chosen", chosen !== null && path.getAttribute("data-state") === chosen);
+    }
+    element("off-map", HTMLElement).textContent = page.getElementById("off-map")?.textContent ?? "";
+    document.getElementById("map")?.setAttribute("aria-label", page.getElementById("map")?.getAttribute("aria-label") ?? "");
+    for (const select of selects) {
+      const options = page.getElementById(select.id)?.querySelectorAll("option") ?? [];
+      select.replaceChildren(...[...options].map((option) => document.importNode(option, true)));
+    }
+  }
+
+  /** @param {string} text */
+  function say(text) {
+    notice.textContent = text;
+    notice.hidden = text === "";
+  }
+
+  /**
+   * @param {number} seconds
+   * @param {() => void} then
+   */
+  function wait(seconds, then) {
+    const until = Date.now() + seconds * 1000;
+    const tick = () => {
+      const left = Math.ceil((until - Date.now()) / 1000);
+      if (left > 0) {
+        say(`The limit of requests is reached. Trying again in ${left} s.`);
+      } else {
+        clearInterval(countdown);
+        say("");
+        then();
+      }
+    };
+    tick();
+    countdown = setInterval(tick, 1000);
+  }
+
+  /**
+   * Shows what is wished.
+   * @param {Wish} wish
+   * @param {"push" | "keep"} history
+   */
+  async function show(wish, history) {
+    running?.abort();
+    clearInterval(countdown);
+    say("");
+    const mine = new AbortController();
+    running = mine;
+    const query = queryOf(wish);
+    if (history === "push") window.history.pushState(null, "", `explore${query}`);
+    const api = `api/listings.json${query}`;
+    apiUrl.textContent = `${apiUrl.dataset.base}/${api}`;
+    element("api-link", HTMLAnchorElement).href = api;
+    explorer.classList.add("busy");
+    try {
+      const filters = filtersOf(wish);
+      const map = filters === filtersOf(shown) ? null : fetch(`explore${filters}`, { headers: { Accept: "text/html" }, signal: mine.signal });
+      const answer = await ask(api, mine.signal);
+      const page = await map;
+      if (page) {
+        if (page.status === 429 || page.status === 503) throw new Refused(Number(page.headers.get("Retry-After")) || 5);
+        showMap(new DOMParser().parseFromString(await page.text(), "text/html"));
+      }
+      if (running !== mine) return;
+      shown = wish;
+      FILTERS.forEach((name, at) => { selects[at].value = wish[name]; });
+      showList(wish, answer.list);
+      const left = answer.left === null ? "" : ` ${answer.left} requests are left.`;
+      element("answered", HTMLElement).textContent =
+        (answer.status === 304 ? "Answered 304: nothing had changed, so nothing was sent." : `Answered ${answer.status}.`) + left;
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      if (error instanceof Refused) wait(error.seconds, () => void show(wish, "keep"));
+      else say(`The list cannot be shown: ${error instanceof Error ? error.message : error}.`);
+    } finally {
+      if (running === mine) explorer.classList.remove("busy");
+    }
+  }
+
+  /** @param {Element | null} line */
+  function mark(line) {
+    const { lat, lng } = line instanceof HTMLElement ? line.dataset : { lat: undefined, lng: undefined };
+    const at = lat === undefined || lng === undefined ? null : project(Number(lat), Number(lng));
+    marked.setAttribute("d", at ? `M${at[0]} ${at[1]}h0` : "");
+  }
+
+  document.body.classList.add("live");
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    void show(wished(), "push");
+  });
+  form.addEventListener("change", (event) => {
+    // A city lies in one state: another state has others.
+    if (event.target === state) city.value = "";
+    void show(wished(), "push");
+  });
+  for (const id of ["prev", "next"]) {
+    element(id, HTMLAnchorElement).addEventListener("click", (event) => {
+      const link = /** @type {HTMLAnchorElement} */ (event.currentTarget);
+      if (!link.hasAttribute("href") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      void show(wishOf(new URL(link.href).search), "push");
+      document.getElementById("list-title")?.scrollIntoView({ block: "nearest" });
+    });
+  }
+  window.addEventListener("popstate", () => void show(wishOf(location.search), "keep"));
+  document.querySelector(".states")?.addEventListener("click", (event) => {
+    const slug = event.target instanceof Element ? event.target.getAttribute("data-state") : null;
+    if (slug === null) return;
+    void show({ ...wished(), state: state.value === slug ? "" : slug, city: "" }, "push");
+  });
+  for (const name of ["mouseover", "focusin"]) {
+    body.addEventListener(name, (event) => mark(event.target instanceof Element ? event.target.closest("tr") : null));
+  }
+  body.addEventListener("mouseleave", () => mark(null));
+  copy.hidden = false;
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(apiUrl.textContent ?? "");
+      copy.textContent = "Copied";
+    } catch {
+      // Without TLS browsers give no clipboard: the address is selected instead.
+      window.getSelection()?.selectAllChildren(apiUrl);
+      copy.textContent = "Selected";
+    }
+    setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+  });
+}
+
+if (typeof document !== "undefined") start();

@@ -1,0 +1,202 @@
+//! The description of the API is compared with the code: what is added here and not there fails.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::openapi::TEMPLATE;
+use super::{Pages, Site, Unrendered};
+use crate::answer::head;
+use crate::api::document::{Document, WantedDocument};
+use crate::api::dump::DumpKind;
+use crate::api::query;
+use crate::api::route::Route;
+use crate::api::taxonomy::TaxonomyKind;
+use crate::semantics::coding::Coding;
+use crate::semantics::problem::{Problem, ProblemKind};
+
+fn description() -> Value {
+    serde_json::from_str(TEMPLATE).unwrap()
+}
+
+fn pages(has_snapshots: bool) -> Pages {
+    Pages::new(Site {
+        public_url: "https://mirror.test/venues".to_owned(),
+        usage: if has_snapshots { "mirror" } else { "shield" },
+        has_snapshots,
+        requests_per_minute: 60,
+    })
+}
+
+fn fixed(document: Document) -> WantedDocument {
+    WantedDocument::Fixed(document)
+}
+
+fn text(pages: &Pages, wanted: &WantedDocument) -> String {
+    let rendered = pages.render(wanted, None).unwrap();
+    String::from_utf8(rendered.variant(Coding::Identity).1.body.to_vec()).unwrap()
+}
+
+/// What a `$ref` leads to.
+fn resolved<'v>(whole: &'v Value, value: &'v Value) -> &'v Value {
+    match value["$ref"].as_str() {
+        Some(to) => whole.pointer(&to[1..]).unwrap_or_else(|| panic!("{to} leads nowhere")),
+        None => value,
+    }
+}
+
+/// The parameters of an operation that stand somewhere.
+fn parameters(whole: &Value, path: &str, place: &str) -> BTreeSet<String> {
+    let parameters = whole["paths"][path]["get"]["parameters"].as_array().unwrap();
+    let parameters = parameters.iter().map(|parameter| resolved(whole, parameter));
+    parameters.filter(|one| one["in"] == place).map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_route_is_described_and_every_path_is_a_route() {
+    let whole = description();
+    let described: BTreeSet<&str> = whole["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let mut expected: BTreeSet<&str> =
+        ["/api/listings.json", "/api/listings/{id}.json", "/changes.json", "/assets/{name}"].into();
+    expected.extend(TaxonomyKind::ALL.map(TaxonomyKind::path));
+    expected.extend(Document::ALL.map(Document::path));
+    expected.extend(DumpKind::ALL.map(DumpKind::path));
+    for path in &expected {
+        assert!(described.contains(path), "{path} is not described");
+    }
+    for path in &described {
+        let path = path.replace("{id}", "7").replace("{name}", "style.css");
+        let described = match Route::of(&path) {
+            // A route of another kind is named here when it is described.
+            Route::List | Route::Detail(_) | Route::Taxonomy(_) | Route::Changes => true,
+            Route::Document(_) | Route::Asset | Route::Dump(_) => true,
+            Route::NoSuchListing | Route::Unknown => false,
+        };
+        assert!(described, "{path} is described and is no route");
+    }
+}
+
+#[test]
+fn every_parameter_is_described() {
+    let whole = description();
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(parameters(&whole, "/api/listings.json", "query"), named(&query::KNOWN));
+    assert_eq!(parameters(&whole, "/changes.json", "query"), named(&query::KNOWN_OF_CHANGES));
+    for kind in TaxonomyKind::ALL {
+        assert_eq!(parameters(&whole, kind.path(), "query"), named(&["snapshot"]), "{}", kind.path());
+    }
+    assert_eq!(parameters(&whole, "/explore", "query"), named(&["page", "sport", "state", "city"]));
+    for (path, operation) in whole["paths"].as_object().unwrap() {
+        let placed: BTreeSet<String> =
+            path.split('{').skip(1).map(|part| part.split('}').next().unwrap().into()).collect();
+        assert_eq!(parameters(&whole, path, "path"), placed, "{path}");
+        assert_eq!(operation.as_object().unwrap().len(), 1, "{path} has one operation");
+        assert!(parameters(&whole, path, "header").contains("If-None-Match"), "{path}");
+    }
+}
+
+#[test]
+fn every_problem_is_described_with_its_status_and_title() {
+    let whole = description();
+    let types = whole.pointer("/components/schemas/Problem/properties/type/enum").unwrap().as_array().unwrap();
+    for kind in ProblemKind::all() {
+        let (name, status) = (kind.as_str(), kind.status().as_u16());
+        let document: Value = serde_json::from_slice(&Problem::new(kind, "why".to_owned()).to_json()).unwrap();
+        assert!(types.contains(&document["type"]), "the type of {name} is not described");
+        let pointer = format!("/components/responses/{status}/content/application~1problem+json/examples/{name}/value");
+        let example = whole.pointer(&pointer).unwrap_or_else(|| panic!("{name} is not described at {status}"));
+        for field in ["type", "title", "status"] {
+            assert_eq!(example[field], document[field], "{field} of {name}");
+        }
+    }
+}
+
+#[test]
+fn every_header_field_is_described() {
+    let whole = description();
+    let described = whole["components"]["headers"].as_object().unwrap();
+    for name in head::names() {
+        // OpenAPI wants `Content-Type` to be said by the media types.
+        let known = name == "content-type" || described.keys().any(|one| one.eq_ignore_ascii_case(name));
+        assert!(known, "{name} is not described");
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_part_is_used() {
+    fn references<'v>(value: &'v Value, found: &mut BTreeSet<&'v str>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str));
+                fields.values().for_each(|value| references(value, found));
+            }
+            Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+    let whole = description();
+    let mut found = BTreeSet::new();
+    references(&whole, &mut found);
+    for to in &found {
+        assert!(whole.pointer(&to[1..]).is_some(), "{to} leads nowhere");
+    }
+    for kind in ["parameters", "schemas"] {
+        for name in whole["components"][kind].as_object().unwrap().keys() {
+            assert!(found.contains(format!("#/components/{kind}/{name}").as_str()), "{kind}/{name} is not used");
+        }
+    }
+}
+
+#[test]
+fn no_place_is_left_without_a_value() {
+    let text = text(&pages(true), &fixed(Document::OpenApi));
+    let described: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(described["openapi"], "3.1.0");
+    for name in ["sport", "state", "city", "snapshot", "limit", "credit", "version", "id"] {
+        assert!(TEMPLATE.contains(&format!("<{name}>")), "{name} has no place");
+        assert!(!text.contains(&format!("<{name}>")), "{name} has no value");
+    }
+    assert_eq!(described.pointer("/components/parameters/id/example"), Some(&1.into()));
+}
+
+#[test]
+fn documents_that_show_data_wait_for_it_and_others_do_not() {
+    for has_snapshots in [true, false] {
+        let pages = pages(has_snapshots);
+        for document in Document::ALL {
+            let rendered = pages.render(&fixed(document), None);
+            let waits = matches!(document, Document::Explore | Document::Llms);
+            assert_eq!(rendered.is_err(), waits, "{document:?}");
+            assert!(!waits || rendered.is_err_and(|why| why == Unrendered::NoSnapshot), "{document:?}");
+        }
+    }
+}
+
+#[test]
+fn pages_link_relatively_and_load_nothing_from_elsewhere() {
+    let pages = pages(true);
+    for document in [Document::Front, Document::Docs] {
+        let text = text(&pages, &fixed(document));
+        for attribute in ["href=\"", "src=\"", "action=\""] {
+            for target in text.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap()) {
+                assert!(!target.starts_with('/'), "{target} does not work behind a path");
+                let leaves = target.contains("://");
+                assert!(!leaves || (attribute == "href=\"" && target.contains("creativecommons")), "{target}");
+            }
+        }
+        assert!(!text.contains("style="), "styles in the page are forbidden by its policy");
+        assert!(!text.contains("<script>") && !text.contains(" onclick"), "and so are scripts in it: {document:?}");
+    }
+}
+
+#[test]
+fn what_the_data_says_is_text_on_a_page() {
+    let shown = super::layout::example("<b>", "</pre><script>alert(1)</script>").into_string();
+    assert!(shown.contains("&lt;script&gt;") && !shown.contains("<script>"), "{shown}");
+}
+
+#[test]
+fn crawlers_are_kept_from_what_has_no_end() {
+    let robots = text(&pages(true), &fixed(Document::Robots));
+    assert!(robots.contains("Disallow: /venues/explore?\n"), "{robots}");
+}

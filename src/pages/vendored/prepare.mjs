@@ -1,0 +1,94 @@
+// Makes the files in this directory from two npm packages. Needs node only:
+//
+//     npm pack swagger-ui-dist@5.35.0 us-atlas@3.0.1       (then unpack both)
+//     node prepare.mjs SWAGGER_UI_DIST_DIRECTORY US_ATLAS_DIRECTORY
+//
+// The build of grandstand does not run this: what it makes is checked in.
+
+import { readFileSync, writeFileSync, copyFileSync } from "node:fs";
+import { join } from "node:path";
+import { brotliCompressSync, constants } from "node:zlib";
+
+const [swagger, atlas] = process.argv.slice(2);
+const here = import.meta.dirname;
+
+// --- the viewer: compressed once, well ---------------------------------------------------------------------------------
+
+for (const name of ["swagger-ui-bundle.js", "swagger-ui.css"]) {
+  const text = readFileSync(join(swagger, name), "utf8").replace(/\n?(\/\/|\/\*)# sourceMappingURL=\S+( \*\/)?\s*$/, "\n");
+  const params = {
+    [constants.BROTLI_PARAM_QUALITY]: 11,
+    [constants.BROTLI_PARAM_LGWIN]: 22,
+    [constants.BROTLI_PARAM_SIZE_HINT]: text.length,
+  };
+  writeFileSync(join(here, `${name}.br`), brotliCompressSync(text, { params }));
+}
+copyFileSync(join(swagger, "LICENSE"), join(here, "swagger-ui.LICENSE"));
+copyFileSync(join(swagger, "NOTICE"), join(here, "swagger-ui.NOTICE"));
+copyFileSync(join(swagger, "swagger-ui-bundle.js.LICENSE.txt"), join(here, "swagger-ui-bundle.js.LICENSE.txt"));
+copyFileSync(join(atlas, "LICENSE"), join(here, "us-atlas.LICENSE"));
+
+// --- the outlines: simplified, in tenths of a unit of the atlas's 975 x 610 drawing ------------------------------------
+
+/** Drop a point whose triangle with its neighbours is smaller than this, in square units. */
+const LEAST_AREA = 0.9;
+/** Drop an island that is smaller than this, in square units, unless it is all that a state has. */
+const LEAST_ISLAND = 3;
+
+const topology = JSON.parse(readFileSync(join(atlas, "states-albers-10m.json"), "utf8"));
+const { scale, translate } = topology.transform;
+
+const area = ([ax, ay], [bx, by], [cx, cy]) => Math.abs((bx - ax) * (cy - ay) - (cx - ax) * (by - ay)) / 2;
+
+/** Visvalingam's rule: the least important point goes first. Ends stay, so that neighbours still fit together. */
+function simplified(points) {
+  const kept = [...points];
+  const closed = kept.length > 3 && kept[0][0] === kept.at(-1)[0] && kept[0][1] === kept.at(-1)[1];
+  while (kept.length > (closed ? 4 : 2)) {
+    let least = Infinity;
+    let at = -1;
+    for (let i = 1; i < kept.length - 1; i += 1) {
+      const size = area(kept[i - 1], kept[i], kept[i + 1]);
+      if (size < least) [least, at] = [size, i];
+    }
+    if (least >= LEAST_AREA) break;
+    kept.splice(at, 1);
+  }
+  return kept;
+}
+
+const arcs = topology.arcs.map((arc) => {
+  let x = 0;
+  let y = 0;
+  const points = arc.map(([dx, dy]) => [(x += dx) * scale[0] + translate[0], (y += dy) * scale[1] + translate[1]]);
+  return simplified(points).map(([px, py]) => [Math.round(px * 10), Math.round(py * 10)]);
+});
+
+const ring = (indexes) => indexes.flatMap((index, nth) => {
+  const points = index < 0 ? [...arcs[~index]].reverse() : arcs[index];
+  return nth === 0 ? points : points.slice(1);
+});
+const size = (points) => Math.abs(points.reduce((sum, [x, y], i) => {
+  const [nx, ny] = points[(i + 1) % points.length];
+  return sum + x * ny - nx * y;
+}, 0)) / 200;
+
+function path(points) {
+  let [x, y] = points[0];
+  let text = `M${x} ${y}l`;
+  for (const [nx, ny] of points.slice(1, -1)) {
+    if (nx === x && ny === y) continue;
+    text += `${text.endsWith("l") || nx < x ? "" : " "}${nx - x}${ny < y ? "" : " "}${ny - y}`;
+    [x, y] = [nx, ny];
+  }
+  return `${text}z`;
+}
+
+const lines = topology.objects.states.geometries.map((state) => {
+  const polygons = state.type === "Polygon" ? [state.arcs] : state.arcs;
+  const rings = polygons.map(([outer]) => ring(outer)).sort((one, two) => size(two) - size(one));
+  const shown = rings.filter((points, nth) => nth === 0 || size(points) >= LEAST_ISLAND);
+  return [state.properties.name, shown.map(path).join("")].join("\t");
+});
+lines.sort();
+writeFileSync(join(here, "states.tsv"), `${lines.join("\n")}\n`);

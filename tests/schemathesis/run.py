@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Runs Schemathesis against a demo server: whatever /openapi.json allows must be answered as it says.
+
+    cargo build --locked
+    tests/schemathesis/run.py                    # a demo of 400 listings without a limit, on free ports
+    tests/schemathesis/run.py --examples 200     # look longer
+    tests/schemathesis/run.py --url URL          # a server that is running, without a limit
+
+Exit codes: 0 nothing found, 1 something found (or an error), 69 Schemathesis cannot be installed. Needs python3 with venv,
+and the Python package index the first time; what it installs is below target/schemathesis. Everything runs on 127.0.0.1
+and is stopped at the end.
+"""
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+HOME = ROOT / "target" / "schemathesis"
+RELEASE = "schemathesis==4.32.5"
+PATIENCE = 300
+
+
+def fail(message, code=1):
+    print(f"schemathesis: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def installed():
+    """The program, installed where it is not yet."""
+    program = HOME / "bin" / "schemathesis"
+    mark = HOME / "installed"
+    if program.exists() and mark.exists() and mark.read_text() == RELEASE:
+        return program
+    made = subprocess.run([sys.executable, "-m", "venv", "--clear", HOME], check=False)
+    if made.returncode == 0:
+        made = subprocess.run([HOME / "bin" / "pip", "install", "--quiet", RELEASE], check=False)
+    if made.returncode != 0:
+        fail(f"{RELEASE} cannot be installed", 69)
+    mark.write_text(RELEASE)
+    return program
+
+
+def demo(binary, directory):
+    """Starts a demo; the process and its address once all details are here."""
+    command = [
+        binary, "demo", "--listings", "400", "--set", 'listen=["127.0.0.1:0"]', "--set", 'admin.listen="127.0.0.1:0"',
+        "--set", "rate_limit.requests_per_minute=0", "--set", f'data_dir="{directory}"', "--set", 'log.level="error"',
+    ]
+    child = subprocess.Popen(
+        [str(part) for part in command], stdout=subprocess.PIPE, text=True, start_new_session=True, stdin=subprocess.DEVNULL
+    )
+    said, complete = [], threading.Event()
+
+    def read():
+        for line in child.stdout:
+            said.append(line)
+            if line.startswith("complete"):
+                complete.set()
+        complete.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    complete.wait(PATIENCE)
+    ready = next((line for line in said if line.startswith("ready")), "")
+    address = re.search(r"https?://\S+", ready)
+    if not address or child.poll() is not None:
+        stop(child)
+        fail(f"the demo did not start: {''.join(said)}")
+    return child, address.group()
+
+
+def stop(child):
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, how)
+        except ProcessLookupError:
+            return
+        try:
+            child.wait(15)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def has(url):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=60) as answer:
+            return answer.status == 200
+    except urllib.error.HTTPError:
+        return False
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=ROOT / "target" / "debug" / "grandstand", type=Path)
+    parser.add_argument("--url", help="a server that is running")
+    parser.add_argument("--examples", default=40, type=int, help="cases for each operation and phase")
+    parser.add_argument("--seed", default=7, type=int)
+    parser.add_argument("rest", nargs="*", help="more arguments for schemathesis, after --")
+    arguments = parser.parse_args()
+    program = installed()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        child, url = (None, arguments.url) if arguments.url else demo(arguments.binary, f"{directory}/data")
+        try:
+            command = [
+                program, "--config-file", HERE / "schemathesis.toml", "run", f"{url}/openapi.json", "--url", url, "--checks", "all", "--phases", "examples,coverage,fuzzing",
+                "--max-examples", str(arguments.examples), "--seed", str(arguments.seed), "--continue-on-failure",
+                "--request-timeout", "60", *arguments.rest,
+            ]
+            if not has(f"{url}/dumps/listings.csv"):
+                print("SKIPPED: the files below /dumps/, which this server does not have")
+                command += ["--exclude-path-regex", "^/dumps/"]
+            environment = {**os.environ, "NO_PROXY": "127.0.0.1"}
+            found = subprocess.run(command, check=False, cwd=directory, env=environment).returncode
+        finally:
+            if child:
+                stop(child)
+    print(f"schemathesis: {'nothing found' if found == 0 else 'something found'} in {time.monotonic() - began:.0f} s")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+//! The pages and documents for people and programs that look around, on the public listener.
+
+use grandstand::sample::Origin;
+use http::Method;
+
+use crate::client::Reply;
+use crate::harness::{Server, Setup, origin, wait_until};
+
+mod described;
+
+const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                           base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+async fn mirrored(listings: usize) -> (Origin, Server) {
+    let origin = origin(listings).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    (origin, server)
+}
+
+async fn page(server: &Server, target: &str) -> Reply {
+    let reply = server.get_with(target, &[HTML]).await;
+    assert_eq!(reply.status, 200, "{target}: {}", reply.text());
+    reply
+}
+
+/// The values of an attribute in a page, character references decoded.
+fn values(page: &str, attribute: &str) -> Vec<String> {
+    let start = format!(" {attribute}=\"");
+    let starts = page.split(&start).skip(1);
+    starts.map(|rest| rest.split('"').next().unwrap().replace("&amp;", "&").replace("&quot;", "\"")).collect()
+}
+
+#[tokio::test]
+async fn the_front_page_is_for_who_names_html_and_the_index_for_all_others() {
+    let (_origin, server) = mirrored(120).await;
+    for (accept, is_html) in [
+        (Some("text/html"), true),
+        (Some("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), true),
+        (Some("*/*"), false),
+        (Some("application/json"), false),
+        (Some("text/html;q=0, */*"), false),
+        (None, false),
+    ] {
+        let fields: Vec<_> = accept.map(|accept| ("accept", accept)).into_iter().collect();
+        let reply = server.get_with("/", &fields).await;
+        assert_eq!(reply.status, 200);
+        assert_eq!(reply.the("vary"), "Accept, Accept-Encoding", "{accept:?}");
+        let kind = if is_html { "text/html; charset=utf-8" } else { "application/json" };
+        assert_eq!(reply.the("content-type"), kind, "{accept:?}");
+    }
+    let index = server.get("/").await.json();
+    let links = index["links"].as_object().unwrap();
+    for (name, link) in links {
+        let link = link.as_str().unwrap();
+        assert!(!link.starts_with('/') && !link.contains("://"), "{name} is not relative");
+        let id = server.get("/api/listings.json").await.ids()[0].to_string();
+        let link = link.replace("{id}", &id).replace("{snapshot}", index["data"]["snapshot"].as_str().unwrap());
+        assert_eq!(server.get(&format!("/{link}")).await.status, 200, "{name}");
+    }
+    assert_eq!(index["data"]["listings"], 120);
+    assert_eq!(index["data"]["license"], "https://creativecommons.org/licenses/by/4.0/");
+}
+
+#[tokio::test]
+async fn the_front_page_says_whom_the_data_is_from_what_there_is_and_since_when_it_is_confirmed() {
+    let (_origin, server) = mirrored(300).await;
+    let reply = page(&server, "/").await;
+    let text = reply.text();
+    let list = server.get("/api/listings.json").await.json();
+    for words in [
+        list["attribution"].as_str().unwrap(),
+        &format!("href=\"{}\"", list["docs"].as_str().unwrap()),
+        "href=\"https://creativecommons.org/licenses/by/4.0/\" rel=\"license\"",
+        &format!("datetime=\"{}\"", list["generated_at"].as_str().unwrap()),
+        "300 venues",
+        "http://mirror.test/api/listings.json?state=",
+    ] {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+    let taxonomies = [("sport", "sports"), ("state", "states")];
+    for (parameter, plural) in taxonomies {
+        let terms = server.get(&format!("/api/{plural}.json")).await.json();
+        for term in terms["items"].as_array().unwrap() {
+            let link = format!("explore?{parameter}={}", term["slug"].as_str().unwrap());
+            assert!(values(text, "href").contains(&link), "{link}");
+        }
+    }
+    assert_eq!(reply.the("mirror-snapshot"), server.snapshot().await);
+}
+
+#[tokio::test]
+async fn every_link_of_a_page_leads_somewhere_and_everything_it_loads_is_small_and_ours() {
+    let (_origin, server) = mirrored(300).await;
+    let mut front = 0;
+    for target in ["/", "/docs", "/explore", "/explore?state=texas"] {
+        let reply = server.get_with(target, &[HTML, ("accept-encoding", "gzip, deflate, br, zstd")]).await;
+        let text = String::from_utf8(reply.decoded()).unwrap();
+        let loaded: Vec<String> = values(&text, "src")
+            .into_iter()
+            .chain(
+                text.split("<link ").skip(1).filter_map(|link| values(&format!(" {link}"), "href").into_iter().next()),
+            )
+            .collect();
+        assert!(loaded.len() >= 4, "{loaded:?}");
+        let mut bytes = reply.body.len();
+        for link in &loaded {
+            let part = server.get_with(&format!("/{link}"), &[("accept-encoding", "gzip, deflate, br, zstd")]).await;
+            assert_eq!(part.status, 200, "{target} loads {link}");
+            bytes += part.body.len();
+            if link.starts_with("assets/") {
+                assert_eq!(part.the("cache-control"), "public, max-age=31536000, immutable");
+            }
+        }
+        if target == "/" {
+            front = bytes;
+        }
+        for link in values(&text, "href").into_iter().filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            assert!(!link.starts_with('/'), "{link} does not work behind a path");
+            if !link.starts_with("explore?") {
+                let link = link.trim_start_matches("./");
+                assert_eq!(server.get_with(&format!("/{link}"), &[HTML]).await.status, 200, "{target} links to {link}");
+            }
+        }
+    }
+    assert!(front < 50_000, "the front page takes {front} bytes");
+}
+
+#[tokio::test]
+async fn pages_are_confined_and_documents_typed() {
+    let (_origin, server) = mirrored(60).await;
+    for (target, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/docs", "text/html; charset=utf-8"),
+        ("/explore", "text/html; charset=utf-8"),
+        ("/openapi.json", "application/json"),
+        ("/llms.txt", "text/plain; charset=utf-8"),
+        ("/robots.txt", "text/plain; charset=utf-8"),
+        ("/favicon.svg", "image/svg+xml"),
+        ("/favicon.ico", "image/vnd.microsoft.icon"),
+    ] {
+        let reply = page(&server, target).await;
+        assert_eq!(reply.the("content-type"), kind, "{target}");
+        assert_eq!(reply.the("x-content-type-options"), "nosniff", "{target}");
+        assert_eq!(reply.the("referrer-policy"), "same-origin", "{target}");
+        assert_eq!(reply.the("access-control-allow-origin"), "*", "{target}");
+        let policy = match target {
+            "/docs" => {
+                let own = PAGE_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'");
+                Some(own.replace("img-src 'self'", "img-src 'self' data:"))
+            }
+            "/" | "/explore" => Some(PAGE_POLICY.to_owned()),
+            _ => None,
+        };
+        assert_eq!(reply.header("content-security-policy"), policy, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_document_has_a_strong_tag_for_each_coding_that_names_its_bytes() {
+    let (_origin, server) = mirrored(60).await;
+    for target in ["/", "/openapi.json", "/explore?sport=golf", "/docs"] {
+        let mut tags = Vec::new();
+        for coding in ["identity", "gzip", "br", "zstd"] {
+            let fields = [HTML, ("accept-encoding", coding)];
+            let first = server.get_with(target, &fields).await;
+            assert_eq!(first.header("content-encoding").as_deref().unwrap_or("identity"), coding, "{target}");
+            let tag = first.etag();
+            assert!(tag.starts_with('"'), "{target}: {tag} is weak");
+            // Asked for often, it would be compressed once more if it had a weak tag.
+            for _ in 0..5 {
+                let again = server.get_with(target, &fields).await;
+                assert_eq!((again.etag(), again.body), (tag.clone(), first.body.clone()), "{target} {coding}");
+            }
+            let not_modified = server.get_with(target, &[HTML, fields[1], ("if-none-match", &tag)]).await;
+            assert_eq!((not_modified.status, not_modified.body.len()), (304, 0), "{target} {coding}");
+            assert_eq!(not_modified.etag(), tag);
+            assert_eq!(not_modified.header("content-type"), None);
+            let matched = server.get_with(target, &[HTML, fields[1], ("if-match", &tag)]).await;
+            assert_eq!(matched.status, 200, "{target} {coding}");
+            let other = server.get_with(target, &[HTML, fields[1], ("if-match", "\"other\"")]).await;
+            other.assert_problem(412, &[]);
+            let head = server.send(Method::HEAD, target, &fields).await;
+            assert_eq!((head.status, head.etag(), head.body.len()), (200, tag.clone(), 0));
+            assert_eq!(head.the("content-length"), first.body.len().to_string());
+            tags.push(tag);
+        }
+        tags.sort();
+        tags.dedup();
+        assert_eq!(tags.len(), 4, "{target}: {tags:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_viewer_is_sent_as_it_is_stored_or_decoded_and_is_the_same_thing() {
+    let server = Setup::offline().start().await;
+    let docs = server.get_with("/docs", &[HTML]).await;
+    let bundle = values(docs.text(), "src").into_iter().find(|link| link.contains("swagger-ui-bundle")).unwrap();
+    let target = format!("/{bundle}");
+    let plain = server.get(&target).await;
+    assert!(plain.body.len() > 1_000_000 && plain.header("content-encoding").is_none());
+    for coding in ["br", "gzip", "zstd"] {
+        let coded = server.get_with(&target, &[("accept-encoding", coding)]).await;
+        assert_eq!(coded.the("content-encoding"), coding);
+        assert_eq!(coded.decoded(), plain.body, "{coding}");
+    }
+    let packed = server.get_with(&target, &[("accept-encoding", "br")]).await;
+    assert!(packed.body.len() < 400_000, "{} bytes", packed.body.len());
+    server.get("/assets/swagger-ui-bundle.js").await.assert_problem(404, &["swagger-ui-bundle.js"]);
+    server.get("/assets/other.0123456789.js").await.assert_problem(404, &["other.0123456789.js"]);
+}
+
+#[tokio::test]
+async fn without_data_a_page_says_so_and_what_only_shows_data_is_503() {
+    let server = Setup::offline().start().await;
+    for target in ["/", "/docs", "/openapi.json", "/robots.txt", "/favicon.svg", "/favicon.ico"] {
+        let reply = page(&server, target).await;
+        assert_eq!(reply.header("mirror-snapshot"), None, "{target}");
+    }
+    assert!(page(&server, "/").await.text().contains("no copy of the data yet"));
+    for target in ["/explore", "/explore?state=texas", "/llms.txt"] {
+        let reply = server.get_with(target, &[HTML]).await;
+        reply.assert_problem(503, &["snapshot"]);
+        assert!(reply.the("retry-after").parse::<u32>().unwrap() > 0, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_shield_has_pages_without_data_and_asks_nobody_for_them() {
+    let origin = origin(60).await;
+    let server = Setup::shield_of(&origin).start().await;
+    let front = page(&server, "/").await;
+    assert!(!front.text().contains("dumps/") && !front.text().contains("changes.json"), "it has none");
+    for target in ["/docs", "/openapi.json"] {
+        page(&server, target).await;
+    }
+    for target in ["/explore", "/llms.txt"] {
+        server.get(target).await.assert_problem(503, &["shield"]);
+    }
+    assert_eq!(origin.count(), 0);
+}
+
+#[tokio::test]
+async fn pages_that_are_turned_off_are_unknown_paths() {
+    let server = Setup::offline().set("pages.enabled", "false").start().await;
+    for target in
+        ["/", "/docs", "/openapi.json", "/explore", "/llms.txt", "/robots.txt", "/favicon.svg", "/favicon.ico"]
+    {
+        let reply = server.get_with(target, &[HTML]).await;
+        reply.assert_problem(404, &[target]);
+    }
+}
+
+#[tokio::test]
+async fn pages_have_a_window_of_their_own_and_documents_count_in_that_of_the_api() {
+    let server = Setup::offline().set("rate_limit.requests_per_minute", "3").start().await;
+    for left in (0..30).rev() {
+        let reply = server.get_with("/docs", &[HTML]).await;
+        assert_eq!(reply.status, 200);
+        assert_eq!(reply.the("ratelimit-policy"), "\"default\";q=30;w=60");
+        assert!(reply.the("ratelimit").starts_with(&format!("\"default\";r={left};")), "{}", reply.the("ratelimit"));
+    }
+    let refused = server.get_with("/", &[HTML]).await;
+    refused.assert_problem(429, &["30"]);
+    assert!(refused.the("retry-after").parse::<u32>().unwrap() > 0);
+    server.get("/favicon.svg").await.assert_problem(429, &["30"]);
+    for left in (0..3).rev() {
+        let reply = server.get("/openapi.json").await;
+        assert_eq!(reply.status, 200);
+        assert!(reply.the("ratelimit").starts_with(&format!("\"default\";r={left};")), "{}", reply.the("ratelimit"));
+    }
+    server.get("/robots.txt").await.assert_problem(429, &["3"]);
+    server.get("/api/listings.json").await.assert_problem(429, &["3"]);
+}
+
+#[tokio::test]
+async fn a_page_lies_below_the_path_of_the_public_url_and_without_its_slash_is_nowhere() {
+    let server = Setup::offline().set("public_url", "http://mirror.test/venues").start().await;
+    let front = page(&server, "/venues/").await;
+    for link in values(front.text(), "src") {
+        page(&server, &format!("/venues/{link}")).await;
+    }
+    page(&server, "/venues/docs").await;
+    // Relative links would lead to the parent.
+    assert_eq!(server.get_with("/venues", &[HTML]).await.status, 404);
+}
+
+#[tokio::test]
+async fn methods_and_bodies_are_those_of_the_api() {
+    let server = Setup::offline().start().await;
+    for target in ["/", "/docs", "/openapi.json"] {
+        let refused = server.send(Method::POST, target, &[]).await;
+        refused.assert_problem(405, &["POST"]);
+        assert_eq!(refused.the("allow"), "GET, HEAD, OPTIONS");
+        assert_eq!(server.send(Method::OPTIONS, target, &[]).await.status, 204);
+    }
+}
+
+#[tokio::test]
+async fn the_explorer_lists_what_the_api_lists() {
+    let (_origin, server) = mirrored(700).await;
+    for query in ["", "?state=texas", "?sport=baseball&page=2", "?sport=golf&state=california", "?city=nowhere"] {
+        let text = page(&server, &format!("/explore{query}")).await.text().to_owned();
+        let list = server.get(&format!("/api/listings.json{query}")).await;
+        let ids: Vec<String> = list.ids().iter().map(|id| format!("api/listings/{id}.json")).collect();
+        let shown: Vec<String> =
+            values(&text, "href").into_iter().filter(|link| link.starts_with("api/listings/")).collect();
+        assert_eq!(shown, ids, "{query}");
+        let api = format!("http://mirror.test/api/listings.json{query}").replace('&', "&amp;");
+        assert!(text.contains(&api), "{api} is not shown");
+        let dots = values(&text, "d").into_iter().find(|path| path.ends_with("h0")).unwrap_or_default();
+        let dots = dots.matches('M').count() as u64;
+        assert!(dots <= list.total() && (dots > 0) == (list.total() > 0), "{query}: {dots} of {}", list.total());
+    }
+    for (query, named) in [("page=0", "page"), ("state=a&state=b", "state")] {
+        server.get_with(&format!("/explore?{query}"), &[HTML]).await.assert_problem(400, &[named]);
+    }
+    // What does not belong to it makes no other page.
+    let one = page(&server, "/explore?state=texas").await;
+    let other = page(&server, "/explore?utm=1&per_page=7&city=&state=texas&page=1&modified_since=2024-01-01").await;
+    assert_eq!(one.etag(), other.etag());
+}
+
+#[tokio::test]
+async fn the_explorer_offers_the_cities_of_the_state_that_is_chosen() {
+    let (_origin, server) = mirrored(700).await;
+    let text = page(&server, "/explore?state=texas").await.text().to_owned();
+    let cities = text.split("id=\"city\"").nth(1).unwrap().split("</select>").next().unwrap();
+    let listed = server.get("/api/listings.json?state=texas&per_page=100").await.json();
+    for venue in listed["items"].as_array().unwrap() {
+        let name = venue["city"].as_str().unwrap();
+        assert!(values(cities, "data-label").iter().any(|label| label == name), "{name} is not offered");
+    }
+    assert!(!values(cities, "data-label").iter().any(|label| label == "Los Angeles"));
+}
+
+#[tokio::test]
+async fn a_page_follows_the_snapshot_and_its_tag_changes_with_it() {
+    let (origin, server) = mirrored(60).await;
+    let before = page(&server, "/").await;
+    let robots = page(&server, "/robots.txt").await.etag();
+    crate::harness::edit(&origin, &server, |world| assert!(world.remove(world.ids()[0]))).await;
+    let after = page(&server, "/").await;
+    assert!(after.text().contains("59 venues"), "{}", after.text());
+    assert_ne!(before.etag(), after.etag());
+    assert_eq!(after.the("mirror-snapshot"), server.snapshot().await);
+    assert_eq!(page(&server, "/robots.txt").await.etag(), robots);
+    wait_until("the index follows, too", || async { server.get("/").await.json()["data"]["listings"] == 59 }).await;
+}

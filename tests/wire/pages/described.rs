@@ -1,0 +1,171 @@
+//! `/openapi.json` and the running server: what is described is answered as it is described.
+
+use http::Method;
+use serde_json::Value;
+
+use super::mirrored;
+use crate::client::Reply;
+use crate::harness::{Server, Setup};
+
+/// What a `$ref` leads to.
+fn resolved<'v>(whole: &'v Value, value: &'v Value) -> &'v Value {
+    value["$ref"].as_str().map_or(value, |to| whole.pointer(&to[1..]).unwrap())
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), |text| text.replace(' ', "%20").replace('&', "%26"))
+}
+
+/// The targets that the examples of an operation make: with what is required, then with each other parameter, then with all
+/// of them but `snapshot`.
+fn targets(whole: &Value, path: &str, operation: &Value) -> Vec<String> {
+    let parameters = operation["parameters"].as_array().unwrap().iter().map(|one| resolved(whole, one));
+    let (mut target, mut required, mut optional) = (path.to_owned(), Vec::new(), Vec::new());
+    for parameter in parameters {
+        let (name, example) = (parameter["name"].as_str().unwrap(), shown(&parameter["example"]));
+        match parameter["in"].as_str().unwrap() {
+            "path" => target = target.replace(&format!("{{{name}}}"), &example),
+            "query" if parameter["required"] == true => required.push(format!("{name}={example}")),
+            "query" => optional.push(format!("{name}={example}")),
+            _ => {}
+        }
+    }
+    let with = |more: &[String]| {
+        let query: Vec<&str> = required.iter().chain(more).map(String::as_str).collect();
+        if query.is_empty() { target.clone() } else { format!("{target}?{}", query.join("&")) }
+    };
+    let mut targets = vec![with(&[])];
+    targets.extend(optional.iter().map(|one| with(std::slice::from_ref(one))));
+    targets.push(with(&optional));
+    targets
+}
+
+/// Whether a value is of a schema's type: as much of JSON Schema as the description uses.
+fn conforms(whole: &Value, schema: &Value, value: &Value, at: &str) {
+    let schema = resolved(whole, schema);
+    let kinds: Vec<&str> = match &schema["type"] {
+        Value::String(kind) => vec![kind],
+        Value::Array(kinds) => kinds.iter().map(|kind| kind.as_str().unwrap()).collect(),
+        _ => Vec::new(),
+    };
+    let is = |kind: &str| match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        other => panic!("{other} at {at}"),
+    };
+    assert!(kinds.is_empty() || kinds.iter().any(|kind| is(kind)), "{at} is {value}, and not of {kinds:?}");
+    if let Some(values) = schema["enum"].as_array() {
+        assert!(values.contains(value), "{at} is {value}");
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(value.get(name.as_str().unwrap()).is_some(), "{at} has no {name}");
+    }
+    for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+        if let Some(value) = value.get(name) {
+            conforms(whole, inner, value, &format!("{at}.{name}"));
+        }
+    }
+    for (nth, value) in value.as_array().into_iter().flatten().enumerate() {
+        conforms(whole, &schema["items"], value, &format!("{at}[{nth}]"));
+    }
+}
+
+/// An answer is described: its status, its media type, every field of its head, its body.
+fn is_described(whole: &Value, operation: &Value, reply: &Reply, target: &str) {
+    let response = resolved(whole, &operation["responses"][reply.status.to_string()]);
+    assert!(response.is_object(), "{target}: {} is not described", reply.status);
+    for name in reply.headers.keys().map(http::HeaderName::as_str) {
+        let fields = response["headers"].as_object().into_iter().flatten();
+        let known = fields.map(|(name, _)| name.as_str()).any(|one| one.eq_ignore_ascii_case(name));
+        let of_http = ["date", "connection", "content-type"].contains(&name);
+        assert!(known || of_http, "{target}: {} has the field {name}, which is not described", reply.status);
+    }
+    if let Some(kind) = reply.header("content-type") {
+        let kind = kind.split(';').next().unwrap();
+        let media = &response["content"][kind];
+        assert!(media.is_object(), "{target}: {kind} is not described");
+        if kind.ends_with("json") && !reply.body.is_empty() {
+            conforms(whole, &media["schema"], &reply.json(), target);
+        }
+    }
+}
+
+async fn description(server: &Server) -> Value {
+    server.get("/openapi.json").await.json()
+}
+
+#[tokio::test]
+async fn every_example_is_answered_as_described() {
+    let (_origin, server) = mirrored(300).await;
+    let mut whole = description(&server).await;
+    // A name that exists: it holds a hash of the content.
+    let front = server.get_with("/", &[super::HTML]).await;
+    let style = super::values(front.text(), "href").into_iter().find(|link| link.contains("style")).unwrap();
+    whole["components"]["parameters"]["name"]["example"] = style.trim_start_matches("assets/").into();
+    let paths = whole["paths"].as_object().unwrap();
+    let mut asked = 0;
+    for (path, item) in paths {
+        let operation = &item["get"];
+        for target in targets(&whole, path, operation) {
+            let reply = server.get(&target).await;
+            assert_eq!(reply.status, 200, "{target}: {}", String::from_utf8_lossy(&reply.body));
+            is_described(&whole, operation, &reply, &target);
+            let again = server.get_with(&target, &[("if-none-match", &reply.etag())]).await;
+            assert_eq!(again.status, 304, "{target}");
+            is_described(&whole, operation, &again, &target);
+            let failed = server.get_with(&target, &[("if-match", "\"none\"")]).await;
+            assert_eq!(failed.status, 412, "{target}");
+            is_described(&whole, operation, &failed, &target);
+            let other = server.send(Method::POST, &target, &[]).await;
+            assert_eq!(other.status, 405, "{target}");
+            is_described(&whole, operation, &other, &target);
+            asked += 1;
+        }
+    }
+    assert!(asked > 25, "{asked}");
+    let examples = whole["paths"]["/api/listings.json"]["get"].clone();
+    let filtered =
+        targets(&whole, "/api/listings.json", &examples).into_iter().find(|target| target.contains("?state="));
+    assert!(server.get(&filtered.unwrap()).await.total() > 0, "examples are of this data");
+}
+
+#[tokio::test]
+async fn errors_are_as_described() {
+    let (_origin, server) = mirrored(60).await;
+    let whole = description(&server).await;
+    for (path, target, status) in [
+        ("/api/listings.json", "/api/listings.json?page=0", 400),
+        ("/api/listings.json", "/api/listings.json?modified_since=yesterday", 400),
+        ("/api/listings.json", "/api/listings.json?snapshot=none", 410),
+        ("/api/listings/{id}.json", "/api/listings/4711471147.json", 404),
+        ("/api/sports.json", "/api/sports.json?snapshot=none", 410),
+        ("/changes.json", "/changes.json", 400),
+        ("/changes.json", "/changes.json?since=none", 410),
+        ("/explore", "/explore?page=x", 400),
+        ("/assets/{name}", "/assets/none.css", 404),
+    ] {
+        let reply = server.get(target).await;
+        assert_eq!(reply.status, status, "{target}");
+        is_described(&whole, &whole["paths"][path]["get"], &reply, target);
+    }
+    let limited = Setup::offline().set("rate_limit.requests_per_minute", "1").start().await;
+    let whole = description(&limited).await;
+    let refused = limited.get("/llms.txt").await;
+    assert_eq!(refused.status, 429);
+    is_described(&whole, &whole["paths"]["/llms.txt"]["get"], &refused, "/llms.txt");
+}
+
+#[tokio::test]
+async fn the_description_names_the_limit_and_the_credit() {
+    let (_origin, server) = mirrored(60).await;
+    let told = description(&server).await["info"]["description"].as_str().unwrap().to_owned();
+    let attribution = server.get("/api/listings.json").await.json()["attribution"].as_str().unwrap().to_owned();
+    assert!(told.contains(&attribution) && told.contains("not limited"), "{told}");
+    let limited = Setup::offline().set("rate_limit.requests_per_minute", "7").start().await;
+    let told = description(&limited).await["info"]["description"].as_str().unwrap().to_owned();
+    assert!(told.contains("7 requests in any 60 seconds"), "{told}");
+}
