@@ -63,6 +63,9 @@ hosts = []
 format = "text"
 level  = "info"
 
+[pages]
+enabled = true
+
 [limits]
 connections = 20000
 connections_per_client = 512
@@ -89,6 +92,7 @@ passthrough = { paths = [], methods = ["POST"], request_headers = ["*"] }
 admin = { listen = "127.0.0.1:0", hosts = ["Mirror.Internal.", "::ffff:10.0.0.1"] }
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
 log = { format = "json", level = "trace" }
+pages = { enabled = false }
 limits = { connections = 1, connections_per_client = 2, head = "1KiB", origin_bytes = "1MiB" }
 [rate_limit]
 requests_per_minute = 0
