@@ -161,10 +161,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         base_path: base_path(config),
     };
-    let dumps = core.details.clone().map(|details| {
-        let (live, clock) = (core.live.clone(), core.clock.clone());
-        Dumps::new(live, details, core.data_dir.path().to_owned(), config.ttl, clock)
-    });
+    let dumps = dumps(config, &core);
     let bundles = bundles(config, &core, dumps.clone())?;
     let (versions, registry, config_of_admin) = (core.versions.clone(), Mutex::new(registry), config.admin.clone());
     let admin = Admin { status, commands, versions, bundles, purger, registry, config: config_of_admin };
@@ -216,6 +213,12 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     shutdown::watch(&server, in_flight, config.drain, core.details);
     server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { certificate }) });
     std::process::exit(0)
+}
+
+/// The files that are offered; `None` in shield use.
+fn dumps(config: &Config, core: &Core) -> Option<Dumps> {
+    let (live, clock, data_dir) = (core.live.clone(), core.clock.clone(), core.data_dir.path().to_owned());
+    core.details.clone().map(|details| Dumps::new(live, details, data_dir, config.ttl, clock))
 }
 
 fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {

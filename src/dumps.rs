@@ -254,7 +254,9 @@ impl Inner {
         replaced.retain(|built| built.strong_count() > 0);
         while replaced.len() > MOST_REPLACED {
             let oldest = replaced.pop_front().and_then(|oldest| oldest.upgrade());
-            oldest.iter().for_each(|oldest| oldest.revoke());
+            if let Some(oldest) = oldest {
+                oldest.revoke();
+            }
         }
     }
 }

@@ -148,13 +148,16 @@ fn table(report: &Report) -> String {
             table.row([what.to_owned(), count.to_string()]);
         }
     }
-    let lines = table.to_string();
-    let lines = lines.lines().enumerate().map(|(n, line)| match line {
-        _ if n == 0 => paint.heading(line),
-        _ if line.starts_with("different  ") && report.different > 0 => paint.verdict(false, line),
-        _ => line.into(),
-    });
-    lines.map(|line| format!("{line}\n")).collect()
+    let mut text = String::new();
+    for (n, line) in table.to_string().lines().enumerate() {
+        text.push_str(&match line {
+            _ if n == 0 => paint.heading(line),
+            _ if line.starts_with("different  ") && report.different > 0 => paint.verdict(false, line),
+            _ => line.into(),
+        });
+        text.push('\n');
+    }
+    text
 }
 
 /// Shows the progress of an audit until it is done.

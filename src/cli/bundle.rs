@@ -135,7 +135,7 @@ impl Verify {
             Dataset::build(content, &evidence).map_err(Unservable)?;
         }
         if self.json {
-            println!("{}", for_scripts::told(&self.file, "intact", &manifest, signature(&Ok(voucher)))?);
+            println!("{}", for_scripts::told(&self.file, "intact", &manifest, &signature(&Ok(voucher)))?);
             return Ok(ExitCode::SUCCESS);
         }
         println!("{}: intact, {}", self.file.display(), what(&manifest));

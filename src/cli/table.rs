@@ -3,7 +3,7 @@
 //! Words and values are the commands' own. Callers: the commands.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::terminal::Terminal;
 
@@ -47,8 +47,8 @@ impl<const N: usize> fmt::Display for Table<N> {
                 let (width, gap) = (widths[column], if column == 0 { "" } else { "  " });
                 line.push_str(gap);
                 match self.columns[column].1 {
-                    Align::Left => line.push_str(&format!("{cell:<width$}")),
-                    Align::Right => line.push_str(&format!("{cell:>width$}")),
+                    Align::Left => write!(line, "{cell:<width$}")?,
+                    Align::Right => write!(line, "{cell:>width$}")?,
                 }
             }
             writeln!(f, "{}", line.trim_end())?;
@@ -60,7 +60,12 @@ impl<const N: usize> fmt::Display for Table<N> {
 /// Lines of a name and a value, one below the other.
 pub(super) fn facts(facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    facts.iter().map(|(name, value)| format!("{name:>width$}  {value}\n")).collect()
+    let mut text = String::new();
+    for (name, value) in facts {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name:>width$}  {value}");
+    }
+    text
 }
 
 /// Colours, where they are seen and wanted.
@@ -78,17 +83,17 @@ impl Paint {
     }
 
     /// A heading.
-    pub(super) fn heading<'a>(self, text: &'a str) -> Cow<'a, str> {
+    pub(super) fn heading(self, text: &str) -> Cow<'_, str> {
         self.in_colour("1", text)
     }
 
     /// A verdict.
-    pub(super) fn verdict<'a>(self, is_good: bool, text: &'a str) -> Cow<'a, str> {
+    pub(super) fn verdict(self, is_good: bool, text: &str) -> Cow<'_, str> {
         self.in_colour(if is_good { "1;32" } else { "1;31" }, text)
     }
 
     /// What somebody should look at.
-    pub(super) fn warning<'a>(self, text: &'a str) -> Cow<'a, str> {
+    pub(super) fn warning(self, text: &str) -> Cow<'_, str> {
         self.in_colour("33", text)
     }
 }

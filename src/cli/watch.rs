@@ -139,19 +139,27 @@ fn without_numbers(text: &str) -> String {
 }
 
 /// A terminal's second screen: what stood on the first one is there again at the end.
-struct Canvas;
+struct Canvas {
+    text: String,
+}
 
 impl Canvas {
     fn open() -> Self {
         // The second screen, without a cursor. Nothing can be done about a closed terminal.
         let _ = put("\x1b[?1049h\x1b[?25l");
-        Self
+        Self { text: String::new() }
     }
 
     /// Writes over what is there, so that nothing flickers.
     fn draw(&mut self, text: &str) -> io::Result<()> {
-        let lines: String = text.lines().map(|line| format!("{line}\x1b[K\r\n")).collect();
-        put(&format!("\x1b[H{lines}\x1b[K\r\nCtrl-C ends\x1b[K\x1b[J"))
+        self.text.clear();
+        self.text.push_str("\x1b[H");
+        for line in text.lines() {
+            self.text.push_str(line);
+            self.text.push_str("\x1b[K\r\n");
+        }
+        self.text.push_str("\x1b[K\r\nCtrl-C ends\x1b[K\x1b[J");
+        put(&self.text)
     }
 }
 

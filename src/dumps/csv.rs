@@ -157,10 +157,14 @@ mod tests {
     /// The table of some listings.
     fn table(rows: &[&str]) -> String {
         let mut columns = Columns::default();
-        rows.iter().for_each(|row| assert!(columns.learn(row).is_ok()));
+        for row in rows {
+            assert!(columns.learn(row).is_ok());
+        }
         let mut out = Vec::new();
         columns.header(&mut out);
-        rows.iter().for_each(|row| assert!(columns.row(row, &mut out).is_ok()));
+        for row in rows {
+            assert!(columns.row(row, &mut out).is_ok());
+        }
         String::from_utf8(out).unwrap()
     }
 

@@ -175,7 +175,9 @@ async fn elsewhere_a_line_is_written_for_each_change() {
 
 #[tokio::test]
 async fn scripts_get_one_json_object() {
-    let (_origin, mut server) = settled(30).await;
+    let (origin, mut server) = settled(30).await;
+    let older = server.snapshot().await;
+    edit(&origin, &server, |world| assert!(world.touch(world.ids()[3]))).await;
     for is_running in [true, false] {
         if !is_running {
             server.process.kill();
@@ -201,12 +203,11 @@ async fn scripts_get_one_json_object() {
         let id = list["snapshots"][0]["id"].as_str().unwrap().to_owned();
         let verified = told(&["snapshot", "verify", "--json"]).await;
         assert_eq!((&verified["intact"], &verified["snapshots"][0]["id"]), (&true.into(), &id.as_str().into()));
-        assert_eq!(told(&["snapshot", "release", "--json"]).await["served"], id.as_str());
         for (word, key) in [("pin", "pinned"), ("unpin", "unpinned"), ("rollback", "served")] {
-            let (code, said) = run(&arguments(&server, &["snapshot", word, &id, "--json"])).await;
-            assert!(code == 0 && json(&said)[key] == id.as_str(), "{word}: {said}");
+            let (code, said) = run(&arguments(&server, &["snapshot", word, &older, "--json"])).await;
+            assert!(code == 0 && json(&said)[key] == older.as_str(), "{word}: {said}");
         }
-        told(&["snapshot", "release", "--json"]).await;
+        assert_eq!(told(&["snapshot", "release", "--json"]).await["served"], id.as_str());
         if is_running {
             assert_eq!(told(&["status", "--json"]).await["snapshot"]["id"], id.as_str());
         }

@@ -120,7 +120,7 @@ impl Export {
         if self.json {
             let key = signed.map(|(_, key)| key.to_string());
             let state = if key.is_some() { "verified" } else { "none" };
-            let told = for_scripts::told(&self.file, "exported", manifest, json!({ "state": state, "key": key }))?;
+            let told = for_scripts::told(&self.file, "exported", manifest, &json!({ "state": state, "key": key }))?;
             println!("{told}");
             return Ok(ExitCode::SUCCESS);
         }

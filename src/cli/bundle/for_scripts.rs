@@ -10,7 +10,7 @@ use crate::bundle::Manifest;
 use crate::cli::Failure;
 
 /// What was done with which file, and what is in it. `done`: `"intact"`, `"exported"` or `"imported"`.
-pub(super) fn told(file: &Path, done: &str, manifest: &Manifest, signature: Value) -> Result<Value, Failure> {
+pub(super) fn told(file: &Path, done: &str, manifest: &Manifest, signature: &Value) -> Result<Value, Failure> {
     Ok(json!({
         done: true,
         "file": file.display().to_string(),

@@ -87,7 +87,7 @@ impl Import {
                 &self.file,
                 "imported",
                 bundle.bundle.manifest(),
-                signature(&Ok(bundle.voucher)),
+                &signature(&Ok(bundle.voucher)),
             )?);
             println!("{told}");
             return Ok(ExitCode::SUCCESS);
