@@ -10,8 +10,11 @@ mod health;
 mod metrics;
 pub(crate) mod page;
 pub(crate) mod purge;
+pub(crate) mod sampler;
 pub(crate) mod snapshots;
 pub(crate) mod status;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
@@ -35,7 +38,7 @@ use status::Status;
 /// The operator's listener.
 pub(crate) struct Admin {
     /// What it tells.
-    pub status: Status,
+    pub status: Arc<Status>,
     /// What it passes on; `None` where there is no mirror.
     pub commands: Option<Commands>,
     /// What is kept and served; `None` in shield use.
@@ -53,7 +56,7 @@ pub(crate) struct Admin {
 type Reply = Response<Vec<u8>>;
 
 /// What there is.
-const PATHS: &str = "there is GET /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
+const PATHS: &str = "there is GET / (for people), /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
                      /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
                      /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
 
@@ -106,7 +109,8 @@ fn not_allowed(allow: &'static str) -> Reply {
 /// The methods of a path, for `Allow`; `None`: there is nothing.
 fn methods(path: &str) -> Option<&'static str> {
     match path {
-        "/" | "/livez" | "/readyz" | "/status" | "/metrics" | "/snapshots" => Some("GET, HEAD"),
+        "/" | "/operator.css" | "/operator.js" | "/favicon.svg" | "/livez" | "/readyz" | "/status" | "/metrics"
+        | "/snapshots" => Some("GET, HEAD"),
         "/audit" => Some("GET, HEAD, POST"),
         // A bundle is made for whoever takes it: its length is not known before.
         "/bundle" => Some("GET, POST"),
@@ -130,7 +134,7 @@ impl Admin {
                 (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
                 (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
-            (&Method::GET | &Method::HEAD, _) => self.read(path, headers),
+            (&Method::GET | &Method::HEAD, _) => self.read(path, query, headers),
             (&Method::POST, "/audit") => match guard::may_write(&self.config, headers) {
                 Ok(()) => audit::ask(self.status.audits.as_ref(), query),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
@@ -149,7 +153,7 @@ impl Admin {
         }
     }
 
-    fn read(&self, path: &str, headers: &http::HeaderMap) -> Reply {
+    fn read(&self, path: &str, query: Option<&str>, headers: &http::HeaderMap) -> Reply {
         match path {
             "/livez" => reply(StatusCode::OK, "text/plain; charset=utf-8", "alive\n"),
             "/readyz" => match self.status.ready() {
@@ -168,8 +172,8 @@ impl Admin {
                 None => snapshots::none(),
             },
             "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),
-            "/" => reply(StatusCode::OK, "text/html; charset=utf-8", page::render(&self.status)),
-            _ => error(StatusCode::NOT_FOUND, PATHS),
+            "/" => page::answer(&self.status, &self.config, query),
+            path => page::asset(path).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
         }
     }
 

@@ -24,6 +24,7 @@ use crate::admin::Admin;
 use crate::admin::bundle::{Bundles, upload};
 use crate::admin::front::AdminFront;
 use crate::admin::purge::Purger;
+use crate::admin::sampler::Sampler;
 use crate::admin::status::Status;
 use crate::answer::admit::Rules;
 use crate::answer::compose::Standing;
@@ -43,6 +44,7 @@ use crate::serve::public::Public;
 use crate::serve::request_head::HeadBounds;
 use crate::telemetry::Telemetry;
 use crate::telemetry::connections::ConnectionCounters;
+use crate::telemetry::history::History;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
 
@@ -143,7 +145,12 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         ttl: config.ttl,
         max_age: config.bundle.max_age,
         clock: core.clock.clone(),
+        origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
+        history: History::default(),
+        recent: core.recent.clone(),
     };
+    let status = Arc::new(status);
+    let sampler = Sampler(status.clone());
     let keeper = Keeper {
         data_dir: core.data_dir.clone(),
         versions: core.versions.clone(),
@@ -195,6 +202,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         sockets.tls.iter().map(|bound| buffered(bound.address)).for_each(|listener| service.add_listener(listener));
         server.add_service(Prebound::new(service, sockets.tls));
     }
+    server.add_service(background_service("history", Task::new(sampler.run())));
     if let Some(mirror) = core.mirror {
         server.add_service(background_service("mirror", Task::new(mirror.run())));
     }

@@ -61,14 +61,14 @@ impl Demo {
         let sources = Sources { config: self.sources.config.clone(), sets };
         let began = Instant::now();
         let config = load_to_serve(&sources)?.config.listening_on(sockets.public(), sockets.admin());
-        logging::start(config.log)?;
+        let recent = logging::start(config.log)?;
         println!("sample origin  {url} ({} synthetic venues, pid {})", self.listings, child.id());
         println!("data           {}", config.data_dir.display());
         if config.data_dir == data_dir && data_dir.exists() {
             // Only what a demonstration left: its sockets are ours now, so that none is running.
             std::fs::remove_dir_all(&data_dir)?;
         }
-        let core = Core::open(&config)?;
+        let core = Core { recent, ..Core::open(&config)? };
         if let Some(watched) = Watched::of(&core) {
             let lines = Pasted {
                 program: std::env::args().next().unwrap_or_else(|| "grandstand".to_owned()),

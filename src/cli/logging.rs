@@ -2,9 +2,12 @@
 //!
 //! Callers: the commands that run something.
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::config::{LogConfig, LogFormat};
+use crate::telemetry::recent::Recent;
 
 use super::terminal::Terminal;
 
@@ -14,18 +17,25 @@ use super::terminal::Terminal;
 pub(super) struct LoggingError(String);
 
 /// Starts logging. Per-request lines (target `access`) come at level `debug`; of the libraries only errors are shown,
-/// and nothing of those that report every client that leaves early.
-pub(super) fn start(config: LogConfig) -> Result<(), LoggingError> {
-    let level = config.level.as_str();
-    let directives = format!("error,pingora_core=error,pingora_core::apps=off,grandstand={level},access={level}");
-    let filter = EnvFilter::try_new(directives).map_err(|error| LoggingError(error.to_string()))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+/// and nothing of those that report every client that leaves early. Returns what keeps the last warnings and errors,
+/// whatever the level.
+pub(super) fn start(config: LogConfig) -> Result<Recent, LoggingError> {
+    let lines = fmt::layer().with_writer(std::io::stderr);
     quiet_caught_panics();
-    let started = match config.format {
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text => builder.with_ansi(Terminal::of_stderr().colours).try_init(),
+    let lines = match config.format {
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text => lines.with_ansi(Terminal::of_stderr().colours).boxed(),
     };
-    started.map_err(|error| LoggingError(error.to_string()))
+    let recent = Recent::default();
+    let kept = recent.clone().with_filter(filter("warn")?);
+    let started = tracing_subscriber::registry().with(lines.with_filter(filter(config.level.as_str())?)).with(kept);
+    started.try_init().map_err(|error| LoggingError(error.to_string()))?;
+    Ok(recent)
+}
+
+fn filter(level: &str) -> Result<EnvFilter, LoggingError> {
+    let directives = format!("error,pingora_core=error,pingora_core::apps=off,grandstand={level},access={level}");
+    EnvFilter::try_new(directives).map_err(|error| LoggingError(error.to_string()))
 }
 
 /// Keeps panics that the store catches off standard error: they are told as what they are, a damaged file.

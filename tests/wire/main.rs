@@ -46,6 +46,7 @@ mod known;
 mod limit;
 mod loops;
 mod metrics;
+mod operator;
 mod order;
 mod pass;
 mod paths;
