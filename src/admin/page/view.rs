@@ -80,8 +80,9 @@ pub(super) fn live(model: &Model) -> Markup {
         (sections::lines("data", "Data", &model.data, html! {}))
         @if let Some(snapshots) = &model.snapshots { (sections::snapshots(snapshots, model.writes)) }
         @if let Some(parity) = &model.parity { (sections::parity(parity, model.writes)) }
+        @let purge = html! { p class="buttons" { (button(&Action::purge(), model.writes)) } };
+        (sections::lines("server", "Server", &model.server, purge))
         (sections::notes(&model.notes))
-        (sections::lines("server", "Server", &model.server, button(&Action::purge(), model.writes)))
         (sections::facts(&model.facts))
     }
 }
