@@ -22,7 +22,7 @@ const MOST_OF_ONE_PLACE: usize = 5;
 /// The most bytes of one text.
 const MOST_BYTES: usize = 500;
 
-/// One warning or error; equal ones are counted, not repeated.
+/// One warning or error; those that differ in their other values only are counted, not repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     /// Whether it is an error; otherwise a warning.
@@ -37,6 +37,18 @@ pub(crate) struct Note {
     line: Option<u32>,
     /// What was logged: the message, the error, and the other values in brackets.
     pub text: String,
+    /// How much of the text tells notes apart: all before the brackets.
+    same: usize,
+}
+
+impl Note {
+    fn place(&self) -> (&str, Option<u32>) {
+        (self.module, self.line)
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.place() == other.place() && self.text.get(..self.same) == other.text.get(..other.same)
+    }
 }
 
 /// The last warnings and errors; cheap to clone.
@@ -60,11 +72,10 @@ impl Recent {
 
     fn add(&self, mut note: Note) {
         let mut notes = self.notes.lock();
-        let is_same = |known: &Note| (known.module, known.line, &known.text) == (note.module, note.line, &note.text);
-        if let Some(at) = notes.iter().position(is_same) {
+        if let Some(at) = notes.iter().position(|known| known.is_like(&note)) {
             note.count += notes.remove(at).map_or(0, |known| known.count);
         }
-        let is_there = |known: &&Note| (known.module, known.line) == (note.module, note.line);
+        let is_there = |known: &&Note| known.place() == note.place();
         if notes.iter().filter(is_there).count() >= MOST_OF_ONE_PLACE
             && let Some(at) = notes.iter().position(|known| is_there(&known))
         {
@@ -86,13 +97,15 @@ impl<S: Subscriber> Layer<S> for Recent {
         }
         let mut said = Said::default();
         event.record(&mut said);
+        let (text, same) = said.into_text();
         self.add(Note {
             is_error: *metadata.level() == Level::ERROR,
             at: self.clock.now_wall(),
             count: 1,
             module: metadata.target(),
             line: metadata.line(),
-            text: said.into_text(),
+            text,
+            same,
         });
     }
 }
@@ -125,15 +138,19 @@ impl Visit for Said {
 }
 
 impl Said {
-    fn into_text(self) -> String {
+    /// The text, and how much of it comes before the other values.
+    fn into_text(self) -> (String, usize) {
         let mut text = self.message;
-        for (begin, part, end) in [(": ", self.error, ""), (" (", self.rest, ")")] {
-            if !part.is_empty() {
-                text.extend([begin, &part, end]);
-            }
+        if !self.error.is_empty() {
+            text.extend([": ", &self.error]);
+        }
+        let same = text.len();
+        if !self.rest.is_empty() {
+            text.extend([" (", &self.rest, ")"]);
         }
         cut(&mut text);
-        text
+        let same = same.min(text.len());
+        (text, same)
     }
 }
 
@@ -176,13 +193,13 @@ mod tests {
         let notes = logged(|| {
             tracing::warn!("once");
             for n in 0..1000 {
-                tracing::warn!("the same");
-                tracing::warn!(n, "each time another");
+                tracing::warn!(n, "the same");
+                tracing::warn!(error = n, "each time another");
             }
         });
         let told: Vec<_> = notes.iter().map(|note| (note.count, note.text.as_str())).collect();
-        assert_eq!(told[0], (1, "each time another (n: 999)"));
-        assert_eq!(told[1], (1000, "the same"));
+        assert_eq!(told[0], (1, "each time another: 999"));
+        assert_eq!(told[1], (1000, "the same (n: 999)"));
         assert_eq!(told.last(), Some(&(1, "once")));
         assert_eq!(told.len(), MOST_OF_ONE_PLACE + 2);
     }
@@ -192,8 +209,8 @@ mod tests {
         let recent = Recent::default();
         for line in 0..1000 {
             let text = "é".repeat(300);
-            let mut note =
-                Note { is_error: false, at: WallTime::default(), count: 1, module: "m", line: Some(line), text };
+            let (at, same) = (WallTime::default(), text.len());
+            let mut note = Note { is_error: false, at, count: 1, module: "m", line: Some(line), text, same };
             cut(&mut note.text);
             recent.add(note);
         }

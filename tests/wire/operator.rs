@@ -91,7 +91,7 @@ async fn a_server_that_is_well_says_so_and_one_whose_origin_stopped_says_why_and
     soon("what went wrong is listed", || async {
         let html = page(&server).await;
         let notes = words(html.text().split("id=\"notes\"").nth(1).unwrap());
-        notes.contains("eaving the origin alone") && notes.contains("Requests are tried again by themselves")
+        notes.contains("The origin could not be mirrored") && notes.contains("it is tried again by itself")
     })
     .await;
 
@@ -306,5 +306,6 @@ async fn what_clients_asked_is_drawn_within_seconds() {
             assert!(figure.contains("<path") && figure.contains(told), "{target} {chart}: {figure}");
         }
     }
-    assert!(server.admin(Method::GET, "/?span=hours").await.text().contains("12 h ago"));
+    let hours = server.admin(Method::GET, "/?span=hours").await;
+    assert!(hours.text().contains("aria-current=\"true\">12 hours"), "{hours:?}");
 }

@@ -186,7 +186,7 @@ pub(super) fn about_note(module: &str) -> &'static str {
 }
 
 /// What to do by module; the first prefix that fits counts.
-const ADVICE: [(&str, &str); 19] = [
+const ADVICE: [(&str, &str); 20] = [
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
     ("upstream::stamps", "Nothing: the age of answers is counted by their Date instead."),
     ("upstream", "Check that the origin works and can be reached. Requests are tried again by themselves."),
@@ -201,6 +201,7 @@ const ADVICE: [(&str, &str); 19] = [
     ("serve::tls", "Check the files of tls.cert and tls.key. They are read again within seconds."),
     ("serve", "Nothing, if it stops. Else look at what clients send."),
     ("cache", "Nothing: answers stay right and are only larger."),
+    ("answer", "Check the disk. Run `grandstand snapshot verify`; a restart reads the data again."),
     ("app::keeper", "Check the disk that the data directory is on. Repair is tried again by itself."),
     ("app", "The sentence names the file or the limit; check it. Run `grandstand status` afterwards."),
     ("cli", "Correct the configuration key that the sentence names, and restart."),

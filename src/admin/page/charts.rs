@@ -25,7 +25,7 @@ pub(super) struct Scene {
     pub oldest: Option<u64>,
 }
 
-const NONE_YET: &str = "No sample yet. The first one comes ten seconds after the start.";
+const NONE_YET: &str = "No sample yet: there is one every ten seconds, and for 12 hours one a minute.";
 
 /// All charts of a span.
 pub(super) fn charts(samples: &[Option<Sample>], span: Span, scene: Scene) -> Vec<Chart> {
