@@ -47,7 +47,8 @@ impl Note {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        self.place() == other.place() && self.text.get(..self.same) == other.text.get(..other.same)
+        let same = |note: &Self| note.text.get(..note.same).unwrap_or(&note.text).to_owned();
+        self.place() == other.place() && same(self) == same(other)
     }
 }
 
