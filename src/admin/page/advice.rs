@@ -106,6 +106,10 @@ impl Facts<'_> {
                     "Check that the origin works and that this machine can reach it. Clients get the data at hand with \
                      its true Age meanwhile; refreshes are tried again by themselves.",
                 ),
+                (_, None) if self.rolled_back.is_some() => (
+                    format!("The data is {}: it is that of a rollback, which nothing confirms.", reason.text),
+                    "Release the rollback when clients shall get the newest snapshot again.",
+                ),
                 (_, None) => (
                     format!("The data is {}", reason.text.clone() + "."),
                     "Look below at what the origin's budget is spent on: a refresh is running, or waits for a free slot.",

@@ -76,6 +76,14 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
     }
 }
 
+#[test]
+fn data_that_grows_old_during_a_rollback_does_so_because_of_it() {
+    let late = [reason(Trouble::Unconfirmed, "not confirmed for 29 s (limit 3 s)")];
+    let findings = findings(&Facts { reasons: &late, rolled_back: Some(("aaaa", Some("bbbb"))), ..well() });
+    assert!(findings[0].what.contains("that of a rollback") && findings[0].todo.contains("Release"), "{findings:?}");
+    assert_eq!(findings[1].action, Some(Action::release()));
+}
+
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
