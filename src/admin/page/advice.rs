@@ -200,7 +200,7 @@ const ADVICE: [(&str, &str); 20] = [
     ("admin::bundle", "The sentence says why; correct that and try again."),
     ("store::files", "Give grandstand a data directory of its own that other users cannot enter."),
     ("store", "Check the disk. Run `grandstand snapshot verify`; what is missing is fetched again."),
-    ("versions", "Check that the data directory is writable and the disk has room."),
+    ("versions", "Nothing after a command of yours. Else check the disk and that the data directory is writable."),
     ("serve::connections", "Raise limits.connections and the limit of open files, or find out who opens so many."),
     ("serve::tls", "Check the files of tls.cert and tls.key. They are read again within seconds."),
     ("serve", "Nothing, if it stops. Else look at what clients send."),
