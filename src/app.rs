@@ -128,28 +128,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let in_flight = InFlight::default();
     let limiter = Arc::new(limiter(config));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
-    let status = Status {
-        limiter: limiter.clone(),
-        usage: config.usage(),
-        listen: sockets.public(),
-        tls: https.as_ref().map(|https| https.status(sockets.tls())),
-        live: core.live.clone(),
-        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
-        budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
-        details: core.details.clone(),
-        audits: core.auditor.is_some().then(|| core.audits.clone()),
-        store: core.store.clone(),
-        versions: core.versions.clone(),
-        cache: core.cache.clone(),
-        telemetry: telemetry.clone(),
-        ttl: config.ttl,
-        max_age: config.bundle.max_age,
-        clock: core.clock.clone(),
-        origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
-        history: History::default(),
-        recent: core.recent.clone(),
-    };
-    let status = Arc::new(status);
+    let status = Arc::new(status(config, &sockets, &core, https.as_ref(), &limiter, &telemetry));
     let sampler = Sampler(status.clone());
     let keeper = Keeper {
         data_dir: core.data_dir.clone(),
@@ -218,6 +197,38 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     shutdown::watch(&server, in_flight, config.drain, core.details);
     server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { certificate }) });
     std::process::exit(0)
+}
+
+/// What the admin listener tells.
+fn status(
+    config: &Config,
+    sockets: &Sockets,
+    core: &Core,
+    https: Option<&Https>,
+    limiter: &Arc<Limiter>,
+    telemetry: &Telemetry,
+) -> Status {
+    Status {
+        limiter: limiter.clone(),
+        usage: config.usage(),
+        listen: sockets.public(),
+        tls: https.map(|https| https.status(sockets.tls())),
+        live: core.live.clone(),
+        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
+        budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
+        details: core.details.clone(),
+        audits: core.auditor.is_some().then(|| core.audits.clone()),
+        store: core.store.clone(),
+        versions: core.versions.clone(),
+        cache: core.cache.clone(),
+        telemetry: telemetry.clone(),
+        ttl: config.ttl,
+        max_age: config.bundle.max_age,
+        clock: core.clock.clone(),
+        origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
+        history: History::default(),
+        recent: core.recent.clone(),
+    }
 }
 
 fn bundles(config: &Config, core: &Core) -> Result<Bundles, AppError> {

@@ -92,18 +92,18 @@ impl Action {
         let ask =
             format!("Clients get snapshot {} until you release it. Refreshes go on; newer snapshots wait.", short(id));
         let done = format!("Snapshot {} is current now. Release it to go on.", short(id));
-        Self::on(OnSnapshot::Rollback(id.to_owned()), id, "Roll back", &ask, &done)
+        Self::on(&OnSnapshot::Rollback(id.to_owned()), id, "Roll back", &ask, &done)
     }
 
     pub(super) fn pin(id: &str) -> Self {
         let ask = format!("Snapshot {} is kept until you unpin it. It takes disk space for as long.", short(id));
-        Self::on(OnSnapshot::Pin(id.to_owned()), id, "Pin", &ask, &format!("Snapshot {} is pinned.", short(id)))
+        Self::on(&OnSnapshot::Pin(id.to_owned()), id, "Pin", &ask, &format!("Snapshot {} is pinned.", short(id)))
     }
 
     pub(super) fn unpin(id: &str) -> Self {
         let ask = format!("Normal retention applies to snapshot {} again; it may be dropped soon.", short(id));
         Self::on(
-            OnSnapshot::Unpin(id.to_owned()),
+            &OnSnapshot::Unpin(id.to_owned()),
             id,
             "Unpin",
             &ask,
@@ -114,10 +114,10 @@ impl Action {
     pub(super) fn verify(id: &str) -> Self {
         let ask = format!("Snapshot {} is read with all its details, and every hash is checked.", short(id));
         let done = format!("Snapshot {} is whole: every hash is right.", short(id));
-        Self::on(OnSnapshot::Verify(id.to_owned()), id, "Verify", &ask, &done)
+        Self::on(&OnSnapshot::Verify(id.to_owned()), id, "Verify", &ask, &done)
     }
 
-    fn on(action: OnSnapshot, id: &str, label: &'static str, ask: &str, done: &str) -> Self {
+    fn on(action: &OnSnapshot, id: &str, label: &'static str, ask: &str, done: &str) -> Self {
         let name = label.to_lowercase().replace(' ', "-");
         let about = Some(format!("snapshot {}", short(id)));
         Self { about, ..Self::post(&format!("{name}-{id}"), &action.path(), label, ask, done) }

@@ -12,6 +12,7 @@ use crate::clock::WallTime;
 use crate::config::Use;
 use crate::semantics::excerpt::Excerpt;
 use crate::semantics::freshness::is_from_the_future;
+use crate::snapshot::content::SnapshotId;
 use crate::telemetry::history::Span;
 use crate::telemetry::recent::Note;
 use crate::upstream::budget::Budget;
@@ -48,9 +49,9 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
         last_error: reading.picture.last_error.as_ref().map(|error| error.message.as_str()),
         paused_seconds: budget.map_or(0, |budget| budget.paused.as_secs()),
         has_data: reading.published.is_some(),
-        rolled_back: rolled_back.as_ref().map(|rolled_back| {
-            (rolled_back.served.as_str(), rolled_back.newest.as_ref().map(|newest| newest.as_str()))
-        }),
+        rolled_back: rolled_back
+            .as_ref()
+            .map(|rolled_back| (rolled_back.served.as_str(), rolled_back.newest.as_ref().map(SnapshotId::as_str))),
         tls_problem: tls.as_deref(),
         damage: damage.as_deref(),
         parity: percent,

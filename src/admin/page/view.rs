@@ -77,11 +77,11 @@ pub(super) fn live(model: &Model) -> Markup {
         (tiles(&model.tiles))
         (charts(model))
         @if let Some(origin) = &model.origin { (sections::origin(origin, model.writes)) }
-        (sections::lines("data", "Data", &model.data, html! {}))
+        (sections::lines("data", "Data", &model.data, &html! {}))
         @if let Some(snapshots) = &model.snapshots { (sections::snapshots(snapshots, model.writes)) }
         @if let Some(parity) = &model.parity { (sections::parity(parity, model.writes)) }
         @let purge = html! { p class="buttons" { (button(&Action::purge(), model.writes)) } };
-        (sections::lines("server", "Server", &model.server, purge))
+        (sections::lines("server", "Server", &model.server, &purge))
         (sections::notes(&model.notes))
         (sections::facts(&model.facts))
     }

@@ -11,7 +11,7 @@ use crate::admin::page::words;
 use super::button;
 
 /// A section that describes something line by line.
-pub(super) fn lines(id: &str, name: &str, lines: &[Line], end: Markup) -> Markup {
+pub(super) fn lines(id: &str, name: &str, lines: &[Line], end: &Markup) -> Markup {
     let title = format!("{id}-title");
     html! {
         @if !lines.is_empty() {
