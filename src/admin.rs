@@ -10,8 +10,11 @@ mod health;
 mod metrics;
 pub(crate) mod page;
 pub(crate) mod purge;
+pub(crate) mod sampler;
 pub(crate) mod snapshots;
 pub(crate) mod status;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
@@ -34,7 +37,8 @@ use status::Status;
 
 /// The admin listener.
 pub(crate) struct Admin {
-    pub status: Status,
+    /// The state that it shows.
+    pub status: Arc<Status>,
     /// Commands to the mirror; `None` without one.
     pub commands: Option<Commands>,
     /// The versions; `None` in shield use.
@@ -52,7 +56,7 @@ pub(crate) struct Admin {
 type Reply = Response<Vec<u8>>;
 
 /// The answer to unknown paths.
-const PATHS: &str = "no such path; there are GET /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
+const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
                      /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
                      /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
 
@@ -105,7 +109,8 @@ fn not_allowed(allow: &'static str) -> Reply {
 /// The methods of a path, for `Allow`; `None`: unknown path.
 fn methods(path: &str) -> Option<&'static str> {
     match path {
-        "/" | "/livez" | "/readyz" | "/status" | "/metrics" | "/snapshots" => Some("GET, HEAD"),
+        "/" | "/operator.css" | "/operator.js" | "/favicon.svg" | "/livez" | "/readyz" | "/status" | "/metrics"
+        | "/snapshots" => Some("GET, HEAD"),
         "/audit" => Some("GET, HEAD, POST"),
         // A bundle is made on request: its length is not known before.
         "/bundle" => Some("GET, POST"),
@@ -129,7 +134,7 @@ impl Admin {
                 (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
                 (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
-            (&Method::GET | &Method::HEAD, _) => self.read(path, headers),
+            (&Method::GET | &Method::HEAD, _) => self.read(path, query, headers),
             (&Method::POST, "/audit") => match guard::may_write(&self.config, headers) {
                 Ok(()) => audit::ask(self.status.audits.as_ref(), query),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
@@ -148,7 +153,7 @@ impl Admin {
         }
     }
 
-    fn read(&self, path: &str, headers: &http::HeaderMap) -> Reply {
+    fn read(&self, path: &str, query: Option<&str>, headers: &http::HeaderMap) -> Reply {
         match path {
             "/livez" => reply(StatusCode::OK, "text/plain; charset=utf-8", "alive\n"),
             "/readyz" => match self.status.ready() {
@@ -167,8 +172,8 @@ impl Admin {
                 None => snapshots::none(),
             },
             "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),
-            "/" => reply(StatusCode::OK, "text/html; charset=utf-8", page::render(&self.status)),
-            _ => error(StatusCode::NOT_FOUND, PATHS),
+            "/" => page::answer(&self.status, &self.config, query),
+            path => page::asset(path).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
         }
     }
 

@@ -24,6 +24,7 @@ use crate::admin::Admin;
 use crate::admin::bundle::Bundles;
 use crate::admin::front::AdminFront;
 use crate::admin::purge::Purger;
+use crate::admin::sampler::Sampler;
 use crate::admin::status::Status;
 use crate::answer::admit::Rules;
 use crate::answer::compose::Standing;
@@ -46,6 +47,7 @@ use crate::serve::request_head::HeadBounds;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::connections::ConnectionCounters;
+use crate::telemetry::history::History;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
 
@@ -129,24 +131,8 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let in_flight = InFlight::default();
     let limiter = Arc::new(limiter(config, 1));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
-    let status = Status {
-        limiter: limiter.clone(),
-        usage: config.usage(),
-        listen: sockets.public(),
-        tls: https.as_ref().map(|https| https.status(sockets.tls())),
-        live: core.live.clone(),
-        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
-        budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
-        details: core.details.clone(),
-        audits: core.auditor.is_some().then(|| core.audits.clone()),
-        store: core.store.clone(),
-        versions: core.versions.clone(),
-        cache: core.cache.clone(),
-        telemetry: telemetry.clone(),
-        ttl: config.ttl,
-        max_age: config.bundle.max_age,
-        clock: core.clock.clone(),
-    };
+    let status = Arc::new(status(config, &sockets, &core, https.as_ref(), &limiter, &telemetry));
+    let sampler = Sampler(status.clone());
     let keeper = Keeper {
         data_dir: core.data_dir.clone(),
         versions: core.versions.clone(),
@@ -198,6 +184,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         sockets.tls.iter().map(|bound| buffered(bound.address)).for_each(|listener| service.add_listener(listener));
         server.add_service(Prebound::new(service, sockets.tls));
     }
+    server.add_service(background_service("history", Task::new(sampler.run())));
     if let Some(mirror) = core.mirror {
         server.add_service(background_service("mirror", Task::new(mirror.run())));
     }
@@ -213,6 +200,38 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     shutdown::watch(&server, in_flight, config.drain, core.details);
     server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { certificate }) });
     std::process::exit(0)
+}
+
+/// What the admin listener tells.
+fn status(
+    config: &Config,
+    sockets: &Sockets,
+    core: &Core,
+    https: Option<&Https>,
+    limiter: &Arc<Limiter>,
+    telemetry: &Telemetry,
+) -> Status {
+    Status {
+        limiter: limiter.clone(),
+        usage: config.usage(),
+        listen: sockets.public(),
+        tls: https.map(|https| https.status(sockets.tls())),
+        live: core.live.clone(),
+        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
+        budget: core.origin.as_ref().map(|origin| origin.client.budget().clone()),
+        details: core.details.clone(),
+        audits: core.auditor.is_some().then(|| core.audits.clone()),
+        store: core.store.clone(),
+        versions: core.versions.clone(),
+        cache: core.cache.clone(),
+        telemetry: telemetry.clone(),
+        ttl: config.ttl,
+        max_age: config.bundle.max_age,
+        clock: core.clock.clone(),
+        origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
+        history: History::default(),
+        recent: core.recent.clone(),
+    }
 }
 
 /// The files that are offered; `None` in shield use.

@@ -237,13 +237,13 @@ fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
 
 fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     let Loaded { config, warnings } = load_to_serve(&arguments.sources)?;
-    logging::start(config.log)?;
+    let recent = logging::start(config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     let sockets = bind(&config)?;
     let config = config.listening_on(sockets.public(), sockets.admin());
-    let core = Core::open(&config)?;
+    let core = Core { recent, ..Core::open(&config)? };
     if let Some(path) = &arguments.bundle {
         bundle::before_serving(&config, &core, path)?;
     }

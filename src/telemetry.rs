@@ -1,17 +1,28 @@
-//! Counters for `/metrics`: answers and how they came about.
+//! Counters for `/metrics` and the operator's page: answers and how they came about.
 //!
 //! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::serve`] records,
 //! [`crate::admin`] prints.
 
 pub(crate) mod connections;
+pub(crate) mod history;
+mod latency;
+pub(crate) mod recent;
+mod tally;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+
+use history::Reading;
+use latency::BUCKETS;
+use tally::Tally;
+
+pub(crate) use tally::Group;
 
 /// The label of a request: its endpoint, or why it reached none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,10 +122,18 @@ const SHARDS: usize = 32;
 
 /// The counters of one thread since they were last added up.
 #[repr(align(128))]
-#[derive(Default)]
 struct Shard {
     bytes: AtomicU64,
     answers: [[AtomicU64; FREQUENT.len()]; RouteLabel::HOT.len()],
+    /// Times of answers since the start: these are never moved elsewhere.
+    latency: [AtomicU64; BUCKETS],
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        let latency = std::array::from_fn(|_| AtomicU64::default());
+        Self { bytes: AtomicU64::default(), answers: Default::default(), latency }
+    }
 }
 
 /// The counters; cheap to clone.
@@ -127,6 +146,7 @@ struct Inner {
     bytes: Counter,
     hits: Counter,
     asked: Counter,
+    tally: Tally,
     shards: [Shard; SHARDS],
 }
 
@@ -147,7 +167,8 @@ impl Telemetry {
             forwards.clone(),
         );
         registry.register("grandstand_body_bytes", "Body bytes sent on the public listener", bytes.clone());
-        Self(Arc::new(Inner { answers, forwards, bytes, hits, asked, shards: Default::default() }))
+        let (tally, shards) = Default::default();
+        Self(Arc::new(Inner { answers, forwards, bytes, hits, asked, tally, shards }))
     }
 
     /// Counts an answer. `outcome` says how it came about.
@@ -168,8 +189,14 @@ impl Telemetry {
             Source::Origin => drop(inner.asked.inc()),
             Source::Own => {}
         }
+        inner.tally.add(outcome, status, 1);
         let route = route.as_str();
         inner.answers.get_or_create(&AnswerLabels { route, outcome, status }).inc();
+    }
+
+    /// An answer was made within this time of its request's head being read.
+    pub(crate) fn took(&self, time: Duration) {
+        self.0.shards[shard()].latency[latency::bucket(time)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Adds up the counters of the threads. Call it before the counters are read.
@@ -181,6 +208,7 @@ impl Telemetry {
                 let route = route.as_str();
                 for ((outcome, status), count) in FREQUENT.into_iter().zip(counts) {
                     let count = count.swap(0, Ordering::Relaxed);
+                    inner.tally.add(outcome, status, count);
                     inner.answers.get_or_create(&AnswerLabels { route, outcome, status }).inc_by(count);
                     inner.hits.inc_by(count);
                     inner.asked.inc_by(count);
@@ -196,6 +224,14 @@ impl Telemetry {
             inner.hits.inc();
         }
         inner.forwards.get_or_create(labels).inc();
+    }
+
+    /// What was counted since the start, for [`history`]; the rest of the reading is left as it is by default.
+    pub(crate) fn reading(&self) -> Reading {
+        self.settle();
+        let (answers, not_modified) = self.0.tally.read();
+        let of_all = |at: usize| self.0.shards.iter().map(|shard| shard.latency[at].load(Ordering::Relaxed)).sum();
+        Reading { answers, not_modified, latency: std::array::from_fn(of_all), ..Reading::default() }
     }
 
     /// Share of answers that needed no request to the origin; `None` before the first.
@@ -235,6 +271,10 @@ mod tests {
             }
         });
         assert_eq!(telemetry.hit_ratio(), Some(2.0 / 3.0));
+        let reading = telemetry.reading();
+        assert_eq!((reading.answers, reading.not_modified), ([800, 0, 400, 0, 0, 0], 400));
+        telemetry.took(Duration::from_micros(3));
+        assert_eq!(telemetry.reading().latency.iter().sum::<u64>(), 1);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [

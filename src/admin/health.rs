@@ -1,6 +1,6 @@
 //! Health, and the reasons when it is bad: sentences for people in `/status` and `grandstand status`.
 //!
-//! Pure. Callers: [`super::status`].
+//! Pure. Callers: [`super::status`], [`super::page`] for what to do about them.
 
 use std::time::Duration;
 
@@ -26,22 +26,56 @@ pub(super) struct Facts<'a> {
     pub disk: Option<&'a str>,
 }
 
-/// The reasons for bad health, the most urgent first; empty: healthy.
-pub(super) fn reasons(facts: &Facts<'_>) -> Vec<String> {
-    let mut reasons: Vec<String> = facts.disk.iter().map(ToString::to_string).collect();
-    reasons.extend(facts.not_ready.clone());
+/// A kind of reason: what to do depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The disk does not work.
+    Disk,
+    /// There is nothing to serve.
+    NotReady,
+    /// A clock is wrong.
+    Clock,
+    /// The data was not confirmed in time.
+    Unconfirmed,
+    /// A snapshot is held back.
+    HeldBack,
+}
+
+/// One reason for which this is not healthy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reason {
+    /// Its kind.
+    pub trouble: Trouble,
+    /// The sentence.
+    pub text: String,
+}
+
+impl Reason {
+    const fn new(trouble: Trouble, text: String) -> Self {
+        Self { trouble, text }
+    }
+}
+
+/// Every reason for which this is not healthy, the most pressing first; empty: it is.
+pub(super) fn reasons(facts: &Facts<'_>) -> Vec<Reason> {
+    let mut reasons: Vec<Reason> = Vec::new();
+    reasons.extend(facts.disk.map(|why| Reason::new(Trouble::Disk, why.to_owned())));
+    reasons.extend(facts.not_ready.clone().map(|why| Reason::new(Trouble::NotReady, why)));
     let refreshed_within = (facts.usage == Use::Mirror).then(|| 3 * facts.ttl.as_secs().max(1));
     let limit = [refreshed_within, facts.max_age.map(|age| age.as_secs())].into_iter().flatten().min();
     match (limit, facts.age) {
         (Some(_), Some(_)) if facts.unconfirmed => {
-            reasons.push("data not confirmed: it is dated in the future, so check the clocks".to_owned());
+            let why = "data not confirmed: it is dated in the future, so check the clocks";
+            reasons.push(Reason::new(Trouble::Clock, why.to_owned()));
         }
         (Some(limit), Some(age)) if u64::from(age) > limit => {
-            reasons.push(format!("data not confirmed for {age} s (limit {limit} s)"));
+            reasons
+                .push(Reason::new(Trouble::Unconfirmed, format!("data not confirmed for {age} s (limit {limit} s)")));
         }
         _ => {}
     }
-    reasons.extend(facts.held.map(|why| format!("a snapshot is held back: {why}")));
+    let held = |why| Reason::new(Trouble::HeldBack, format!("a snapshot is held back: {why}"));
+    reasons.extend(facts.held.map(held));
     reasons
 }
 
@@ -98,7 +132,8 @@ mod tests {
             ),
             (Facts { age: Some(29), max_age: minute, ..mirror() }, &["data not confirmed for 29 s (limit 3 s)"]),
         ] {
-            assert_eq!(reasons(&facts), want);
+            let texts: Vec<String> = reasons(&facts).into_iter().map(|reason| reason.text).collect();
+            assert_eq!(texts, want);
         }
     }
 }

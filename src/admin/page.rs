@@ -1,54 +1,126 @@
-//! A page for operators: `/status` as a table.
+//! The operator's page: is it well, and if not why and what to do; what happened lately; what can be done.
 //!
-//! Static HTML, no script, no outside resource. Callers: [`super::Admin`].
+//! The same facts as `/status`. It shows and decides nothing: [`gather`] puts together what is on it, [`view`] says how
+//! it looks. What can be done are the requests of this listener, which the page's script sends, so that their guards
+//! hold. Callers: [`super::Admin`].
 
-use std::fmt::Write as _;
+mod action;
+mod advice;
+mod chart;
+mod charts;
+mod facts;
+mod gather;
+mod model;
+mod view;
+mod words;
 
-use serde_json::Value;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use crate::config::AdminConfig;
+use crate::telemetry::history::Span;
 
 use super::status::Status;
+use super::{Reply, reply};
 
-/// The page.
-pub(crate) fn render(status: &Status) -> String {
-    let (healthy, value) = status.describe();
-    let mut rows = String::new();
-    flatten(&mut rows, "", &value);
-    let word = if healthy { "healthy" } else { "unhealthy" };
-    format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>grandstand: {word}</title><style>body{{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:50rem;\
-         padding:0 1rem;color:#1b1f24;background:#fff}}h1 span{{padding:.1em .5em;border-radius:.3em;color:#fff;\
-         background:{}}}table{{border-collapse:collapse;width:100%}}td{{border-top:1px solid #d5d9de;padding:.25em .5em;\
-         vertical-align:top;overflow-wrap:anywhere}}td:first-child{{white-space:nowrap;color:#57606a}}</style>\
-         <h1>grandstand <span>{word}</span></h1><table>{rows}</table>\
-         <p><a href=\"/status\">/status</a> · <a href=\"/metrics\">/metrics</a> · <a href=\"/readyz\">/readyz</a></p></html>\n",
-        if healthy { "#1a7f37" } else { "#cf222e" }
-    )
+use action::Writes;
+
+/// What the page may load and do: nothing but what comes from this listener, and no code or style within the document.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// The stylesheet.
+const STYLE: &str = include_str!("page/page.css");
+/// The script.
+const SCRIPT: &str = include_str!("page/page.js");
+/// The mark.
+const MARK: &str = include_str!("page/mark.svg");
+
+/// The page, or the part of it that changes (`?fragment`).
+pub(super) fn answer(status: &Status, config: &AdminConfig, query: Option<&str>) -> Reply {
+    let asked = Asked::read(query.unwrap_or_default());
+    let writes = match &config.token {
+        Some(_) => Writes::Token,
+        None if config.accepts_writes() => Writes::Free,
+        None => Writes::Refused,
+    };
+    let model = gather::model(status, writes, asked.span);
+    let page = if asked.fragment { view::live(&model) } else { view::document(&model) };
+    guarded(reply(StatusCode::OK, "text/html; charset=utf-8", page.into_string()))
 }
 
-fn flatten(rows: &mut String, name: &str, value: &Value) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                flatten(rows, &name, value);
+/// A file that the page needs; `None`: there is no such file.
+pub(super) fn asset(path: &str) -> Option<Reply> {
+    let (kind, text) = match path {
+        "/operator.css" => ("text/css; charset=utf-8", STYLE),
+        "/operator.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        "/favicon.svg" => ("image/svg+xml", MARK),
+        _ => return None,
+    };
+    Some(guarded(reply(StatusCode::OK, kind, text)))
+}
+
+fn guarded(mut reply: Reply) -> Reply {
+    let headers = reply.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    reply
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked {
+    /// Only what changes while the page is open.
+    fragment: bool,
+    /// How far back the charts go.
+    span: Span,
+}
+
+impl Asked {
+    /// Reads a query; what is not known is ignored.
+    fn read(query: &str) -> Self {
+        let mut asked = Self { fragment: false, span: Span::Minutes };
+        for pair in query.split('&') {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("fragment", _) => asked.fragment = true,
+                ("span", "hours") => asked.span = Span::Hours,
+                ("span", _) => asked.span = Span::Minutes,
+                _ => {}
             }
         }
-        Value::Null => {}
-        Value::Array(items) if items.iter().all(Value::is_string) => {
-            let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-            row(rows, name, &words.join("; "));
-        }
-        Value::String(text) => row(rows, name, text),
-        other => row(rows, name, &other.to_string()),
+        asked
     }
 }
 
-fn row(rows: &mut String, name: &str, value: &str) {
-    // Writing to a String cannot fail.
-    let _ = write!(rows, "<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(value));
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    #[test]
+    fn a_query_asks_for_a_part_and_a_span() {
+        let asked = |fragment, span| Asked { fragment, span };
+        for (query, want) in [
+            ("", asked(false, Span::Minutes)),
+            ("fragment", asked(true, Span::Minutes)),
+            ("span=hours&fragment=1", asked(true, Span::Hours)),
+            ("span=hours&span=minutes&x", asked(false, Span::Minutes)),
+        ] {
+            assert_eq!(Asked::read(query), want, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_script_and_the_stylesheet_load_nothing_and_evaluate_nothing() {
+        for text in [STYLE, SCRIPT, MARK] {
+            for forbidden in ["://", "@import", "eval(", "innerHTML", "Function("] {
+                let uses = text.replace("http://www.w3.org/2000/svg", "");
+                assert!(!uses.contains(forbidden), "{forbidden}");
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The contents of `/status` and `/readyz`.
 //!
-//! Callers: [`super::Admin`], [`super::page`], `metrics`.
+//! Callers: [`super::Admin`], [`super::page`], [`super::sampler`], `metrics`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,13 +22,15 @@ use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
+use crate::telemetry::history::History;
+use crate::telemetry::recent::Recent;
 use crate::upstream::budget::Budget;
 use crate::upstream::eta;
 use crate::upstream::status::{OriginState, OriginStatus, Picture};
 use crate::versions::Versions;
 use crate::words::counted;
 
-use super::health::{self, Facts};
+use super::health::{self, Facts, Reason};
 
 /// The public HTTPS listener.
 pub(crate) struct TlsStatus {
@@ -36,6 +38,30 @@ pub(crate) struct TlsStatus {
     pub listen: Vec<SocketAddr>,
     /// The served certificate.
     pub certificate: Arc<Current>,
+}
+
+/// What the state is at one instant, before it is put into words.
+pub(super) struct Reading {
+    /// The instant.
+    pub now: WallTime,
+    /// What is served.
+    pub published: Option<Arc<Published>>,
+    /// What is known of the origin.
+    pub picture: Picture,
+    /// How the last look at it ended.
+    pub state: OriginState,
+    /// Seconds since the data was confirmed; `None` without data, or while its date is in the future.
+    pub age: Option<u32>,
+    /// Whether its date is in the future.
+    pub unconfirmed: bool,
+    /// What is wrong with the disk.
+    pub disk: Option<String>,
+    /// Why this is unhealthy; empty: it is not.
+    pub reasons: Vec<Reason>,
+    /// How many details are mirrored, of how many.
+    pub details: Option<(usize, usize)>,
+    /// See `Status::eta_seconds`.
+    pub eta_seconds: Option<u64>,
 }
 
 /// The state that `/status` shows.
@@ -69,6 +95,12 @@ pub(crate) struct Status {
     /// `bundle.max_age`; `None`: any age.
     pub max_age: Option<Duration>,
     pub clock: Clock,
+    /// The origin's address; `None` offline.
+    pub origin_url: Option<String>,
+    /// Samples of the last hours.
+    pub history: History,
+    /// The last warnings and errors.
+    pub recent: Recent,
 }
 
 impl TlsStatus {
@@ -104,6 +136,11 @@ impl Status {
 
     /// Whether the server is healthy, and the JSON of `/status`.
     pub(crate) fn describe(&self) -> (bool, Value) {
+        self.describe_reading(&self.read())
+    }
+
+    /// Everything that is decided or counted at one instant.
+    pub(super) fn read(&self) -> Reading {
         let now = self.clock.now_wall();
         let published = self.live.current();
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
@@ -122,18 +159,25 @@ impl Status {
             held: picture.held.as_ref().map(|held| held.reason.as_str()),
             disk: disk.as_deref(),
         });
-        let healthy = reasons.is_empty();
         let details = published.as_ref().zip(self.details.as_ref());
         let details =
             details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
+        let eta_seconds = self.eta_seconds(&picture, details);
+        Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds }
+    }
+
+    /// Whether all is well at an instant, and everything as JSON.
+    pub(super) fn describe_reading(&self, reading: &Reading) -> (bool, Value) {
+        let Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds } = reading;
+        let healthy = reasons.is_empty();
         let wanted = self.details.as_ref().and_then(Details::all_wanted);
         let wanted = wanted.map(|all| if all { "all" } else { "on-demand" });
         let mut value = json!({
             "use": self.usage.as_str(),
             "state": if healthy { "healthy" } else { "unhealthy" },
-            "reasons": reasons,
+            "reasons": reasons.iter().map(|reason| &reason.text).collect::<Vec<_>>(),
             "listen": self.listen,
-            "tls": self.tls.as_ref().map(|tls| tls.describe(now)),
+            "tls": self.tls.as_ref().map(|tls| tls.describe(*now)),
             "snapshot": published.as_ref().map(|published| json!({
                 "id": published.dataset.id.as_str(),
                 "certificate": published.meta.certificate.as_str(),
@@ -153,7 +197,7 @@ impl Status {
             "origin": {
                 "state": state.as_str(),
                 "budget": self.budget_json(),
-                "eta_seconds": self.eta_seconds(&picture, details),
+                "eta_seconds": eta_seconds,
                 "pass": picture.pass,
                 "passes": picture.passes,
                 "failures": picture.health.failures(),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use crate::clock::{Clock, WallTime};
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::dumps::{Dumps, Part};
 use crate::limit::Decision;
 use crate::proxy::Proxy;
@@ -83,17 +83,20 @@ pub(crate) struct RequestInfo {
     pub route: RouteLabel,
     /// The client.
     pub client: IpAddr,
+    /// When its head had been read.
+    pub began: Monotonic,
 }
 
 impl Responder {
     /// Decides on a request, and makes the answer in `head` where there is one.
     pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, mut head: H) -> Decided<H> {
-        let admitted = admit::admit(view, &self.rules, self.clock.now_mono());
+        let began = self.clock.now_mono();
+        let admitted = admit::admit(view, &self.rules, began);
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
         let mut asked =
             Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
-        let info = RequestInfo { route, client };
+        let info = RequestInfo { route, client, began };
         let answer = match admission {
             Admission::Preflight(methods) => self.standing.preflight(methods, limit, head),
             Admission::Options(methods) => self.standing.options(methods, limit, head),
@@ -212,6 +215,7 @@ impl Responder {
     pub(crate) fn record<H>(&self, view: &View<'_>, info: RequestInfo, answer: &Answer<H>, bytes: usize) {
         let (status, outcome) = (answer.status.as_u16(), answer.outcome);
         self.telemetry.answered(info.route, outcome.as_str(), outcome.source(), status, bytes);
+        self.telemetry.took(self.clock.now_mono().since(info.began));
         if let Some(asked) = outcome.cache().and_then(CacheOutcome::forwarded) {
             let word = |flag: bool| if flag { "true" } else { "false" };
             let (stored, collapsed) = (word(asked.stored), word(asked.collapsed));

@@ -28,6 +28,7 @@ use crate::snapshot::dataset::DatasetError;
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
 use crate::store::{DataDir, OpenError, Store, StoreError};
+use crate::telemetry::recent::Recent;
 use crate::upstream::client::ClientError;
 use crate::upstream::status::OriginStatus;
 use crate::versions::{Policy, Retention, Versions, VersionsError};
@@ -126,6 +127,8 @@ pub struct Core {
     pub auditor: Option<Auditor>,
     /// How audits are asked for.
     pub audits: Audits,
+    /// The last warnings and errors.
+    pub(crate) recent: Recent,
 }
 
 impl Core {
@@ -168,6 +171,7 @@ impl Core {
             worker: None,
             auditor: None,
             audits: Audits::default(),
+            recent: Recent::default(),
         };
         if config.usage() == Use::Shield {
             status.set_shield();

@@ -65,14 +65,14 @@ impl Demo {
         let sources = Sources { config: self.sources.config.clone(), sets };
         let began = Instant::now();
         let config = load_to_serve(&sources)?.config.listening_on(sockets.public(), sockets.admin());
-        logging::start(config.log)?;
+        let recent = logging::start(config.log)?;
         let venues = counted(u64::from(self.listings), "synthetic venue");
         println!("sample origin  {url} ({venues}, pid {})", child.id());
         println!("data           {}", config.data_dir.display());
         if let Some(path) = &own {
             directory::make(path)?;
         }
-        let core = Core::open(&config)?;
+        let core = Core { recent, ..Core::open(&config)? };
         if let Some(watched) = Watched::of(&core) {
             let lines = Pasted {
                 program: std::env::args().next().unwrap_or_else(|| "grandstand".to_owned()),

@@ -48,6 +48,7 @@ mod known;
 mod limit;
 mod loops;
 mod metrics;
+mod operator;
 mod order;
 mod pages;
 mod pass;

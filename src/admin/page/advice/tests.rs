@@ -1,0 +1,116 @@
+//! What the page says of each trouble.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+fn well() -> Facts<'static> {
+    Facts {
+        usage: Use::Mirror,
+        reasons: &[],
+        origin: OriginState::Unchanged,
+        origin_url: Some("https://origin.test"),
+        last_error: Some("an old one"),
+        paused_seconds: 0,
+        has_data: true,
+        rolled_back: None,
+        tls_problem: None,
+        damage: None,
+        parity: Some(100.0),
+    }
+}
+
+fn reason(trouble: Trouble, text: &str) -> Reason {
+    Reason { trouble, text: text.to_owned() }
+}
+
+#[test]
+fn a_server_that_is_well_has_no_findings() {
+    assert_eq!(findings(&well()), []);
+}
+
+#[test]
+fn each_finding_says_what_is_wrong_and_what_to_do() {
+    let late = [reason(Trouble::Unconfirmed, "not confirmed for 29 s (limit 3 s)")];
+    let empty = [reason(Trouble::NotReady, "no snapshot has been imported yet")];
+    let held = [reason(Trouble::HeldBack, "a snapshot is held back: it lost half")];
+    let down = Facts { origin: OriginState::CouldNotBeAsked, last_error: Some("connection refused"), ..well() };
+    for (facts, weight, whats, todo, action) in [
+        (
+            down.clone(),
+            Weight::Attention,
+            &["https://origin.test cannot be asked", "onnection refused."][..],
+            "Nothing is lost yet",
+            None,
+        ),
+        (
+            Facts { reasons: &late, ..down.clone() },
+            Weight::Unwell,
+            &["The data is not confirmed for 29 s (limit 3 s).", "cannot be asked", "onnection refused."],
+            "Check that the origin works",
+            None,
+        ),
+        (Facts { reasons: &late, ..well() }, Weight::Unwell, &["not confirmed for 29 s (limit 3 s)."], "budget", None),
+        (Facts { reasons: &late, usage: Use::Offline, ..well() }, Weight::Unwell, &["limit 3 s"], "newer bundle", None),
+        (Facts { reasons: &empty, usage: Use::Offline, ..well() }, Weight::Unwell, &["No snapshot"], "Import", None),
+        (Facts { reasons: &held, ..well() }, Weight::Unwell, &["it lost half."], "accept", Some("/snapshots/accept")),
+        (Facts { paused_seconds: 7, ..well() }, Weight::Attention, &["for 7 s"], "by itself", None),
+        (
+            Facts { rolled_back: Some(("aaaa", Some("bbbb"))), ..well() },
+            Weight::Attention,
+            &["snapshot aaaa", "bbbb, waits"],
+            "Release",
+            Some("/snapshots/release"),
+        ),
+        (Facts { tls_problem: Some("it expires"), ..well() }, Weight::Attention, &["It expires."], "tls.cert", None),
+        (Facts { damage: Some("page 7"), ..well() }, Weight::Attention, &["Page 7."], "fetched again", None),
+        (Facts { damage: Some("x"), origin_url: None, ..well() }, Weight::Attention, &["damaged"], "bundle", None),
+        (Facts { parity: Some(99.5), ..well() }, Weight::Attention, &["0.50 %"], "differences below", None),
+    ] {
+        let findings = findings(&facts);
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!(finding.weight, weight, "{finding:?}");
+        assert!(whats.iter().all(|what| finding.what.contains(what)), "{finding:?}");
+        assert!(finding.todo.contains(todo), "{finding:?}");
+        assert_eq!(finding.action.as_ref().map(|action| action.path.as_str()), action);
+    }
+}
+
+#[test]
+fn data_that_grows_old_during_a_rollback_does_so_because_of_it() {
+    let late = [reason(Trouble::Unconfirmed, "not confirmed for 29 s (limit 3 s)")];
+    let findings = findings(&Facts { reasons: &late, rolled_back: Some(("aaaa", Some("bbbb"))), ..well() });
+    assert!(findings[0].what.contains("that of a rollback") && findings[0].todo.contains("Release"), "{findings:?}");
+    assert_eq!(findings[1].action, Some(Action::release()));
+}
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_module_that_warns_has_an_advice() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let (mut files, mut warning) = (Vec::new(), 0);
+    sources(root, &mut files);
+    for path in files.iter().filter(|path| !path.to_string_lossy().contains("test")) {
+        let text = std::fs::read_to_string(path).unwrap();
+        let code = text.split("\n#[cfg(test)]").next().unwrap();
+        if !(code.contains("tracing::warn!") || code.contains("tracing::error!")) {
+            continue;
+        }
+        warning += 1;
+        let module = path.strip_prefix(root).unwrap().with_extension("").to_string_lossy().replace('/', "::");
+        assert!(ADVICE.iter().any(|(prefix, _)| module.starts_with(prefix)), "{module} has no advice");
+    }
+    assert!(warning > 15, "{warning}");
+    assert!(about_note("grandstand::upstream::client").contains("origin"));
+    assert!(about_note("somewhere::else").contains("log"));
+}

@@ -1,0 +1,143 @@
+//! What the operator's page shows: plain values, as the templates take them.
+//!
+//! Callers: [`super::gather`] fills it in, [`super::view`] shows it.
+
+use crate::clock::WallTime;
+use crate::config::Use;
+use crate::telemetry::history::Span;
+
+use super::action::{Action, Writes};
+use super::advice::Finding;
+use super::chart::Chart;
+
+/// Everything on the page.
+pub(super) struct Model {
+    /// How this process is used.
+    pub usage: Use,
+    /// When this was so.
+    pub now: WallTime,
+    /// What is wrong; empty: all is well.
+    pub findings: Vec<Finding>,
+    /// The sum of them.
+    pub state: State,
+    /// The few numbers that matter most.
+    pub tiles: Vec<Tile>,
+    /// The charts, and what their left end is called.
+    pub charts: (Vec<Chart>, &'static str),
+    /// The span of the charts.
+    pub span: Span,
+    /// The origin; `None` offline.
+    pub origin: Option<Origin>,
+    /// The current snapshot; `None` without data.
+    pub data: Vec<Line>,
+    /// The kept snapshots; `None` in shield use.
+    pub snapshots: Option<Snapshots>,
+    /// The comparison with the origin; `None` where there is none.
+    pub parity: Option<Parity>,
+    /// The last warnings and errors, the newest first.
+    pub notes: Vec<Row>,
+    /// Listeners, certificate of the HTTPS listener, cache.
+    pub server: Vec<Line>,
+    /// Every fact of `/status`.
+    pub facts: Vec<(String, String)>,
+    /// Who may act.
+    pub writes: Writes,
+}
+
+/// How the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing is wrong.
+    Well,
+    /// It is healthy, and something is wrong or waits for the operator.
+    Attention,
+    /// The first copy is being made, and nothing hinders that.
+    Starting,
+    /// `/status` is 503.
+    Unwell,
+}
+
+/// One number with its name and a remark.
+pub(super) struct Tile {
+    pub name: &'static str,
+    pub value: String,
+    pub note: String,
+}
+
+/// One line of a description: a name and what is to be said.
+pub(super) struct Line {
+    pub name: &'static str,
+    pub value: String,
+    /// More, one paragraph each.
+    pub more: Vec<String>,
+}
+
+impl Line {
+    pub(super) fn new(name: &'static str, value: impl Into<String>) -> Self {
+        Self { name, value: value.into(), more: Vec::new() }
+    }
+
+    pub(super) fn with(mut self, more: impl IntoIterator<Item = String>) -> Self {
+        self.more.extend(more);
+        self
+    }
+}
+
+/// How far something is.
+pub(super) struct Bar {
+    pub name: &'static str,
+    pub done: u64,
+    pub of: u64,
+}
+
+/// The origin and what its budget is spent on.
+pub(super) struct Origin {
+    pub lines: Vec<Line>,
+    pub bars: Vec<Bar>,
+    /// When the copy is complete, about; `None`: it is, or nobody knows.
+    pub eta: Option<String>,
+    /// Requests since the start, by purpose.
+    pub spent: Vec<(&'static str, u64)>,
+    /// What the mirror can be told to do; empty in shield use.
+    pub actions: Vec<Action>,
+}
+
+/// One kept snapshot.
+pub(super) struct Snapshot {
+    pub id: String,
+    pub listings: u64,
+    pub certificate: &'static str,
+    pub confirmed: String,
+    pub published: String,
+    /// What is special about it: current, newest ...
+    pub marks: Vec<&'static str>,
+    pub actions: Vec<Action>,
+}
+
+/// The kept snapshots.
+pub(super) struct Snapshots {
+    pub shown: Vec<Snapshot>,
+    /// How many more are kept.
+    pub more: usize,
+    /// During a rollback.
+    pub release: Option<Action>,
+    /// What is held back: why, and how to publish it all the same.
+    pub held: Option<(String, Action)>,
+}
+
+/// The comparison with the origin.
+pub(super) struct Parity {
+    pub lines: Vec<Line>,
+    /// What differs, the newest last.
+    pub differences: Vec<String>,
+    pub action: Action,
+}
+
+/// One warning or error.
+pub(super) struct Row {
+    pub is_error: bool,
+    pub at: String,
+    pub count: u64,
+    pub text: String,
+    pub todo: &'static str,
+}
