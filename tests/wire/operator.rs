@@ -75,7 +75,7 @@ async fn press(server: &Server, html: &str, id: &str, fields: &[(&str, &str)]) -
 async fn a_server_that_is_well_says_so_and_one_whose_origin_stopped_says_why_and_what_to_do() {
     let origin = origin(60).await;
     let server = Setup::mirror_of(&origin).set("ttl", "1s").start().await;
-    server.settled(&origin).await;
+    server.ready().await;
     wait_until("the page says that all is well", || async { page(&server).await.text().contains("All is well") }).await;
 
     origin.shutdown().await;
