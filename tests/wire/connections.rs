@@ -32,7 +32,8 @@ async fn a_very_short_request_is_answered() {
     let server = Setup::mirror_of(&origin).start().await;
     server.ready().await;
     let reply = raw(server.public, b"GET / HTTP/1.0\r\n\r\n").await.expect("an answer");
-    assert_eq!(reply.status, 404);
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.the("content-type"), "application/json");
 }
 
 #[tokio::test]
