@@ -35,19 +35,11 @@ struct Block {
 
 /// Whether a program, or `python3:` and a module, is here.
 fn is_here(tool: &str) -> bool {
-    let mut command = match tool.split_once(':') {
-        Some((program, module)) => {
-            let mut command = Command::new(program);
-            command.args(["-c", &format!("import {module}")]);
-            command
-        }
-        None => {
-            let mut command = Command::new(tool);
-            command.arg("--version");
-            command
-        }
+    let (program, words) = match tool.split_once(':') {
+        Some((program, module)) => (program, vec!["-c".to_owned(), format!("import {module}")]),
+        None => (tool, vec!["--version".to_owned()]),
     };
-    command.output().is_ok_and(|output| output.status.success())
+    Command::new(program).args(words).output().is_ok_and(|output| output.status.success())
 }
 
 /// A server that a block has started.

@@ -14,18 +14,18 @@ pub(super) fn lines(dump: &Reply) -> Vec<&str> {
     text.split_terminator('\n').collect()
 }
 
+/// The id of a listing, and a JSON text.
+pub(super) type Texts = (u64, String);
+
 /// An origin that lists these listings, and answers these details.
-pub(super) async fn origin_of(listings: Vec<(u64, String)>, details: Vec<(u64, String)>) -> Upstream {
+pub(super) async fn origin_of(listings: Vec<Texts>, details: Vec<Texts>) -> Upstream {
     let answer = answers(listings, details);
     Upstream::start(answer).await
 }
 
 /// What such an origin answers.
-pub(super) fn answers(
-    listings: Vec<(u64, String)>,
-    details: Vec<(u64, String)>,
-) -> impl Fn(&Seen) -> Script + Send + Sync + 'static {
-    let items: Vec<String> = listings.iter().map(|(_, text)| text.clone()).collect();
+pub(super) fn answers(listings: Vec<Texts>, details: Vec<Texts>) -> impl Fn(&Seen) -> Script + Send + Sync + 'static {
+    let items: Vec<String> = listings.into_iter().map(|(_, text)| text).collect();
     let (total, items) = (items.len(), items.join(",\n"));
     move |seen: &Seen| {
         let path = seen.target.split('?').next().unwrap_or_default();

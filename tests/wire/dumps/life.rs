@@ -6,7 +6,7 @@ use http::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::contents::{answers, lines, mirror_of, origin_of};
+use super::contents::{Texts, answers, lines, mirror_of, origin_of};
 use super::{ALL, CSV, DETAILS, NDJSON, mirrored};
 use crate::client::{Asks, Reply, http2_client, parse};
 use crate::harness::{Setup, edit, origin, wait_until};
@@ -19,7 +19,7 @@ fn times(said: &str, dump: &str) -> usize {
 }
 
 /// Listings that are far too large for the buffers of a connection.
-fn large(count: u64, word: &str) -> (Vec<(u64, String)>, Vec<(u64, String)>) {
+fn large(count: u64, word: &str) -> (Vec<Texts>, Vec<Texts>) {
     let listing = |id| (id, format!("{{\"id\":{id},\"text\":\"{}\"}}", word.repeat(300_000 / word.len())));
     ((1..=count).map(listing).collect(), (1..=count).map(|id| (id, "{}".to_owned())).collect())
 }
