@@ -98,20 +98,20 @@ impl Facts<'_> {
             }
             Trouble::Unconfirmed => match (self.usage, self.origin_fails()) {
                 (Use::Offline, _) => (
-                    format!("The data is {}", reason.text.clone() + "."),
+                    text,
                     "Import a newer bundle: below, or with `grandstand bundle import FILE`.",
                 ),
                 (_, Some(fails)) => (
-                    format!("The data is {}. {fails}", reason.text),
+                    format!("{text} {fails}"),
                     "Check that the origin works and that this machine can reach it. Clients get the data at hand with \
                      its true Age meanwhile; refreshes are tried again by themselves.",
                 ),
                 (_, None) if self.rolled_back.is_some() => (
-                    format!("The data is {}: it is that of a rollback, which nothing confirms.", reason.text),
+                    format!("{text} It is that of a rollback, which nothing confirms."),
                     "Release the rollback when clients shall get the newest snapshot again.",
                 ),
                 (_, None) => (
-                    format!("The data is {}", reason.text.clone() + "."),
+                    text,
                     "Look below at what the origin's budget is spent on: a refresh is running, or waits for a free slot.",
                 ),
             },

@@ -31,7 +31,7 @@ fn a_server_that_is_well_has_no_findings() {
 
 #[test]
 fn each_finding_says_what_is_wrong_and_what_to_do() {
-    let late = [reason(Trouble::Unconfirmed, "not confirmed for 29 s (limit 3 s)")];
+    let late = [reason(Trouble::Unconfirmed, "data not confirmed for 29 s (limit 3 s)")];
     let empty = [reason(Trouble::NotReady, "no snapshot has been imported yet")];
     let held = [reason(Trouble::HeldBack, "a snapshot is held back: it lost half")];
     let down = Facts { origin: OriginState::CouldNotBeAsked, last_error: Some("connection refused"), ..well() };
@@ -46,7 +46,7 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
         (
             Facts { reasons: &late, ..down.clone() },
             Weight::Unwell,
-            &["The data is not confirmed for 29 s (limit 3 s).", "cannot be asked", "onnection refused."],
+            &["Data not confirmed for 29 s (limit 3 s).", "cannot be asked", "onnection refused."],
             "Check that the origin works",
             None,
         ),
@@ -78,7 +78,7 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
 
 #[test]
 fn data_that_grows_old_during_a_rollback_does_so_because_of_it() {
-    let late = [reason(Trouble::Unconfirmed, "not confirmed for 29 s (limit 3 s)")];
+    let late = [reason(Trouble::Unconfirmed, "data not confirmed for 29 s (limit 3 s)")];
     let findings = findings(&Facts { reasons: &late, rolled_back: Some(("aaaa", Some("bbbb"))), ..well() });
     assert!(findings[0].what.contains("that of a rollback") && findings[0].todo.contains("Release"), "{findings:?}");
     assert_eq!(findings[1].action, Some(Action::release()));
