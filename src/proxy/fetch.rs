@@ -75,8 +75,10 @@ impl Proxy {
             Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, asked).await {
                 Ok((stored, fwd_status, is_kept)) => {
                     inner.failures.answered(key);
-                    let landing = || if is_kept { Landing::Kept(stored.clone(), fwd_status) } else { Landing::Private };
-                    waiting.iter().for_each(|waiting| waiting.land(landing()));
+                    if let Some(waiting) = waiting {
+                        let kept = Landing::Kept(stored.clone(), fwd_status);
+                        waiting.land(if is_kept { kept } else { Landing::Private });
+                    }
                     return Ok(Fetched::Whole { stored, fwd_status, is_kept });
                 }
                 Err(error) => error,
