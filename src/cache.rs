@@ -229,15 +229,15 @@ impl Cache {
 
     /// Keeps a rendered document in place of `kept`, and says which one is right: the kept one where a client could not
     /// tell them apart, and then with the codings that it has. One that nobody asked for of late is not kept.
-    pub fn keep_rendered(&self, key: Key, kept: Option<Arc<Rendered>>, made: Rendered) -> Arc<Rendered> {
-        if let Some(kept) = kept.as_ref().filter(|kept| kept.shows_the_same_as(&made)) {
+    pub fn keep_rendered(&self, key: Key, kept: Option<&Arc<Rendered>>, made: Rendered) -> Arc<Rendered> {
+        if let Some(kept) = kept.filter(|kept| kept.shows_the_same_as(&made)) {
             kept.confirm(made.epoch());
             return kept.clone();
         }
         let made = Arc::new(made);
         // Who still answers from the snapshot before the one that it is kept for changes nothing; and one document must not
         // push out all others.
-        let is_newer = kept.as_ref().is_none_or(|kept| kept.epoch() < made.epoch());
+        let is_newer = kept.is_none_or(|kept| kept.epoch() < made.epoch());
         let wanted = kept.is_some() || self.door.knows(self.seed.hash_one(&key));
         if is_newer && wanted && made.weight() as u64 <= self.largest() {
             self.kept.insert(key, Kept::Rendered(made.clone()));

@@ -53,7 +53,7 @@ impl Finder {
         let rendering = tokio::task::spawn_blocking(move || renderer.render(&wanted, shown.as_deref()));
         match rendering.await {
             Ok(Ok(made)) => {
-                let document = self.cache.keep_rendered(key, kept, made);
+                let document = self.cache.keep_rendered(key, kept.as_ref(), made);
                 document.prepare(coding).await;
                 Found::Document { document, published }
             }

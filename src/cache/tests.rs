@@ -160,12 +160,12 @@ fn a_document_is_kept_from_its_second_request_on_and_replaced_by_newer_ones_only
     assert_eq!(epoch(&cache), None);
     let kept = cache.keep_rendered(key.clone(), None, made("one", 1));
     assert_eq!(epoch(&cache), Some(1));
-    let same = cache.keep_rendered(key.clone(), Some(kept.clone()), made("one", 2));
+    let same = cache.keep_rendered(key.clone(), Some(&kept), made("one", 2));
     assert!(Arc::ptr_eq(&same, &kept), "with the codings that it has");
     assert_eq!(epoch(&cache), Some(2));
-    let old = cache.keep_rendered(key.clone(), Some(kept.clone()), made("zero", 1));
+    let old = cache.keep_rendered(key.clone(), Some(&kept), made("zero", 1));
     assert_eq!((&*shown(&old), epoch(&cache)), (&b"zero"[..], Some(2)), "who reads the older one gets it");
-    cache.keep_rendered(key.clone(), Some(kept), made("three", 3));
+    cache.keep_rendered(key.clone(), Some(&kept), made("three", 3));
     assert_eq!(shown(&cache.rendered(&key).unwrap()), "three");
     let large = Key::Document(WantedDocument::Asset("large".into()));
     for _ in 0..3 {

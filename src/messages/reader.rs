@@ -155,7 +155,9 @@ fn formatted(stream: TokenStream, types: &[String], found: &mut Vec<Message>) ->
         .iter()
         .position(|part| matches!(&part[..], [TokenTree::Literal(one)] if string(&one.to_string()).is_some()));
     let Some(format) = format else {
-        parts.into_iter().for_each(|part| walk(part.into_iter().collect(), found));
+        for part in parts {
+            walk(part.into_iter().collect(), found);
+        }
         return String::new();
     };
     let text = string(&parts[format][0].to_string()).unwrap();
@@ -166,7 +168,9 @@ fn formatted(stream: TokenStream, types: &[String], found: &mut Vec<Message>) ->
             // Fields of a log line come first; `write!` has its target there.
             if expression.contains('=') || expression.starts_with(['%', '?']) {
                 let name = expression.split(['=', '%', '?']).find(|name| !name.trim().is_empty()).unwrap_or_default();
-                fields.push_str(&format!(" {}=...", name.trim().replace(' ', "").trim_start_matches("r#")));
+                fields += " ";
+                fields += name.trim().replace(' ', "").trim_start_matches("r#");
+                fields += "=...";
             }
         } else if place > format {
             let name = match &part[..] {
@@ -228,7 +232,8 @@ fn fill(format: &str, arguments: &[(String, String)], types: &[String]) -> Strin
             named.map_or_else(|| sample(name), |(_, value)| value.clone())
         };
         // Debug forms show quotation marks.
-        text.push_str(&if spec.ends_with('?') { format!("{value:?}") } else { value });
+        let shown = if spec.ends_with('?') { format!("{value:?}") } else { value };
+        text += &shown;
         rest = &rest[close + 1..];
     }
     text + rest

@@ -100,11 +100,14 @@ pub(super) fn place(latitude: f64, longitude: f64) -> Option<(u16, u16)> {
 mod tests {
     use super::*;
 
+    /// Name, latitude, longitude, and where it is drawn.
+    type Place = (String, f64, f64, Option<(u16, u16)>);
+
     #[test]
     fn places_lie_where_d3_draws_them() {
         // By d3-geo 3, and at the edge what it draws beyond that. The tests of the scripts read the same file.
         let places = include_str!("../../tests/scripts/places.json");
-        let places: Vec<(String, f64, f64, Option<(u16, u16)>)> = serde_json::from_str(places).unwrap();
+        let places: Vec<Place> = serde_json::from_str(places).unwrap();
         assert!(places.len() > 10);
         for (name, latitude, longitude, expected) in places {
             assert_eq!(place(latitude, longitude), expected, "{name}");

@@ -99,7 +99,8 @@ impl Credit {
         let attribution = envelope.carried("attribution").and_then(words);
         let linked = envelope.carried("attribution").and_then(address);
         let docs = text("docs").filter(|docs| is_address(docs));
-        let first = || published.dataset.content.summaries.first().and_then(|first| site(Venue::read(&first.raw).url?));
+        let first =
+            || published.dataset.content.summaries.first().and_then(|first| site(&Venue::read(&first.raw).url?));
         let license_name = match published.license.as_deref() {
             Some(license) if license.contains("creativecommons.org/licenses/by/4.0") => "CC BY 4.0".to_owned(),
             Some(license) => license.to_owned(),
@@ -137,8 +138,8 @@ pub(super) fn is_address(text: &str) -> bool {
 }
 
 /// The front page of the site that an address is on.
-fn site(address: Cow<'_, str>) -> Option<String> {
-    let url = url::Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+fn site(address: &str) -> Option<String> {
+    let url = url::Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
     url.join("/").ok().map(String::from)
 }
 

@@ -68,8 +68,13 @@ fn every_route_is_described_and_every_path_is_a_route() {
         let path = path.replace("{id}", "7").replace("{name}", "style.css");
         let described = match Route::of(&path) {
             // A route of another kind is named here when it is described.
-            Route::List | Route::Detail(_) | Route::Taxonomy(_) | Route::Changes => true,
-            Route::Document(_) | Route::Asset | Route::Dump(_) => true,
+            Route::List
+            | Route::Detail(_)
+            | Route::Taxonomy(_)
+            | Route::Changes
+            | Route::Document(_)
+            | Route::Asset
+            | Route::Dump(_) => true,
             Route::NoSuchListing | Route::Unknown => false,
         };
         assert!(described, "{path} is described and is no route");

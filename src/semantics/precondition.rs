@@ -1,7 +1,7 @@
 //! Conditional requests: whether to answer in full, with 304 or with 412 (RFC 9110 §13).
 //!
-//! The evaluation of `If-Match` and `If-None-Match` against the current tag. Not the answer itself, or any use of dates
-//! - answers from the snapshot carry no `Last-Modified`, so `If-Modified-Since` and `If-Unmodified-Since` are ignored,
+//! The evaluation of `If-Match` and `If-None-Match` against the current tag. Not the answer itself, or any use of dates:
+//! answers from the snapshot carry no `Last-Modified`, so `If-Modified-Since` and `If-Unmodified-Since` are ignored,
 //! as RFC 9110 §13.1.3 and §13.1.4 ask for resources without a modification date.
 //! Callers: `answer::compose`, and only for an answer that would otherwise be 200 (RFC 9110 §13.2.1).
 

@@ -181,7 +181,7 @@ pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
             "other users could enter the data directory; this is now forbidden"
         ),
         Err(error) => {
-            tracing::warn!(path = %shown, mode = before, %error, "other users can enter the data directory, and this could not be changed")
+            tracing::warn!(path = %shown, mode = before, %error, "other users can enter the data directory, and this could not be changed");
         }
     }
     Ok(())

@@ -98,22 +98,26 @@ mod tests {
     #[test]
     fn a_place_is_roots_when_nobody_else_can_write_on_the_way_to_it() {
         let link = |to: &str| Ok(Step::Link(to.into()));
-        let look =
-            |path: &Path| match path.to_str().unwrap() {
-                "/" | "/var" | "/var/lib" | "/srv" | "/home" | "/var/lib/../../srv" | "/var/lib/.."
-                | "/var/lib/../.." => Ok(Step::Other { owner: ROOT, mode: 0o755 }),
-                "/tmp" => Ok(Step::Other { owner: ROOT, mode: 0o1777 }),
-                "/usr/local" => Ok(Step::Other { owner: ROOT, mode: 0o2775 }),
-                "/var/lib/venues" | "/lib/venues" | "/tmp/venues" | "/srv/alice" | "/srv/alice/data"
-                | "/home/alice" => Ok(Step::Other { owner: 1000, mode: 0o700 }),
-                "/var/lib/moved" => link("../../srv/alice"),
-                "/var/lib/astray" => link("/tmp/venues"),
-                "/var/lib/circle" => link("circle"),
-                "/lib" => link("/var/lib"),
-                "/tmp/link" => link("/home/alice"),
-                "/var/lib/../../srv/alice" => Ok(Step::Other { owner: 1000, mode: 0o700 }),
-                _ => Err(io::ErrorKind::NotFound.into()),
-            };
+        let look = |path: &Path| match path.to_str().unwrap() {
+            "/" | "/var" | "/var/lib" | "/srv" | "/home" | "/var/lib/../../srv" | "/var/lib/.." | "/var/lib/../.." => {
+                Ok(Step::Other { owner: ROOT, mode: 0o755 })
+            }
+            "/tmp" => Ok(Step::Other { owner: ROOT, mode: 0o1777 }),
+            "/usr/local" => Ok(Step::Other { owner: ROOT, mode: 0o2775 }),
+            "/var/lib/venues"
+            | "/lib/venues"
+            | "/tmp/venues"
+            | "/srv/alice"
+            | "/srv/alice/data"
+            | "/home/alice"
+            | "/var/lib/../../srv/alice" => Ok(Step::Other { owner: 1000, mode: 0o700 }),
+            "/var/lib/moved" => link("../../srv/alice"),
+            "/var/lib/astray" => link("/tmp/venues"),
+            "/var/lib/circle" => link("circle"),
+            "/lib" => link("/var/lib"),
+            "/tmp/link" => link("/home/alice"),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        };
         for (path, expected) in [
             ("/var/lib/venues", true),
             ("/lib/venues", true),

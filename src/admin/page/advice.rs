@@ -97,10 +97,7 @@ impl Facts<'_> {
                 (text, "Set the clock of this machine, or of the machine that the data came from, for example by NTP.")
             }
             Trouble::Unconfirmed => match (self.usage, self.origin_fails()) {
-                (Use::Offline, _) => (
-                    text,
-                    "Import a newer bundle: below, or with `grandstand bundle import FILE`.",
-                ),
+                (Use::Offline, _) => (text, "Import a newer bundle: below, or with `grandstand bundle import FILE`."),
                 (_, Some(fails)) => (
                     format!("{text} {fails}"),
                     "Check that the origin works and that this machine can reach it. Clients get the data at hand with \

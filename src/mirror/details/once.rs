@@ -67,7 +67,7 @@ impl Details {
                         match fetched.as_ref().map_err(|error| &**error) {
                             Ok(_) => this.0.clients.failures.answered(&key),
                             Err(CopyError::Ask(error)) => {
-                                this.0.clients.failures.failed(&key, error, client.now_mono())
+                                this.0.clients.failures.failed(&key, error, client.now_mono());
                             }
                             Err(CopyError::Store(_)) => {}
                         }

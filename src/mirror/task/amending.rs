@@ -53,7 +53,7 @@ pub(super) enum NotAmended {
 
 impl From<GiveUp> for NotAmended {
     fn from(reason: GiveUp) -> Self {
-        doubtful(reason)
+        doubtful(reason.to_string())
     }
 }
 
@@ -69,8 +69,8 @@ impl From<CopyError> for NotAmended {
     }
 }
 
-fn doubtful(reason: impl ToString) -> NotAmended {
-    NotAmended::Doubtful(reason.to_string())
+fn doubtful(reason: impl Into<String>) -> NotAmended {
+    NotAmended::Doubtful(reason.into())
 }
 
 /// What amending takes.

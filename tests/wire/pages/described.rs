@@ -88,7 +88,7 @@ fn is_described(whole: &Value, operation: &Value, reply: &Reply, target: &str) {
         let kind = kind.split(';').next().unwrap();
         let media = &response["content"][kind];
         assert!(media.is_object(), "{target}: {kind} is not described");
-        if kind.ends_with("json") && !reply.body.is_empty() {
+        if (kind == "application/json" || kind.ends_with("+json")) && !reply.body.is_empty() {
             conforms(whole, &media["schema"], &reply.json(), target);
         }
     }
