@@ -101,13 +101,13 @@
 //!
 //! # The life of a refresh
 //!
-//! [`mirror::task`] is the one task that decides what is published; [`mirror::plan`] says what it does next. A first crawl
+//! [`mirror::task`] is the one task that decides what is published; `mirror::plan` says what it does next. A first crawl
 //! ([`mirror::crawl`]) fetches every page and taxonomy, batch by batch. If [`mirror::pass`] finds that they are one
 //! consistent list, it is served. Closing rounds then confirm the rest, until there is one instant at which every copy was
 //! current. Between rounds the origin's CDN has time to drop old copies, and refreshes continue.
 //!
-//! A refresh ([`mirror::refresh`]) sends five conditional requests. If the answers differ from the newest snapshot,
-//! [`mirror::amend`] places the changed listings by the rules that explain the origin's order ([`mirror::order`]), and
+//! A refresh (`mirror::refresh`) sends five conditional requests. If the answers differ from the newest snapshot,
+//! `mirror::amend` places the changed listings by the rules that explain the origin's order (`mirror::order`), and
 //! finds deleted listings by halving. If doubt remains, every page is read again. In both cases the five requests are sent
 //! once more, and what has not changed meanwhile is published.
 //!
@@ -127,8 +127,8 @@
 //! regularly or on request, and only tells the other tasks what to fetch again.
 //!
 //! Which listings a slug stands for is evidence, never a guess ([`snapshot::membership`]): display names and counts if
-//! they allow one reading; else the origin's list for the term ([`mirror::terms`]); and for the last of several namesakes,
-//! what the others leave. Unknown slugs are read through. What filters mean is checked once ([`mirror::assumptions`]).
+//! they allow one reading; else the origin's list for the term (`mirror::terms`); and for the last of several namesakes,
+//! what the others leave. Unknown slugs are read through. What filters mean is checked once (`mirror::assumptions`).
 //!
 //! Each fetched answer is stored with its validators ([`mirror::copies`]). It is valid for an interval of the *origin's*
 //! time: from when its content was first seen to when it was last confirmed. An answer is dated by `Date` minus `Age`, so

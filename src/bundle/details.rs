@@ -1,6 +1,6 @@
 //! Reads the details of a bundle again, to store them: each part must equal the verified one.
 //!
-//! Callers: imports, through [`Bundle::details`].
+//! Callers: imports, through [`super::open::Bundle::details`].
 
 use std::io::{Read, Seek};
 

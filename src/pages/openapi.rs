@@ -1,6 +1,6 @@
 //! `/openapi.json`: the description of the API, with examples from the data.
 //!
-//! The description is the file `openapi.json` beside this one. It is compared with the code by [`super::tests`], and with a
+//! The description is the file `openapi.json` beside this one. It is compared with the code by `pages::tests`, and with a
 //! running server by `tests/wire/pages`. Callers: [`super::Pages::render`].
 
 use crate::api::json;

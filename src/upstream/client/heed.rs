@@ -30,7 +30,7 @@ impl OriginClient {
 
     /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
     ///
-    /// What only one resource, one household or one odd question brings about never stops the rest ([`super::health`]).
+    /// What only one resource, one household or one odd question brings about never stops the rest ([`crate::upstream::health`]).
     /// Failures of requests that were on the wire together count once.
     pub fn failed(&self, error: &AskError, witness: Witness) {
         /// A try that hangs holds up the next one no longer than this at least.
