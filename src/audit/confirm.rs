@@ -12,6 +12,9 @@ use super::{Auditor, Look, MOST_FAILURES, Suspect};
 
 /// How often a difference is compared again while the origin keeps changing.
 const ROUNDS: usize = 3;
+/// How much later an instant of the origin must be to be surely later, in milliseconds: `Date` and `Age` count whole
+/// seconds, so that each of two instants is known to a second only.
+const SURELY_LATER: i64 = 2000;
 
 impl Auditor {
     /// Compares again after a refresh, until the answers are equal or proved different.
@@ -58,7 +61,7 @@ impl Auditor {
         let began = self.clock.now_mono();
         let mut asked: Option<Monotonic> = None;
         loop {
-            if self.live.load().as_ref().is_some_and(|published| published.meta.confirmed_ms > at_ms) {
+            if self.live.load().as_ref().is_some_and(|published| published.meta.confirmed_ms >= at_ms + SURELY_LATER) {
                 return true;
             }
             let (now, picture) = (self.clock.now_mono(), self.client.status().picture());
