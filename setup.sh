@@ -31,7 +31,8 @@ have cmake || missing="$missing cmake"
 have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
-# signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program, one reads dumps.
+# signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program, one
+# reads dumps.
 for_tests=""
 if [ "${1-}" != build ]; then
     have faketime || for_tests="$for_tests faketime"

@@ -78,7 +78,7 @@ impl Facts<'_> {
         let (what, todo) = match reason.trouble {
             Trouble::Disk => (
                 text,
-                "Make room on the disk, or make the directory writable. Clients get the data at hand meanwhile; \
+                "Make room on the disk, or make the directory writable. Clients get the stored data meanwhile; \
                  writing is tried again by itself.",
             ),
             Trouble::NotReady => match (self.usage, self.origin_fails()) {
@@ -100,7 +100,7 @@ impl Facts<'_> {
                 (Use::Offline, _) => (text, "Import a newer bundle: below, or with `grandstand bundle import FILE`."),
                 (_, Some(fails)) => (
                     format!("{text} {fails}"),
-                    "Check that the origin works and that this machine can reach it. Clients get the data at hand with \
+                    "Check that the origin works and that this machine can reach it. Clients get the stored data with \
                      its true Age meanwhile; refreshes are tried again by themselves.",
                 ),
                 (_, None) if self.rolled_back.is_some() => (
@@ -133,7 +133,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     match facts.origin_fails() {
         Some(fails) if !is_told(&[Trouble::Unconfirmed, Trouble::NotReady]) => {
             let todo = if facts.has_data {
-                "Check that the origin works. Nothing is lost yet: clients get the data at hand, and requests are tried \
+                "Check that the origin works. Nothing is lost yet: clients get the stored data, and requests are tried \
                  again by themselves."
             } else {
                 "Check that the origin works. Clients get cached answers, stale ones included; requests are tried again \

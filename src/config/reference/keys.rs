@@ -351,7 +351,7 @@ pub(super) const KEYS: &[Key] = &[
         "pages.enabled",
         Words("`true` or `false`"),
         ALL,
-        "Whether the front page, the documentation and the map are served. Without them their paths are unknown paths.",
+        "Whether the front page, the documentation, the map and the dumps are served. If not, their paths are unknown paths.",
     ),
     key(
         "limits.connections",

@@ -1,8 +1,9 @@
 //! What the page says of each trouble.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::*;
+use crate::floors::{ROOT, sources};
 
 fn well() -> Facts<'static> {
     Facts {
@@ -84,20 +85,9 @@ fn data_that_grows_old_during_a_rollback_does_so_because_of_it() {
     assert_eq!(findings[1].action, Some(Action::release()));
 }
 
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn every_module_that_warns_has_an_advice() {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let root = Path::new(ROOT);
     let (mut files, mut warning) = (Vec::new(), 0);
     sources(root, &mut files);
     for path in files.iter().filter(|path| !path.to_string_lossy().contains("test")) {
