@@ -33,7 +33,7 @@ const STYLE: &str = include_str!("page/page.css");
 /// The script.
 const SCRIPT: &str = include_str!("page/page.js");
 /// The mark.
-const MARK: &str = include_str!("page/mark.svg");
+const MARK: &str = include_str!("../pages/static/mark.svg");
 
 /// The page, or the part of it that changes (`?fragment`).
 pub(super) fn answer(status: &Status, config: &AdminConfig, query: Option<&str>) -> Reply {
