@@ -20,6 +20,7 @@ PACKAGES = {
     "wrk": "wrk",
     "h2load": "nghttp2-client",
     "openssl": "openssl",
+    "redis-server": "redis-server",
     "taskset": "util-linux",
     "curl": "curl",
     "cc": "gcc",
