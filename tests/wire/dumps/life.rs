@@ -62,6 +62,18 @@ async fn a_download_that_a_publication_overtakes_ends_as_it_began() {
     slow.write_all(request.as_bytes()).await.unwrap();
     let mut got = vec![0; 100];
     slow.read_exact(&mut got).await.unwrap();
+    // A client that reads nothing for long is cut off.
+    let (hurry, mut hurried) = tokio::sync::oneshot::channel();
+    let reading = tokio::spawn(async move {
+        let mut piece = [0; 16 << 10];
+        while hurried.try_recv().is_err() {
+            let read = slow.read(&mut piece).await.unwrap();
+            got.extend_from_slice(&piece[..read]);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        slow.read_to_end(&mut got).await.unwrap();
+        got
+    });
 
     let (listings, details) = large(61, "new ");
     origin.answers(answers(listings, details));
@@ -71,8 +83,8 @@ async fn a_download_that_a_publication_overtakes_ends_as_it_began() {
     let new = server.ok(NDJSON).await;
     assert!(lines(&new).len() == 61 && new.text().contains("new ") && !new.text().contains("old "));
 
-    slow.read_to_end(&mut got).await.unwrap();
-    let old: Reply = parse(&got).unwrap();
+    hurry.send(()).unwrap();
+    let old: Reply = parse(&reading.await.unwrap()).unwrap();
     assert_eq!(old.the("content-length"), old.body.len().to_string());
     assert!(lines(&old).len() == 60 && old.text().contains("old ") && !old.text().contains("new "));
     assert_eq!(old.the("mirror-snapshot"), before);
