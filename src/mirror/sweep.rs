@@ -1,7 +1,7 @@
 //! The sweep: looks at every page again, slowly, for what a refresh cannot see.
 //!
-//! Conditional requests out of the background's tenth of the budget, beside the refreshes and never in their way. What
-//! it finds it only reports; the mirror then reads the whole list anew. Callers: [`crate::app`] runs it.
+//! Its conditional requests use the background's tenth of the budget and never delay a refresh. It only reports what it
+//! finds; the mirror then reads the whole list again. Callers: [`crate::app`] runs it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use super::refresh;
 use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
 
-/// Where the end of the last sweep is kept in the store.
+/// Store key of the end of the last sweep.
 const STATE: &str = "swept";
 
-/// After how long a sweep is made good that could not look at every page.
+/// Pause after a sweep that could not read every page.
 const SOON: Duration = Duration::from_secs(600);
 
 /// The sweeper.
@@ -54,7 +54,7 @@ impl Sweeper {
         loop {
             tokio::time::sleep(wait).await;
             wait = match self.sweep().await {
-                // Some pages could not be looked at: that is no sweep yet.
+                // Some pages were not read: the sweep does not count.
                 Swept::InPart => self.every.min(SOON),
                 swept => {
                     if swept == Swept::Differs {
@@ -71,7 +71,7 @@ impl Sweeper {
         }
     }
 
-    /// How long until the first sweep: one interval after the last one, whatever restarts lie between.
+    /// How long until the first sweep: one interval after the last one, across restarts.
     fn until_due(&self) -> Duration {
         let Some(last) = self.store.instant(STATE).ok().flatten() else { return self.every };
         let since = self.clock.now_wall().millis_since(WallTime::from_millis(last));
@@ -93,7 +93,7 @@ impl Sweeper {
             let path = pass::page_path(page);
             match self.copies.look(&path, Asker::mirror(Class::Background), check_page).await {
                 Ok(copy) => {
-                    // What was published meanwhile is what counts.
+                    // Compare with what is published by now.
                     let Some(published) = self.live.current() else { return Swept::InPart };
                     let query = ListQuery { page, per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
                     // A copy from before the publication says nothing about it.
@@ -122,6 +122,6 @@ enum Swept {
     Agrees,
     /// A page is not.
     Differs,
-    /// Some pages could not be looked at, and the others are as published.
+    /// Some pages could not be read; the others are as published.
     InPart,
 }
