@@ -49,7 +49,7 @@ fn the_order_is_refresh_clients_crawl_details_background() {
         assert_eq!(choose(&View { background_used: 3, ..view(&all) }), (last > 1).then_some(last));
         all.remove(last);
     }
-    // A little for the background goes before the endless details, and more than a little only when nothing is to do.
+    // The background's little goes before the endless details; more than that only when nothing else waits.
     let both = queue([(Class::Background, None), (Class::Details, None)]);
     assert_eq!(choose(&view(&both)), Some(1));
     let one = queue([(Class::Background, None)]);
