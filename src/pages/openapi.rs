@@ -1,7 +1,7 @@
 //! `/openapi.json`: the description of the API, with examples from the data.
 //!
-//! The description is the file `openapi.json` beside this one. It is compared with the code by `pages::tests`, and with a
-//! running server by `tests/wire/pages`. Callers: [`super::Pages::render`].
+//! The file `openapi.json` beside this one is the template. `pages::tests` compares it with the code, and
+//! `tests/wire/pages` with a running server. Callers: [`super::Pages::render`].
 
 use crate::api::json;
 use crate::api::taxonomy::TaxonomyKind;
@@ -9,7 +9,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use super::Site;
 use super::facts::Facts;
 
-/// The description, with names in place of values.
+/// The template, with names in place of values.
 pub(super) const TEMPLATE: &str = include_str!("openapi.json");
 
 /// The description with examples that this server answers.

@@ -1,4 +1,4 @@
-//! `/llms.txt` and `/robots.txt`: what language models and crawlers look for.
+//! `/llms.txt` and `/robots.txt`, for language models and crawlers.
 //!
 //! Callers: [`super::Pages::render`].
 

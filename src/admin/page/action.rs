@@ -1,7 +1,7 @@
 //! What an operator can do from the page: the request, and what the page says before and after it.
 //!
-//! The requests are those of the admin listener, with its guards; the page's script sends them. Callers:
-//! [`super::gather`], [`super::advice`], [`super::view`].
+//! The page's script sends the requests to the admin listener, whose guards apply. Callers: [`super::gather`],
+//! [`super::advice`], [`super::view`].
 
 use crate::admin::snapshots::Action as OnSnapshot;
 
@@ -27,13 +27,13 @@ pub(super) struct Action {
     pub method: &'static str,
     /// Path and query.
     pub path: String,
-    /// What the button says.
+    /// The button's text.
     pub label: &'static str,
-    /// What the button is about, where the label alone does not say it.
+    /// The button's subject, if the label alone does not say it.
     pub about: Option<String>,
-    /// What it means, asked before it is done.
+    /// Its effect, asked before it is done.
     pub ask: String,
-    /// What is said when it was done.
+    /// The text after success.
     pub done: String,
 }
 

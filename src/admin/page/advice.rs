@@ -1,6 +1,6 @@
-//! Why the server is not well, or soon may not be, and what to do about each reason.
+//! Why the server is not well, or may soon not be, and what to do about it.
 //!
-//! Pure. The reasons are those of `/status`; what to do is said here only. Callers: [`super::gather`].
+//! Pure. The reasons are those of `/status`; the advice is only here. Callers: [`super::gather`].
 
 use crate::admin::health::{Reason, Trouble};
 use crate::config::Use;
@@ -21,17 +21,15 @@ pub(super) enum Weight {
 /// Something that an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// How much it matters.
     pub weight: Weight,
     /// What is wrong.
     pub what: String,
     /// What to do.
     pub todo: String,
-    /// What can be done right here.
+    /// An action that helps.
     pub action: Option<Action>,
 }
 
-/// What findings depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Facts<'a> {
     /// How this process is used.
@@ -123,7 +121,7 @@ impl Facts<'_> {
     }
 }
 
-/// Everything that an operator should know, what makes the server unhealthy first; empty: all is well.
+/// All findings, those that make the server unhealthy first; empty: all is well.
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = facts.reasons.iter().map(|reason| facts.reason(reason)).collect();
     let mut attention = |what: String, todo: &str, action: Option<Action>| {

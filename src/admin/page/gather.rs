@@ -1,6 +1,6 @@
-//! Puts the content of the operator's page together from the state at one instant.
+//! Collects the content of the operator's page from the state at one instant.
 //!
-//! The facts are those of `/status`; it decides nothing. Callers: [`super`], for each request.
+//! The facts are those of `/status`. Callers: [`super`], for each request.
 
 use serde_json::Value;
 
@@ -26,12 +26,11 @@ use super::charts::{self, Scene, purpose};
 use super::model::{Bar, Line, Model, Origin, Parity, Row, Snapshot, Snapshots, State, Tile};
 use super::{facts, words};
 
-/// Kept snapshots that are shown; beyond that only those that matter.
+/// Kept snapshots that are shown; beyond that only important ones.
 const MOST_SNAPSHOTS: usize = 40;
 /// Differences of one audit that are shown.
 const MOST_DIFFERENCES: usize = 20;
 
-/// The page's content now.
 pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
     let reading = status.read();
     let (_, value) = status.describe_reading(&reading);

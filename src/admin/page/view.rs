@@ -1,4 +1,4 @@
-//! The operator's page as HTML: the document, and what is on top of it.
+//! The operator's page as HTML: the document and its top.
 //!
 //! Every value goes through the template, which escapes it. Callers: [`super`].
 
@@ -70,7 +70,7 @@ pub(super) fn document(model: &Model) -> Markup {
     }
 }
 
-/// What changes while the page is open: sections with ids, which the script replaces where they differ.
+/// The changing part: sections with ids, which the script replaces where they differ.
 pub(super) fn live(model: &Model) -> Markup {
     html! {
         (health(model))
@@ -183,7 +183,7 @@ fn charts(model: &Model) -> Markup {
     }
 }
 
-/// A button for an action, and what the script needs to know of it.
+/// A button for an action, with its data for the script.
 fn button(action: &Action, writes: Writes) -> Markup {
     html! {
         button type="button" id=(action.id) disabled[writes == Writes::Refused] data-method=(action.method)

@@ -97,7 +97,7 @@ pub(super) fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-/// What a certificate says.
+/// A certificate in words.
 pub(super) const fn certificate(certificate: Certificate) -> &'static str {
     match certificate {
         Certificate::Provisional => {
@@ -113,7 +113,7 @@ pub(super) const fn certificate(certificate: Certificate) -> &'static str {
     }
 }
 
-/// How the last look at the origin ended.
+/// Result of the last look at the origin.
 pub(super) const fn origin(state: OriginState) -> &'static str {
     match state {
         OriginState::NotAsked => "Not asked yet",
@@ -127,7 +127,7 @@ pub(super) const fn origin(state: OriginState) -> &'static str {
     }
 }
 
-/// What the origin disproved.
+/// The disproved assumption.
 pub(super) const fn assumption(assumption: Assumption) -> &'static str {
     match assumption {
         Assumption::And => "several filters together mean AND",

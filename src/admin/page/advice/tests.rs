@@ -1,4 +1,4 @@
-//! What the page says of each trouble.
+//! The page's words for each trouble.
 
 use std::path::Path;
 
