@@ -1,7 +1,8 @@
-//! The operator's page: whether the server is well, and if not, what to do; recent history; actions.
+//! The operator's page: is it well, and if not why and what to do; what happened lately; what can be done.
 //!
-//! The same facts as `/status`. It decides nothing: [`gather`] collects the content, [`view`] renders it. The page's
-//! script sends actions as requests to this listener, so that its guards hold. Callers: [`super::Admin`].
+//! The same facts as `/status`. It shows and decides nothing: [`gather`] puts together what is on it, [`view`] says how
+//! it looks. What can be done are the requests of this listener, which the page's script sends, so that their guards
+//! hold. Callers: [`super::Admin`].
 
 mod action;
 mod advice;
@@ -23,13 +24,16 @@ use super::{Reply, reply};
 
 use action::Writes;
 
-/// What the page may load and do: only what comes from this listener, and no inline code or style.
+/// What the page may load and do: nothing but what comes from this listener, and no code or style within the document.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
+/// The stylesheet.
 const STYLE: &str = include_str!("page/page.css");
+/// The script.
 const SCRIPT: &str = include_str!("page/page.js");
-const MARK: &str = include_str!("page/mark.svg");
+/// The mark.
+const MARK: &str = include_str!("../pages/static/mark.svg");
 
 /// The page, or the part of it that changes (`?fragment`).
 pub(super) fn answer(status: &Status, config: &AdminConfig, query: Option<&str>) -> Reply {
@@ -44,7 +48,7 @@ pub(super) fn answer(status: &Status, config: &AdminConfig, query: Option<&str>)
     guarded(reply(StatusCode::OK, "text/html; charset=utf-8", page.into_string()))
 }
 
-/// A file of the page; `None`: there is no such file.
+/// A file that the page needs; `None`: there is no such file.
 pub(super) fn asset(path: &str) -> Option<Reply> {
     let (kind, text) = match path {
         "/operator.css" => ("text/css; charset=utf-8", STYLE),
@@ -68,6 +72,7 @@ fn guarded(mut reply: Reply) -> Reply {
     reply
 }
 
+/// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     /// Only what changes while the page is open.
@@ -77,7 +82,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Reads a query; ignores unknown keys.
+    /// Reads a query; what is not known is ignored.
     fn read(query: &str) -> Self {
         let mut asked = Self { fragment: false, span: Span::Minutes };
         for pair in query.split('&') {

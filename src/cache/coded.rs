@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
 use http::HeaderValue;
+use tokio::sync::Semaphore;
 
 use crate::semantics::coding::Coding;
 
@@ -26,6 +27,8 @@ use super::recoder::Recoder;
 const WORTH_CODING: usize = 200;
 /// Larger bodies take too long to compress on a thread that serves clients: see [`Coded::prepare`].
 const LARGE: usize = 64 << 10;
+/// Large bodies that are compressed at once in this process: others wait, and leave the processors to clients.
+static AT_ONCE: Semaphore = Semaphore::const_new(2);
 /// The request for a coding at which a body counts as hot.
 const HOT: u8 = 3;
 /// The final coding is made, queued, or impossible.
@@ -150,9 +153,15 @@ impl Coded {
         }
         let _alone = codings.making.lock().await;
         if codings.lacks(coding) {
+            // It is never closed.
+            let place = AT_ONCE.acquire().await;
             let codings = codings.clone();
-            // If that fails, `variant` makes it.
-            let _ = tokio::task::spawn_blocking(move || codings.make(coding)).await;
+            // If that fails, `variant` makes it. A client that goes away does not stop it.
+            let made = tokio::task::spawn_blocking(move || {
+                codings.make(coding);
+                drop(place);
+            });
+            let _ = made.await;
         }
     }
 

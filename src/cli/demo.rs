@@ -67,6 +67,9 @@ impl Demo {
         let config = load_to_serve(&sources)?.config.listening_on(sockets.public(), sockets.admin());
         let recent = logging::start(config.log)?;
         let venues = counted(u64::from(self.listings), "synthetic venue");
+        let public = sockets.public().first().copied().unwrap_or_else(|| sockets.admin());
+        let operators = BaseUrl::of_listener(sockets.admin());
+        println!("open           {}/ in a browser, or {operators}/ for operators", BaseUrl::of_listener(public));
         println!("sample origin  {url} ({venues}, pid {})", child.id());
         println!("data           {}", config.data_dir.display());
         if let Some(path) = &own {

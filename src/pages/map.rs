@@ -51,11 +51,11 @@ pub(super) fn tiles(states: &[TermFact<'_>]) -> Markup {
             aria-label="Venues by state, as a map of tiles" {
             @for (term, code, x, y) in tiles {
                 @let count = term.count.unwrap_or(0);
-                a href={ "explore?state=" (escaped(term.slug)) } aria-label={ (code) " " (grouped(count)) ": " (term.label) } {
+                a href={ "explore?state=" (escaped(term.slug)) } {
                     rect .{ "shade" (shade(count, most)) } x=(x) y=(y) width=(TILE) height=(TILE) rx="6" {}
-                    text .{ "on" (shade(count, most)) } x=(x + TILE / 2) y=(y + 20) { (code) }
-                    text .{ "count on" (shade(count, most)) } x=(x + TILE / 2) y=(y + 35) { (grouped(count)) }
-                    title { (term.label) ": " (grouped(count)) }
+                    text .{ "on" (shade(count, most)) } x=(x + TILE / 2) y=(y + 20) { (code) } " "
+                    text .{ "count on" (shade(count, most)) } x=(x + TILE / 2) y=(y + 35) { (grouped(count)) } " "
+                    title { (term.label) }
                 }
             }
         }

@@ -17,7 +17,7 @@ pub(crate) enum Group {
     Refused,
     /// An error of ours.
     Error,
-    /// A preflight, or `OPTIONS`.
+    /// A page, a preflight, or `OPTIONS`.
     Other,
 }
 
@@ -32,7 +32,7 @@ impl Group {
             "hit-stale" | "stale-if-error" => Self::Stale,
             "refused" => Self::Refused,
             "problem" => Self::Error,
-            "preflight" | "options" => Self::Other,
+            "document" | "preflight" | "options" => Self::Other,
             _ => Self::Origin,
         }
     }
@@ -76,10 +76,11 @@ mod tests {
             ("refused", 429),
             ("problem", 404),
             ("options", 204),
+            ("document", 200),
         ] {
             tally.add(outcome, status, 2);
         }
-        assert_eq!(tally.read(), ([4, 2, 2, 2, 2, 2], 4));
+        assert_eq!(tally.read(), ([4, 2, 2, 2, 2, 4], 4));
         for (at, group) in Group::ALL.into_iter().enumerate() {
             assert_eq!(at, group as usize);
         }

@@ -15,7 +15,7 @@ use super::model::{Model, State, Tile};
 use super::words;
 
 /// The mark, as a part of the document.
-const MARK: &str = include_str!("mark.svg");
+const MARK: &str = include_str!("../../pages/static/mark.svg");
 
 /// The whole document.
 pub(super) fn document(model: &Model) -> Markup {

@@ -1,5 +1,6 @@
 use std::io::Read;
 
+use futures_util::FutureExt as _;
 use proptest::prelude::*;
 
 use super::*;
@@ -166,6 +167,18 @@ async fn a_large_body_is_compressed_elsewhere_and_once_for_all() {
     let small = Coded::new(listings(20));
     small.prepare(Coding::Gzip).await;
     assert!(small.codings.as_ref().unwrap().lacks(Coding::Gzip), "small ones are made when they are shown");
+}
+
+#[tokio::test]
+async fn few_large_bodies_are_compressed_at_once() {
+    let coded = Coded::new(listings(10_000));
+    let others = [AT_ONCE.acquire().await, AT_ONCE.acquire().await];
+    let mut waiting = std::pin::pin!(coded.prepare(Coding::Gzip));
+    assert!(waiting.as_mut().now_or_never().is_none());
+    assert!(coded.codings.as_ref().unwrap().lacks(Coding::Gzip));
+    drop(others);
+    waiting.await;
+    assert!(!coded.codings.as_ref().unwrap().lacks(Coding::Gzip));
 }
 
 #[test]

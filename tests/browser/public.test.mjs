@@ -1,0 +1,220 @@
+// The public pages in a browser.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { SCHEMES, WIDTHS, assertClean, browser, open, tooWide, violations } from "./looks.mjs";
+import { Mirror, Origin, until } from "./servers.mjs";
+
+/** @type {any} */
+let chromium;
+/** @type {Origin} */
+let origin;
+/** @type {Mirror} */
+let mirror;
+
+before(async () => {
+  chromium = await browser();
+  origin = await Origin.start(1500);
+  mirror = await Mirror.start(origin);
+});
+
+after(async () => {
+  await chromium?.close();
+  await mirror?.kill();
+  await origin?.kill();
+});
+
+/** @param {string} query */
+const list = async (query) => (await fetch(`${mirror.url}/api/listings.json${query}`)).json();
+
+/**
+ * The names in the table.
+ * @param {any} page
+ * @returns {Promise<string[]>}
+ */
+const names = (page) => page.locator("#venues tr th").allTextContents();
+
+/** @param {{ items: { name: string }[] }} of */
+const namesOf = (of) => of.items.map((item) => item.name);
+
+/** @param {any} page */
+const ready = (page) => page.locator("body.live").waitFor();
+
+for (const path of ["/", "/docs", "/explore", "/explore?state=texas&page=2"]) {
+  for (const colorScheme of SCHEMES) {
+    for (const width of WIDTHS) {
+      test(`${path} is accessible and fits, ${colorScheme}, ${width} pixels wide`, async () => {
+        const opened = await open(chromium, { colorScheme, viewport: { width, height: 800 } });
+        const answer = await opened.page.goto(`${mirror.url}${path}`, { waitUntil: "networkidle" });
+        assert.equal(answer.status(), 200);
+        if (path === "/docs") await opened.page.locator(".opblock").first().waitFor();
+        assert.deepEqual(await violations(opened.page), []);
+        assert.deepEqual(await tooWide(opened.page), []);
+        await assertClean(opened);
+      });
+    }
+  }
+}
+
+test("the front page shows counts, the credit, and examples that work as they stand", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(mirror.url);
+  const text = await page.locator("main").innerText();
+  assert.match(text, /1,500/);
+  assert.match(await page.locator("body").innerText(), /CC.BY/);
+  const curl = /curl\b[^\n]*?'?(http:\/\/127\.0\.0\.1[^\s'"]+)/.exec(text);
+  assert.ok(curl, `there is an example with curl: ${text}`);
+  assert.equal((await fetch(curl[1])).status, 200);
+  await assertClean(opened);
+});
+
+test("the front page needs no script and less than 50 kB", async () => {
+  const opened = await open(chromium, { javaScriptEnabled: false });
+  let bytes = 0;
+  opened.page.on("response", async (/** @type {any} */ answer) => {
+    const { responseBodySize, responseHeadersSize } = await answer.request().sizes();
+    bytes += responseBodySize + responseHeadersSize;
+  });
+  await opened.page.goto(mirror.url, { waitUntil: "networkidle" });
+  assert.match(await opened.page.locator("main").innerText(), /1,500/);
+  assert.ok(bytes > 2000 && bytes < 50000, `${bytes} bytes were transferred`);
+  await assertClean(opened);
+});
+
+test("a filter shows the API's answer, and back and forward lead through what was seen", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore`);
+  await ready(page);
+  const all = await names(page);
+  const { items: [first] } = await list("");
+  const sport = first.sport;
+  await page.selectOption("#sport", sport);
+  const wanted = await list(`?sport=${sport}`);
+  await until("the list of the sport", async () => JSON.stringify(await names(page)) === JSON.stringify(namesOf(wanted)));
+  assert.equal(new URL(page.url()).search, `?sport=${sport}`);
+  assert.match(await page.locator("#summary").innerText(), new RegExp(`^${wanted.total.toLocaleString("en-US")} venue`));
+  assert.ok(wanted.total_pages > 1, "the sport has a second page");
+  await page.click("#next");
+  const second = namesOf(await list(`?sport=${sport}&page=2`));
+  await until("the second page", async () => JSON.stringify(await names(page)) === JSON.stringify(second));
+  assert.equal(new URL(page.url()).search, `?sport=${sport}&page=2`);
+  await page.goBack();
+  await until("the first page again", async () => JSON.stringify(await names(page)) === JSON.stringify(namesOf(wanted)));
+  assert.match(await page.locator("#answered").innerText(), /^Answered 304/);
+  await page.goBack();
+  await until("all venues again", async () => JSON.stringify(await names(page)) === JSON.stringify(all));
+  await page.goForward();
+  await until("the sport again", async () => (await page.inputValue("#sport")) === sport);
+  await assertClean(opened);
+});
+
+test("a state can be chosen on the map, and a link to it shows the same without a script", async () => {
+  const opened = await open(chromium, { viewport: { width: 1280, height: 900 } });
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore`);
+  await ready(page);
+  const wanted = namesOf(await list("?state=texas"));
+  // A click in the middle of its box would do for Texas, which a dot may cover.
+  await page.locator('.states path[data-state="texas"]').dispatchEvent("click");
+  await until("the state", async () => JSON.stringify(await names(page)) === JSON.stringify(wanted));
+  assert.equal(await page.inputValue("#state"), "texas");
+  const plain = await open(chromium, { javaScriptEnabled: false });
+  await plain.page.goto(page.url());
+  assert.deepEqual(await names(plain.page), wanted);
+  assert.equal(await plain.page.inputValue("#state"), "texas");
+  assert.equal(await plain.page.locator("#dots").getAttribute("d"), await page.locator("#dots").getAttribute("d"));
+  await assertClean(plain);
+  await assertClean(opened);
+});
+
+test("without a script the form filters, too", async () => {
+  const opened = await open(chromium, { javaScriptEnabled: false });
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore`);
+  await page.selectOption("#state", "ohio");
+  await page.locator("#filters button").click();
+  await page.waitForURL(/state=ohio/);
+  assert.deepEqual(await names(page), namesOf(await list("?state=ohio")));
+  await assertClean(opened);
+});
+
+test("the address of the request can be copied, and answers what is shown", async () => {
+  const opened = await open(chromium, { permissions: ["clipboard-read", "clipboard-write"] });
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore?state=texas`);
+  await ready(page);
+  await page.click("#copy");
+  await until("the copy", async () => (await page.locator("#copy").innerText()) === "Copied");
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.equal(copied, `${mirror.url}/api/listings.json?state=texas`);
+  const answer = await (await fetch(copied)).json();
+  assert.deepEqual(namesOf(answer), await names(page));
+  await assertClean(opened);
+});
+
+test("everything on the explorer is reached by the keyboard", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(`${mirror.url}/explore`);
+  await ready(page);
+  await page.keyboard.press("Tab");
+  assert.match(await page.locator(":focus").innerText(), /^Skip/);
+  /** @type {Set<string>} */
+  const reached = new Set();
+  for (let nth = 0; nth < 40 && !reached.has("copy"); nth += 1) {
+    await page.keyboard.press("Tab");
+    reached.add(await page.evaluate(() => document.activeElement?.id ?? ""));
+    const outline = await page.evaluate(() => {
+      const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(document.activeElement ?? document.body);
+      return `${outlineStyle} ${outlineWidth} ${boxShadow}`;
+    });
+    assert.notEqual(outline, "none 0px none", "what has the focus shows it");
+    if (reached.has("sport") && reached.has("state") && reached.has("city")) break;
+  }
+  assert.ok(["sport", "state", "city"].every((id) => reached.has(id)), [...reached].join(" "));
+  await assertClean(opened);
+});
+
+test("the documentation shows every operation of the description, and opens one", async () => {
+  const opened = await open(chromium);
+  const { page } = opened;
+  await page.goto(`${mirror.url}/docs`, { waitUntil: "networkidle" });
+  await page.locator(".opblock").first().waitFor();
+  const { paths } = await (await fetch(`${mirror.url}/openapi.json`)).json();
+  const shown = (await page.locator(".opblock-summary-path").allInnerTexts())
+    .map((/** @type {string} */ path) => path.replaceAll("\u200b", "").trim());
+  assert.deepEqual([...new Set(shown)].sort(), Object.keys(paths).sort());
+  await page.locator(".opblock-summary-control").first().click();
+  await page.locator(".opblock-body .responses-inner").first().waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.deepEqual(await tooWide(page), []);
+  await assertClean(opened);
+});
+
+test("a client that asks too much sees how long it has to wait", async () => {
+  const strict = await Mirror.start(origin, ["rate_limit.requests_per_minute=2"]);
+  try {
+    const opened = await open(chromium);
+    const { page, noticed } = opened;
+    await page.goto(`${strict.url}/explore`);
+    await ready(page);
+    for (const state of ["texas", "ohio", "florida"]) {
+      await page.selectOption("#state", state);
+      await page.waitForFunction(() => !document.querySelector(".explorer.busy"));
+    }
+    const notice = page.locator("#notice");
+    const left = async () => Number(/Trying again in (\d+) s/.exec(await notice.innerText())?.[1]);
+    await until("the notice", async () => (await notice.isVisible()) && (await left()) > 0);
+    const seen = await left();
+    await until("the countdown", async () => (await left()) < seen);
+    // The browser itself reports an answer of 429.
+    assert.ok(noticed.every((line) => line.includes("429")), noticed.join("\n"));
+    noticed.length = 0;
+    await assertClean(opened);
+  } finally {
+    await strict.kill();
+  }
+});
