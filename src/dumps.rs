@@ -52,10 +52,7 @@ pub(crate) enum DumpError {
     Columns(usize),
     /// A listing cannot be read.
     #[error("listing {id} cannot be read: {why}")]
-    Summary {
-        id: ListingId,
-        why: String,
-    },
+    Summary { id: ListingId, why: String },
     /// A detail cannot be read.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),

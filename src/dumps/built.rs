@@ -114,7 +114,7 @@ impl Built {
     /// The next bytes from `from` on, at most up to `to`.
     fn read(&self, from: u64, to: u64) -> io::Result<Bytes> {
         if self.revoked.load(Ordering::Relaxed) {
-            return Err(io::Error::other("many newer dumps have been written since; this one is let go of"));
+            return Err(io::Error::other("many newer dumps have been written since; this one is no longer kept"));
         }
         let mut piece = vec![0; usize::try_from(to.saturating_sub(from).min(PIECE)).unwrap_or(0)];
         self.file.read_exact_at(&mut piece, from)?;
@@ -166,7 +166,7 @@ impl Write for Hashing {
         if self.length / CHECKED != (self.length + bytes.len() as u64) / CHECKED {
             let disk = rustix::fs::fstatvfs(&self.file)?;
             if disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE {
-                let why = "less than 256 MiB are free in the data directory, and they are for the store";
+                let why = "less than 256 MiB are free in the data directory, and the store needs them";
                 return Err(io::Error::new(io::ErrorKind::StorageFull, why));
             }
         }

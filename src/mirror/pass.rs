@@ -71,9 +71,7 @@ pub(super) enum Inconsistent {
     },
     /// A listing stands on two pages.
     #[error("listing {id} is on two pages; the list changed while it was read")]
-    Twice {
-        id: ListingId,
-    },
+    Twice { id: ListingId },
     /// The pages do not hold their total.
     #[error("the pages have {distinct} listings, but report {total}; the list changed while it was read")]
     Count {

@@ -69,7 +69,7 @@ pub(super) fn page(pages: &Pages, published: &Published, facts: &Facts<'_>, quer
 /// What is shown, in words: "1,234 venues, Golf, Texas".
 fn summary_of(shown: &Shown<'_>, facts: &Facts<'_>) -> String {
     let mut text = match shown.total {
-        None => "venues that only the origin can list now; the API request below asks it".to_owned(),
+        None => "venues (only the origin can list them now: send the API request below)".to_owned(),
         Some(1) => "1 venue".to_owned(),
         Some(total) => format!("{} venues", grouped(total)),
     };

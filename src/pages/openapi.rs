@@ -23,8 +23,8 @@ pub(super) fn document(site: &Site, facts: Option<&Facts<'_>>) -> String {
     let limit = match site.requests_per_minute {
         0 => "Requests are not limited here.".to_owned(),
         most => format!(
-            "An address may send {most} requests in any 60 seconds; `RateLimit` tells what is left. The next one is answered \
-             429, and `Retry-After` says when to come back."
+            "An address may send {most} requests in any 60 seconds; `RateLimit` says how many are left. Above that the \
+             answer is 429, and `Retry-After` says when to try again."
         ),
     };
     let credit = facts.map_or_else(String::new, |facts| {

@@ -25,8 +25,16 @@ use super::spool::Reader;
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// A whole answer: of a known endpoint, or a stored one that is still valid.
-    Whole { stored: Arc<Stored>, fwd_status: u16, is_kept: bool },
-    Arriving { head: Arc<Head>, body: Option<Reader>, keeps: bool },
+    Whole {
+        stored: Arc<Stored>,
+        fwd_status: u16,
+        is_kept: bool,
+    },
+    Arriving {
+        head: Arc<Head>,
+        body: Option<Reader>,
+        keeps: bool,
+    },
 }
 
 #[derive(Debug)]

@@ -80,7 +80,7 @@ async fn a_server_that_is_well_says_so_and_one_whose_origin_stopped_says_why_and
     origin.shutdown().await;
     wait_until("the page says why", || async {
         let told = health(page(&server).await.text());
-        told.contains("Not well") && told.contains("cannot be asked")
+        told.contains("Not well") && told.contains("cannot be reached")
     })
     .await;
     let html = page(&server).await;
@@ -91,7 +91,7 @@ async fn a_server_that_is_well_says_so_and_one_whose_origin_stopped_says_why_and
     soon("what went wrong is listed", || async {
         let html = page(&server).await;
         let notes = words(html.text().split("id=\"notes\"").nth(1).unwrap());
-        notes.contains("Mirroring failed") && notes.contains("it is tried again by itself")
+        notes.contains("Mirroring failed") && notes.contains("The server keeps trying")
     })
     .await;
 

@@ -141,7 +141,7 @@ fn origin(status: &Status, reading: &Reading) -> Origin {
         };
         let mut more = Vec::new();
         if view.paused.as_secs() > 0 {
-            more.push(format!("Nothing is sent for {}.", words::seconds(view.paused.as_secs())));
+            more.push(format!("No requests are sent for {}.", words::seconds(view.paused.as_secs())));
         }
         if view.waiting > 0 {
             more.push(format!("{} requests wait for a slot.", view.waiting));
@@ -185,7 +185,7 @@ fn data(reading: &Reading, value: &Value) -> Vec<Line> {
         Line::new("Certificate", meta.certificate.as_str()).with([words::certificate(meta.certificate).to_owned()]);
     lines.push(certificate.with(texts(value, "/snapshot/open_points")));
     let confirmed = words::instant(published.claimed());
-    let future = reading.unconfirmed.then(|| "This is in the future, so that a clock must be wrong.".to_owned());
+    let future = reading.unconfirmed.then(|| "This is in the future, so a clock must be wrong.".to_owned());
     lines.push(Line::new("Confirmed", confirmed).with(future));
     lines.push(Line::new("Listings", words::count(published.dataset.len() as u64)));
     for (name, kind) in [("Sports", "sport"), ("States", "state"), ("Cities", "city")] {
@@ -199,11 +199,11 @@ fn data(reading: &Reading, value: &Value) -> Vec<Line> {
     let disproved = meta.disproved.iter().flatten().map(|assumption| words::assumption(*assumption).to_owned());
     let disproved: Vec<String> = disproved.collect();
     if !disproved.is_empty() {
-        let told = "The origin does otherwise. Such queries are forwarded.";
+        let told = "The origin does not do this. Queries that depend on it are forwarded.";
         lines.push(Line::new("Disproved", told).with(disproved));
     }
     for (name, pointer, told) in [
-        ("Volatile fields", "/volatile", "They change although the data does not, and are no part of it."),
+        ("Volatile fields", "/volatile", "They change although the data does not, so they are not part of the data."),
         ("Left out", "/left_out", "These fields differed between the pages of one crawl."),
     ] {
         let names = texts(value, pointer);

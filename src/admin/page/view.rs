@@ -135,8 +135,8 @@ fn health(model: &Model) -> Markup {
 
 const fn all_well(usage: Use) -> &'static str {
     match usage {
-        Use::Mirror => "The data is confirmed in time, nothing is held back, and the disk works.",
-        Use::Shield => "The origin answers, and clients are served from the cache where that is possible.",
+        Use::Mirror => "The origin confirmed the data in time, nothing is held back, and the disk works.",
+        Use::Shield => "The origin answers, and clients get cached answers where possible.",
         Use::Offline => "There is data to serve, and the disk works.",
     }
 }
