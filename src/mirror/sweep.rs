@@ -33,7 +33,7 @@ pub struct Sweeper {
     pub store: Arc<Store>,
     /// The served snapshot.
     pub live: Live,
-    /// How the mirror is told.
+    /// Commands to the mirror.
     pub commands: Commands,
     /// How often.
     pub every: Duration,

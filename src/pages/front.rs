@@ -14,7 +14,7 @@ use super::{Pages, Site};
 /// Sports that the chart shows; the others are in the explorer.
 const SPORTS: usize = 12;
 
-/// The files with everything, and who reads them.
+/// The files with everything, and their readers.
 pub(super) const DUMPS: [(&str, &str); 4] = [
     ("listings.csv", "for spreadsheets and pandas"),
     ("listings.geojson", "for maps: QGIS, Leaflet"),

@@ -1,4 +1,4 @@
-//! One fetch: asks the origin, and gives the result to its starter and to all who wait.
+//! One fetch: asks the origin, and gives the result to its starter and to all waiting clients.
 //!
 //! It decides neither whether to ask nor what to store. It runs in a task of its own, so that storing does not depend
 //! on the client that asked. Callers: [`super::together`].

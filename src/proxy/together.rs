@@ -1,4 +1,4 @@
-//! One fetch for all who ask for a resource at a time, and what happens to those it gives no answer.
+//! One fetch at a time for all who ask for a resource; clients that cannot share its answer ask again.
 //!
 //! It neither decides whether to ask the origin nor asks. Callers: [`super`].
 
@@ -70,7 +70,7 @@ impl Proxy {
                 }
                 fetch.kept = variants.and_then(|variants| variants.select(selectable).cloned());
             }
-            // A client with something at hand does not wait for a hanging origin; the fetch goes on.
+            // A client with something at hand does not wait for a hanging origin; the fetch continues.
             let at_hand = fetch.kept.clone().filter(|stored| known && self.stands_in(known, stored));
             let passenger = match boarding {
                 Boarding::First(ticket, _) => {

@@ -180,7 +180,7 @@ impl Origin {
         self.shared.log.lock().busiest_minute()
     }
 
-    /// Empties the log and its counters. The limit goes on counting.
+    /// Empties the log and its counters. The limit keeps counting.
     pub fn clear_log(&self) {
         self.shared.log.lock().clear();
     }

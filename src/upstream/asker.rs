@@ -1,4 +1,4 @@
-//! Who asks the origin: for what, for whom, and how patiently.
+//! The purpose of a request to the origin, its client, and its patience.
 //!
 //! Values only. Callers: everyone who asks the origin.
 

@@ -1,4 +1,4 @@
-//! One budget for all requests to the origin: who goes next, and when.
+//! One budget for all requests to the origin: which goes next, and when.
 //!
 //! [`choice`] decides, [`dispatch`] hands out slots; this file is the interface. Callers: [`super::client`],
 //! [`crate::upstream::wire`].
@@ -142,7 +142,7 @@ impl Budget {
         }
     }
 
-    /// Allows one request at a time, for an origin that fails again and again: its return shows all the same. A hanging
+    /// Allows one request at a time, for an origin that fails again and again: its return still shows. A hanging
     /// request delays the next one by `spacing`.
     pub fn try_gently(&self, spacing: Option<Duration>) {
         self.dispatcher.change(|desk, _| desk.state.gentle = spacing);

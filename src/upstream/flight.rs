@@ -1,7 +1,7 @@
 //! One fetch per key at a time: the first request starts it, all others wait for its result.
 //!
-//! The fetch is a task of its own, so a client that leaves ends it for nobody. After a flight that crashes, the next
-//! one takes off. Callers: [`crate::mirror::details`], [`crate::proxy`].
+//! The fetch is a task of its own: a client that leaves does not end it. After a flight that crashes, the next one
+//! takes off. Callers: [`crate::mirror::details`], [`crate::proxy`].
 
 use std::collections::HashMap;
 use std::hash::Hash;

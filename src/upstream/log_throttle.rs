@@ -30,7 +30,7 @@ impl Lines {
     }
 }
 
-/// The lines of late.
+/// Recent lines.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle(Mutex<Memory>);
 

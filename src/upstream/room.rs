@@ -170,7 +170,7 @@ mod tests {
         let mut first = Held::default();
         room.take(&mut first, MEBIBYTE).await;
         room.take(&mut first, 3 * MEBIBYTE).await;
-        // The reserve's holder needs no more of anybody.
+        // The reserve's holder needs no more room.
         let waiting = tokio::spawn({
             let room = room.clone();
             async move {

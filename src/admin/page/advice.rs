@@ -14,7 +14,7 @@ use super::words::{seconds, sentence, short};
 pub(super) enum Weight {
     /// The server is unhealthy for it.
     Unwell,
-    /// It is healthy all the same.
+    /// It is still healthy.
     Attention,
 }
 

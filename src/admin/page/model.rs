@@ -28,7 +28,7 @@ pub(super) struct Model {
     pub data: Vec<Line>,
     /// The kept snapshots; `None` in shield use.
     pub snapshots: Option<Snapshots>,
-    /// The comparison with the origin; `None` where there is none.
+    /// The comparison with the origin; `None` without one.
     pub parity: Option<Parity>,
     /// The last warnings and errors, the newest first.
     pub notes: Vec<Row>,

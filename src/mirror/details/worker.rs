@@ -179,7 +179,7 @@ impl Overdue {
     }
 }
 
-/// When details that failed are tried again: later and later, up to an hour. An answer ends that, whoever asked.
+/// When failed details are tried again: later and later, up to an hour. Any answer ends that.
 #[derive(Debug, Default)]
 struct Retries(HashMap<ListingId, Failed>);
 

@@ -116,7 +116,7 @@ impl Mirror {
     }
 }
 
-/// Removes copies that nobody will ask for again: pages beyond the last, and probes of earlier snapshots.
+/// Removes unused copies: pages beyond the last, and probes of earlier snapshots.
 fn forget_copies(store: &Store, pages: u64, now_ms: i64) -> Result<(), StoreError> {
     let useless = store.copy_metas()?.into_iter().filter(|(path, meta)| {
         let beyond = pass::page_of(path).is_some_and(|page| page > pages);

@@ -9,7 +9,7 @@ use super::super::plan::{Begun, Facts, Step};
 use crate::clock::Monotonic;
 use crate::snapshot::version::Certificate;
 
-/// When something goes on, and how often in a row it failed.
+/// When to try again, and how often in a row it failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Retry {
     failures: u32,
@@ -18,7 +18,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// It goes on after a pause, and has not failed.
+    /// Continues after a pause, without a failure.
     pub(super) fn after(now: Monotonic, pause: Duration) -> Self {
         Self { failures: 0, at: Some(now.plus(pause)) }
     }

@@ -1,4 +1,4 @@
-//! A list that lost too many listings is held back until somebody accepts it.
+//! Holds back a list that lost too many listings, until an operator accepts it.
 //!
 //! Callers: [`super`] and its parts.
 

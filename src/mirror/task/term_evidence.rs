@@ -1,6 +1,6 @@
 //! What the origin has listed for terms, and the indexes of lists that rest on it.
 //!
-//! It asks nobody: [`super::learn`] does. Callers: [`super`] and its parts.
+//! [`super::learn`] asks the origin. Callers: [`super`] and its parts.
 
 use std::sync::Arc;
 

@@ -41,7 +41,7 @@ pub(super) struct View<'a> {
     pub clients: ClientTurn,
 }
 
-/// Who goes next, by ticket; `None` when nobody may.
+/// The next ticket; `None` when none may go.
 pub(super) fn choose(view: &View<'_>) -> Option<u64> {
     if view.free == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! The dispatcher: finds who goes next, and hands the slot to that one alone. Nobody else is woken.
+//! The dispatcher: finds the next request and hands it the slot. No other request is woken.
 //!
 //! Whatever affects turns (a request comes, leaves or ends, a pause begins) gives the turns that it allows. A task, the
 //! keeper, gives the turns that time alone allows; it lives while a request waits. [`super::state`] decides. Callers:

@@ -1,4 +1,4 @@
-//! Everybody who waits for a slot, ordered so that the next of each kind is found directly.
+//! The requests that wait for a slot, ordered so that the next of each kind is found directly.
 //!
 //! Pure: time is an argument. It does not decide which kind is next ([`super::choice`]). Callers: [`super::state`].
 

@@ -117,7 +117,7 @@ impl State {
         })
     }
 
-    /// Who goes next, by ticket; `None` when nobody may.
+    /// The next ticket; `None` when none may go.
     pub(super) fn chosen(&mut self, now: Monotonic) -> Option<u64> {
         if self.stopped_until(now).is_some() {
             return None;

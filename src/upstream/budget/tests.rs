@@ -99,7 +99,7 @@ async fn an_unlimited_budget_waits_only_while_paused() {
     assert!((28..=30).contains(&spent.retry_after.as_secs()), "{spent:?}");
 }
 
-/// A client with a long queue of old tickets has one turn like anybody else.
+/// A client with a long queue of old tickets gets one turn, as others do.
 #[tokio::test]
 async fn a_client_with_many_waiting_reads_takes_turns_with_the_others() {
     let budget = Budget::open(Some(40), None, Clock::system());

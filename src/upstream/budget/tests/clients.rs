@@ -212,7 +212,7 @@ async fn a_turn_of_somebody_who_has_just_left_goes_to_the_next() {
     }
 }
 
-/// The keeper lives in the runtime of whoever came first, which may end before the others do.
+/// The keeper lives in the runtime of the first caller, which may end before the others do.
 #[test]
 fn somebody_else_keeps_the_time_when_the_runtime_of_the_keeper_ends() {
     let budget = Budget::open(None, None, Clock::system());
