@@ -77,7 +77,7 @@ fn replies(c: &mut Criterion) {
             door.knows(black_box(count))
         });
     });
-    // The cost of a query that is never repeated: as it is, and with its reply kept.
+    // The cost of a query that is never repeated: as it is, and if it were kept.
     for (name, keeps) in [("unique query, at the door", false), ("unique query, kept and evicting", true)] {
         let (cache, mut number) = (Cache::new(1 << 20), 1_000_u64);
         group.bench_function(name, |b| {

@@ -1,5 +1,4 @@
-//! The caching reverse proxy: reads through what the snapshot does not cover, caches it, and serves it on when the
-//! origin fails.
+//! The caching reverse proxy: reads through what no snapshot covers, caches it, and serves it on when the origin fails.
 //!
 //! An HTTP cache by RFC 9111: [`crate::semantics::caching`] decides, [`crate::cache`] stores. A known endpoint is an
 //! unknown one without the client's fields, whose body is judged before any client sees it. Both take one way:

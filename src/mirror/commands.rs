@@ -1,6 +1,6 @@
 //! Commands to the running mirror, and how it receives them.
 //!
-//! Callers: [`crate::admin`], [`crate::audit`] and [`super::sweep`] give, [`super::task`] takes.
+//! Callers: [`crate::admin`], [`crate::audit`] and [`super::sweep`] ask, [`super::task`] takes.
 
 use std::sync::Arc;
 

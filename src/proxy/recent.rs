@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::cache::Key;
 use crate::clock::Monotonic;
 
-/// How many resources are remembered; beyond that it forgets all, which costs a request each.
+/// How many resources are remembered; more clear the memory, which costs a request each.
 const MOST: usize = 4096;
 
 #[derive(Debug)]

@@ -65,7 +65,7 @@ struct Shared {
     state: Mutex<State>,
     /// A piece has come, or the end.
     came: Notify,
-    /// A reader moved on, or left.
+    /// A reader went on, or left.
     went: Notify,
 }
 

@@ -31,7 +31,7 @@ use super::{LARGE, Proxy};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     Kept,
-    /// Due to this request, or what the answer shows of it: others may share.
+    /// Due to this request, or to what the answer shows: others may share.
     Personal,
     /// Due to the resource.
     Private,
@@ -300,7 +300,7 @@ impl Proxy {
         if length > LARGE { inner.upstream.origin().room().parse(finish).await.ok().flatten() } else { finish() }
     }
 
-    /// Keeps a whole body, unless it echoes something of the request.
+    /// Keeps a whole body, unless it shows something of the request.
     fn keep(&self, keeping: Keeping, whole: Bytes) -> Option<Arc<Stored>> {
         let Keeping { key, mut stored, asked, sent, vary } = keeping;
         if reflects(&sent, &vary, &stored.fields, &whole) {

@@ -1,4 +1,4 @@
-//! The purpose of a request to the origin, its client, and its patience.
+//! A request's purpose, client and patience.
 //!
 //! Values only. Callers: everyone who asks the origin.
 

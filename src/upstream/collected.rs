@@ -1,7 +1,7 @@
 //! A body that is read whole: collected in blocks, joined once.
 //!
 //! A buffer that grows by doubling leaves its smaller selves to the allocator, which holds them for a while: with many
-//! large bodies at once they took as much again as the bodies. Callers: [`super::client`].
+//! large bodies at once they took as much as the bodies. Callers: [`super::client`].
 
 use bytes::{Bytes, BytesMut};
 

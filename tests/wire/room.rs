@@ -163,7 +163,7 @@ async fn bodies_without_end_take_a_bounded_part_of_the_memory() {
     println!("{} MiB at most, others waited {longest:?}", most / MEBIBYTE);
     assert!(most < MOST, "{} MiB", most / MEBIBYTE);
     drop(silent);
-    // Clients that left gave room back.
+    // Departed clients gave room back.
     let reply = server.ok("/api/listings.json?page=9").await;
     assert_eq!(reply.total(), 1);
 }

@@ -45,7 +45,7 @@ impl Work {
 #[derive(Default)]
 pub(super) struct WorkInHand {
     now: Option<Work>,
-    /// A certification that makes way for work that follows a change; it continues afterwards.
+    /// A certification that makes way for work after a change, and then continues.
     parked: Option<Work>,
     /// Changes in a row that did not hold still for their confirmation.
     unsettled: u32,
@@ -89,7 +89,7 @@ impl WorkInHand {
     /// A step of the taken work has ended.
     pub(super) fn went(&mut self, work: Work, next: Next, now: Monotonic) {
         match next {
-            // Work that made way continues, unless other work was begun.
+            // Parked work continues, unless other work was begun.
             Next::Done if self.now.is_none() => self.now = self.parked.take(),
             Next::Done => {}
             Next::Again(pause) => self.now = Some(Work { due: Retry::after(now, pause), ..work }),

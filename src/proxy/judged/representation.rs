@@ -95,7 +95,7 @@ impl Representation {
         })
     }
 
-    /// What is kept, as confirmed by a 304.
+    /// What is kept, as a 304 confirms it.
     pub(super) fn confirmed(kept: &Stored, headers: &HeaderMap) -> Self {
         let mut fields = kept.fields.clone();
         let mut news = end_to_end(headers, true);

@@ -1,5 +1,5 @@
-//! kill -9 at random instants of rollbacks, releases, pins and publications: every confirmed command is in force
-//! afterwards; any other is done as a whole or not at all.
+//! kill -9 at random instants of rollbacks, releases, pins and publications: a confirmed command is in force
+//! afterwards, any other is done as a whole or not at all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
