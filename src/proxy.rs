@@ -81,7 +81,7 @@ struct Inner {
 pub struct ProxyConfig {
     /// How long a client waits for the budget.
     pub wait: Duration,
-    /// Freshness of known endpoints if the origin gives none.
+    /// Freshness of known endpoints where the origin gives none.
     pub ttl: Duration,
     /// How long a stale answer of a known endpoint may be served while a new one is fetched.
     pub stale_while_revalidate: Duration,

@@ -1,4 +1,4 @@
-//! Commands to the running mirror, and how it receives them.
+//! What others may ask of the running mirror, and how it hears of it.
 //!
 //! Callers: [`crate::admin`], [`crate::audit`] and [`super::sweep`] ask, [`super::task`] takes.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Commands to the running mirror; cheap to clone.
+/// What others may ask of the running mirror; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Commands(Arc<CommandState>);
 
@@ -17,12 +17,14 @@ struct CommandState {
     asked: Mutex<Asked>,
 }
 
+/// What was asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
+    /// A refresh now.
     pub refresh: bool,
     /// A whole pass.
     pub pass: bool,
-    /// Publish the held list.
+    /// The publication of what is held back.
     pub accept: bool,
 }
 
@@ -33,24 +35,24 @@ impl Commands {
         self.0.wake.notify_one();
     }
 
-    /// Read every page now.
+    /// Look at every page now.
     pub fn pass(&self) {
         self.0.asked.lock().pass = true;
         self.0.wake.notify_one();
     }
 
-    /// Publish the held list, once.
+    /// Publish what is held back, once.
     pub fn accept(&self) {
         self.0.asked.lock().accept = true;
         self.0.wake.notify_one();
     }
 
-    /// Takes the commands since the last call.
+    /// Takes what was asked for since the last time.
     pub(super) fn take(&self) -> Asked {
         std::mem::take(&mut *self.0.asked.lock())
     }
 
-    /// Waits for a command.
+    /// Waits until something is asked for.
     pub(super) async fn wait(&self) {
         self.0.wake.notified().await;
     }

@@ -22,7 +22,7 @@ use crate::upstream::window::Class;
 /// Store key of the end of the last sweep.
 const STATE: &str = "swept";
 
-/// Pause after a sweep that could not read every page.
+/// After how long a sweep is made good that could not look at every page.
 const SOON: Duration = Duration::from_secs(600);
 
 /// The sweeper.
@@ -54,7 +54,7 @@ impl Sweeper {
         loop {
             tokio::time::sleep(wait).await;
             wait = match self.sweep().await {
-                // Some pages were not read: the sweep does not count.
+                // Some pages could not be looked at: that is no sweep yet.
                 Swept::InPart => self.every.min(SOON),
                 swept => {
                     if swept == Swept::Differs {
@@ -71,7 +71,7 @@ impl Sweeper {
         }
     }
 
-    /// How long until the first sweep: one interval after the last one, across restarts.
+    /// How long until the first sweep: one interval after the last one, whatever restarts lie between.
     fn until_due(&self) -> Duration {
         let Some(last) = self.store.instant(STATE).ok().flatten() else { return self.every };
         let since = self.clock.now_wall().millis_since(WallTime::from_millis(last));

@@ -55,7 +55,7 @@ const TICK: Duration = Duration::from_secs(5);
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Its settings.
+/// When things happen.
 #[derive(Clone, Copy, Debug)]
 pub struct Rhythm {
     /// The time by which a refresh must have happened.

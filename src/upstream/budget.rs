@@ -59,7 +59,7 @@ pub struct BudgetView {
 #[derive(Clone)]
 pub struct Budget {
     dispatcher: Arc<Dispatcher>,
-    /// How many leading bits of an IPv6 address make a household, whose reads share their turns.
+    /// How many bits of an address of IPv6 make a household: its reads have their turns together.
     ipv6_prefix: u8,
 }
 
@@ -74,7 +74,7 @@ impl Budget {
         Self { dispatcher: Arc::new(Dispatcher::new(state, clock)), ipv6_prefix: 64 }
     }
 
-    /// The same budget, whose households share so many bits of an IPv6 address (64 otherwise).
+    /// The same budget, for which a household has so many bits of an address of IPv6 in common (64 otherwise).
     #[must_use]
     pub fn with_ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits;

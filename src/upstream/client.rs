@@ -57,7 +57,7 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// Largest decoded body in bytes.
     pub max_body: u64,
-    /// The longest pause of a failing origin, unless it asks for more.
+    /// How long a failing origin is left alone at most, unless it asks for more.
     pub longest_pause: Duration,
 }
 
@@ -219,7 +219,7 @@ impl OriginClient {
         let Arrival { status, headers, body: mut pieces } = arrival;
         let (mut body, mut held, mut in_a_row) = (Collected::default(), Held::default(), 0);
         let limit = self.config.max_body.min(self.room.largest());
-        // A client may get a refusal in the origin's own words.
+        // What a client asked for may be refused in the origin's own words.
         if status == 200 || (class == Class::Client && is_refusal(status)) {
             while let Some(chunk) = pieces.next().await {
                 let chunk = chunk.map_err(failed)?;
