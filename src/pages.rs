@@ -1,10 +1,8 @@
 //! Documents of this server: pages for people, the description of the API, and what browsers and programs look for.
 //!
-//! Rendered from a snapshot, or without one; no sockets, and of HTTP only the documents' names. [`crate::answer`], the
-//! only caller, decides which request gets which.
-//!
-//! Everything is compiled in: [`assets`] has the files. Links are relative, so that pages work behind any address and
-//! path; only examples show `public_url`. [`facts`] reads what pages show of the data.
+//! Rendered from a snapshot, or without one; no sockets, and of HTTP only the documents' names. Everything is compiled
+//! in: [`assets`] has the files. Links are relative, so that pages work behind any address and path; only examples show
+//! `public_url`. [`facts`] reads what pages show of the data. Callers: [`crate::answer`], which decides on requests.
 
 mod albers;
 mod assets;

@@ -126,7 +126,7 @@ impl Proxy {
             }
             return Keeps::Private;
         }
-        // Only our own validators were sent, no secret of one client.
+        // Our own validators were sent: no secret of one client.
         if reflects(sent, &Vary::of(&stored.fields), &stored.fields, &[]) { Keeps::Personal } else { Keeps::Kept }
     }
 

@@ -70,7 +70,7 @@ impl Proxy {
                 }
                 fetch.kept = variants.and_then(|variants| variants.select(selectable).cloned());
             }
-            // A client with an answer at hand waits for no hanging origin; the fetch goes on.
+            // A client with an answer at hand does not wait for a hung origin; the fetch goes on.
             let at_hand = fetch.kept.clone().filter(|stored| known && self.stands_in(known, stored));
             let passenger = match boarding {
                 Boarding::First(ticket, _) => {

@@ -1,7 +1,7 @@
 //! The places of synthetic venues: the states with their bounding boxes, and real cities with rough coordinates.
 //!
-//! Data only; `gazetteer` decides slugs and sizes. Coordinates are good to about a hundredth of a degree, boxes to a
-//! tenth: enough for a map to look right, no more.
+//! Data only; coordinates are good to about a hundredth of a degree, boxes to a tenth: enough for a map to look right,
+//! no more. Callers: `gazetteer`, which decides slugs and sizes.
 
 /// A state (or the District of Columbia).
 #[derive(Debug)]

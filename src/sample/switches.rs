@@ -1,7 +1,7 @@
 //! The switches of the sample origin, usable while it runs.
 //!
 //! The documented API leaves much open; each switch is an answer that a real origin could give. The default is the most
-//! likely one, without faults. The effects are in the files that read the switches.
+//! likely one, without faults. Callers: tests set switches, other files of the room read them.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The origin's health and the mirror's progress, for people and metrics.
 //!
-//! Written by [`super`], read by [`crate::admin`]. It decides nothing.
+//! It decides nothing. Callers: [`super`] writes, [`crate::admin`] reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

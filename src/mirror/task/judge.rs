@@ -83,7 +83,7 @@ impl Mirror {
             Ok(assembled) => assembled,
             Err(error) => return self.does_not_fit(reading, &pass, error),
         };
-        // The newest snapshot takes nothing back, however old its confirmation is.
+        // The same content takes nothing back, however old its confirmation is.
         let is_old = pass.until_ms() < reading.floor_ms && self.is_news(&assembled.content);
         if pass.is_full() && !is_old {
             self.publish_assembled(assembled, Proof::of(Certificate::Full, pass.until_ms())).await?;

@@ -1,6 +1,6 @@
 //! What clients see of a known endpoint's answer: checked, rewritten, without fields that are not for them.
 //!
-//! [`super`], the caller, decides how long to cache it.
+//! Not its lifetime in the cache. Callers: [`super`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
