@@ -1,6 +1,6 @@
 //! What keeping costs: codings by effort, on bodies of three sizes, and the reply cache. `cargo bench --bench codings`.
 //!
-//! Why the levels are what they are: see `src/cache/coded/encode.rs`. Sizes are printed beside the names.
+//! `src/cache/coded/encode.rs` explains the levels. Sizes are printed beside the names.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn replies(c: &mut Criterion) {
             door.knows(black_box(count))
         });
     });
-    // What a query that nobody repeats costs: as it is, and if its reply were kept.
+    // The cost of a query that is never repeated: as it is, and if it were kept.
     for (name, keeps) in [("unique query, at the door", false), ("unique query, kept and evicting", true)] {
         let (cache, mut number) = (Cache::new(1 << 20), 1_000_u64);
         group.bench_function(name, |b| {

@@ -1,7 +1,7 @@
-//! What every request passes through, step by step: route and path, query, coding, preconditions, admission as a whole,
-//! `Cache-Status`, and the head of the answer. `cargo bench --bench paths`; under a minute.
+//! The steps of every request: route and path, query, coding, preconditions, the whole admission, `Cache-Status`, and
+//! the head of the answer. `cargo bench --bench paths`; under a minute.
 //!
-//! Not here: the limiter by itself (`limiter`), looking answers up and rendering them.
+//! Not here: the limiter (`limiter`), looking up answers and rendering them.
 
 #![allow(clippy::unwrap_used, reason = "a bench")]
 
@@ -119,7 +119,7 @@ fn admission(c: &mut Criterion) {
     group.finish();
 }
 
-/// A snapshot of nothing: heads do not depend on what is in it.
+/// An empty snapshot: heads do not depend on its content.
 fn live(confirmed: WallTime) -> Live {
     let taxonomy: Arc<str> = r#"{"total":0,"items":[]}"#.into();
     let envelope = Envelope::of(&[], &VolatileKeys::default()).unwrap();

@@ -109,7 +109,7 @@ fn query(kind: usize, dice: &mut Dice, listings: u64) -> String {
     }
 }
 
-/// One answer, from the text of the query to everything that is sent of it.
+/// One answer, from the query's text to everything that is sent.
 fn answer(dataset: &Dataset, frame: &Frame, text: &str) -> usize {
     let query = Parameters::parse(text).unwrap().list;
     let found = dataset.find(&query).unwrap();

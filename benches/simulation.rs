@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         let at = arguments.iter().position(|argument| argument == name);
         at.and_then(|at| arguments.get(at + 1)).map_or(default, |value| value.parse().unwrap())
     };
-    // `cargo test` only looks whether it runs at all.
+    // `cargo test` only checks that it runs.
     let (many, long) = if arguments.iter().any(|argument| argument == "--bench") { (20, 200) } else { (1, 10) };
     let (from, seeds) = (number("--from", 1), number("--seeds", many));
     let (steps, listings) = (number("--steps", long) as usize, number("--listings", 900) as usize);

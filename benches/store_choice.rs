@@ -1,5 +1,5 @@
-//! Decides what the durable store is built on: redb as [`grandstand::parts::store`] uses it, or immutable packs of blocks with
-//! a pointer file and an append-only log of details (`store_choice/packs.rs`, only as much as is needed to measure).
+//! The choice of the durable store: redb as [`grandstand::parts::store`] uses it, or immutable packs of blocks with a
+//! pointer file and an append-only log of details (`store_choice/packs.rs`, only as much as the measurement needs).
 //!
 //! `cargo bench --bench store_choice` prints a Markdown table for 1,000,000 listings; `LISTINGS=50000` measures fewer.
 //! Without `--bench` (`cargo test --benches`) a small one only proves that it runs. Results: `benches/runs/`.
@@ -28,7 +28,7 @@ const DIR: &str = "GRANDSTAND_STORE_CHOICE_DIR";
 /// Details per group commit.
 const GROUP: u64 = 100;
 
-/// What both candidates can do.
+/// What both candidates do.
 trait Candidate: Sized {
     const NAME: &'static str;
     fn open(dir: &Path) -> Self;
@@ -209,8 +209,8 @@ fn child<C: Candidate>(role: &str, dir: &Path) -> Child {
         .unwrap()
 }
 
-/// Opens, loads the snapshot and reads what is known of the details, each time in a process of its own after `before`:
-/// the medians of those three in milliseconds, and of the peak memory in kB.
+/// Opens, loads the snapshot and reads what is known of the details, each time in a new process after `before`: the
+/// medians of these three in milliseconds, and of the peak memory in kB.
 fn start<C: Candidate>(dir: &Path, before: impl Fn()) -> [f64; 4] {
     const TIMES: usize = 7;
     let mut runs: [Vec<f64>; 4] = Default::default();

@@ -66,7 +66,7 @@ struct Sources {
     config: Option<PathBuf>,
     /// Set one configuration key; repeatable
     ///
-    /// It overrides the file and the environment. The value is TOML; anything else is taken as a string.
+    /// It overrides the file and the environment. A value that is not TOML is taken as a string.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
 }

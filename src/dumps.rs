@@ -1,10 +1,9 @@
 //! Dumps: the current snapshot as one file for spreadsheets, notebooks and maps.
 //!
-//! A dump is written when somebody first asks for it, once for all who wait, into a file in the data directory that has no
-//! name any more: it goes with the process, and with the snapshot. Whoever still reads one of a snapshot that was replaced
-//! reads it to its end. Details come and go without a new snapshot: their dump is written again when they have changed and
-//! it is older than `ttl`. Not the routes and headers: those are [`crate::answer`]'s. Callers: [`crate::answer`],
-//! [`crate::admin`], the commands.
+//! The first request for a dump writes it, once for all who wait, into a nameless file in the data directory: it goes
+//! with the process, and with the snapshot. Readers of a replaced snapshot's dump read it to its end. Details change
+//! without a new snapshot: their dump is written again when they have changed and it is older than `ttl`. Routes and
+//! headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
 
 mod built;
 mod csv;
@@ -30,14 +29,14 @@ use crate::store::{DetailState, StoreError, nameless};
 
 pub(crate) use built::{Built, Part};
 
-/// The codings that dumps have: brotli takes several times as long for little less.
+/// The codings of dumps: brotli takes several times as long for little less.
 pub(crate) const CODINGS: [Coding; 2] = [Coding::Zstd, Coding::Gzip];
 
-/// So many dumps that were replaced are kept for those who still read them. A client may take hours for one, and a new
+/// So many replaced dumps are kept for clients that still read them. A client may take hours for one, and a new
 /// snapshot may come every few minutes.
 const MOST_REPLACED: usize = 12;
 
-/// After a failure nothing is tried for so long.
+/// No new try for so long after a failure.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Why there is no dump.
@@ -53,12 +52,7 @@ pub(crate) enum DumpError {
     Columns(usize),
     /// A listing cannot be read.
     #[error("listing {id} cannot be read: {why}")]
-    Summary {
-        /// Which one.
-        id: ListingId,
-        /// Why.
-        why: String,
-    },
+    Summary { id: ListingId, why: String },
     /// A detail cannot be read.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
@@ -70,10 +64,10 @@ pub(crate) enum DumpError {
     Lost(String),
 }
 
-/// A dump that can be sent, and the snapshot that it is of.
+/// A dump that can be sent, and its snapshot.
 pub(crate) type Ready = (Arc<Built>, Arc<Published>);
 
-/// How new the dump of the details has to be.
+/// How new the dump of the details must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
     /// For clients: details that changed within `ttl` may be missing.
@@ -95,13 +89,13 @@ struct Inner {
     ttl: Duration,
     clock: Clock,
     built: Mutex<HashMap<Key, Arc<Built>>>,
-    /// Those that were replaced, the oldest first: slow clients may still read them.
+    /// Replaced dumps, the oldest first: slow clients may still read them.
     replaced: Mutex<VecDeque<Weak<Built>>>,
-    /// What the last try came to, where it failed, and when.
+    /// The last error of each dump, and when.
     failed: Mutex<HashMap<Key, (Monotonic, Arc<DumpError>)>>,
     /// One is written at a time.
     turn: tokio::sync::Mutex<()>,
-    /// Whether somebody lets go of what belongs to earlier snapshots.
+    /// Whether a task drops dumps of earlier snapshots.
     tidies: AtomicBool,
 }
 
@@ -122,8 +116,8 @@ impl Dumps {
         }))
     }
 
-    /// A dump of the current snapshot, which is written if there is none. It is written to its end even if nobody waits for it
-    /// any more.
+    /// A dump of the current snapshot, written if there is none. It is written to its end even if nobody waits any
+    /// more.
     ///
     /// # Errors
     /// When there is no snapshot, or the dump cannot be written.
@@ -158,7 +152,7 @@ impl Dumps {
 }
 
 impl Inner {
-    /// The dump that is there, if it will do.
+    /// A kept dump that is good enough.
     fn kept(&self, kind: DumpKind, coding: Coding, freshness: Freshness) -> Result<Option<Ready>, Arc<DumpError>> {
         let published = self.live.current().ok_or(DumpError::Nothing)?;
         let built = self.built.lock().get(&(kind, coding)).cloned();
@@ -171,7 +165,7 @@ impl Inner {
         Ok(built.filter(will_do).map(|built| (built, published)))
     }
 
-    /// Writes a dump, unless another one did so meanwhile, or failed.
+    /// Writes a dump, unless another task did meanwhile, or failed.
     async fn make(
         self: Arc<Self>,
         kind: DumpKind,
@@ -210,7 +204,7 @@ impl Inner {
         let (plain, published) = plain;
         let file = nameless::create(&self.data_dir, nameless::DUMP)?;
         let written = built::written(file, |out| plain.encode(coding, out))?;
-        // As old as what it was made from.
+        // As old as its source.
         let built = Arc::new(written.of(plain.snapshot.clone(), plain.revision, plain.at));
         self.keep(kind, coding, &built);
         Ok((built, published))
@@ -239,7 +233,7 @@ impl Inner {
         self.tidy();
     }
 
-    /// Lets go of the dumps of earlier snapshots.
+    /// Drops the dumps of earlier snapshots.
     fn tidy(&self) {
         let Some(published) = self.live.current() else { return };
         let stale = |_: &Key, built: &mut Arc<Built>| built.snapshot != published.dataset.id;
@@ -247,7 +241,7 @@ impl Inner {
         self.replace(stale);
     }
 
-    /// Lets go of dumps. Clients read them to their end, unless so many are read that the disk fills up.
+    /// Drops dumps. Clients read them to their end, unless so many are read that the disk fills up.
     fn replace(&self, before: impl IntoIterator<Item = Arc<Built>>) {
         let mut replaced = self.replaced.lock();
         replaced.extend(before.into_iter().map(|built| Arc::downgrade(&built)));

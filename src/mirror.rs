@@ -2,19 +2,19 @@
 //!
 //! | a line about | belongs in |
 //! |---|---|
-//! | which paths there are, and whether what they gave is one state of the origin | [`pass`] |
+//! | the paths of a pass, and whether the answers are one state of the origin | [`pass`] |
 //! | what a refresh asks, and what the answers say | [`refresh`] |
 //! | where a changed listing stands, and which listings are gone | [`order`], [`amend`] |
 //! | what the mirror does next | [`plan`] |
-//! | *those are pure; what they decide is done in* | |
-//! | the one task that publishes: its turns, what it has begun, what it knows, when it is due | [`task`], a file of its own for each |
+//! | *above: pure decisions; below: what acts on them* | |
+//! | the one task that publishes: its steps, work in hand, knowledge and schedule | [`task`], one file for each |
 //! | fetching several pages and taxonomies | [`crawl`] |
-//! | one answer: is it newer than what is kept, and for which time does it speak | [`copies`] |
+//! | one answer: is it newer than the kept copy, and when is it valid | [`copies`] |
 //! | what the origin lists for a term, what its filters mean | [`terms`], [`assumptions`] |
-//! | details: what is here, what is due, what an answer changes | [`details`] |
-//! | looking at every page now and then | [`sweep`] |
-//! | what clients read before there is a snapshot | [`early_copies`] |
-//! | what others ask of the mirror | [`commands`] |
+//! | details: what is stored, what is due, what an answer changes | [`details`] |
+//! | reading every page now and then | [`sweep`] |
+//! | client reads before the first snapshot | [`early_copies`] |
+//! | commands to the mirror | [`commands`] |
 //!
 //! Callers: [`crate::app`] starts it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads details.
 

@@ -1,10 +1,8 @@
 //! Documents of this server: pages for people, the description of the API, and what browsers and programs look for.
 //!
-//! Rendered from a snapshot, or without one; no sockets, and nothing of HTTP but what a document is called. Which request
-//! gets which one is the business of [`crate::answer`], which is also the only caller.
-//!
-//! Everything is compiled in: [`assets`] has the files. Links are relative, so that pages work behind any address and
-//! path; `public_url` stands in shown examples only. What pages show of the data is read in [`facts`].
+//! Rendered from a snapshot, or without one; no sockets, and of HTTP only the documents' names. Everything is compiled
+//! in: [`assets`] has the files. Links are relative, so that pages work behind any address and path; only examples show
+//! `public_url`. [`facts`] reads what pages show of the data. Callers: [`crate::answer`], which decides on requests.
 
 mod albers;
 mod assets;
@@ -37,9 +35,8 @@ const RENDERER: &str = env!("CARGO_PKG_VERSION");
 /// What pages say of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
-    /// What shown examples start with, without a slash at its end.
+    /// The start of examples, without a slash at its end.
     pub public_url: String,
-    /// The word for its use.
     pub usage: &'static str,
     /// Whether it has snapshots, now or later; a shield has none.
     pub has_snapshots: bool,
@@ -47,7 +44,7 @@ pub(crate) struct Site {
     pub requests_per_minute: u32,
 }
 
-/// What renders documents.
+/// Renders documents.
 pub(crate) struct Pages {
     site: Site,
     assets: Assets,
@@ -73,7 +70,6 @@ const TEXT: Kind = kind("text/plain; charset=utf-8", Confinement::None, Lifetime
 const JSON: Kind = kind("application/json", Confinement::None, Lifetime::OfAnswers);
 
 impl Pages {
-    /// The documents of one server.
     pub(crate) fn new(site: Site) -> Self {
         Self { site, assets: Assets::new(), dots: Dots::default() }
     }

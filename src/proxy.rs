@@ -1,11 +1,10 @@
-//! The caching reverse proxy: what the snapshot does not cover is asked for once, kept, and served on when the origin
-//! fails.
+//! The caching reverse proxy: reads through what no snapshot covers, caches it, and serves it on when the origin fails.
 //!
-//! An HTTP cache by RFC 9111, whose decisions are in [`crate::semantics::caching`] and whose storage is [`crate::cache`].
-//! A known endpoint is an unknown one without the client's fields, whose body is judged before anybody sees it; so both
-//! take one way: [`ladder`] decides what is done about a request, [`together`] lets all who ask share one fetch, [`fetch`]
-//! asks the origin. Only then they part: [`judged`] reads the answer of a known endpoint whole, [`streamed`] passes others
-//! on while they arrive. [`forward`] is for methods that no cache answers. Callers: [`crate::answer`], [`crate::serve`];
+//! An HTTP cache by RFC 9111: [`crate::semantics::caching`] decides, [`crate::cache`] stores. A known endpoint is an
+//! unknown one without the client's fields, whose body is judged before any client sees it. Both take one way:
+//! [`ladder`] decides what to do about a request, [`together`] shares one fetch among all who ask, [`fetch`] asks the
+//! origin. Only then they part: [`judged`] reads the answer of a known endpoint whole, [`streamed`] passes others on
+//! while they arrive. [`forward`] is for methods that no cache answers. Callers: [`crate::answer`], [`crate::serve`];
 //! [`crate::app`] builds it.
 
 mod demand;
@@ -50,12 +49,12 @@ use onward::{names, selectable, wants_part};
 use question::{Endpoint, PassError, Passed, Question};
 use recent::Recent;
 
-/// A client's `no-cache` is heeded once per resource in this time: more of them would be a way around the cache.
+/// A client's `no-cache` is heeded once per resource in this time: more would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
-/// For how long a resource whose answers are for one client each is asked for by each at once.
+/// How long each client asks at once for a resource whose answers are for one client each.
 const PRIVATE_FOR: Duration = Duration::from_secs(120);
 
-/// Larger bodies are not looked through on a thread that serves clients, in bytes.
+/// Larger bodies are not searched on a thread that serves clients, in bytes.
 const LARGE: u64 = 64 << 10;
 
 /// The caching reverse proxy; cheap to clone.
@@ -74,11 +73,10 @@ struct Inner {
     private: Recent,
     /// The same for requests with credentials only.
     personal: Recent,
-    /// Where is kept what is read of known endpoints before there is a snapshot; never set in shield use.
+    /// Keeps reads of known endpoints before the first snapshot; never set in shield use.
     early: OnceLock<EarlyCopies>,
 }
 
-/// What bounds it.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     /// How long a client waits for the budget.
@@ -91,13 +89,13 @@ pub struct ProxyConfig {
     pub stale_if_error: Duration,
     /// Largest body of an unknown path that is kept, in bytes; larger ones pass.
     pub max_body: u64,
-    /// The fields of a client's GET and HEAD that reach the origin.
+    /// The fields of a client's GET and HEAD that are forwarded.
     pub allowed: Allowed,
-    /// Under which addresses clients and the origin name resources.
+    /// The addresses by which clients and origin name resources.
     pub bases: Vec<Url>,
-    /// What becomes of the origin's addresses.
+    /// How to rewrite the origin's addresses.
     pub rewrite: Rewrite,
-    /// What clients know this server as.
+    /// This server's URL for clients.
     pub public_url: String,
 }
 
@@ -120,13 +118,13 @@ impl Proxy {
         }))
     }
 
-    /// What is read of known endpoints before there is a snapshot is kept for it.
+    /// Reads of known endpoints before the first snapshot are kept for it.
     pub fn keep_early(&self, early: EarlyCopies) {
         // Set once, when the store is opened.
         let _ = self.0.early.set(early);
     }
 
-    /// Lets nobody join the fetches that are under way: something was purged.
+    /// Lets nobody join fetches under way: something was purged.
     pub fn purged(&self) {
         self.0.flights.close();
     }
@@ -136,14 +134,14 @@ impl Proxy {
         &self.0.upstream
     }
 
-    /// How patient a client's read of a known endpoint is.
+    /// The asker for a client's read of a known endpoint.
     pub fn asker(&self, client: &Caller) -> Asker {
         let trail = client.trail.clone();
         Asker { trail, ..Asker::client(Some(client.address), self.0.config.wait) }
     }
 
-    /// Leads clients who follow an answer's head to us, where it leads to the origin. What is kept, and what an answer makes
-    /// void, goes by the origin's own addresses.
+    /// Leads clients from the origin's addresses in an answer's head to ours. Caching and invalidation use the origin's
+    /// own addresses.
     pub fn lead_here(&self, head: &mut HeaderMap) {
         for name in [LOCATION, CONTENT_LOCATION] {
             let mut values = head.get_all(&name).iter();
@@ -158,7 +156,7 @@ impl Proxy {
     /// Reads a canonical path and query of a known endpoint. `rewrites`: the document holds `api_url`s.
     ///
     /// # Errors
-    /// When the origin gives no answer and none is kept that may stand in for it.
+    /// When the origin gives no answer and no stored answer may stand in.
     pub async fn read(
         &self,
         path: &str,
@@ -168,15 +166,15 @@ impl Proxy {
         match self.ask(Question::known(path, rewrites, client), None).await {
             Ok(Passed::Stored { stored, outcome }) => Ok((stored, outcome)),
             Err(PassError::Ask(error)) => Err(error),
-            // Never: it is read whole, and no directive of a client is in it.
+            // Never: it is read whole, without directives of a client.
             Ok(Passed::Streamed { .. }) | Err(PassError::OnlyIfCached) => Err(AskError::nonsense(path, "a stream")),
         }
     }
 
-    /// Answers a request; `interim` hears of interim answers of the origin.
+    /// Answers a request; `interim` receives interim answers of the origin.
     ///
     /// # Errors
-    /// When the origin gives no answer and none is kept that may stand in for it.
+    /// When the origin gives no answer and no stored answer may stand in.
     pub async fn ask(&self, question: Question, interim: Option<Listener>) -> Result<Passed, PassError> {
         if !matches!(question.method, Method::GET | Method::HEAD) {
             return Ok(self.forward(question, interim).await?);
@@ -221,7 +219,7 @@ impl Proxy {
     fn asker_of(&self, question: &Question) -> Asker {
         let trail = match &question.endpoint {
             Endpoint::Known { trail, .. } => trail.clone(),
-            // It is among the fields.
+            // The fields carry it.
             Endpoint::Unknown => Trail::NONE,
         };
         self.asker(&Caller { address: question.client, trail })
@@ -232,13 +230,13 @@ impl Proxy {
         Policy { known, stale_while_revalidate, stale_if_error }
     }
 
-    /// Whether what is kept may stand in for an origin that fails.
+    /// Whether a kept answer may stand in for a failing origin.
     fn stands_in(&self, known: bool, stored: &Stored) -> bool {
         may_stand_in(&stored.terms, stored.age(self.0.clock.now_mono()), &self.policy(known))
     }
 }
 
-/// What becomes of an outcome when it is known how the origin answered.
+/// The outcome, once it is known how the origin answered.
 type Reason = fn(Forwarded) -> CacheOutcome;
 
 /// What the ladder asks about a request.
@@ -255,7 +253,7 @@ impl Facts for Rungs<'_> {
     type Kept = Arc<Stored>;
     type Failure = AskError;
 
-    /// As the request wants it, unless that wants too much.
+    /// As the request wants it, unless it wants too much.
     fn kept(&self) -> Option<(Arc<Stored>, Reuse)> {
         let stored = self.kept?;
         let (age, policy) = (stored.age(self.now), self.proxy.policy(self.question.is_known()));

@@ -1,21 +1,20 @@
 //! A synthetic origin: a made-up world of sports venues behind the API that grandstand mirrors.
 //!
-//! It is the opponent of the tests and therefore shares no code with the rest of the crate but the clock: filters walk
-//! the model, bodies are written by a writer of their own, entity tags are compared by other code. It is not a mock
-//! either, but a server with real sockets, a rate limit and a CDN, all of which can be switched while it runs. What goes wrong with
-//! it is brought by tests ([`Mishap`]).
-//! Without a socket and by another clock it is the origin of the simulation. Used by `grandstand demo`, `grandstand
-//! origin`, the wire tests and the benches.
+//! It is the opponent of the tests and shares only the clock with the rest of the crate: filters walk the model, bodies
+//! have a writer of their own, other code compares entity tags. It is no mock, but a server with real sockets, a rate
+//! limit and a CDN, all switchable while it runs. Tests bring the faults ([`Mishap`]). Without a socket and with
+//! another clock it is the origin of the simulation. Callers: `grandstand demo`, `grandstand origin`, the wire tests,
+//! the benches.
 //!
-//! All data is invented, but for the names and rough positions of states and cities, and says so in each body.
+//! All data is invented, except names and rough positions of states and cities, and says so in each body.
 //!
 //! | question | file |
 //! |---|---|
-//! | which venues are there, how does a test change them | `world`, `venue`, `gazetteer`, `places`, `sports`, `names` |
-//! | in which order are they listed, how are numbers spelled | `order`, `spelling`, `json` |
-//! | what is answered | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag` |
-//! | how is it served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
-//! | what can be varied, which requests something befalls | `switches`, `fault` |
+//! | which venues there are, how a test changes them | `world`, `venue`, `gazetteer`, `places`, `sports`, `names` |
+//! | their order, the spelling of numbers | `order`, `spelling`, `json` |
+//! | the answers | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag` |
+//! | how it is served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
+//! | what can be varied, which requests fail | `switches`, `fault` |
 
 mod answer;
 mod cdn;

@@ -1,9 +1,9 @@
 //! The only way to the origin: one client, one budget, one health policy.
 //!
 //! It knows HTTP and how often the origin may be asked, but neither what the mirror wants nor what a cache keeps.
-//! Decisions are plain functions ([`budget`], [`window`], [`health`]). [`client`] asks for documents and [`forward`] forwards
-//! requests of clients, both over one [`wire`].
-//! Callers: [`crate::mirror`], [`crate::audit`], [`crate::proxy`]; [`crate::app`] builds it.
+//! Decisions are plain functions ([`budget`], [`window`], [`health`]). [`client`] asks for documents and [`forward`]
+//! forwards client requests, both over one [`wire`]. Callers: [`crate::mirror`], [`crate::audit`], [`crate::proxy`];
+//! [`crate::app`] builds it.
 
 pub(crate) mod answer;
 pub(crate) mod asker;

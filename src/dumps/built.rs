@@ -1,4 +1,4 @@
-//! A dump that is written: a file without a name, which is gone when nobody reads it any more.
+//! A finished dump: a file without a name, gone after its last reader.
 //!
 //! Callers: [`super`] makes them, [`crate::serve`] and [`crate::admin`] send them.
 
@@ -18,7 +18,7 @@ use crate::snapshot::content::SnapshotId;
 /// How much is read at once, in bytes.
 const PIECE: u64 = 128 << 10;
 
-/// How often the free space is looked at while a dump is written, and what is left of it for the store, in bytes.
+/// How often free space is checked while a dump is written, and how much stays for the store, in bytes.
 const CHECKED: u64 = 16 << 20;
 const RESERVE: u64 = 256 << 20;
 
@@ -30,21 +30,19 @@ const GZIP_LEVEL: u32 = 6;
 #[derive(Debug)]
 pub(crate) struct Built {
     file: File,
-    /// Its length in bytes.
+    /// In bytes.
     pub length: u64,
     /// A strong tag: the hash of its bytes.
     pub tag: EntityTag,
-    /// Of which snapshot.
     pub snapshot: SnapshotId,
-    /// The state of the details when it was begun.
+    /// The state of the details when it began.
     pub revision: u64,
-    /// When it was done.
     pub at: Monotonic,
     /// Whether it is read no further.
     revoked: AtomicBool,
 }
 
-/// What was written, without what it is a dump of.
+/// The result of writing, without its subject.
 pub(super) struct Written {
     file: File,
     length: u64,
@@ -116,7 +114,7 @@ impl Built {
     /// The next bytes from `from` on, at most up to `to`.
     fn read(&self, from: u64, to: u64) -> io::Result<Bytes> {
         if self.revoked.load(Ordering::Relaxed) {
-            return Err(io::Error::other("many newer dumps have been written since; this one is let go of"));
+            return Err(io::Error::other("many newer dumps have been written since; this one is no longer kept"));
         }
         let mut piece = vec![0; usize::try_from(to.saturating_sub(from).min(PIECE)).unwrap_or(0)];
         self.file.read_exact_at(&mut piece, from)?;
@@ -168,7 +166,7 @@ impl Write for Hashing {
         if self.length / CHECKED != (self.length + bytes.len() as u64) / CHECKED {
             let disk = rustix::fs::fstatvfs(&self.file)?;
             if disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE {
-                let why = "less than 256 MiB are free in the data directory, and they are for the store";
+                let why = "less than 256 MiB are free in the data directory, and the store needs them";
                 return Err(io::Error::new(io::ErrorKind::StorageFull, why));
             }
         }

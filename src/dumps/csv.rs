@@ -1,9 +1,8 @@
 //! The listings as a table: RFC 4180 in UTF-8, without a byte order mark.
 //!
-//! A column is a key of some listing, in the order in which the keys appear first. A cell is a string decoded, a number or
-//! a truth value as the origin spells it, anything nested as JSON text; `null` and what a listing lacks are empty, an empty
-//! string is `""`. Cells are what the origin sent: one that begins with `=` is not defused, because then it would be another
-//! one. Callers: [`super::write`].
+//! A column is a key of some listing, in the order of first appearance. A cell is a decoded string, a number or a truth
+//! value as the origin spells it, or JSON text for nested values; `null` and missing values are empty, an empty string
+//! is `""`. A cell that begins with `=` is not defused: cells are what the origin sent. Callers: [`super::write`].
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,8 +13,8 @@ use crate::snapshot::dataset::Dataset;
 use super::DumpError;
 use super::write::{Progress, put_line, text};
 
-/// More columns than this are refused: the origin has a dozen, and a hostile one could have us write a comma for each column
-/// of each listing.
+/// More columns are refused: the origin has a dozen, and a hostile one could have us write a comma for each column of
+/// each listing.
 const MOST_COLUMNS: usize = 1000;
 
 pub(super) fn write(dataset: &Dataset, out: &mut dyn Write, progress: Progress<'_>) -> Result<(), DumpError> {
@@ -56,7 +55,7 @@ impl Unfit {
     }
 }
 
-/// The columns that are known so far.
+/// The columns known so far.
 #[derive(Default)]
 struct Columns {
     names: Vec<String>,
@@ -64,7 +63,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Adds the keys of a listing that no listing before it has.
+    /// Adds the new keys of a listing.
     fn learn(&mut self, raw: &str) -> Result<(), Unfit> {
         for field in json::fields(raw).map_err(Unfit::Json)? {
             if self.places.contains_key(&*field.key) {
@@ -83,7 +82,7 @@ impl Columns {
         self.line(out, |column, out| put_text(out, &self.names[column]));
     }
 
-    /// A listing's row. Of a key that stands there twice the last one counts, as for most readers of JSON.
+    /// A listing's row. The last one of a repeated key counts, as for most readers of JSON.
     fn row(&self, raw: &str, out: &mut Vec<u8>) -> Result<(), Unfit> {
         let fields = json::fields(raw).map_err(Unfit::Json)?;
         let mut values = vec![None; self.names.len()];
@@ -113,7 +112,7 @@ fn put_value(out: &mut Vec<u8>, value: &str) {
         Some(b'n') | None => {}
         Some(b'"') => match json::string(value) {
             Some(text) => put_text(out, &text),
-            // Half of a surrogate pair is no character: the JSON text says what is there.
+            // Half of a surrogate pair is no character: the JSON text shows it.
             None => put_text(out, value),
         },
         Some(b'{' | b'[') => {
@@ -217,7 +216,7 @@ mod tests {
         assert!(matches!(columns.learn(r#"{"one more":1}"#), Err(Unfit::Columns)));
     }
 
-    /// Any JSON value, and what its cell says.
+    /// Any JSON value, and its cell.
     fn value() -> impl Strategy<Value = (String, String)> {
         let quoted = |text: String| (Value::from(text.as_str()).to_string(), text);
         prop_oneof![
@@ -249,7 +248,7 @@ mod tests {
             let text = table(&listings.iter().map(String::as_str).collect::<Vec<_>>());
             let mut reader = csv::Reader::from_reader(text.as_bytes());
             prop_assert_eq!(reader.headers().unwrap().iter().collect::<Vec<_>>(), keys.clone());
-            // A row of one column without a value is an empty line, which that reader leaves out.
+            // A row of one column without a value is an empty line, which that reader skips.
             if keys.len() > 1 {
                 let read: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
                 prop_assert_eq!(read.len(), rows.len());

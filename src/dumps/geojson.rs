@@ -1,7 +1,7 @@
 //! The listings as points on a map: one `FeatureCollection` (RFC 7946), a feature on each line.
 //!
-//! The properties of a feature are its listing as the origin sent it. A listing has a place where `lat` and `lng` are
-//! numbers, or strings that hold one, on this globe; their digits are the origin's. Callers: [`super::write`].
+//! A feature's properties are its listing as the origin sent it. A listing has a place if `lat` and `lng` are numbers,
+//! or strings that hold one, on this globe; their digits are the origin's. Callers: [`super::write`].
 
 use std::io::Write;
 
@@ -47,9 +47,9 @@ pub(super) fn write(dataset: &Dataset, out: &mut dyn Write, progress: Progress<'
     Ok(out.write_all(&line)?)
 }
 
-/// A coordinate as the origin spells it, if it is one: a number of at most so many degrees.
+/// A coordinate as the origin spells it: a number of at most so many degrees.
 fn degrees(picked: Picked<'_>, most: f64) -> Option<String> {
-    // What stands there twice says nothing.
+    // A repeated key says nothing.
     let Picked::Once(value) = picked else { return None };
     let text = if value.starts_with('"') { json::string(value)?.trim().to_owned() } else { value.to_owned() };
     let number: f64 = serde_json::from_str(&text).ok()?;

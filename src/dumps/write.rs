@@ -1,6 +1,6 @@
-//! Writes a dump: a snapshot goes by, listing after listing, and nothing of it is remembered.
+//! Writes a dump: streams a snapshot, listing by listing, and remembers nothing.
 //!
-//! Callers: [`super`] for a running server, the commands where none runs.
+//! Callers: [`super`] for a running server, the commands without one.
 
 use std::io::Write;
 
@@ -22,7 +22,7 @@ pub(crate) type DetailText<'a> = &'a dyn Fn(ListingId) -> Result<Option<Bytes>, 
 /// Writes one dump of a snapshot, in the origin's order. `out` should be buffered.
 ///
 /// # Errors
-/// When something cannot be read or written; see [`DumpError`].
+/// When reading or writing fails; see [`DumpError`].
 pub(crate) fn write(
     kind: DumpKind,
     dataset: &Dataset,
@@ -66,7 +66,7 @@ fn lines(
     Ok(())
 }
 
-/// Appends a JSON text as one line: line breaks become spaces. None of them is inside a string, where JSON has none.
+/// Appends a JSON text as one line: line breaks become spaces. JSON strings contain none.
 pub(super) fn put_line(out: &mut Vec<u8>, json: &[u8]) {
     let start = out.len();
     out.extend_from_slice(json);

@@ -1,8 +1,7 @@
-//! What a refresh's answers say has changed, and what that makes of the list without reading every page.
+//! Amends the list by the changes that a refresh shows, without reading every page.
 //!
-//! Pure: changed listings are put where the order's rules want them, and listings that are gone are hunted down page by
-//! page, halving the rest each time. Whatever does not fit exactly gives up, and the whole list is read. Callers:
-//! [`super::task`].
+//! Pure. It places changed listings by the rules of the order, and finds deleted listings by halving the rest, page by
+//! page. On any doubt it gives up, and the whole list is read. Callers: [`super::task`].
 
 use std::collections::BTreeMap;
 
@@ -13,19 +12,18 @@ use crate::snapshot::dataset::Dataset;
 use super::order::{Rules, Unplaced};
 use super::pass::{self, PAGE_SIZE};
 
-/// What the answers say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// Listings that are new, or not as they are known.
+    /// New and changed listings.
     pub changed: Vec<Summary>,
-    /// How many listings are gone, at least. Listings that appeared without being seen hide as many.
+    /// How many listings are gone, at least: each new listing that no answer shows hides one.
     pub gone: usize,
 }
 
 /// Why the list cannot be amended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum GiveUp {
-    /// More listings than the answers account for: they are from different instants, or something came silently.
+    /// More listings than the answers explain: they are from different instants, or a listing came unseen.
     #[error("more listings are new or gone than the answers explain")]
     Unaccounted,
     /// No certain place for a changed listing.
@@ -34,16 +32,16 @@ pub(super) enum GiveUp {
     /// A page holds something that nothing explains.
     #[error("a page has a listing that no answer explains")]
     Unexplained,
-    /// Finding what is gone costs as much as reading everything.
+    /// The hunt costs as much as reading every page.
     #[error("reading every page is as cheap")]
     TooMany,
 }
 
 impl Changes {
-    /// What differs from what is known: `items` are those of the probe and of the first page, `total` is the origin's.
+    /// Compares with the known list: `items` are from the probe and the first page, `total` is the origin's.
     ///
     /// # Errors
-    /// When more is there than known and new listings together.
+    /// When `total` exceeds the known and new listings.
     pub(super) fn of<'a>(
         dataset: &Dataset,
         items: impl Iterator<Item = &'a Summary>,
@@ -59,15 +57,15 @@ impl Changes {
         }
         let gone = (dataset.len() + added).checked_sub(usize::try_from(total).unwrap_or(usize::MAX));
         let gone = gone.ok_or(GiveUp::Unaccounted)?;
-        // Detached: a page each would stay in memory for as long as these do.
+        // Detached: else each listing would keep its page in memory.
         Ok(Self { changed: changed.into_values().map(Summary::detached).collect(), gone })
     }
 }
 
-/// What the hunt wants to know next.
+/// What the hunt asks for next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// What stands on this page, from 1?
+    /// The listings of a page, from 1.
     Page(u64),
     /// Nothing: this is the list.
     Nothing,
@@ -84,7 +82,7 @@ pub(super) struct Hunt {
 }
 
 impl Hunt {
-    /// Begins with the known sequence and what has changed.
+    /// Begins with the known sequence and the changes.
     ///
     /// # Errors
     /// When a changed listing has no certain place, or it is cheaper to read everything.
@@ -98,18 +96,18 @@ impl Hunt {
         Ok(Self { sequence, gone: changes.gone, seen: BTreeMap::new(), asked: 0, most: pages / 2 })
     }
 
-    /// Takes in what stands on a page.
+    /// Takes in a page's listings.
     pub(super) fn see(&mut self, page: u64, items: &[Summary]) {
         self.seen.insert(page, items.iter().map(|item| (item.id, item.hash)).collect());
     }
 
-    /// What to ask next. Listings found to be gone are taken out on the way.
+    /// The next question. Removes the listings that are found to be gone.
     ///
     /// # Errors
     /// When a page cannot be explained, or the hunt grows too long.
     pub(super) fn question(&mut self) -> Result<Wanted, GiveUp> {
         while self.gone > 0 {
-            // The last page of the longer sequence cannot be as it is expected, so that there is a first wrong one.
+            // The last page of the longer sequence must differ, so there is a first wrong page.
             let mut high = pass::pages(self.sequence.len() as u64);
             let mut low = 1;
             for page in self.seen.keys().copied() {
@@ -134,12 +132,12 @@ impl Hunt {
         if self.seen.keys().all(|page| self.agrees(*page)) { Ok(Wanted::Nothing) } else { Err(GiveUp::Unexplained) }
     }
 
-    /// The list that was found.
+    /// The resulting list.
     pub(super) fn into_sequence(self) -> Vec<Summary> {
         self.sequence
     }
 
-    /// The pages, from 1, on which changed listings stand: the first few of them.
+    /// The first `most` pages, from 1, that hold changed listings.
     pub(super) fn pages_of(&self, changed: &[Summary], most: usize) -> Vec<u64> {
         let ids: std::collections::HashSet<ListingId> = changed.iter().map(|summary| summary.id).collect();
         let at = self.sequence.iter().enumerate().filter(|(_, summary)| ids.contains(&summary.id));
@@ -162,7 +160,7 @@ impl Hunt {
         seen.len() == expected.len() && seen.iter().zip(expected).all(|(seen, own)| *seen == (own.id, own.hash))
     }
 
-    /// Where the sequence first differs from what stands on the page.
+    /// Where the sequence and the page first differ.
     fn first_difference(&self, page: u64) -> Option<usize> {
         let seen = self.seen.get(&page)?;
         let expected = self.expected(page);
@@ -189,7 +187,7 @@ mod tests {
         (1..=listings).map(|at| summary(at * 2, 0)).collect()
     }
 
-    /// Hunts in front of an origin that lists `actual`; the result and the number of questions.
+    /// Hunts against an origin that lists `actual`: the result and the number of questions.
     fn hunt(known: &[Summary], changes: &Changes, actual: &[Summary]) -> Result<(Vec<Summary>, usize), GiveUp> {
         let rules = Rules::learn(known, &BTreeSet::new());
         let mut hunt = Hunt::begin(known, changes, &rules)?;

@@ -1,13 +1,13 @@
-//! Work that reads or writes the disk, away from the threads that serve clients.
+//! Runs disk work away from the threads that serve clients.
 //!
 //! Callers: [`super::copies`], [`super::details`], [`super::task`].
 
 use crate::store::StoreError;
 
-/// Runs `work` on a thread that may block. It is done even if the caller leaves.
+/// Runs `work` to its end on a blocking thread, even if the caller leaves.
 ///
 /// # Errors
-/// Those of the work, and one of the store when it panicked.
+/// Those of `work`, and a store error if it panicked.
 pub(super) async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,

@@ -1,7 +1,7 @@
-//! The last copy of everything fetched, so that every request after the first is conditional, even after a restart.
+//! The last copy of each fetched resource: every later request is conditional, even after a restart.
 //!
-//! A copy speaks for an interval of the origin's time: from when its content was first seen to when it was last
-//! confirmed. It knows nothing of what the content means. Callers: [`super::crawl`], [`super::terms`].
+//! A copy is valid for an interval of the origin's time: from when its content was first seen to when it was last
+//! confirmed. Nothing here interprets content. Callers: [`super::crawl`], [`super::terms`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
@@ -20,10 +20,10 @@ use super::pass::{self, Span};
 use crate::upstream::client::{Answer, AskError, Asker, OriginClient, Validators};
 use crate::upstream::stamps::{self, Before, Place};
 
-/// A `Date` says whole seconds: what it dates may be this much younger, in milliseconds.
+/// `Date` has whole seconds: its answer may be this much younger, in milliseconds.
 pub(super) const DATE_GRAIN_MS: i64 = 1000;
 
-/// A copy as it stands after looking at the origin.
+/// A copy after a look at the origin.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     /// The path and query.
@@ -36,18 +36,18 @@ pub(super) struct Copy {
     pub until_ms: i64,
 }
 
-/// Why a copy cannot be had.
+/// Why there is no copy.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The origin does not give it.
+    /// The request failed.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// The data directory does not take it.
+    /// The data directory failed.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
 }
 
-/// Says what a body must be; the message of `Err` says why it is not.
+/// Checks a body; the message of `Err` says what is wrong.
 pub(super) type Check = fn(&Bytes) -> Result<(), String>;
 
 /// The copies of one origin.
@@ -56,47 +56,45 @@ pub struct Copies {
     client: OriginClient,
     store: Arc<Store>,
     volatile: Arc<RwLock<VolatileKeys>>,
-    /// Held while an answer is compared with what is kept and takes its place; never across a wait.
+    /// Held while an answer is compared with the copy and replaces it; never across an await.
     judging: Arc<Mutex<()>>,
-    /// When an answer was last older than its arrival, in milliseconds of our clock: then there is a cache between us
-    /// and the origin.
+    /// When an answer was last older than its arrival, in milliseconds of our clock: a cache sits before the origin.
     aged_ms: Arc<AtomicI64>,
-    /// Whether that cache was seen to hand out old copies without saying so in `Age`: a bit for each [`Place`].
+    /// Whether that cache was seen to send old copies without `Age`: one bit per [`Place`].
     silent: Arc<AtomicU8>,
 }
 
-/// By how much the origin's clock may differ from ours, in milliseconds, before its `Date` is taken for an old one.
+/// How far the origin's clock may differ from ours, in milliseconds, before its `Date` counts as old.
 const CLOCKS_DIFFER_MS: i64 = 30_000;
 
 impl Copies {
-    /// The copies kept in `store`; the volatile keys are shared with whoever else needs them.
+    /// The copies in `store`; other rooms share the volatile keys.
     pub fn new(client: OriginClient, store: Arc<Store>, volatile: Arc<RwLock<VolatileKeys>>) -> Self {
         let (aged_ms, silent) = (Arc::new(AtomicI64::new(i64::MIN)), Arc::default());
         Self { client, store, volatile, judging: Arc::default(), aged_ms, silent }
     }
 
-    /// The client.
     pub(super) fn client(&self) -> &OriginClient {
         &self.client
     }
 
-    /// Whether the origin's CDN was seen lately to hand out copies that were not made just then.
+    /// Whether the origin's CDN recently sent copies older than their arrival.
     pub(super) fn saw_aged(&self) -> bool {
         let since = self.client.now_ms().saturating_sub(self.aged_ms.load(Ordering::Relaxed));
         (0..=self.cache_ttl_ms().saturating_mul(3)).contains(&since)
     }
 
-    /// How old the copies of the origin's CDN can be when it does not say.
+    /// How old copies of the origin's CDN can be when it sends no `Age`.
     fn cache_ttl_ms(&self) -> i64 {
         i64::try_from(self.client.stamps().cache_ttl().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The volatile keys known by now.
+    /// The volatile keys known so far.
     pub(super) fn volatile(&self) -> VolatileKeys {
         self.volatile.read().clone()
     }
 
-    /// Others are known: an import brought them.
+    /// Takes the keys that an import brought.
     pub(super) fn set_volatile(&self, keys: VolatileKeys) {
         *self.volatile.write() = keys;
     }
@@ -107,20 +105,20 @@ impl Copies {
         Ok(self.store.copy_meta(path)?.is_some_and(|meta| (since_ms..=now_ms).contains(&meta.fetched_ms)))
     }
 
-    /// Forgets the copy of a resource, which is then asked for without a condition.
+    /// Forgets a copy: the next request for it is unconditional.
     pub(super) fn forget(&self, path: &str) -> Result<(), StoreError> {
         let _judging = self.judging.lock();
         self.store.remove_copies(&[path.to_owned()])
     }
 
-    /// What is kept of `path`: the interval that it speaks for, and the body.
+    /// The copy of `path`: the interval in which it is valid, and the body.
     pub(super) fn span(&self, path: &str) -> Result<Option<(Span, Bytes)>, StoreError> {
         let span = |meta: &CopyMeta| Span { since_ms: meta.since_ms, until_ms: meta.origin_time_ms };
         Ok(self.store.copy(path)?.map(|(meta, body)| (span(&meta), body)))
     }
 
-    /// Asks the origin for `path`, conditionally where there is a copy, and keeps the answer, durably within a second
-    /// ([`super::details`] has the thread that sees to that).
+    /// Asks the origin for `path`, conditionally if there is a copy, and stores the answer. A thread of
+    /// [`super::details`] makes it durable within a second.
     ///
     /// # Errors
     /// When there is no usable answer; the copy stays as it was.
@@ -136,7 +134,7 @@ impl Copies {
         blocking(move || this.take(&path, asked_with.as_ref(), &answer, check)).await
     }
 
-    /// Judges an answer to a question that was asked with the validators of a copy, and keeps it. Blocks.
+    /// Judges an answer to a request with the validators of a copy, and stores it. Blocks.
     fn take(
         &self,
         path: &str,
@@ -145,8 +143,8 @@ impl Copies {
         check: Check,
     ) -> Result<Copy, CopyError> {
         let fetched_ms = answer.received.as_millis();
-        // Another look may have kept a newer copy while this one waited for the budget or the origin: the answer is
-        // judged against what is kept now, and one to an older question proves nothing.
+        // Another look may have stored a newer copy while this one waited. The answer is judged against the stored
+        // copy, and an answer to an older question proves nothing.
         let _judging = self.judging.lock();
         let known = self.store.copy(path)?;
         let moved = known.as_ref().map(|(meta, _)| meta) != asked_with;
@@ -167,12 +165,12 @@ impl Copies {
         let hash = self.hash(text, before);
         let text_before = before.and_then(|body| std::str::from_utf8(body).ok());
         let is_same = is_304 || text_before.is_some_and(|before| self.volatile.read().hash(before) == hash);
-        // A 304 says nothing of its own body: only its header dates it.
+        // A 304 has no body: only its header dates it.
         let stamped = if is_304 { None } else { Some(text) };
         let before = text_before.map(|before| Before {
             stamp: stamps::stamp(before),
             changed: !is_same,
-            // Of the list only the first page is looked at in each refresh.
+            // Each refresh looks at the first page of the list only.
             counts: Place::of(path) != Place::Lists || pass::page_of(path) == Some(1),
         });
         let (at_ms, new_since_ms) = self.date(path, answer, stamped, before);
@@ -180,7 +178,7 @@ impl Copies {
             // Confirmed, by 304 or by equal content.
             Some((meta, _)) if is_same => (meta.since_ms, at_ms.max(meta.origin_time_ms)),
             Some((meta, body)) if at_ms < meta.origin_time_ms || (moved && at_ms == meta.origin_time_ms) => {
-                // It was looked at, or it would be asked for again at once.
+                // Record the look, or it is repeated at once.
                 let seen = CopyMeta { fetched_ms, ..meta.clone() };
                 self.store.put_copy_soon(path.to_owned(), seen, None)?;
                 return Ok(older(path, meta, body));
@@ -203,7 +201,7 @@ impl Copies {
         Ok(Copy { path: path.to_owned(), body, since_ms, until_ms })
     }
 
-    /// Keeps an answer that somebody else asked for, if nothing is kept yet of this path. Blocks.
+    /// Stores an answer that a client fetched, unless the path has a copy. Blocks.
     pub(super) fn offer(&self, path: &str, answer: &Answer, check: Check) -> Result<(), CopyError> {
         let _judging = self.judging.lock();
         if self.store.copy_meta(path)?.is_some() {
@@ -226,14 +224,14 @@ impl Copies {
     }
 
     /// The instant for which an answer is confirmed, and the latest at which its content may have come to be, in
-    /// milliseconds; what it says of a cache in between is remembered. `text` is `None` for a 304.
+    /// milliseconds. Remembers signs of a cache in between. `text` is `None` for a 304.
     fn date(&self, path: &str, answer: &Answer, text: Option<&str>, before: Option<Before>) -> (i64, i64) {
         let place = Place::of(path);
         let fetched_ms = answer.received.as_millis();
         let sent_ms = answer.sent().as_millis();
         let dated = self.client.stamps().date(place, answer, text, before);
         let age_said = answer.stamps.age.is_some();
-        // A `Date` that lags a little is a clock that does; an `Age`, or a body older than its header, is a cache.
+        // A `Date` that lags a little is a slow clock; an `Age`, or a body older than its header, is a cache.
         let is_older = sent_ms - dated.until_ms > 3 * DATE_GRAIN_MS;
         let aged = answer.stamps.age.is_some_and(|age| age > 0) || is_older || fetched_ms - sent_ms > CLOCKS_DIFFER_MS;
         if aged {
@@ -243,19 +241,19 @@ impl Copies {
         if is_older && !age_said {
             self.silent.fetch_or(bit, Ordering::Relaxed);
         } else if dated.disbelieved {
-            // What this stamp said of old copies before, it said falsely.
+            // The old copies that this stamp indicated were none.
             self.silent.fetch_and(!bit, Ordering::Relaxed);
         }
         // An `Age` is rounded too.
         let since_ms = dated.since_ms + if age_said { 2 * DATE_GRAIN_MS } else { DATE_GRAIN_MS };
-        // Only a body tells the age of a copy that a cache hands out without `Age`; a 304 has none.
+        // Without `Age` only a body tells how old a cache's copy is; a 304 has none.
         if answer.status == 304 && !age_said && self.silent.load(Ordering::Relaxed) != 0 {
             return (dated.until_ms.min(fetched_ms.saturating_sub(self.cache_ttl_ms())), since_ms);
         }
         (dated.until_ms, since_ms)
     }
 
-    /// The hash of a body without what is volatile; what turns out to be volatile is learned on the way.
+    /// The hash of a body without volatile fields; newly found ones are remembered.
     fn hash(&self, text: &str, before: Option<&Bytes>) -> ContentHash {
         if let Some(before) = before.and_then(|before| std::str::from_utf8(before).ok()) {
             let learned = self.volatile.read().learn(before, text);
@@ -272,8 +270,8 @@ impl Copies {
     }
 }
 
-/// What is known of a copy, without stamps from the future, from before the clock was set back: they would keep every
-/// later answer from counting.
+/// A copy's metadata without stamps from the future: after the clock was set back, they would make every later answer
+/// too old.
 fn believable(mut meta: CopyMeta, now: WallTime) -> CopyMeta {
     if freshness::is_from_the_future(WallTime::from_millis(meta.origin_time_ms), now) {
         meta.origin_time_ms = 0;
@@ -282,12 +280,12 @@ fn believable(mut meta: CopyMeta, now: WallTime) -> CopyMeta {
     meta
 }
 
-/// What is kept, where an answer was older and proves nothing.
+/// The stored copy: the answer was older and proves nothing.
 fn older(path: &str, meta: &CopyMeta, body: &Bytes) -> Copy {
     Copy { path: path.to_owned(), body: body.clone(), since_ms: meta.since_ms, until_ms: meta.origin_time_ms }
 }
 
-/// What a 304 says of the validators, and else what was asked with.
+/// The validators of a 304, else those of the request.
 fn merged(fresh: Validators, asked_with: Option<&CopyMeta>) -> Validators {
     let old = |of: fn(&CopyMeta) -> &Option<String>| asked_with.and_then(|meta| of(meta).clone());
     Validators {

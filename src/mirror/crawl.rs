@@ -1,7 +1,7 @@
 //! Fetches pages and taxonomies conditionally, some at once.
 //!
-//! What they add up to is decided by [`super::pass`], and when to try again by [`super::task`]. One page that fails
-//! does not stop the others. Callers: [`super::task`].
+//! [`super::pass`] judges the result, [`super::task`] decides when to retry. One failed page does not stop the others.
+//! Callers: [`super::task`].
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use super::pass;
 use crate::upstream::client::{AskError, Asker, OriginClient};
 use crate::upstream::window::Class;
 
-/// How long the origin's clock, which counts in seconds, needs to move on.
+/// After this time the origin's clock, which counts seconds, has advanced.
 const MOVED_ON: Duration = Duration::from_millis(1100);
 
 /// Requests on the wire at once.
 const AT_ONCE: usize = 6;
 
-/// Says that a body is a page.
+/// Checks a page's body.
 pub(super) fn check_page(body: &Bytes) -> Result<(), String> {
     let page = Page::parse(body, &VolatileKeys::default()).map_err(|error| error.to_string())?;
-    // Before it is stored: how many pages there are is read from there.
+    // Checked before it is stored: the page count is read from there.
     if pass::pages(page.total) > pass::MOST_PAGES { Err(format!("a total of {} listings", page.total)) } else { Ok(()) }
 }
 
-/// Says that a body is a taxonomy.
+/// Checks a taxonomy's body.
 pub(super) fn check_taxonomy(body: &Bytes) -> Result<(), String> {
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
     taxonomy::terms(text).map(|_| ()).map_err(|error| error.to_string())
@@ -53,13 +53,12 @@ impl Crawler {
         self.cache_ttl
     }
 
-    /// How long to wait before copies that do not fit together are looked at again: as long as the origin's CDN may
-    /// keep them, where it was seen to keep any; else no longer than its clock needs to move on.
+    /// How long to wait before reading inconsistent copies again: the lifetime in the CDN if it was seen to send old
+    /// copies, else until the origin's clock has advanced.
     pub(super) fn lag(&self) -> Duration {
         if self.copies.saw_aged() { self.cache_ttl.max(MOVED_ON) } else { MOVED_ON }
     }
 
-    /// The copies.
     pub(super) fn copies(&self) -> &Copies {
         &self.copies
     }
@@ -68,7 +67,7 @@ impl Crawler {
         self.copies.client()
     }
 
-    /// Looks at several resources, some at once, each of them once: who wants to try again does so later.
+    /// Fetches several resources, some at once, each one once: retrying is up to the caller.
     pub(super) async fn fetch(&self, paths: Vec<String>, class: Class) -> Fetched {
         let mut looks = futures_util::stream::iter(paths)
             .map(|path| async move {
@@ -94,21 +93,21 @@ impl Crawler {
         fetched
     }
 
-    /// Looks at several resources as [`Crawler::fetch`] does, of which all are needed.
+    /// As [`Crawler::fetch`]; fails if one resource fails.
     pub(super) async fn fetch_all(&self, paths: Vec<String>, class: Class) -> Result<Vec<Copy>, CopyError> {
         let Fetched { copies, error, .. } = self.fetch(paths, class).await;
         error.map_or(Ok(copies), Err)
     }
 }
 
-/// What came of looking at several resources.
+/// The result of [`Crawler::fetch`].
 #[derive(Debug, Default)]
 pub(super) struct Fetched {
-    /// What is known of those that were looked at, in any order.
+    /// Copies of the fetched resources, in any order.
     pub copies: Vec<Copy>,
-    /// The paths of the others.
+    /// The paths that failed.
     pub failed: Vec<String>,
-    /// Why the last of these failed; an error of the store goes before those of the origin.
+    /// Why the last of them failed; a store error takes precedence.
     pub error: Option<CopyError>,
 }
 

@@ -1,7 +1,7 @@
-//! Details: a set beside the snapshot, by listing id. One that arrives publishes nothing.
+//! Details: a set beside the snapshot, by listing id. Storing one publishes nothing.
 //!
-//! [`Details`] keeps them durably and tells what is missing; [`worker`] fetches, evenly paced. Callers: [`worker`], and
-//! [`crate::serve`], which reads and asks for single ones.
+//! [`Details`] stores them and tells what is missing; [`worker`] fetches, evenly paced. Callers: [`worker`], and
+//! [`crate::answer`], which reads and requests single details.
 
 mod arrivals;
 mod due;
@@ -39,26 +39,26 @@ pub struct Details(Arc<DetailsState>);
 
 struct DetailsState {
     store: Arc<Store>,
-    /// What is here, durable or not.
+    /// All details, durable or not.
     index: RwLock<Index>,
-    /// Counts what may make something due that was not: see [`due`].
+    /// Counts events that may make a detail due: see [`due`].
     disturbed: AtomicU64,
-    /// What is not durable yet.
+    /// Details not durable yet.
     arrivals: Arc<Arrivals>,
     revision: AtomicU64,
     cache: Cache,
     absences: Absences,
     clients: ClientFetches,
     newest: Live,
-    /// Held while an answer is compared with what is kept and takes its place; never across a wait.
+    /// Held while an answer is compared with the record and replaces it; never across an await.
     judging: Mutex<()>,
-    /// Reads of the store that may block a thread each.
+    /// Bounds store reads: each blocks a thread.
     reading: Semaphore,
-    /// Whether all are wanted; said by the worker when it starts.
+    /// Whether all are wanted; the worker sets it at start.
     all_wanted: OnceLock<bool>,
 }
 
-/// How many details are read from the store at once for those who wait.
+/// How many store reads run at once for waiting clients.
 const READS_AT_ONCE: usize = 16;
 
 impl Details {
@@ -95,13 +95,13 @@ impl Details {
         if self.0.index.read().get(id).is_none() {
             return Ok(None);
         }
-        // Many who ask at once must not become as many threads.
+        // Many clients at once must not block as many threads.
         let _turn = self.0.reading.acquire().await;
         let this = self.clone();
         blocking(move || this.get(id)).await
     }
 
-    /// The detail of a listing, if it was ever fetched. One that is damaged counts as never fetched, and is fetched again.
+    /// The detail of a listing, if it was ever fetched. A damaged one counts as never fetched and is fetched again.
     /// Blocks.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Details {
         Ok(found)
     }
 
-    /// Forgets a detail that is not in the store although the index says so, unless it arrived meanwhile.
+    /// Forgets a detail that the index has and the store lacks, unless it arrived meanwhile.
     fn lost(&self, id: ListingId, known: &Known) {
         let waiting = self.0.arrivals.hold();
         if waiting.contains_key(&id) {
@@ -132,14 +132,14 @@ impl Details {
         }
         let newest = self.0.newest.load();
         let mut index = self.0.index.write();
-        // One that arrived and is committed by now is known otherwise.
+        // A detail committed meanwhile has another entry.
         if index.get(id) == Some(known) {
             index.remove(id, newest.as_ref().map(|newest| &*newest.dataset));
             self.0.disturbed.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Whether the detail of a listing was ever fetched and is here.
+    /// Whether the detail of a listing is here.
     pub fn holds(&self, id: ListingId) -> bool {
         self.0.index.read().get(id).is_some()
     }
@@ -149,7 +149,7 @@ impl Details {
         self.0.index.read().get(id).map(|known| known.fetched_ms)
     }
 
-    /// Forgets the details of listings that no kept version has any more, here and in the store. Blocks.
+    /// Forgets the details of listings that no kept version has, in memory and in the store. Blocks.
     ///
     /// # Errors
     /// When the store cannot be read or written.
@@ -164,7 +164,7 @@ impl Details {
         Ok(vanished.len())
     }
 
-    /// Looks again at what is stored: a bundle brought details of these listings. Blocks.
+    /// Reads these details from the store again: a bundle brought them. Blocks.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -190,13 +190,12 @@ impl Details {
         Ok(())
     }
 
-    /// Makes everything that arrived durable now, and copies that are not yet; `false` when the disk does not take it
-    /// all within some seconds.
+    /// Makes all arrived details and copies durable now; `false` if the disk does not accept them within some seconds.
     pub fn flush(&self) -> bool {
         self.0.arrivals.flush()
     }
 
-    /// Whether all details are fetched, or only those that clients ask for; `None` while nobody fetches any.
+    /// Whether all details are fetched, or only those that clients request; `None` while no worker runs.
     pub fn all_wanted(&self) -> Option<bool> {
         self.0.all_wanted.get().copied()
     }
@@ -206,7 +205,7 @@ impl Details {
         self.0.revision.load(Ordering::Acquire)
     }
 
-    /// How many listings of a data set have their detail here, even if an older one.
+    /// How many listings of a data set have a detail here, even an old one.
     pub fn mirrored(&self, dataset: &Dataset) -> usize {
         self.covered(dataset).mirrored
     }
@@ -219,7 +218,7 @@ impl Details {
     fn covered(&self, dataset: &Dataset) -> Covered {
         let is_newest = self.0.newest.load().as_ref().is_none_or(|newest| newest.dataset.id == dataset.id);
         if !is_newest {
-            // What a rollback serves is not counted along; it is asked for by people only.
+            // Not counted along for a rolled-back snapshot: only people ask for it.
             let pieces = dataset.content.summaries.chunks(index::PIECE);
             return pieces.fold(Covered::default(), |sum, piece| sum.and(self.0.index.read().covering(piece)));
         }
@@ -232,18 +231,18 @@ impl Details {
         }
     }
 
-    /// Takes a record in. `shown` is the body of the one before: while it stays as it is, so do the replies made of it.
+    /// Takes a record in. `shown` is the body before: if it stays, replies rendered from it stay.
     fn put(&self, id: ListingId, record: DetailRecord, shown: Option<&Bytes>) {
         let changes = shown != Some(&record.body);
         self.0.absences.ended(id);
         let known = Known::of(&record.meta);
-        // Before the index says that it is here: whoever finds it there finds it.
+        // Before the index: a record that the index has must be found.
         self.0.arrivals.put(id, record);
         {
             let newest = self.0.newest.load();
             let newest = newest.as_ref().map(|newest| &*newest.dataset);
             self.0.index.write().insert(id, known, newest);
-            // Whatever is as it should be makes nothing due before its time.
+            // A settled record makes nothing due early.
             let settled = |newest: &Dataset| {
                 let position = newest.position(id)?;
                 let is_new = newest.summary(id)?.hash == known.summary_hash;
@@ -253,7 +252,7 @@ impl Details {
                 self.0.disturbed.fetch_add(1, Ordering::AcqRel);
             }
         }
-        // In this order: whoever rendered the old record finds the new revision, or is forgotten here.
+        // In this order: a reply of the old record either sees the new revision or is forgotten here.
         if changes {
             self.0.revision.fetch_add(1, Ordering::AcqRel);
             self.0.cache.forget(&Key::Detail(id));
@@ -261,7 +260,7 @@ impl Details {
     }
 }
 
-/// Whether a detail speaks for an instant before its summary, at a position, was modified: the CDN handed out an old copy.
+/// Whether a detail is older than `modified` of its summary, at a position: an old copy of the CDN.
 fn provisional(meta: &Known, dataset: &Dataset, position: u32) -> bool {
     let modified = dataset.modified_at(position).map(|nanos| nanos.div_euclid(1_000_000));
     // A `modified` in the future would never be reached.

@@ -1,7 +1,6 @@
-//! What clients read through before there is a snapshot is kept for it, so that the crawl does not ask for it again.
+//! Keeps what clients read through before the first snapshot, so that the crawl does not fetch it again.
 //!
-//! Once a snapshot is served nothing is taken any more: then the mirror decides by itself what to ask. Callers:
-//! [`crate::proxy`].
+//! Does nothing once a snapshot is served: then only the mirror decides what to fetch. Callers: [`crate::proxy`].
 
 use std::time::Duration;
 
@@ -19,28 +18,28 @@ use super::details::Details;
 use super::pass;
 use crate::upstream::client::Answer;
 
-/// Says that a body is a page with something on it: clients may ask for any page.
+/// Checks that a body is a page with listings: clients may request any page.
 fn check_listed(body: &Bytes) -> Result<(), String> {
     let page = Page::parse(body, &VolatileKeys::default()).map_err(|error| error.to_string())?;
     if page.items.is_empty() { Err("the page is empty".to_owned()) } else { Ok(()) }
 }
 
-/// How long an answer waits for being kept; it is kept all the same. Somebody else may be writing for long.
+/// How long an answer waits to be stored; it is stored later anyway. Another write may take long.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Where it is kept; cheap to clone.
+/// Keeps them; cheap to clone.
 #[derive(Clone)]
 pub struct EarlyCopies {
     /// For details.
     pub details: Details,
     /// For pages and taxonomies.
     pub copies: Copies,
-    /// Where it shows whether there is a snapshot.
+    /// Shows whether there is a snapshot.
     pub live: Live,
 }
 
 impl EarlyCopies {
-    /// Keeps an answer to a canonical path and query, if it is one that the mirror would ask for.
+    /// Keeps an answer to a canonical path and query, if the mirror would fetch it.
     pub async fn offer(&self, path: &str, answer: &Answer) {
         if answer.status != 200 || self.live.load().is_some() {
             return;

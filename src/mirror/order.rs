@@ -1,9 +1,9 @@
-//! In which order the origin lists: rules that explain a whole sequence, learned from it, and the places that they give
-//! to changed listings.
+//! The origin's order: rules learned from a whole sequence that explain it, and the places that they give to changed
+//! listings.
 //!
-//! A rule is a guess that has never been wrong: every neighbouring pair of the sequence obeys it, and no pair is a tie.
-//! Where several rules fit they must agree on a place; where they do not, or where a tie would have to be broken, there
-//! is no place and the pages are read instead. Pure. Callers: [`super::amend`].
+//! A rule is a guess that has never been wrong: every neighbouring pair of the sequence obeys it, without a tie. If
+//! several rules fit, they must agree on a place. If they disagree, or a tie would need breaking, there is no place and
+//! the pages are read instead. Pure. Callers: [`super::amend`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -13,17 +13,17 @@ use crate::api::json;
 use crate::api::listing::Summary;
 use crate::api::modified;
 
-/// Fields of a summary that are looked at.
+/// Summary fields that rules can use.
 const MOST_FIELDS: usize = 24;
-/// Fields that a rule looks at one after the other.
+/// Fields that a rule compares in turn.
 const DEEPEST: usize = 3;
 /// Rules that are kept. More of them only make agreement harder.
 const MOST_RULES: usize = 16;
 
-/// A value that an order can be made of.
+/// A value that can be ordered.
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
-    /// `null`, absent, or nothing that can be compared.
+    /// `null`, absent, or not comparable.
     Missing,
     Integer(u64),
     Number(f64),
@@ -158,7 +158,7 @@ impl Rules {
         self.0.iter().map(Rule::to_string)
     }
 
-    /// The sequence with `changed` in their places; listings of the same id are taken out first.
+    /// The sequence with `changed` in their places; listings of the same id are removed first.
     ///
     /// # Errors
     /// When there is no certain place for one of them.
@@ -181,13 +181,13 @@ impl Rules {
 
 /// One way to compare one field.
 struct Column {
-    /// Where the field stands in the first listing: mostly it stands there in all.
+    /// The field's position in the first listing, mostly the same in all.
     at: usize,
     field: String,
     reading: Reading,
 }
 
-/// What can be compared, by the first listing of a sequence.
+/// The comparable fields of a sequence's first listing.
 fn columns(first: &Summary) -> Vec<Column> {
     let text = std::str::from_utf8(&first.raw).unwrap_or("{}");
     let fields = json::fields(text).unwrap_or_default();
@@ -205,7 +205,7 @@ fn columns(first: &Summary) -> Vec<Column> {
     columns.collect()
 }
 
-/// A column that the pairs seen so far may be ordered by.
+/// A column that no pair so far contradicts.
 struct Open {
     column: usize,
     rising: bool,
@@ -216,8 +216,8 @@ struct Open {
     last: Value,
 }
 
-/// Learns rules. A column is given up as soon as a pair contradicts both its directions, so that of most summaries
-/// only the few fields are read that still explain everything.
+/// Learns rules. A column is dropped once pairs contradict both its directions, so that most summaries are read only in
+/// the few fields that still explain everything.
 struct Learner<'a> {
     sequence: &'a [Summary],
     columns: Vec<Column>,
@@ -226,8 +226,8 @@ struct Learner<'a> {
 }
 
 impl Learner<'_> {
-    /// Adds every rule that begins with `keys` and leaves none of `ties`, the `count` pairs that `keys` do not decide,
-    /// each named by the place of its first listing, in rising order.
+    /// Adds every rule that begins with `keys` and decides all `ties`: the `count` pairs that `keys` leave open, each
+    /// named by the position of its first listing, in rising order.
     fn extend(&mut self, keys: &mut Vec<Key>, ties: &mut dyn Iterator<Item = u32>, count: usize) {
         for Open { column, falling, rising, left, .. } in self.open(keys, ties) {
             // One that decides nothing adds nothing.

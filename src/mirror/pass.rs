@@ -1,6 +1,6 @@
-//! What the pages of one pass add up to: may this be published, and how sure are we of it?
+//! Judges the pages of one pass: may they be published, and how sure are we?
 //!
-//! Pure: bodies and the instants that they speak for go in, a verdict comes out. Callers: [`super::task`].
+//! Pure: bodies and the intervals of their validity in, a verdict out. Callers: [`super::task`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::snapshot::content::Content;
 /// Listings on a page of the crawl.
 pub(crate) const PAGE_SIZE: u64 = 100;
 
-/// More pages than this no list has: what says so is nonsense.
+/// No list has more pages: a larger total is nonsense.
 pub(super) const MOST_PAGES: u64 = u32::MAX as u64 / PAGE_SIZE;
 
 /// The path of one page of the crawl.
@@ -41,7 +41,7 @@ pub(super) fn pages(total: u64) -> u64 {
     total.div_ceil(PAGE_SIZE).max(1)
 }
 
-/// The interval of the origin's time that a copy speaks for.
+/// When a copy is valid, in the origin's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     /// The latest instant at which the content may have come to be, in milliseconds.
@@ -59,39 +59,35 @@ pub(super) fn paths(pages: u64) -> impl Iterator<Item = String> {
     (1..=pages).map(page_path).chain(TaxonomyKind::ALL.into_iter().map(|kind| kind.path().to_owned()))
 }
 
-/// Why the pages are no state of the origin.
+/// Why the pages do not fit together.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Inconsistent {
     /// A page cannot be read.
     #[error("page {page}: {source}")]
     Page {
-        /// Which one, from 1.
+        /// From 1.
         page: usize,
-        /// Why.
         source: PageError,
     },
     /// A listing stands on two pages.
     #[error("listing {id} is on two pages; the list changed while it was read")]
-    Twice {
-        /// Which one.
-        id: ListingId,
-    },
-    /// The pages do not hold what they say.
+    Twice { id: ListingId },
+    /// The pages do not hold their total.
     #[error("the pages have {distinct} listings, but report {total}; the list changed while it was read")]
     Count {
         /// Distinct ids.
         distinct: u64,
-        /// What the first page says.
+        /// The first page's total.
         total: u64,
     },
     /// The pages do not agree on the total.
     #[error("page {page} reports {found} listings, but page 1 reports {total}")]
     Totals {
-        /// Which one, from 1.
+        /// From 1.
         page: usize,
-        /// What it says.
+        /// Its total.
         found: u64,
-        /// What the first page says.
+        /// The first page's total.
         total: u64,
     },
     /// The origin ignores `per_page=100`.
@@ -99,10 +95,9 @@ pub(super) enum Inconsistent {
     PageSize(u64),
 }
 
-/// What a consistent pass adds up to.
+/// The result of a consistent pass.
 #[derive(Debug)]
 pub(super) struct Assembled {
-    /// The content to publish.
     pub content: Content,
     /// Envelope fields that differ between the pages.
     pub left_out: Vec<String>,
@@ -116,34 +111,34 @@ impl Pass {
         Self(copies)
     }
 
-    /// The latest instant at which anything came to be as it is.
+    /// The latest instant at which any part came to be.
     pub(super) fn since_ms(&self) -> i64 {
         self.0.iter().map(|(_, span)| span.since_ms).max().unwrap_or(0)
     }
 
-    /// The latest instant for which everything is confirmed.
+    /// The latest instant for which all is confirmed.
     pub(super) fn until_ms(&self) -> i64 {
         self.0.iter().map(|(_, span)| span.until_ms).min().unwrap_or(0)
     }
 
-    /// Whether there is one instant at which the origin was just so: everything came to be before it and was still so
-    /// after it.
+    /// Whether there is one instant at which the origin had exactly this: every part came to be before and was
+    /// confirmed after.
     pub(super) fn is_full(&self) -> bool {
         self.since_ms() <= self.until_ms()
     }
 
-    /// What still has to be confirmed, as paths.
+    /// The paths that still need confirmation.
     pub(super) fn unproven(&self) -> Vec<String> {
         let since = self.since_ms();
         self.0.iter().filter(|(_, span)| span.until_ms < since).map(|(path, _)| path.clone()).collect()
     }
 }
 
-/// Puts pages and taxonomies (by [`TaxonomyKind::index`]) together. Of what is `known` already the known text is kept
-/// instead of a second copy: it says whether it has an equal summary.
+/// Puts pages and taxonomies (by [`TaxonomyKind::index`]) together. Where `known` returns an equal summary, its text is
+/// used instead of a second copy.
 ///
 /// # Errors
-/// When they are no state of the origin; see [`Inconsistent`].
+/// When they do not fit together; see [`Inconsistent`].
 pub(super) fn assemble(
     pages: impl Iterator<Item = Bytes>,
     taxonomies: &[Bytes; 3],
@@ -189,8 +184,8 @@ pub(super) fn assemble(
     Ok(Assembled { content: Content { envelope, taxonomies, summaries }, left_out, volatile_values: values })
 }
 
-/// The items of a page with the texts that are known already. What is new beside them is copied out, so that it does not
-/// keep the whole page in memory.
+/// The items of a page, with known texts reused. New items are copied out, so that they do not keep the whole page in
+/// memory.
 fn shared(items: Vec<Summary>, known: impl Fn(&Summary) -> Option<Summary>) -> Vec<Summary> {
     let before: Vec<Option<Summary>> = items.iter().map(known).collect();
     if before.iter().all(Option::is_none) {
@@ -199,7 +194,7 @@ fn shared(items: Vec<Summary>, known: impl Fn(&Summary) -> Option<Summary>) -> V
     items.into_iter().zip(before).map(|(item, known)| known.unwrap_or_else(|| item.detached())).collect()
 }
 
-/// The taxonomies' texts without what is volatile, which goes to `values`.
+/// The taxonomies' texts without volatile fields, which go to `values`.
 pub(super) fn blanked(taxonomies: &[Bytes; 3], volatile: &VolatileKeys, values: &mut VolatileValues) -> [Arc<str>; 3] {
     TaxonomyKind::ALL.map(|kind| {
         let text = String::from_utf8_lossy(&taxonomies[kind.index()]);

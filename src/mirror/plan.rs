@@ -1,7 +1,6 @@
 //! What the mirror does next. Pure: facts in, one step out.
 //!
-//! Refreshes come first, whatever else goes on: nothing that takes long is done in one piece. Callers:
-//! [`super::task`].
+//! Refreshes come first: long work is done in pieces. Callers: [`super::task`].
 
 use std::time::Duration;
 
@@ -10,13 +9,13 @@ use crate::snapshot::version::Certificate;
 /// Why every page is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To publish at all, or to be certain of what is published.
+    /// To publish at all, or with a better certificate.
     Certify,
-    /// Because the origin has changed, and a refresh does not say enough.
+    /// The origin has changed, and a refresh does not show enough.
     Follow,
 }
 
-/// Work that was begun and waits for its next step.
+/// Work in hand that waits for its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
     /// Pages are read.
@@ -28,34 +27,33 @@ pub(super) enum Begun {
 /// What the decision rests on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
-    /// What is published, if anything.
+    /// `None`: nothing is published.
     pub certificate: Option<Certificate>,
     /// When a refresh is due; zero: now.
     pub refresh_in: Duration,
-    /// What was begun, and when it goes on.
+    /// Work in hand, and when it continues.
     pub begun: Option<(Begun, Duration)>,
-    /// Somebody asked for a look at every page.
+    /// A command asked to read every page.
     pub asked: bool,
-    /// How long ago it was last tried to settle what did not settle; `None`: not yet.
+    /// Time since the last attempt to settle; `None`: none yet.
     pub tried: Option<Duration>,
-    /// How long to leave alone what did not settle.
+    /// Pause after an attempt that did not settle.
     pub patience: Duration,
-    /// Nothing can be begun before that, because it failed.
+    /// Pause before new work, after a failure.
     pub begin_in: Duration,
-    /// Something is left to be asked beside the refreshes, and when.
+    /// When to ask questions beside the refreshes, if any.
     pub learn_in: Option<Duration>,
 }
 
-/// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Five conditional requests.
     Refresh,
-    /// Read every page: begins it.
+    /// Begin to read every page.
     Begin(Purpose),
-    /// Goes on with what was begun.
+    /// Continue the work in hand.
     Continue,
-    /// Asks what is left to be asked.
+    /// Ask open questions.
     Learn,
     /// Nothing for so long.
     Wait(Duration),
@@ -64,12 +62,11 @@ pub(super) enum Step {
 /// A wait that is long enough for something else.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Whether nothing better than this certificate is to be had without a reason.
+/// Whether the mirror tries no further for a better certificate.
 pub(super) const fn is_settled(certificate: Certificate) -> bool {
     matches!(certificate, Certificate::Full | Certificate::Incremental)
 }
 
-/// The next step.
 pub(super) fn next(facts: &Facts) -> Step {
     let Some(certificate) = facts.certificate else {
         return match facts.begun {
@@ -79,7 +76,7 @@ pub(super) fn next(facts: &Facts) -> Step {
             Some((_, wait)) => Step::Wait(wait),
         };
     };
-    // What follows a change looks at everything that a refresh would look at.
+    // Work that follows a change looks at everything a refresh would.
     let follows = matches!(facts.begun, Some((Begun::Confirming | Begun::Reading(Purpose::Follow), _)));
     let asked = facts.asked && facts.begin_in.is_zero();
     if !follows && !asked && facts.refresh_in.is_zero() {
@@ -96,7 +93,7 @@ pub(super) fn next(facts: &Facts) -> Step {
     let settle_in = match certificate {
         _ if facts.begun.is_some() => None,
         Certificate::Full | Certificate::Incremental => None,
-        // Tried before, in this process, it was held back, or did not settle.
+        // An earlier attempt in this process was held back or did not settle.
         Certificate::Provisional | Certificate::BestEffort => {
             let patience = facts.tried.map_or(Duration::ZERO, |ago| facts.patience.saturating_sub(ago));
             Some(patience.max(facts.begin_in))
@@ -105,7 +102,7 @@ pub(super) fn next(facts: &Facts) -> Step {
     if settle_in.is_some_and(|wait| wait.is_zero()) {
         return Step::Begin(Purpose::Certify);
     }
-    // Questions never hold up what was begun, unless that waits for long anyway.
+    // Questions never delay work in hand, unless that waits for long anyway.
     let idle = !follows && facts.begun.is_none_or(|(_, wait)| wait >= LONG);
     let learn_in = facts.learn_in.filter(|_| idle);
     if learn_in.is_some_and(|wait| wait.is_zero()) {

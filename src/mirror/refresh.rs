@@ -1,8 +1,8 @@
 //! What a refresh asks, and what the answers say.
 //!
-//! Five conditional requests: a probe for what was modified lately, the first page and the taxonomies. Pure: the plan
-//! and the verdict are functions of the published data and the answers. What a refresh cannot see (a change that does
-//! not move `modified`, beyond the first page) is left to the sweep. Callers: [`super::task`].
+//! Five conditional requests: a probe for recently modified listings, the first page and the taxonomies. Pure:
+//! functions of the published data and the answers. A change beyond the first page that does not move `modified` is
+//! left to the sweep. Callers: [`super::task`].
 
 use std::collections::HashSet;
 
@@ -18,26 +18,25 @@ use crate::snapshot::dataset::Dataset;
 
 use super::copies::{Copy, DATE_GRAIN_MS};
 
-/// Nanoseconds in a second.
+/// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
 /// The newest listings that the probe should find again.
 const PROBED: usize = 10;
 
-/// How far before those it is looked for a second in which nothing was modified, in seconds.
+/// How far before them, in seconds, to look for a second without modifications.
 const MOST_BACK: i64 = 1000;
 
-/// A question about what was modified lately, whose answer is known if nothing was.
+/// Asks for recently modified listings. If nothing changed, the answer is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Probe {
     /// The query, canonical: the same until something is published, so that its validators stay useful.
     pub query: ListQuery,
-    /// Its path.
     pub path: String,
 }
 
-/// What the probe asks with: a timestamp, a date where the origin understands no other, or nothing where neither is
-/// answered as it should be.
+/// The probe's parameter: a timestamp; a date if the origin understands no timestamp; no probe if it understands
+/// neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum ProbeShape {
     /// `2026-01-31T12:00:00Z`
@@ -59,7 +58,7 @@ impl ProbeShape {
         }
     }
 
-    /// What to fall back to.
+    /// The fallback.
     #[must_use]
     pub(super) const fn next(self) -> Self {
         match self {
@@ -70,8 +69,8 @@ impl ProbeShape {
 }
 
 impl Probe {
-    /// The probe for a data set, on the origin's clock: `modified` in the future of `confirmed_ms` is not trusted.
-    /// `None` when no listing has a usable `modified`.
+    /// The probe for a data set, on the origin's clock: a `modified` after `confirmed_ms` is not trusted. `None` when
+    /// no listing has a usable `modified`.
     pub(super) fn of(dataset: &Dataset, confirmed_ms: i64, shape: ProbeShape) -> Option<Self> {
         let now = confirmed_ms.saturating_mul(1_000_000);
         let past = || dataset.modified().filter(|at| *at <= now);
@@ -118,7 +117,6 @@ fn newest(all: impl Iterator<Item = i64>) -> Vec<i64> {
     kept
 }
 
-/// What differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Difference {
     /// A taxonomy.
@@ -127,11 +125,11 @@ pub(super) enum Difference {
     FirstPage,
     /// A carried field of the envelope.
     Envelope,
-    /// The probe's answer holds something that is not known.
+    /// The probe's answer holds an unknown listing.
     Probe,
-    /// The probe's answer holds only what is known, but not the listings that were expected.
+    /// The probe's answer holds known listings only, but not the expected ones.
     ProbeSelection,
-    /// Nothing was probed, so that nothing is known.
+    /// There was no probe, so nothing is known.
     Unprobed,
 }
 
@@ -152,18 +150,17 @@ impl Difference {
 /// What the answers say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Everything that was asked is as published.
+    /// Every answer is as published.
     Unchanged,
-    /// The probe's answer differs, but it is older than what is published: it says nothing.
+    /// The probe's answer differs, but is older than the published data: it says nothing.
     Older,
-    /// Something differs.
     Changed(Difference),
 }
 
 /// The answers to a refresh.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// The probe's, where there was one.
+    /// `None`: there was no probe.
     pub probe: Option<(Probe, Copy)>,
     /// The first page.
     pub first: Copy,
@@ -179,8 +176,8 @@ impl Answers {
         probe.chain(rest).fold(self.first.until_ms, i64::min)
     }
 
-    /// Whether the first page and the taxonomies were as they are from before until after one instant for which the
-    /// probe was answered, too.
+    /// Whether there is one instant for which the probe was answered, and at which the first page and the taxonomies
+    /// were valid.
     pub(super) fn held_still(&self) -> bool {
         let since = self.taxonomies.iter().map(|copy| copy.since_ms).fold(self.first.since_ms, i64::max);
         since <= self.until_ms()
@@ -195,7 +192,7 @@ impl Answers {
         page.total < found.total
     }
 
-    /// Compares the answers with a data set that is known to be as it is at `confirmed_ms`.
+    /// Compares the answers with a data set that was confirmed for `confirmed_ms`.
     pub(super) fn judge(&self, dataset: &Dataset, confirmed_ms: i64, volatile: &VolatileKeys) -> Verdict {
         let content = &dataset.content;
         for kind in TaxonomyKind::ALL {
@@ -234,8 +231,8 @@ pub(super) fn agrees(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile
     page.total == found.total && page.items.len() == found.items.len() && page.items.iter().zip(&found.items).all(same)
 }
 
-/// Whether a page of the probe holds the listings that the data set would select, in whatever order the origin gives
-/// to filtered lists; a longer answer shows only part of them.
+/// Whether a probe's page holds the listings that the data set would select, in any order; a longer answer shows only
+/// part of them.
 fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
     let (Ok(page), Ok(found)) = (Page::parse(&copy.body, volatile), dataset.find_known(query)) else {
         return false;
@@ -243,7 +240,7 @@ fn selects(copy: &Copy, query: &ListQuery, dataset: &Dataset, volatile: &Volatil
     page.total == found.total && same_set(&page.items, &found.items)
 }
 
-/// Whether the same listings, as they stand there, are on both sides.
+/// Whether both sides hold equal listings.
 pub(super) fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[&'a Summary]) -> bool {
     let key = |summary: &Summary| (summary.id, summary.hash.to_bytes());
     let mut one: Vec<_> = one.into_iter().map(key).collect();
@@ -253,14 +250,14 @@ pub(super) fn same_set<'a>(one: impl IntoIterator<Item = &'a Summary>, other: &[
     one == other
 }
 
-/// Whether every listing on a page is known as it stands there.
+/// Whether the data set has each listing of a page unchanged.
 fn only_known(copy: &Copy, dataset: &Dataset, volatile: &VolatileKeys) -> bool {
     let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
     page.items.iter().all(|item| dataset.summary(item.id).is_some_and(|known| known.hash == item.hash))
 }
 
-/// Whether the carried fields of the published envelope still stand on the page. Fields that differ between pages
-/// were left out when it was published and are not looked at.
+/// Whether the page still has the carried fields of the published envelope. Fields that differ between pages were left
+/// out at publication and are ignored.
 pub(super) fn envelope_agrees(copy: &Copy, content: &Content, volatile: &VolatileKeys) -> bool {
     let Ok(page) = Page::parse(&copy.body, volatile) else { return false };
     content.envelope.fields.iter().all(|field| match field {

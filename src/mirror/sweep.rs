@@ -1,7 +1,7 @@
 //! The sweep: looks at every page again, slowly, for what a refresh cannot see.
 //!
-//! Conditional requests out of the background's tenth of the budget, beside the refreshes and never in their way. What
-//! it finds it only reports; the mirror then reads the whole list anew. Callers: [`crate::app`] runs it.
+//! Its conditional requests use the background's tenth of the budget and never delay a refresh. It only reports what it
+//! finds; the mirror then reads the whole list again. Callers: [`crate::app`] runs it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::refresh;
 use crate::upstream::client::Asker;
 use crate::upstream::window::Class;
 
-/// Where the end of the last sweep is kept in the store.
+/// Store key of the end of the last sweep.
 const STATE: &str = "swept";
 
 /// After how long a sweep is made good that could not look at every page.
@@ -33,7 +33,7 @@ pub struct Sweeper {
     pub store: Arc<Store>,
     /// The served snapshot.
     pub live: Live,
-    /// How the mirror is told.
+    /// Commands to the mirror.
     pub commands: Commands,
     /// How often.
     pub every: Duration,
@@ -93,7 +93,7 @@ impl Sweeper {
             let path = pass::page_path(page);
             match self.copies.look(&path, Asker::mirror(Class::Background), check_page).await {
                 Ok(copy) => {
-                    // What was published meanwhile is what counts.
+                    // Compare with what is published by now.
                     let Some(published) = self.live.current() else { return Swept::InPart };
                     let query = ListQuery { page, per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
                     // A copy from before the publication says nothing about it.
@@ -122,6 +122,6 @@ enum Swept {
     Agrees,
     /// A page is not.
     Differs,
-    /// Some pages could not be looked at, and the others are as published.
+    /// Some pages could not be read; the others are as published.
     InPart,
 }

@@ -1,9 +1,8 @@
-//! The mirror's life: what [`plan`] decides is done here, and what comes of it is published.
+//! The mirror's life: does what [`plan`] decides, and publishes the result.
 //!
-//! One task decides what is published; the details and the sweep have workers of their own. Nothing here takes long in
-//! one piece, so that a refresh is never late: reading every page goes batch by batch, each resource is asked for once in
-//! a piece, and whatever has to wait, for the origin's CDN or after a failure, waits in [`WorkInHand`], not in a sleep.
-//! Callers: [`crate::app`] runs it.
+//! One task decides what is published; details and sweep have workers of their own. No step takes long, so that a
+//! refresh is never late: every page is read batch by batch, a step requests each resource once, and work that waits
+//! for the origin's CDN or after a failure waits in [`WorkInHand`], not in a sleep. Callers: [`crate::app`] runs it.
 
 mod amending;
 mod candidate;
@@ -48,7 +47,7 @@ use shrink::ShrinkGuard;
 use term_evidence::TermEvidence;
 use work::{Doing, WorkInHand};
 
-/// How often something that does not settle is tried.
+/// Attempts at work that does not settle.
 const TRIES: u32 = 3;
 
 /// The longest sleep: the wall clock may jump meanwhile, or the machine be suspended.
@@ -67,33 +66,23 @@ pub struct Rhythm {
 
 /// The mirror.
 pub struct Mirror {
-    /// Fetches pages and taxonomies, and keeps them with their validators.
     crawler: Crawler,
-    /// Asks what a refresh asks.
     questions: Questions,
-    /// What refreshes compare with, and publications replace.
     newest: Newest,
-    /// Holds back a list that lost too many listings.
     shrink: ShrinkGuard,
-    /// The rules by which changed listings are placed.
     order: KnownOrder,
-    /// What lists are indexed with.
     terms: TermEvidence,
-    /// What is asked beside the refreshes.
     learning: Learning,
-    /// When the next refresh and the next reading are due.
     schedule: Schedule,
-    /// What was begun and goes on step by step.
     work: WorkInHand,
-    /// What administrators and other workers ask for.
     commands: Commands,
-    /// What `/status` tells.
+    /// Shown in `/status`.
     status: OriginStatus,
     clock: Clock,
 }
 
 impl Mirror {
-    /// A mirror that publishes into `versions`; `evidence` is what the store gave back.
+    /// A mirror that publishes into `versions`; `evidence` is from the store.
     pub fn new(
         crawler: Crawler,
         versions: Versions,
@@ -137,7 +126,7 @@ impl Mirror {
         }
     }
 
-    /// Takes in what others have asked for and imported.
+    /// Takes in commands and imports.
     fn hear(&mut self) {
         let asked = self.commands.take();
         if self.newest.was_replaced() {
@@ -152,7 +141,7 @@ impl Mirror {
         }
     }
 
-    /// Whatever was under way was about another snapshot.
+    /// Drops work about another snapshot.
     fn begin_anew(&mut self) {
         self.work.abandon();
         self.shrink.forget();
@@ -193,7 +182,7 @@ impl Mirror {
         self.work.begin(doing, self.clock.now_mono(), pause, share);
     }
 
-    /// Goes on with what was begun; after a failure it stays begun.
+    /// Continues the work in hand; after a failure it stays.
     async fn go_on(&mut self) -> Result<(), MirrorError> {
         let Some(mut work) = self.work.take() else { return Ok(()) };
         let result = match &mut work.doing {
@@ -214,7 +203,7 @@ impl Mirror {
         }
     }
 
-    /// Keeps the books on how a step went.
+    /// Records the result of a step.
     fn account(&mut self, step: Step, result: Result<(), MirrorError>) {
         let Err(error) = result else {
             self.status.set_disk(None);
@@ -231,7 +220,7 @@ impl Mirror {
         let failures = self.schedule.failed(step, self.clock.now_mono(), jittered);
         let failures = failures.unwrap_or_else(|| self.work.failures());
         if error.is_damage() {
-            // The keeper heals the store and sets `last_error`: the origin has nothing to do with it.
+            // The keeper heals the store and sets `last_error`: this is no fault of the origin.
             tracing::warn!(error = %Excerpt(&error), failures, "the store is damaged; trying again");
         } else {
             tracing::warn!(error = %Excerpt(&error), failures, "mirroring failed; the current snapshot is still served");
@@ -243,7 +232,7 @@ impl Mirror {
         }
     }
 
-    /// The origin was looked at as a refresh would; the next one counts from here.
+    /// Counts as a refresh: the next one is scheduled from here.
     fn looked(&mut self) {
         self.schedule.looked(self.clock.now_mono());
         self.status.refreshed(self.clock.now_wall());
@@ -254,7 +243,7 @@ impl Mirror {
     }
 }
 
-/// Runs something that blocks where that does no harm.
+/// Runs blocking work where it does no harm.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, MirrorError> {

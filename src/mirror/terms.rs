@@ -18,10 +18,10 @@ use crate::upstream::window::Class;
 pub(super) enum TermAnswer {
     /// Its listings.
     Listed(ListedTerm),
-    /// Its pages do not fit together, or name listings that the data set does not hold: the data has moved on, and the
-    /// term stays doubtful until it is asked again.
+    /// Its pages do not fit together, or name unknown listings: the data has moved on, and the term stays in doubt
+    /// until it is asked again.
     Moved,
-    /// A copy of the origin's CDN from before the data set was published: it may lack what came since.
+    /// A copy of the origin's CDN from before the data set was published: it may lack newer listings.
     Older,
 }
 

@@ -1,7 +1,7 @@
-//! Where on the map a place lies: Albers' equal-area projection of the states, with Alaska and Hawaii below the west.
+//! Draws a place on the map: Albers' equal-area projection of the states, with Alaska and Hawaii below the west.
 //!
-//! The same as `geoAlbersUsa().scale(1300).translate([487.5, 305])` of d3-geo, with which the outlines in
-//! `vendored/states.tsv` were drawn; `static/explore.js` has it once more, and a test compares them. Callers: [`super::dots`].
+//! It equals `geoAlbersUsa().scale(1300).translate([487.5, 305])` of d3-geo, which drew the outlines in
+//! `vendored/states.tsv`. `static/explore.js` has it once more; a test compares them. Callers: [`super::dots`].
 
 use std::f64::consts::PI;
 
@@ -21,11 +21,11 @@ struct Inset {
     center: (f64, f64),
     /// The two latitudes that are drawn true, in degrees.
     parallels: (f64, f64),
-    /// How large it is drawn.
+    /// Its scale.
     size: f64,
     /// Where its middle is drawn, from that of the whole, in scales.
     shift: (f64, f64),
-    /// What is shown of it: left, top, right, bottom, from the middle of the whole, in scales.
+    /// The visible part: left, top, right, bottom, from the middle of the whole, in scales.
     frame: [f64; 4],
 }
 
@@ -86,7 +86,7 @@ impl Inset {
     }
 }
 
-/// Where a place is drawn, in tenths of a unit of the outlines; `None` for what is not on the map.
+/// Where a place is drawn, in tenths of a unit of the outlines; `None` if it is off the map.
 pub(super) fn place(latitude: f64, longitude: f64) -> Option<(u16, u16)> {
     if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
         return None;
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn places_lie_where_d3_draws_them() {
-        // By d3-geo 3, and at the edge what it draws beyond that. The tests of the scripts read the same file.
+        // By d3-geo 3, and at the edge what it draws beyond. The scripts' tests read the same file.
         let places = include_str!("../../tests/scripts/places.json");
         let places: Vec<Place> = serde_json::from_str(places).unwrap();
         assert!(places.len() > 10);

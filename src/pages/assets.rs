@@ -1,7 +1,7 @@
-//! The files that pages are made of, compiled in: style, scripts, mark, and the viewer of the API's description.
+//! The files of the pages, compiled in: style, scripts, mark, and the viewer of the API's description.
 //!
-//! Each is served under a name that holds a hash of its content, so that browsers may keep it for good. Where the large
-//! ones come from, and how they were made, is in `vendored/README.md`. Callers: [`super`].
+//! Each name contains a hash of the content, so that browsers may keep a file for good. `vendored/README.md` says where
+//! the large ones come from, and how they were made. Callers: [`super`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,20 +37,17 @@ const FILES: [(&str, &str, Stored); 9] = [
     ("swagger-ui-bundle.js", SCRIPT, Stored::Brotli(include_bytes!("vendored/swagger-ui-bundle.js.br"))),
 ];
 
-/// One file.
 pub(super) struct Asset {
     /// Its name in this program.
     name: &'static str,
-    /// The name that it is served under.
+    /// Its public name.
     served: String,
-    /// Its media type.
     pub content_type: &'static str,
     stored: Stored,
-    /// Ready to be sent to those who decode what it is stored in.
+    /// For clients that accept the stored coding.
     packed: Option<Arc<Rendered>>,
 }
 
-/// All files.
 pub(super) struct Assets(Vec<Asset>);
 
 impl Assets {
@@ -123,7 +120,7 @@ impl Asset {
 mod tests {
     use super::*;
 
-    /// What is built in may add this much to the program, in bytes.
+    /// The most that built-in files add, in bytes.
     const MOST: usize = 3 << 19;
 
     #[test]

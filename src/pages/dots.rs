@@ -1,7 +1,7 @@
-//! Where the listings of a snapshot lie on the map, read once for each snapshot that somebody explores.
+//! The listings of a snapshot as dots on the map, read once per explored snapshot.
 //!
-//! Four bytes a listing. What is drawn is bounded: dots that fall together are drawn once, on a grid that is the coarser
-//! the more there are. Callers: [`super::explore`].
+//! Four bytes a listing. The drawing is bounded: dots that fall together are drawn once, on a grid that is coarser for
+//! more dots. Callers: [`super::explore`].
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::snapshot::dataset::Dataset;
 use super::albers::{self, HEIGHT, WIDTH};
 use super::facts::Venue;
 
-/// The most dots that are drawn: browsers stay fluid, and a page stays below half a megabyte.
+/// The most dots: browsers stay fluid, and a page stays below half a megabyte.
 const MOST: usize = 20_000;
 
 /// The finest grid, in tenths of a unit of the outlines.
@@ -29,7 +29,7 @@ type Places = Arc<[(u16, u16)]>;
 #[derive(Default)]
 pub(super) struct Dots(Mutex<Option<(String, Places)>>);
 
-/// What is drawn of some listings.
+/// A drawing of some listings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drawn {
     /// A path of dots: strokes without length, with round ends.
@@ -46,7 +46,7 @@ impl Dots {
         draw(places.copied().filter(|place| *place != NOWHERE))
     }
 
-    /// The places of a snapshot. Who comes while they are read waits, instead of reading them once more.
+    /// The places of a snapshot. Concurrent callers wait instead of reading them again.
     fn of(&self, dataset: &Dataset) -> Places {
         let mut last = self.0.lock();
         if let Some((_, places)) = last.as_ref().filter(|(id, _)| id == dataset.id.as_str()) {
@@ -60,7 +60,7 @@ impl Dots {
     }
 }
 
-/// Draws places on the finest grid on which there are not too many.
+/// Draws places on the finest grid that keeps the bound.
 fn draw(places: impl Iterator<Item = (u16, u16)>) -> Drawn {
     let mut places: Vec<(u16, u16)> = places.map(|(x, y)| (y, x)).collect();
     let shown = places.len();
@@ -84,7 +84,7 @@ fn draw(places: impl Iterator<Item = (u16, u16)>) -> Drawn {
     Drawn { path, shown }
 }
 
-/// Of a map that has a dot everywhere; so the loop in [`draw`] ends.
+/// A map full of dots fits; so the loop in [`draw`] ends.
 const _: () = assert!((WIDTH / 80 + 1) * (HEIGHT / 80 + 1) < MOST as u32 && FINEST * 16 == 80);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The explorer: the venues of a sport, a state, a city, as a list and as dots on a map.
+//! The explorer: venues by sport, state and city, as a list and as dots on a map.
 //!
-//! The whole of it is rendered here, so that it works without a script; `static/explore.js` makes it quicker. Callers:
+//! All of it is rendered here, so it works without a script; `static/explore.js` makes it quicker. Callers:
 //! [`super::Pages::render`].
 
 use maud::{Markup, html};
@@ -15,7 +15,7 @@ use super::layout::{Place, instant, page as layout};
 use super::map::map;
 use super::{Pages, Site};
 
-/// Cities that the choice offers while no state is chosen: those with most listings.
+/// Cities to choose from while no state is chosen: the largest.
 const CITIES: usize = 200;
 
 /// What the filters leave.
@@ -23,12 +23,11 @@ struct Shown<'a> {
     query: &'a ListQuery,
     /// How many; `None` while that is in doubt.
     total: Option<u64>,
-    /// Those on the page, each with its id.
+    /// The page's venues, each with its id.
     venues: Vec<(u64, Venue<'a>)>,
     drawn: Drawn,
 }
 
-/// Renders the page.
 pub(super) fn page(pages: &Pages, published: &Published, facts: &Facts<'_>, query: &ListQuery) -> String {
     let dataset = &*published.dataset;
     let positions = dataset.positions(&query.slugs).ok();
@@ -70,7 +69,7 @@ pub(super) fn page(pages: &Pages, published: &Published, facts: &Facts<'_>, quer
 /// What is shown, in words: "1,234 venues, Golf, Texas".
 fn summary_of(shown: &Shown<'_>, facts: &Facts<'_>) -> String {
     let mut text = match shown.total {
-        None => "venues that only the origin can list now; the API request below asks it".to_owned(),
+        None => "venues (only the origin can list them now: send the API request below)".to_owned(),
         Some(1) => "1 venue".to_owned(),
         Some(total) => format!("{} venues", grouped(total)),
     };
@@ -101,7 +100,7 @@ fn filters(facts: &Facts<'_>, query: &ListQuery, states: &[TermFact<'_>]) -> Mar
     }
 }
 
-/// The cities on offer, by name: those of the state, or else the largest ones.
+/// The cities to choose from, by name: those of the state, else the largest.
 fn cities<'a>(facts: &Facts<'a>, state: Option<&str>) -> Vec<TermFact<'a>> {
     let kind = TaxonomyKind::Cities;
     let mut cities: Vec<TermFact<'a>> = match state {
@@ -120,7 +119,7 @@ fn cities<'a>(facts: &Facts<'a>, state: Option<&str>) -> Vec<TermFact<'a>> {
     cities
 }
 
-/// A choice among terms; a chosen one that is not among them is offered all the same.
+/// A choice among terms; includes the chosen one in any case.
 fn choice(kind: TaxonomyKind, title: &str, all: &str, terms: &[TermFact<'_>], query: &ListQuery) -> Markup {
     let (name, chosen) = (kind.parameter(), query.slug(kind));
     let is_missing = |slug: &&str| !terms.iter().any(|term| term.slug == *slug);
@@ -201,7 +200,7 @@ fn link(query: &ListQuery, page: u64) -> String {
     text.replacen("/api/listings.json", "explore", 1)
 }
 
-/// The request to the API that gives what is seen.
+/// The API request for the shown venues.
 fn request(site: &Site, query: &ListQuery) -> Markup {
     let path = query.path_and_query();
     html! {

@@ -1,4 +1,4 @@
-//! What pages say of the data: terms with names and counts, whom it is from, and when it was confirmed.
+//! What pages say of the data: terms with names and counts, its source, and when it was confirmed.
 //!
 //! Field names that the origin does not document are looked for, never relied on. Callers: the pages.
 
@@ -14,32 +14,29 @@ use crate::snapshot::live::Published;
 pub(super) struct TermFact<'a> {
     /// What filters take.
     pub slug: &'a str,
-    /// How it is called.
+    /// Its name.
     pub label: &'a str,
     /// How many listings it has; `None` while that is in doubt.
     pub count: Option<u64>,
 }
 
-/// Whom the data is from, as its licence wants it to be said.
+/// The data's source, in the form that its licence asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Credit {
     /// The provider's words.
     pub attribution: Option<String>,
-    /// Where they lead: a page of the provider.
+    /// A page of the provider.
     pub backlink: Option<String>,
     /// The licence's address.
     pub license: Option<String>,
-    /// How the licence is called.
+    /// The licence's name.
     pub license_name: String,
 }
 
-/// What pages say of the data.
 pub(super) struct Facts<'a> {
-    /// The data.
     pub dataset: &'a Dataset,
     /// When it was confirmed: RFC 3339, in whole seconds; `None` for an instant beyond the calendar.
     pub confirmed: Option<String>,
-    /// Whom it is from.
     pub credit: Credit,
 }
 
@@ -71,7 +68,7 @@ impl<'a> Facts<'a> {
         terms
     }
 
-    /// How a slug is called; the slug itself where no term has it.
+    /// The name of a slug; the slug itself if no term has it.
     pub(super) fn label<'s>(&self, kind: TaxonomyKind, slug: &'s str) -> &'s str
     where
         'a: 's,
@@ -81,7 +78,7 @@ impl<'a> Facts<'a> {
         term.map_or(slug, |term| dataset.label(kind, term))
     }
 
-    /// The slug of the term with most listings; for examples.
+    /// The slug of the largest term; for examples.
     pub(super) fn example(&self, kind: TaxonomyKind) -> Option<&'a str> {
         self.largest(kind).first().map(|term| term.slug)
     }
@@ -143,7 +140,7 @@ fn site(address: &str) -> Option<String> {
     url.join("/").ok().map(String::from)
 }
 
-/// What pages show of a listing. What is missing, or of another type, is `None`.
+/// What pages show of a listing. Missing values, or of another type, are `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Venue<'a> {
     pub name: Option<Cow<'a, str>>,

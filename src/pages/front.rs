@@ -14,7 +14,7 @@ use super::{Pages, Site};
 /// Sports that the chart shows; the others are in the explorer.
 const SPORTS: usize = 12;
 
-/// The files with everything, and who reads them.
+/// The files with everything, and their readers.
 pub(super) const DUMPS: [(&str, &str); 4] = [
     ("listings.csv", "for spreadsheets and pandas"),
     ("listings.geojson", "for maps: QGIS, Leaflet"),
@@ -78,7 +78,7 @@ fn lead(site: &Site, facts: Option<&Facts<'_>>) -> Markup {
                         @if site.has_snapshots {
                             "It has no copy of the data yet; this page shows it as soon as there is one."
                         } @else {
-                            "It keeps what clients ask for, and no copy of the whole."
+                            "It caches the answers that clients ask for, and keeps no full copy."
                         }
                     }
                     p .actions { a .button href="docs" { "Read the API" } }
@@ -170,7 +170,7 @@ fn examples(site: &Site, facts: Option<&Facts<'_>>) -> Markup {
             }
             p {
                 "Send the " code { "ETag" } " of an answer back as " code { "If-None-Match" }
-                ": what you already have is answered 304, without a body."
+                ": if nothing has changed, the answer is 304, without a body."
             }
         }
     }
@@ -185,8 +185,8 @@ fn limit(site: &Site) -> Markup {
             } @else {
                 p {
                     "Each address may send " strong { (grouped(site.requests_per_minute.into())) " requests" }
-                    " to the API in any 60 seconds. " code { "RateLimit" } " in every answer tells what is left; the request after that is \
-                     answered 429, and " code { "Retry-After" } " says when to come back."
+                    " to the API in any 60 seconds. " code { "RateLimit" } " in every answer says how many requests are left. Above the limit \
+                     the answer is 429, and " code { "Retry-After" } " says when to try again."
                 }
             }
         }
@@ -202,7 +202,7 @@ fn dumps() -> Markup {
                     li { a href={ "dumps/" (name) } { (name) } " " span .small { (what) } }
                 }
             }
-            p { "One file is one request: faster for you, and kinder to the limit, than a hundred pages." }
+            p { "One file counts as one request: it is faster than a hundred pages, and uses less of the limit." }
         }
     }
 }

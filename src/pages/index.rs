@@ -10,7 +10,6 @@ use super::Site;
 use super::facts::Facts;
 use super::front::DUMPS;
 
-/// Renders it. Links are relative to where it is.
 pub(super) fn document(site: &Site, facts: Option<&Facts<'_>>) -> String {
     let mut links = Map::new();
     let mut link = |name: &str, to: String| links.insert(name.to_owned(), to.into());

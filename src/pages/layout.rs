@@ -1,4 +1,4 @@
-//! What all pages have in common: head, navigation, the credit line.
+//! The common parts of all pages: head, navigation, the credit line.
 //!
 //! Callers: the pages.
 
@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::Pages;
 use super::facts::{Credit, Facts};
 
-/// Scripts that others import from, or that have exports for tests.
+/// Scripts with imports, or with exports for tests.
 const MODULES: [&str; 2] = ["age.js", "explore.js"];
 
 /// The pages that the navigation leads to.
@@ -108,7 +108,7 @@ fn header(pages: &Pages, place: Place) -> Markup {
     }
 }
 
-/// Whom the data is from, as the licence wants it: the provider's words, a link back, and the licence.
+/// The data's source, as the licence wants it: the provider's words, a link back, and the licence.
 pub(super) fn credit_line(credit: Option<&Credit>) -> Markup {
     let Some(credit) = credit else {
         return html! {
@@ -137,7 +137,7 @@ pub(super) fn credit_line(credit: Option<&Credit>) -> Markup {
     }
 }
 
-/// An instant for people; scripts add how long ago that is.
+/// An instant for people; scripts add its age.
 pub(super) fn instant(at: &str) -> Markup {
     let shown = at.replace('T', " ").replace('Z', " UTC");
     html! { time datetime=(at) { (shown) } }

@@ -1,8 +1,7 @@
 //! The states: their outlines for the map, and their places in a grid of tiles for the chart.
 //!
-//! The outlines are those of the npm package us-atlas, simplified; `vendored/README.md` says how. A term of the taxonomy is
-//! a state if its name or its slug says so; what is none stands in lists only. Callers: [`super::front`],
-//! [`super::explore`].
+//! The outlines are those of the npm package us-atlas, simplified; `vendored/README.md` says how. A term is a state if
+//! its name or slug says so; other terms are in lists only. Callers: [`super::front`], [`super::explore`].
 
 use maud::{Markup, html};
 
@@ -40,7 +39,7 @@ fn is_state(term: &TermFact<'_>, name: &str) -> bool {
     term.label.eq_ignore_ascii_case(name) || dashed(term.slug) == dashed(name)
 }
 
-/// A chart of the states as tiles, the darker the more listings; each leads to the explorer.
+/// A chart of the states as tiles, darker for more listings; each leads to the explorer.
 pub(super) fn tiles(states: &[TermFact<'_>]) -> Markup {
     let most = states.iter().filter_map(|state| state.count).max().unwrap_or(0).max(1);
     let tiles = TILES.iter().filter_map(|(name, code, column, row)| {
@@ -63,13 +62,13 @@ pub(super) fn tiles(states: &[TermFact<'_>]) -> Markup {
     }
 }
 
-/// Which of five shades a count has: by its square root, since a few states have most of the listings.
+/// Which of five shades a count gets: by its square root, since a few states have most listings.
 fn shade(count: u64, most: u64) -> u8 {
     let share = (count as f64 / most as f64).sqrt();
     (share * 5.0).ceil().clamp(0.0, 5.0) as u8
 }
 
-/// The map: outlines of the states, of which `chosen` stands out, under a path of dots.
+/// The map: outlines of the states, with `chosen` highlighted, under a path of dots.
 pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, dots: &str, label: &str) -> Markup {
     let outlines = OUTLINES.lines().filter_map(|line| line.split_once('\t'));
     html! {
@@ -86,7 +85,7 @@ pub(super) fn map(states: &[TermFact<'_>], chosen: Option<&str>, dots: &str, lab
     }
 }
 
-/// A value in the query of a link.
+/// Escapes a value for a query.
 pub(super) fn escaped(value: &str) -> String {
     let mut text = String::new();
     crate::api::query::encode(value, &mut text);

@@ -1,7 +1,7 @@
 //! `/openapi.json`: the description of the API, with examples from the data.
 //!
-//! The description is the file `openapi.json` beside this one. It is compared with the code by `pages::tests`, and with a
-//! running server by `tests/wire/pages`. Callers: [`super::Pages::render`].
+//! The file `openapi.json` beside this one is the template. `pages::tests` compares it with the code, and
+//! `tests/wire/pages` with a running server. Callers: [`super::Pages::render`].
 
 use crate::api::json;
 use crate::api::taxonomy::TaxonomyKind;
@@ -9,7 +9,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use super::Site;
 use super::facts::Facts;
 
-/// The description, with names in place of values.
+/// The template, with names in place of values.
 pub(super) const TEMPLATE: &str = include_str!("openapi.json");
 
 /// The description with examples that this server answers.
@@ -23,8 +23,8 @@ pub(super) fn document(site: &Site, facts: Option<&Facts<'_>>) -> String {
     let limit = match site.requests_per_minute {
         0 => "Requests are not limited here.".to_owned(),
         most => format!(
-            "An address may send {most} requests in any 60 seconds; `RateLimit` tells what is left. The next one is answered \
-             429, and `Retry-After` says when to come back."
+            "An address may send {most} requests in any 60 seconds; `RateLimit` says how many are left. Above that the \
+             answer is 429, and `Retry-After` says when to try again."
         ),
     };
     let credit = facts.map_or_else(String::new, |facts| {

@@ -1,4 +1,4 @@
-//! The description of the API is compared with the code: what is added here and not there fails.
+//! The description of the API is compared with the code: an addition to only one of them fails.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ fn text(pages: &Pages, wanted: &WantedDocument) -> String {
     String::from_utf8(rendered.variant(Coding::Identity).1.body.to_vec()).unwrap()
 }
 
-/// What a `$ref` leads to.
+/// The target of a `$ref`.
 fn resolved<'v>(whole: &'v Value, value: &'v Value) -> &'v Value {
     match value["$ref"].as_str() {
         Some(to) => whole.pointer(&to[1..]).unwrap_or_else(|| panic!("{to} leads nowhere")),
@@ -45,7 +45,7 @@ fn resolved<'v>(whole: &'v Value, value: &'v Value) -> &'v Value {
     }
 }
 
-/// The parameters of an operation that stand somewhere.
+/// The parameters of an operation in one place.
 fn parameters(whole: &Value, path: &str, place: &str) -> BTreeSet<String> {
     let parameters = whole["paths"][path]["get"]["parameters"].as_array().unwrap();
     let parameters = parameters.iter().map(|parameter| resolved(whole, parameter));
@@ -67,7 +67,7 @@ fn every_route_is_described_and_every_path_is_a_route() {
     for path in &described {
         let path = path.replace("{id}", "7").replace("{name}", "style.css");
         let described = match Route::of(&path) {
-            // A route of another kind is named here when it is described.
+            // A described route of another kind is named here.
             Route::List
             | Route::Detail(_)
             | Route::Taxonomy(_)
@@ -121,7 +121,7 @@ fn every_header_field_is_described() {
     let whole = description();
     let described = whole["components"]["headers"].as_object().unwrap();
     for name in head::names() {
-        // OpenAPI wants `Content-Type` to be said by the media types.
+        // In OpenAPI the media types describe `Content-Type`.
         let known = name == "content-type" || described.keys().any(|one| one.eq_ignore_ascii_case(name));
         assert!(known, "{name} is not described");
     }

@@ -1,4 +1,4 @@
-//! `/llms.txt` and `/robots.txt`: what language models and crawlers look for.
+//! `/llms.txt` and `/robots.txt`, for language models and crawlers.
 //!
 //! Callers: [`super::Pages::render`].
 
@@ -22,8 +22,8 @@ pub(super) fn llms(site: &Site, facts: &Facts<'_>) -> String {
     let limit = match site.requests_per_minute {
         0 => "Requests are not limited.".to_owned(),
         most => format!(
-            "At most {most} requests in any 60 seconds from one address. 429 with `Retry-After` after that. Prefer one of \
-             the files below to many pages."
+            "At most {most} requests in any 60 seconds from one address. Above that: 429 with `Retry-After`. \
+             Prefer one of the files below to many pages."
         ),
     };
     let mut dumps = String::new();

@@ -1,6 +1,6 @@
-//! How much is asked for what is being fetched in the background: the more, the sooner it is its turn.
+//! The demand for resources that are fetched in the background: the higher, the sooner their turn.
 //!
-//! Callers: [`super::together`]; the turns are given by [`crate::upstream::budget`].
+//! Callers: [`super::together`]; [`crate::upstream::budget`] gives the turns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,20 +27,20 @@ pub(crate) struct Fetching {
     demands: Demands,
     key: Key,
     number: u64,
-    /// How much is asked for it.
+    /// The demand for it.
     pub demand: Demand,
 }
 
 impl Demands {
-    /// Somebody asked for it; nothing is remembered of what is not being fetched.
+    /// A client asked for it; ignored unless it is being fetched.
     pub(crate) fn asked(&self, key: &Key) {
         if let Some((_, demand)) = self.0.fetched.lock().get(key) {
             demand.more();
         }
     }
 
-    /// It is being fetched from now on, until what is returned is dropped. What was asked for an earlier fetch that has
-    /// not ended yet counts for this one.
+    /// Marks it as being fetched until the result is dropped. The demand for an earlier fetch that still runs counts
+    /// here, too.
     pub(crate) fn fetching(&self, key: &Key) -> Fetching {
         let number = self.0.number.fetch_add(1, Ordering::Relaxed);
         let mut fetched = self.0.fetched.lock();

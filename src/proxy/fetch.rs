@@ -1,7 +1,7 @@
-//! One fetch: the origin is asked, and what comes of it is told to whoever started it and to all who wait.
+//! One fetch: asks the origin, and gives the result to its starter and to all waiting clients.
 //!
-//! It does not decide whether to ask, and not what is kept of an answer. It runs in a task of its own, so that what is kept
-//! does not depend on the client that asked for it. Callers: [`super::together`].
+//! It decides neither whether to ask nor what to store. It runs in a task of its own, so that storing does not depend
+//! on the client that asked. Callers: [`super::together`].
 
 use std::sync::Arc;
 
@@ -21,32 +21,38 @@ use super::onward::{purpose, sent, told};
 use super::question::{Endpoint, Head, Question};
 use super::spool::Reader;
 
-/// What a fetch brings to the one who started it.
+/// What a fetch brings to its starter.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// An answer that is here: that of a known endpoint, or what was kept and is still right.
-    Whole { stored: Arc<Stored>, fwd_status: u16, is_kept: bool },
-    /// An answer, while it arrives.
-    Arriving { head: Arc<Head>, body: Option<Reader>, keeps: bool },
+    /// A whole answer: of a known endpoint, or a stored one that is still valid.
+    Whole {
+        stored: Arc<Stored>,
+        fwd_status: u16,
+        is_kept: bool,
+    },
+    Arriving {
+        head: Arc<Head>,
+        body: Option<Reader>,
+        keeps: bool,
+    },
 }
 
-/// One fetch.
 #[derive(Debug)]
 pub(super) struct Fetch {
     /// What the client wants.
     pub question: Question,
-    /// Under which its answer is kept.
+    /// The key of its answer.
     pub key: Key,
-    /// What the answers are known to vary by.
+    /// The names that the answers vary by.
     pub names: Vec<HeaderName>,
-    /// What is kept already, and revalidated.
+    /// The stored answer to revalidate.
     pub kept: Option<Arc<Stored>>,
     /// Who waits.
     pub asker: Asker,
 }
 
 impl Proxy {
-    /// Asks the origin; the fetch goes on when the caller is dropped.
+    /// Asks the origin; goes on when the caller is dropped.
     pub(super) async fn start(
         &self,
         fetch: Fetch,
@@ -69,7 +75,7 @@ impl Proxy {
         let Fetch { question, key, names, kept, asker } = &fetch;
         let asked = inner.cache.purges(key);
         let sent = sent(question, &inner.config.allowed, names, kept.as_deref());
-        // A failure that one client's fields may have brought about is none of the resource.
+        // A failure that one client's fields may have caused is not the resource's.
         let bare = purpose(question, kept.as_deref()) == Purpose::Store && is_bare(&sent, &Vary::Nothing);
         let error = match question.endpoint {
             Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, asked).await {

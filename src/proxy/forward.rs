@@ -1,4 +1,4 @@
-//! Methods that no cache answers, on their way to the origin and back, and what they change of what is kept.
+//! Forwards methods that no cache answers, and invalidates what they change.
 //!
 //! It decides nothing about GET and HEAD. Callers: [`super`].
 
@@ -25,7 +25,7 @@ use super::spool::Spool;
 use super::streamed::Keeping;
 
 impl Proxy {
-    /// A method that is not for caches: it passes as it is, and what it changes is forgotten (RFC 9111 §4.4), whether or
+    /// A method that is not for caches: forwarded as it is. What it changes is forgotten (RFC 9111 §4.4), whether or
     /// not its client waits for the answer.
     pub(super) async fn forward(&self, question: Question, interim: Option<Listener>) -> Result<Passed, AskError> {
         let this = self.clone();
@@ -75,7 +75,7 @@ impl Proxy {
         let (this, ends_with_head) = (self.clone(), arrived.ends_with_head());
         let pumping = async move { drop(this.pump(spool, arrived.body, keeping).await) };
         if ends_with_head {
-            // As in a fetch: kept before the client hears of it.
+            // As in a fetch: stored before the client gets it.
             pumping.await;
         } else {
             tokio::spawn(pumping);

@@ -1,7 +1,7 @@
-//! The answer of a known endpoint: read whole, and judged before anybody sees it.
+//! The answer of a known endpoint: read whole, and judged before clients see it.
 //!
-//! The request sent is built from the key alone, so nothing unkeyed can poison an entry; the answer must be JSON. It does
-//! not decide whether to ask. Callers: [`super::fetch`].
+//! The request is built from the key alone, so nothing unkeyed can poison an entry; the answer must be JSON. Whether to
+//! ask is decided elsewhere. Callers: [`super::fetch`].
 
 mod representation;
 
@@ -22,12 +22,12 @@ use super::{LARGE, Proxy};
 
 use representation::Representation;
 
-/// How long a 404 is kept at most.
+/// How long a 404 is kept.
 const MISSING: Duration = Duration::from_secs(60);
 
 impl Proxy {
-    /// Asks for a document, judges and keeps the answer. Returns it with the origin's status, which is 304 for a
-    /// revalidation, and whether it is kept, and so everybody's.
+    /// Asks for a document, judges and stores the answer. Returns it with the origin's status (304 for a revalidation),
+    /// and whether it is stored, and so everybody's.
     ///
     /// # Errors
     /// When there is no answer, or none that may be shown.
@@ -49,7 +49,7 @@ impl Proxy {
         let asker = Asker { was_well: kept.is_some(), ..asker.clone() };
         let answer = client.ask(&path, validators.as_ref(), asker).await?;
         let judged = if answer.body.len() as u64 > LARGE {
-            // What is large takes its time to be read.
+            // Reading a large body takes time.
             let (this, path, answer, kept) = (self.clone(), path.clone(), answer.clone(), kept.clone());
             let judging = client.room().parse(move || this.judge(&path, rewrites, &answer, kept.as_deref()));
             judging.await.unwrap_or_else(|error| Err(AskError::nonsense("the answer", error)))
@@ -65,7 +65,7 @@ impl Proxy {
         Ok((stored, answer.status, is_kept))
     }
 
-    /// What an answer comes to, and whether it may be kept.
+    /// The judged answer, and whether it may be kept.
     fn judge(
         &self,
         path: &str,
@@ -75,7 +75,7 @@ impl Proxy {
     ) -> Result<(Stored, bool), AskError> {
         let (inner, config) = (&*self.0, &self.0.config);
         let mut shown = match (answer.status, kept) {
-            // A 304 to a question without a condition confirms nothing.
+            // A 304 to an unconditional request confirms nothing.
             (304, Some(kept)) if kept.has_validator() => Representation::confirmed(kept, &answer.headers),
             (200, _) => {
                 Representation::document(path, answer, rewrites.then_some(&config.rewrite), &config.public_url)?
@@ -91,7 +91,7 @@ impl Proxy {
         if shown.status.is_client_error() && !explicit {
             shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
         }
-        // `Age` is about this answer and not kept. What we send never differs, so that of `Vary` only `*` has a meaning.
+        // `Age` is about this answer only. Our request never differs, so only `*` in `Vary` has a meaning.
         let mut judged = shown.fields.clone();
         let star = answer.headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*'));
         let vary = star.then(|| HeaderValue::from_static("*"));
@@ -108,7 +108,7 @@ impl Proxy {
         let allowed = may_store(&Method::GET, &sent, shown.status, &judged, &directives, ttl).is_ok();
         let may_keep = allowed && shown.body.identity().body.len() as u64 <= inner.cache.largest();
         if shown.status.is_client_error() && may_keep && terms.lifetime > MISSING {
-            // It may be there soon: neither we nor others keep it for longer.
+            // The resource may exist soon: no cache keeps this for longer.
             terms.lifetime = MISSING;
             shown.fields.remove(EXPIRES);
             shown.fields.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));

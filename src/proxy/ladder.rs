@@ -1,31 +1,29 @@
-//! The ladder of the cache: what is done about a GET or HEAD, given what is kept of it and how the origin is.
+//! The ladder of the cache: what to do about a GET or HEAD, given the stored answer and the origin's state.
 //!
 //! One decision for known and unknown endpoints. Pure: it asks [`Facts`] in order of cost and does nothing itself.
 //! Callers: [`super`].
 
 use crate::semantics::caching::{Reuse, Why};
 
-/// What the decision depends on. Each is asked for only when what comes before it does not decide.
+/// What the decision depends on. A fact is asked for only if the facts before it do not decide.
 pub(super) trait Facts {
-    /// A kept answer.
     type Kept;
-    /// Why a resource is not asked for at the moment.
+    /// Why a resource is paused.
     type Failure;
     /// The kept answer that the request could use, and how; `None` without one.
     fn kept(&self) -> Option<(Self::Kept, Reuse)>;
-    /// Whether the kept answer may stand in for an origin that fails.
+    /// Whether the kept answer may stand in for a failing origin.
     fn stands_in(&self) -> bool;
     /// Whether the budget has a slot for a client now.
     fn has_room(&self) -> bool;
     /// Whether the request forbids to ask the origin (`only-if-cached`).
     fn only_if_cached(&self) -> bool;
-    /// Whether the answer is for this client alone, so that what others were answered says nothing.
+    /// Whether the answer is for this client alone, so that answers for others say nothing.
     fn is_alone(&self) -> bool;
-    /// The failure after which the resource rests.
+    /// The failure that pauses the resource.
     fn resting(&self) -> Option<Self::Failure>;
 }
 
-/// What is done.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step<K, E> {
     /// The kept answer is served.
@@ -36,23 +34,22 @@ pub(super) enum Step<K, E> {
     StandIn(K),
     /// Nothing may be served.
     Nothing,
-    /// The resource rests: the kept answer stands in if it may, else the failure is the answer.
+    /// The resource is paused: the kept answer stands in if it may; else the failure stands.
     Rest(E),
     /// The origin is asked.
     Fetch {
         /// Why the kept answer does not do; `None` without one.
         why: Option<Why>,
-        /// Whether the fetch is for this client alone; else all who ask meanwhile share it.
+        /// Whether the fetch is for this client alone; else all who ask share it.
         alone: bool,
     },
 }
 
-/// Decides.
 pub(super) fn next<F: Facts>(facts: &F) -> Step<F::Kept, F::Failure> {
     let why = match facts.kept() {
         Some((kept, Reuse::Fresh { .. } | Reuse::Stale { .. })) => return Step::Serve(kept),
         Some((kept, Reuse::WhileRevalidating { .. })) => return Step::ServeWhileRevalidating(kept),
-        // A client with something stale at hand does not wait for the budget.
+        // A client with a stale answer at hand does not wait for the budget.
         Some((kept, Reuse::Validate(_))) if facts.stands_in() && !facts.has_room() => return Step::StandIn(kept),
         Some((_, Reuse::Validate(why))) => Some(why),
         None => None,

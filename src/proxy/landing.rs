@@ -1,4 +1,4 @@
-//! What a fetch brings to those who wait for it, and what makes two requests wait for the same one.
+//! What a fetch brings to its waiting clients, and which requests wait for the same fetch.
 //!
 //! Values only. Callers: [`super::together`] waits, [`super::fetch`] and [`super::streamed`] land.
 
@@ -15,35 +15,35 @@ use crate::upstream::flight::Ticket;
 use super::question::Head;
 use super::spool::Tap;
 
-/// One fetch at a time for a resource and the values of what it is known to vary by.
+/// One fetch at a time for a resource and the values of the fields it varies by.
 pub(super) type Flight = (Key, Selecting);
 
-/// What a fetch brings to those who did not start it.
+/// What a fetch brings to those that joined it.
 #[derive(Clone, Debug)]
 pub(super) enum Landing {
-    /// An answer that is kept.
+    /// A kept answer.
     Kept(Arc<Stored>, u16),
-    /// An answer that will be kept, while it arrives.
+    /// An answer to be kept, while it arrives.
     Arriving { head: Arc<Head>, selecting: Selecting, tap: Tap },
-    /// An answer for one client alone, as the request wanted it or the answer says something of it: others may share.
+    /// An answer for one client alone, because of its request or of the answer itself: others may share.
     Personal,
-    /// An answer that must not be kept, of a resource that answers each client alone for example: ask for yourself.
+    /// An answer that must not be kept, for example `private`: ask for yourself.
     Private,
     /// No answer.
     Failed(AskError),
-    /// No answer to a request with these fields, which may be why: others who say something else ask again.
+    /// No answer, perhaps because of these request fields: clients with other fields ask again.
     FailedFor(AskError, Arc<HeaderMap>),
 }
 
-/// Those who wait for what a fetch brings; `None` when it is for one client alone.
+/// The clients that wait for a fetch; `None` when it is for one client alone.
 pub(super) type Waiting = Option<Ticket<Flight, Landing>>;
 
-/// The flight of requests with these values in the fields that answers are known to vary by.
+/// The flight of requests with these values in the fields that answers vary by.
 pub(super) fn flight(key: &Key, names: &[HeaderName], selectable: &HeaderMap) -> Flight {
     (key.clone(), Selecting::of(&Vary::Fields(names.to_vec()), selectable))
 }
 
-/// What those who waited hear of a failure: that of a request with fields of its own may be due to these.
+/// A failure for waiting clients: that of a request with fields of its own may be due to them.
 pub(super) fn failed_for(said: impl FnOnce() -> HeaderMap, error: AskError, bare: bool) -> Landing {
     if bare || matches!(error, AskError::Spent(_)) {
         return Landing::Failed(error);
@@ -51,7 +51,7 @@ pub(super) fn failed_for(said: impl FnOnce() -> HeaderMap, error: AskError, bare
     Landing::FailedFor(error, Arc::new(said()))
 }
 
-/// Whether the origin failed, so that something stale may stand in for its answer.
+/// Whether the origin failed, so that a stale answer may stand in.
 pub(super) fn is_failure(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }

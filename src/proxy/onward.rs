@@ -1,7 +1,7 @@
-//! What of a client's GET or HEAD is sent to the origin, and what of it tells answers apart.
+//! What of a client's GET or HEAD is sent to the origin, and what of it selects an answer.
 //!
-//! Pure; which fields may be sent at all is said by [`crate::semantics::caching::onward`]. A question about a known endpoint
-//! has no fields, so that all of this is nothing for it. Callers: [`super`] and the files beside this one.
+//! Pure; [`crate::semantics::caching::onward`] says which fields may be sent at all. A question about a known endpoint
+//! has no fields, so nothing here affects it. Callers: [`super`] and the files beside this one.
 
 use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, IF_MODIFIED_SINCE, IF_NONE_MATCH, PRAGMA, RANGE, VIA};
 use http::{HeaderMap, HeaderName, Method};
@@ -12,17 +12,17 @@ use crate::semantics::hops::CDN_LOOP;
 
 use super::question::Question;
 
-/// What of a request may select an answer: what the origin gets to see when it varies by it.
+/// The request fields that may select an answer: the origin gets them if it varies by them.
 pub(super) fn selectable(question: &Question, allowed: &Allowed) -> HeaderMap {
     onward(&question.fields, Purpose::Store, allowed, |_| true)
 }
 
-/// Whether a part is to be asked for: nothing is kept that could be confirmed and cut.
+/// Whether to ask for a part: no stored answer could be confirmed and cut.
 pub(super) fn wants_part(question: &Question, kept: Option<&Stored>) -> bool {
     question.method == Method::GET && question.fields.contains_key(RANGE) && !kept.is_some_and(Stored::has_validator)
 }
 
-/// What the origin gets to see of a client's header when the answer is for all. `names`: what the answers vary by.
+/// The client fields that the origin gets when the answer is for all. `names`: what the answers vary by.
 pub(super) fn told(question: &Question, allowed: &Allowed, names: &[HeaderName]) -> HeaderMap {
     onward(&question.fields, Purpose::Store, allowed, |name| names.contains(name))
 }
@@ -36,8 +36,8 @@ pub(super) fn purpose(question: &Question, kept: Option<&Stored>) -> Purpose {
     }
 }
 
-/// What is sent of a client's header. What is kept is revalidated with its own validators and in the name of everybody
-/// whom it answers. `names`: what the answers are known to vary by.
+/// The fields that are sent. A stored answer is revalidated with its own validators, for all clients that it answers.
+/// `names`: what the answers are known to vary by.
 pub(super) fn sent(question: &Question, allowed: &Allowed, names: &[HeaderName], kept: Option<&Stored>) -> HeaderMap {
     let purpose = purpose(question, kept);
     let mut fields = onward(&question.fields, purpose, allowed, |name| names.contains(name));
@@ -51,8 +51,8 @@ pub(super) fn sent(question: &Question, allowed: &Allowed, names: &[HeaderName],
     fields
 }
 
-/// The question of one client as it is asked in the background, for all: without what makes it that client's own, but
-/// for what the answers vary by.
+/// One client's question as asked in the background, for all: without what makes it that client's own, except fields
+/// that the answers vary by.
 pub(super) fn for_everybody(question: &Question, names: &[HeaderName]) -> Question {
     let mut question = Question { method: Method::GET, ..question.clone() };
     for name in
@@ -63,7 +63,7 @@ pub(super) fn for_everybody(question: &Question, names: &[HeaderName]) -> Questi
     question
 }
 
-/// The fields that the answers of a resource are known to vary by.
+/// The fields that a resource's answers are known to vary by.
 pub(super) fn names(variants: Option<&Variants>) -> Vec<HeaderName> {
     let stored = variants.into_iter().flat_map(Variants::iter);
     sorted(stored.flat_map(|stored| stored.selecting.names().cloned()).collect())

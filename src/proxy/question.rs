@@ -1,6 +1,6 @@
-//! What a client asks the cache, and what it is answered.
+//! A client's question to the cache, and its answer.
 //!
-//! Values only. Callers: [`crate::serve`] and [`crate::answer`] ask, and send what comes.
+//! Values only. Callers: [`crate::serve`] and [`crate::answer`] ask, and send the answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,26 +23,24 @@ pub struct Question {
     pub method: Method,
     /// Path and raw query: canonical for a known endpoint, else byte for byte.
     pub target: Bytes,
-    /// The header as it came; empty for a known endpoint, so that nothing of a client can poison an entry.
+    /// The header as it came; empty for a known endpoint, so that no client field can poison an entry.
     pub fields: HeaderMap,
-    /// The body, of methods that have one.
+    /// The body, if the method has one.
     pub body: Bytes,
     /// Who asks.
     pub client: IpAddr,
     /// The version of HTTP that the client speaks.
     pub version: Version,
-    /// What is asked for.
     pub endpoint: Endpoint,
 }
 
-/// A kind of endpoint.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// One of the mirrored API: its answers are read whole and judged before anybody sees them.
+    /// One of the mirrored API: its answers are read whole and judged before clients see them.
     Known {
         /// Whether the document holds `api_url`s.
         rewrites: bool,
-        /// Which processes of this program the request came through.
+        /// The processes of this program that the request passed.
         trail: Trail,
     },
     /// Any other: its answers are passed on as they come.
@@ -88,7 +86,7 @@ pub enum Passed {
         /// How it came about.
         outcome: CacheOutcome,
     },
-    /// One that is on its way.
+    /// One that still arrives.
     Streamed {
         /// Its head.
         head: Arc<Head>,
@@ -100,13 +98,13 @@ pub enum Passed {
 }
 
 impl Passed {
-    /// What is kept, as it is.
+    /// The kept answer, as is.
     pub(super) fn hit(stored: Arc<Stored>, now: Monotonic) -> Self {
         let outcome = CacheOutcome::Hit { ttl: Some(stored.ttl(now)) };
         Self::Stored { stored, outcome }
     }
 
-    /// What is kept, in place of an answer of the origin that failed with this status, or gave none.
+    /// The kept answer, in place of an origin's answer that failed with this status, or of none.
     pub(super) const fn stale(stored: Arc<Stored>, fwd_status: Option<u16>) -> Self {
         Self::Stored { stored, outcome: CacheOutcome::StaleIfError { fwd_status } }
     }
@@ -115,10 +113,10 @@ impl Passed {
 /// Why there is no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PassError {
-    /// The origin gives none, and nothing is kept that may stand in for it.
+    /// The origin gives none, and no kept answer may stand in.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// The client wants nothing but what is kept (RFC 9111 §5.2.1.7), and that is nothing.
+    /// The client wants a kept answer only (RFC 9111 §5.2.1.7), and there is none.
     #[error("nothing usable is cached, and the request forbids asking the origin")]
     OnlyIfCached,
 }

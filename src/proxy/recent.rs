@@ -1,4 +1,4 @@
-//! Which resources something happened to of late: a bounded memory that forgets after a while.
+//! Resources that were marked recently: a bounded memory that forgets after a while.
 //!
 //! Time is an argument. Callers: [`super`], [`super::streamed`].
 
@@ -11,14 +11,13 @@ use parking_lot::Mutex;
 use crate::cache::Key;
 use crate::clock::Monotonic;
 
-/// How many resources are remembered; more make it forget all, which costs a request each.
+/// How many resources are remembered; more clear the memory, which costs a request each.
 const MOST: usize = 4096;
 
-/// The memory.
 #[derive(Debug)]
 pub(crate) struct Recent {
     span: Duration,
-    /// By a hash of 128 bits that nobody can foresee: keys are as long as clients make them.
+    /// By an unpredictable 128-bit hash: keys are as long as clients make them.
     marked: Mutex<HashMap<u128, Monotonic>>,
     halves: [RandomState; 2],
 }
@@ -34,12 +33,12 @@ impl Recent {
         high << 64 | low
     }
 
-    /// Whether it happened lately.
+    /// Whether the mark is recent.
     pub(crate) fn holds(&self, key: &Key, now: Monotonic) -> bool {
         self.marked.lock().get(&self.hash(key)).is_some_and(|at| now.since(*at) < self.span)
     }
 
-    /// It happens now; `false` when it happened lately, and then nothing is changed.
+    /// Marks it; `false` when it was marked recently, and then nothing changes.
     pub(crate) fn mark(&self, key: &Key, now: Monotonic) -> bool {
         let hash = self.hash(key);
         let mut marked = self.marked.lock();
@@ -56,7 +55,7 @@ impl Recent {
         true
     }
 
-    /// It is no longer so.
+    /// Unmarks it.
     pub(crate) fn forget(&self, key: &Key) {
         self.marked.lock().remove(&self.hash(key));
     }

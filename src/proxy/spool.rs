@@ -1,7 +1,7 @@
-//! A body that is read by several while it still arrives.
+//! A body with several readers while it still arrives.
 //!
-//! What will be kept is held whole until its end, as long as there is room; what will not is let go of behind the slowest
-//! reader, and the writer waits for that reader when it lags. Without room it lags by a piece at most. Callers:
+//! A body to be kept is held whole to its end, as long as there is room. Any other is dropped behind the slowest
+//! reader, and the writer waits for that reader when it lags. Without room it lags by one piece at most. Callers:
 //! [`super::streamed`] writes, [`crate::serve`] reads.
 
 use std::collections::{HashMap, VecDeque};
@@ -16,21 +16,21 @@ use crate::upstream::room::{Held, Room};
 /// How far the slowest reader of a body that is not kept may lag, in bytes, while there is room.
 const WINDOW: u64 = 256 * 1024;
 
-/// The body broke off: what was read is not all of it.
+/// The body broke off: readers did not get all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the origin's answer ended early")]
 pub struct Broken;
 
-/// Nobody reads any more, and it is not kept either.
+/// Nobody reads any more, and it is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abandoned;
 
 #[derive(Debug, Default)]
 struct State {
-    /// Pieces that are still held, the first of which is piece number `gone`; each with whether room was taken for it.
+    /// The held pieces, beginning with piece number `gone`; each with whether room was taken for it.
     pieces: VecDeque<(Bytes, bool)>,
     gone: u64,
-    /// Bytes of the pieces that are held.
+    /// Bytes of the held pieces.
     held: u64,
     /// The room for these.
     room: Held,
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl State {
-    /// Lets go of what every reader has had.
+    /// Drops what every reader has had.
     fn trim(&mut self) {
         if self.keeps {
             return;
@@ -73,7 +73,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Spool(Arc<Shared>, Room);
 
-/// What new readers are made from; cheap to clone.
+/// Creates new readers; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Tap(Arc<Shared>);
 
@@ -92,7 +92,7 @@ impl Spool {
         Self(Arc::new(shared), room)
     }
 
-    /// What readers are made from.
+    /// Creates new readers.
     pub(crate) fn tap(&self) -> Tap {
         Tap(self.0.clone())
     }
@@ -108,7 +108,7 @@ impl Spool {
         loop {
             let went = self.0.went.notified();
             let mut went = std::pin::pin!(went);
-            // Registered before the state is looked at, so that no change is missed.
+            // Registered before the state is read, so that no change is missed.
             went.as_mut().enable();
             {
                 let mut state = self.0.state.lock();
@@ -147,8 +147,8 @@ impl Spool {
         self.0.state.lock().keeps
     }
 
-    /// Ends the body with its `last` piece, which may be empty. A body that was held is given to `keep` before a reader
-    /// sees that end: a client that has read all of an answer finds it kept.
+    /// Ends the body with its `last` piece, which may be empty. A held body goes to `keep` before any reader sees the
+    /// end: a client that has read all of an answer finds it kept.
     pub(crate) fn finish(self, last: Bytes, keep: impl FnOnce(Bytes)) {
         let mut state = self.0.state.lock();
         let whole = state.keeps.then(|| match (state.pieces.len(), state.pieces.front()) {
@@ -189,7 +189,7 @@ impl Drop for Spool {
 }
 
 impl Tap {
-    /// A reader from the first byte; `None` when that has been let go of.
+    /// A reader from the first byte; `None` when that was dropped.
     pub(crate) fn reader(&self) -> Option<Reader> {
         let mut state = self.0.state.lock();
         if state.gone > 0 {
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(reader.next().await.unwrap().unwrap(), "piece");
         drop(reader);
         assert_eq!(spool.push(piece.clone()).await, Err(Abandoned));
-        // What is kept gives its room back when nobody needs it any more.
+        // A kept body gives its room back when nobody needs it any more.
         drop((full, spool));
         let spool = Spool::new(true, room.clone());
         let reader = spool.tap().reader().unwrap();

@@ -1,7 +1,7 @@
-//! The answer of an unknown path: passed on while it arrives, and what of it is kept.
+//! The answer of an unknown path: passed on while it arrives, and kept if allowed.
 //!
-//! It asks nothing. The body runs in a task of its own, so that what is kept does not depend on the client that asked for
-//! it. Callers: [`super::fetch`], [`super::forward`].
+//! It asks nothing. The body runs in a task of its own, so that keeping it does not depend on the client that asked.
+//! Callers: [`super::fetch`], [`super::forward`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,23 +27,23 @@ use super::question::{Head, Question};
 use super::spool::Spool;
 use super::{LARGE, Proxy};
 
-/// Whether an answer is kept for others, and if not, whom that is due to.
+/// Whether an answer is kept for others, and if not, why.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     Kept,
-    /// To this request, or to what the answer shows of it: others may share.
+    /// Due to this request, or to what the answer shows: others may share.
     Personal,
-    /// To what is asked for.
+    /// Due to the resource.
     Private,
 }
 
-/// What a failure says to those who only hear of it.
+/// The failure for clients that only wait.
 fn failure(question: &Question, arrived: &Arrived) -> AskError {
     let path = String::from_utf8_lossy(&question.target).into_owned();
     AskError::Status { status: arrived.status.as_u16(), path, retry_after: arrived.retry_after() }
 }
 
-/// What will be kept when the body is complete.
+/// What to keep when the body is complete.
 pub(super) struct Keeping {
     pub key: Key,
     pub stored: Stored,
@@ -66,7 +66,7 @@ impl Proxy {
         let Fetch { question, key, kept, .. } = &fetch;
         let shared = purpose(question, kept.as_deref()) == Purpose::Store;
         if is_failure(arrived.status) {
-            // A failure that one client's fields may have brought about is none of the resource.
+            // A failure that one client's fields may have caused is not the resource's.
             if shared && is_bare(&sent, &Vary::Nothing) {
                 let error = failure(question, &arrived);
                 inner.failures.failed(key, &error, inner.clock.now_mono());
@@ -77,7 +77,7 @@ impl Proxy {
         if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD) {
             self.learn_from_head(key, kept, &sent, &arrived, asked);
         }
-        // A 304 confirms what it was asked about: with conditions of the client, or to HEAD, that is nothing of ours.
+        // A 304 confirms its own question: to a client's conditions, or to HEAD, nothing that we keep.
         let confirms = arrived.status == StatusCode::NOT_MODIFIED && question.method == Method::GET && shared;
         if let Some(kept) = kept.as_ref().filter(|kept| confirms && kept.has_validator()) {
             let stored = Arc::new(self.confirmed(kept, &arrived));
@@ -110,7 +110,7 @@ impl Proxy {
         if blames_the_request(stored.status) && !is_bare(sent, &Vary::of(&stored.fields)) {
             return Keeps::Personal;
         }
-        // What is asked for a part with all of a client's fields is that client's, even if all of it comes.
+        // An answer to a range request with all of a client's fields is that client's, even if it is whole.
         let own = allowed(sent).err().or_else(|| sent.contains_key(RANGE).then_some(NotStored::Partial));
         let now = inner.clock.now_mono();
         if own.is_none() {
@@ -126,7 +126,7 @@ impl Proxy {
             }
             return Keeps::Private;
         }
-        // Our own validators were sent, which is no secret of one client.
+        // Our own validators were sent: no secret of one client.
         if reflects(sent, &Vary::of(&stored.fields), &stored.fields, &[]) { Keeps::Personal } else { Keeps::Kept }
     }
 
@@ -148,7 +148,7 @@ impl Proxy {
     ) -> Stored {
         let exchange = Exchange { asked: arrived.asked, received: arrived.received };
         let terms = Terms::of(status, &fields, &ResponseDirectives::of(&fields), exchange, None);
-        // It grows: what is sent is counted anew each time.
+        // It grows: computed for each answer sent.
         fields.remove(AGE);
         Stored {
             status,
@@ -163,7 +163,7 @@ impl Proxy {
         }
     }
 
-    /// What an answer to HEAD says about what is kept (RFC 9111 §4.3.5).
+    /// What an answer to HEAD says about the kept one (RFC 9111 §4.3.5).
     fn learn_from_head(&self, key: &Key, kept: &Arc<Stored>, sent: &HeaderMap, arrived: &Arrived, asked: Purges) {
         if arrived.status != StatusCode::OK || kept.status != StatusCode::OK {
             return;
@@ -172,13 +172,13 @@ impl Proxy {
         let personal =
             RequestDirectives::of(sent).no_store || [AUTHORIZATION, COOKIE].iter().any(|name| sent.contains_key(name));
         if personal || reflects(sent, &Vary::of(&head), &head, &[]) {
-            // It says something of this client, and not what others would be told.
+            // It is about this client, not about answers for others.
             return;
         }
         let stored = if head_agrees(&kept.fields, &head) {
             self.confirmed(kept, arrived)
         } else {
-            // It is stale from now on, and may still stand in for an origin that fails.
+            // It is stale from now on, and may still stand in for a failing origin.
             let mut stored = Stored::clone(kept);
             stored.terms.lifetime = Duration::ZERO;
             stored.terms.stale_while_revalidate = Some(Duration::ZERO);
@@ -216,7 +216,7 @@ impl Proxy {
         if decided == Keeps::Private
             && let Some(kept) = kept.as_ref().filter(|_| question.method == Method::GET && !is_failure(arrived.status))
         {
-            // What the origin now answers with something that must not be kept is no longer what is kept.
+            // The origin's new answer must not be kept, so the kept one is outdated.
             self.0.cache.forget_stored(key, kept);
         }
         if question.method == Method::HEAD {
@@ -229,7 +229,7 @@ impl Proxy {
         if !keeps {
             if let Some(waiting) = waiting.take() {
                 waiting.land(match decided {
-                    // Those who waited would only get the same.
+                    // Waiting clients would get the same.
                     _ if is_failure(arrived.status) => {
                         let bare = is_bare(&sent, &Vary::Nothing);
                         let said = || told(question, &self.0.config.allowed, names);
@@ -260,7 +260,7 @@ impl Proxy {
         } else {
             tokio::spawn(pumping);
         }
-        // Whether it shows something of a request that is not plain is not known before its end.
+        // Only the end shows whether it echoes something of a request that is not plain.
         Fetched::Arriving { head, body, keeps: keeps && plain }
     }
 
@@ -296,7 +296,7 @@ impl Proxy {
             spool.finish(last, |whole| kept = keeping.and_then(|keeping| this.keep(keeping, whole)));
             kept
         };
-        // What is large takes its time to be looked through.
+        // Searching a large body takes time.
         if length > LARGE { inner.upstream.origin().room().parse(finish).await.ok().flatten() } else { finish() }
     }
 

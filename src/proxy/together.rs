@@ -1,6 +1,6 @@
-//! One fetch for all who ask for a resource at a time, and what becomes of those for whom its answer is not.
+//! One fetch at a time for all who ask for a resource; clients that cannot share its answer ask again.
 //!
-//! It does not decide whether the origin must be asked, and asks nothing itself. Callers: [`super`].
+//! It neither decides whether to ask the origin nor asks. Callers: [`super`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,19 +23,19 @@ use super::onward::{and_these, for_everybody, names, told};
 use super::question::{PassError, Passed, Question};
 use super::{Proxy, Reason};
 
-/// How often a client waits for an answer that others asked for and that then is not for it.
+/// How often a client waits for another's answer that then is not for it.
 const MOST_TRIES: u32 = 2;
-/// How long a client that could be served a stale answer of a known endpoint waits for a fresh one. Elsewhere a slow origin
-/// is no failing one.
+/// How long a client with a stale answer of a known endpoint at hand waits for a fresh one. Elsewhere a slow origin is
+/// no failing one.
 const PATIENCE_WITH_STALE: Duration = Duration::from_secs(2);
-/// How long a fetch that nobody waits for stays in the queue.
+/// How long a fetch without waiters stays in the queue.
 const BEHIND: Duration = Duration::from_secs(60);
 
-/// What is next for a client that waited for another's fetch.
+/// The next step of a client that waited for another's fetch.
 enum Turn {
     /// It is answered.
     Served(Result<Passed, PassError>),
-    /// It asks again: whoever asked had less time than it.
+    /// It asks again: the fetch's starter had less time.
     Again,
     /// It asks again, a few times: what came is for others.
     OfOthers,
@@ -61,7 +61,7 @@ impl Proxy {
                 if let Some(hit) = self.landed_meanwhile(known, &fetch.key, selectable, fetch.kept.as_ref()) {
                     return Ok(hit);
                 }
-                // What was kept when this client came may have been replaced meanwhile, and may tell what matters.
+                // The stored answer may have been replaced since this client came.
                 let variants = inner.cache.stored(&fetch.key);
                 let more = names(variants.as_deref());
                 if more.iter().any(|name| !fetch.names.contains(name)) {
@@ -70,7 +70,7 @@ impl Proxy {
                 }
                 fetch.kept = variants.and_then(|variants| variants.select(selectable).cloned());
             }
-            // Who has something at hand does not wait for an origin that hangs; the fetch goes on.
+            // A client with an answer at hand does not wait for a hung origin; the fetch goes on.
             let at_hand = fetch.kept.clone().filter(|stored| known && self.stands_in(known, stored));
             let passenger = match boarding {
                 Boarding::First(ticket, _) => {
@@ -93,7 +93,7 @@ impl Proxy {
                     Err(_elapsed) => return Ok(Passed::stale(stored, None)),
                 }
             } else {
-                // It may be waiting for its turn more patiently than this client does; on the wire it needs its time.
+                // It may wait longer for its slot than this client; on the wire it needs the full timeout.
                 let bound = deadline.since(inner.clock.now_mono()) + inner.upstream.origin().config().timeout;
                 timeout(bound, passenger.landed()).await.ok().flatten()
             };
@@ -106,8 +106,7 @@ impl Proxy {
         }
     }
 
-    /// What a client makes of what another's fetch brought; `None`: nothing, in the time that it had. `may_wait`: it has
-    /// time left to wait.
+    /// What a client makes of another's fetch; `None`: no result within its time. `may_wait`: it has time left to wait.
     fn shared(
         &self,
         landed: Option<Landing>,
@@ -129,7 +128,7 @@ impl Proxy {
                 let outcome = why(forwarded(head.status.as_u16()));
                 Turn::Served(Ok(Passed::Streamed { head, body: Some(body), outcome }))
             }
-            // What came is not for this request; what the answers vary by is known now.
+            // This answer is not for the request; what answers vary by is known now.
             Some(Landing::Kept(stored, _)) => {
                 fetch.names = and_these(std::mem::take(&mut fetch.names), stored.selecting.names().cloned());
                 Turn::OfOthers
@@ -138,7 +137,7 @@ impl Proxy {
                 fetch.names = and_these(std::mem::take(&mut fetch.names), selecting.names().cloned());
                 Turn::OfOthers
             }
-            // It was the patience of somebody who came earlier that ended.
+            // The patience of an earlier client has ended, not this one's.
             Some(Landing::Failed(AskError::Spent(_))) | None if may_wait => Turn::Again,
             Some(Landing::Failed(error)) => Turn::Served(self.stale_or(known, fetch.kept.take(), error)),
             Some(Landing::FailedFor(error, said))
@@ -148,8 +147,7 @@ impl Proxy {
             }
             Some(Landing::Personal | Landing::FailedFor(..)) => Turn::OfOthers,
             Some(Landing::Private) => Turn::Alone,
-            // Others wait for something slow, which for an unknown path may be for one of them alone: the time to wait is
-            // over.
+            // Others wait for a slow answer, which for an unknown path may be for one of them alone: waiting is over.
             None if !known && !fetch.kept.as_ref().is_some_and(|stored| self.stands_in(known, stored)) => {
                 fetch.asker.patience = Some(Duration::ZERO);
                 Turn::Alone
@@ -170,7 +168,7 @@ impl Proxy {
         self.served(known, kept, fetched, why)
     }
 
-    /// Fetches in the background what is served stale meanwhile, unless somebody does.
+    /// Fetches in the background what is served stale meanwhile, unless a fetch runs.
     pub(super) fn refresh(
         &self,
         question: &Question,
@@ -201,7 +199,7 @@ impl Proxy {
         }
     }
 
-    /// What another flight brought between the look into the cache and the boarding of this one.
+    /// The result of another flight between the cache look-up and boarding this one.
     fn landed_meanwhile(
         &self,
         known: bool,
@@ -217,7 +215,7 @@ impl Proxy {
         usable.then(|| Passed::hit(stored.clone(), now))
     }
 
-    /// What the client that fetched is served.
+    /// The answer for the client that fetched.
     fn served(
         &self,
         known: bool,
@@ -244,7 +242,7 @@ impl Proxy {
         }
     }
 
-    /// What is kept, if it may stand in for an origin that fails.
+    /// The kept answer, if it may stand in for a failing origin.
     pub(super) fn stale_or(
         &self,
         known: bool,

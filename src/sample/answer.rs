@@ -1,7 +1,7 @@
-//! What the sample origin answers to a path and a query: status and body, nothing of HTTP besides.
+//! The sample origin's answer to a path and a query: status and body, no other HTTP.
 //!
-//! Pure: a world, the switches and the time in, an [`Answer`] out. Not conditional requests, codings, limits, faults
-//! or the CDN. Called by the server for requests and by tests for expected values.
+//! Pure: a world, the switches and the time in, an [`Answer`] out. Not conditional requests, codings, limits, faults or
+//! the CDN. Callers: the server for requests, tests for expected values.
 
 use jiff::Timestamp;
 
@@ -17,7 +17,7 @@ const ATTRIBUTION: &str = "Synthetic demonstration data, not real venues - gener
 const LICENSE: &str = "https://creativecommons.org/licenses/by/4.0/";
 const DOCS: &str = "https://venues.example/api/docs";
 
-/// What an answer is made from.
+/// The inputs of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub(super) world: &'a World,
@@ -82,7 +82,7 @@ impl Context<'_> {
         json.field("@type", kind);
     }
 
-    /// Writes the time of generation, as far as there is one.
+    /// Writes the time of generation, if there is one.
     pub(super) fn generated_at(&self, json: &mut Json, says: GeneratedAt) {
         let seconds = match says {
             GeneratedAt::Absent => return,

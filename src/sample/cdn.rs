@@ -1,7 +1,7 @@
 //! The CDN in front of the origin: copies by node, path with query, and content coding.
 //!
-//! It hands out a copy until it is too old, never revalidates and knows nothing of edits: nodes disagree, and so do
-//! the gzip and the identity copy of one resource. Also the place where an answer becomes bytes. Called by the server.
+//! It sends a copy until it is too old, never revalidates and knows nothing of edits: nodes disagree, and so do the
+//! gzip and the identity copy of one resource. Also turns answers into bytes. Callers: the server.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ use super::answer::Answer;
 use super::etag::{tag_in_coding, tag_of};
 use super::switches::EtagStyle;
 
-/// Copies beyond which those that are too old are thrown away.
+/// With more copies, those that are too old are dropped.
 const MANY: usize = 20_000;
 
 /// An answer as bytes, as it was at one moment.
@@ -79,7 +79,7 @@ impl Copies {
         self.kept.get(key).filter(|copy| now.since(copy.made) < max_age).cloned()
     }
 
-    /// Keeps a copy, if it is of a kind that a CDN keeps.
+    /// Keeps a copy, if a CDN would keep it.
     pub(super) fn put(&mut self, key: Key, copy: &Copy, max_age: Duration) {
         if copy.status != 200 {
             return;

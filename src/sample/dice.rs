@@ -1,7 +1,7 @@
-//! A tiny deterministic source of chance (splitmix64).
+//! Tiny deterministic random numbers (splitmix64).
 //!
-//! What it is not: good randomness. It is here so that the same seed gives the same world with every version of
-//! every dependency. Called by everything in `sample` that has to choose something.
+//! Not good randomness: the same seed must give the same world with every version of every dependency. Callers:
+//! everything in `sample` that makes a choice.
 
 /// A stream of pseudo-random numbers that depends on nothing but its seed.
 #[derive(Clone, Debug)]

@@ -1,13 +1,13 @@
 //! Entity tags of the sample origin: how they are made and compared.
 //!
-//! Deliberately independent of the entity tags of the mirror. Called by the answering code and by the CDN.
+//! Deliberately independent of the mirror's entity tags. Callers: the answering code, the CDN.
 
 use xxhash_rust::xxh3::Xxh3;
 
 use super::json::Text;
 use super::switches::EtagStyle;
 
-/// The tag of a body, complete with quotes; `None` where the style has none. `nonce` differs with every answer.
+/// The tag of a body, with quotes; `None` if the style has none. `nonce` differs with every answer.
 pub(super) fn tag_of(body: &Text, style: EtagStyle, nonce: u64) -> Option<String> {
     let mut hash = Xxh3::new();
     let mut from = 0;

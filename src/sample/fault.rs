@@ -1,6 +1,6 @@
-//! Faults: for which requests something goes wrong, and how often.
+//! Faults: which requests fail, and how often.
 //!
-//! Not what goes wrong: tests bring that ([`Mishap`]), so that the program has none of it. Called by the server once per
+//! Not what goes wrong: tests bring that ([`Mishap`]), so that the program has none. Callers: the server, once per
 //! admitted request.
 
 use std::fmt::Debug;
@@ -19,14 +19,14 @@ use super::wire::Body;
 /// What goes wrong.
 #[async_trait]
 pub trait Mishap: Debug + Send + Sync {
-    /// What is answered instead of, or made of, the right answer.
+    /// The answer instead of, or made of, the right one.
     ///
     /// # Errors
     /// When the connection is to be dropped.
     async fn befall(&self, asked: &Asked<'_>) -> io::Result<Response<Body>>;
 }
 
-/// A request that something befalls.
+/// A request with a fault.
 #[derive(Debug)]
 pub struct Asked<'a> {
     pub(super) shared: &'a Shared,
@@ -37,8 +37,8 @@ pub struct Asked<'a> {
     pub target: &'a str,
     /// The header.
     pub headers: &'a HeaderMap,
-    /// A second handle on the connection, to write past the HTTP library; `None` without a socket, or where the system gave
-    /// none.
+    /// A second handle on the connection, to write past the HTTP library; `None` without a socket, or if the system
+    /// gave none.
     pub connection: Option<&'a TcpStream>,
 }
 
@@ -48,7 +48,7 @@ impl Asked<'_> {
         self.shared.answer(self.switches, self.method, self.target, self.headers).await
     }
 
-    /// The text that is the right answer now, past the CDN.
+    /// The text of the right answer now, past the CDN.
     pub fn right_text(&self) -> String {
         self.shared.text(self.switches, self.target)
     }
@@ -59,39 +59,39 @@ impl Asked<'_> {
     }
 }
 
-/// A fault and the requests that it befalls.
+/// A fault and the requests that it affects.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
     /// Start of path and query, after the origin's prefix: `/api/listings.json?page=2`. Empty matches everything.
     pub path_prefix: String,
     /// Share of the matching requests, `0.0..=1.0`.
     pub probability: f64,
-    /// How many more requests it befalls; counts down. `None`: no end.
+    /// How many more requests it affects; counts down. `None`: no end.
     pub times: Option<u32>,
     /// What goes wrong.
     pub fault: Arc<dyn Mishap>,
 }
 
 impl FaultRule {
-    /// A fault that always befalls requests whose path and query start so.
+    /// A fault for all requests whose path and query start so.
     pub fn always(path_prefix: &str, fault: impl Mishap + 'static) -> Self {
-        // One that could never strike lets a test pass that shows nothing.
+        // A fault that never strikes lets a test pass that shows nothing.
         debug_assert!(path_prefix.is_empty() || path_prefix.starts_with('/'), "no path starts with {path_prefix}");
         Self { path_prefix: path_prefix.to_owned(), probability: 1.0, times: None, fault: Arc::new(fault) }
     }
 
-    /// A fault that befalls the next so many requests whose path and query start so.
+    /// A fault for the next so many requests whose path and query start so.
     pub fn times(path_prefix: &str, times: u32, fault: impl Mishap + 'static) -> Self {
         Self { times: Some(times), ..Self::always(path_prefix, fault) }
     }
 
-    /// A fault that befalls a share of all requests.
+    /// A fault for a share of all requests.
     pub fn share(probability: f64, fault: impl Mishap + 'static) -> Self {
         Self { probability, ..Self::always("", fault) }
     }
 }
 
-/// The fault, if any, that befalls a request for `target`; counts it.
+/// The fault, if any, of a request for `target`; counts it.
 pub(super) fn strike(rules: &mut [FaultRule], target: &str, dice: &mut Dice) -> Option<Arc<dyn Mishap>> {
     for rule in rules {
         let applies = target.starts_with(&rule.path_prefix) && rule.times != Some(0);

@@ -1,8 +1,7 @@
 //! The map of the synthetic world: places, city terms with their slugs, and how large each place is.
 //!
 //! Not the data (`places`, `sports`) and not the venues (`world`). Two places can share a display name, with one slug
-//! or with two; the rule for slugs is here. Built once per world; called by the generator, the filters and the
-//! taxonomies.
+//! or two; the rule for slugs is here. Built once per world. Callers: the generator, the filters, the taxonomies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -82,7 +81,7 @@ impl Gazetteer {
         draw(&self.sport_sums, dice) as u8
     }
 
-    /// The place covered by a city slug; in the given state, where the slug covers several.
+    /// The place of a city slug; in the given state, if the slug covers several.
     pub(super) fn place_of(&self, city: &str, state: Option<&str>) -> Option<u16> {
         let fits = |place: &Place| {
             self.cities[usize::from(place.city)].slug == city

@@ -1,13 +1,13 @@
-//! A JSON writer that gives full control of how things are spelled.
+//! A JSON writer with full control over the spelling.
 //!
-//! serde_json decides for itself how numbers and strings look; the sample origin has to vary that. The writer also
-//! notes which parts of a body are volatile, so that they can be left out of its ETag. It trusts its callers to open
-//! and close in pairs. Called by the endpoints.
+//! serde_json chooses the spelling of numbers and strings; the sample origin has to vary it. The writer also notes the
+//! volatile parts of a body, so that its ETag can leave them out. It trusts its callers to open and close in pairs.
+//! Callers: the endpoints.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// How strings are escaped beyond what JSON demands.
+/// String escapes beyond those that JSON demands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Escapes {
     /// `/` is written `\/`.

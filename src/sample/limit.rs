@@ -1,7 +1,7 @@
 //! The origin's rate limit: exact, over arrivals, on the monotonic clock.
 //!
-//! As simple as it can be, every admission of the last minute is remembered. Not the limiter of the mirror, which is
-//! compared with it. Called by the server once per request while a limit is set.
+//! As simple as possible: it remembers every admission of the last minute. Tests compare the mirror's limiter with it.
+//! Callers: the server, once per request while a limit is set.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ impl Limit {
             window.push_back(now);
             return Ok(());
         }
-        // Where the limit was lowered, more than the oldest one has to leave.
+        // After the limit was lowered, more than the oldest must leave.
         let leaves = window.get((window.len() - most as usize).min(window.len().saturating_sub(1)));
         Err(leaves.map_or(WINDOW, |at| WINDOW.saturating_sub(now.since(*at))))
     }

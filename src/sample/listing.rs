@@ -1,7 +1,7 @@
 //! A venue as JSON: the summary in lists, and the detail at `/api/listings/{id}.json`.
 //!
-//! What only the detail shows (address, hours, images, reviews, ...) is made up from the id and the edition each time,
-//! so that a million venues fit in memory. Called by `lists` and `answer`.
+//! Parts that only the detail shows (address, hours, images, reviews, ...) are made up from id and edition each time,
+//! so that a million venues fit in memory. Callers: `lists` and `answer`.
 
 use super::answer::{Answer, Context, credits};
 use super::dice::Dice;
@@ -42,7 +42,7 @@ pub(super) fn summary(context: &Context<'_>, json: &mut Json, venue: &Venue) {
     }
 }
 
-/// Answers with the detail of a listing; `None` if there is none of that id.
+/// Answers with the detail of a listing; `None` if the id is unknown.
 pub(super) fn detail(context: &Context<'_>, id: u64) -> Option<Answer> {
     let venue = context.world.venue(id)?;
     let mut dice = Dice::of(&[context.world.seed(), id, u64::from(venue.edition)]);
@@ -68,12 +68,12 @@ pub(super) fn detail(context: &Context<'_>, id: u64) -> Option<Answer> {
     Some(Answer { status: 200, body: json.finish() })
 }
 
-/// Writes the members that summary and detail have in common.
+/// Writes the members that summary and detail share.
 fn shared(context: &Context<'_>, json: &mut Json, venue: &Venue) {
     let place = &context.world.map.places[usize::from(venue.place)];
     let state = STATES[usize::from(place.state)].name;
     json.key("id").raw(venue.id);
-    // Some names keep the escapes that some editor's software once gave them.
+    // Some names keep escapes that an editor's software once made.
     let escapes = Escapes { slashes: venue.name.contains('/'), ascii: venue.id.is_multiple_of(11) };
     json.key("name").string_as(&venue.name, escapes);
     json.field("url", &format!("{SITE}/{}/{}-{}", state_slug(place.state), slug_of(&venue.name), venue.id));

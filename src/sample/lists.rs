@@ -1,7 +1,6 @@
 //! `/api/listings.json`: pages of summaries.
 //!
-//! Filters are applied by walking all venues in the origin's order; only unfiltered pages are sliced. Called by
-//! `answer`.
+//! Filters walk all venues in the origin's order; only unfiltered pages are sliced. Callers: `answer`.
 
 use super::answer::{Answer, Context};
 use super::json::Json;
@@ -10,9 +9,9 @@ use super::query::Query;
 use super::switches::EmptyFilters;
 use super::venue::Venue;
 
-/// Page size if none is asked for.
+/// Page size by default.
 const DEFAULT_PAGE: u64 = 50;
-/// Largest page size; larger wishes get this.
+/// Largest page size; more is cut to this.
 const LARGEST_PAGE: u64 = 100;
 
 /// Answers with one page.
@@ -42,7 +41,7 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
     Answer { status: 200, body: json.finish() }
 }
 
-/// The venues of a page, and how many the query selects altogether.
+/// The venues of a page, and how many the query selects in all.
 fn select<'a>(context: &Context<'a>, query: &Query, skip: u64, take: u64) -> (Vec<&'a Venue>, u64) {
     let world = context.world;
     let filtered = context.switches.filtered_order.filter(|_| !query.filters.is_empty());

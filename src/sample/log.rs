@@ -1,6 +1,6 @@
-//! What the origin has seen: its request log and counters.
+//! Requests that the origin has seen: log and counters.
 //!
-//! Kept in memory and bounded, for tests to look at. Called by the server at arrival and at the answer.
+//! Kept in memory and bounded, for tests. Callers: the server, at arrival and at the answer.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ const KEPT: usize = 50_000;
 /// One request as the origin saw it.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// When its arrival was counted.
+    /// When it was counted.
     pub at: Instant,
     /// Where it came from.
     pub client: SocketAddr,
@@ -24,7 +24,7 @@ pub struct Seen {
     pub path_and_query: String,
     /// Whether it had `If-None-Match`.
     pub conditional: bool,
-    /// Status of the answer; 0 as long as there is none, and for ever if the connection was dropped instead.
+    /// Status of the answer; 0 while there is none, and for ever if the connection was dropped.
     pub status: u16,
     /// `Accept-Encoding`; `None` if absent or no text.
     pub accept_encoding: Option<String>,
@@ -34,7 +34,6 @@ pub struct Seen {
     pub headers: HeaderMap,
 }
 
-/// The log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     entries: VecDeque<Seen>,
@@ -44,7 +43,7 @@ pub(super) struct Log {
     pub(super) refused: u64,
 }
 
-/// Where an entry is, as long as it is kept.
+/// Where an entry is, while it is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     era: u64,

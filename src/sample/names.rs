@@ -1,7 +1,7 @@
-//! What venues are called, including the names that break careless software.
+//! Names of venues, including those that break careless software.
 //!
-//! Quotes, backslashes, slashes, control characters, marks, other scripts and emoji all occur. Not the way they are
-//! escaped: that is `json`. Called by the generator.
+//! Quotes, backslashes, slashes, control characters, marks, other scripts and emoji all occur. `json` escapes them.
+//! Callers: the generator.
 
 use super::dice::Dice;
 

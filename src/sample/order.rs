@@ -1,6 +1,6 @@
-//! In which order the origin lists venues, and the views of a world that are worth keeping until it changes.
+//! The origin's order of venues, and views of a world that are worth keeping until it changes.
 //!
-//! Not an index: filters still walk. Called by the world and by the listing endpoint.
+//! Not an index: filters still walk. Callers: the world, the listing endpoint.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

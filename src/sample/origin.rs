@@ -1,7 +1,6 @@
-//! [`Origin`]: a running sample origin and the handle by which it is watched and tampered with.
+//! [`Origin`]: a running sample origin, and the handle to watch and change it.
 //!
-//! Not the serving itself (`server`). Called by `grandstand demo`, `grandstand origin`, the wire tests and the
-//! benches.
+//! Not the serving itself (`server`). Callers: `grandstand demo`, `grandstand origin`, the wire tests, the benches.
 
 use std::io;
 use std::net::SocketAddr;
@@ -57,16 +56,16 @@ impl Origin {
         Ok(Self { shared, running })
     }
 
-    /// One without a socket that lives by the given clock, its world's edits too: only [`ask`](Self::ask) reaches it.
-    /// Its address is `http://127.0.0.1:1`, and nobody listens there.
+    /// One without a socket, on the given clock, which also dates its world's edits: only [`ask`](Self::ask) reaches
+    /// it. Its address is `http://127.0.0.1:1`, where nobody listens.
     pub fn within(world: World, switches: Switches, clock: Clock) -> Self {
         let world = world.with_clock(clock.clone());
         let shared = shared(SocketAddr::from(([127, 0, 0, 1], 1)), world, switches, clock);
         Self { shared: Arc::new(shared), running: Mutex::default() }
     }
 
-    /// What a request over a socket gets: it is delayed, logged, limited, befallen by faults and answered alike. The
-    /// body may be in the content coding that its header names, break off, or never end.
+    /// What a request over a socket gets: the same delays, log, limit, faults and answers. The body may be in the
+    /// content coding that its header names, break off, or never end.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ impl Origin {
         }
     }
 
-    /// Comes back at the same address, with everything as it was; stops first if it runs.
+    /// Restarts at the same address, with everything as it was; stops first if it runs.
     ///
     /// # Errors
     ///
@@ -114,30 +113,30 @@ impl Origin {
         change(Arc::make_mut(&mut self.shared.switches.write()));
     }
 
-    /// The switches as they are, with what is left of the faults.
+    /// The current switches, with the faults that are left.
     pub fn switches(&self) -> Switches {
         Switches::clone(&self.shared.switches.read())
     }
 
-    /// Changes the world. Copies on the CDN stay.
+    /// Changes the world. CDN copies stay.
     pub fn edit<R>(&self, change: impl FnOnce(&mut World) -> R) -> R {
         change(&mut self.shared.world.write())
     }
 
-    /// Looks at the world.
+    /// Reads the world.
     pub fn world<R>(&self, look: impl FnOnce(&World) -> R) -> R {
         look(&self.shared.world.read())
     }
 
-    /// Status and body that a GET of this path and query gets now, past limit, faults and CDN and without being
-    /// logged. The prefix may be left out. Number spellings are lost: see [`expected_text`](Self::expected_text).
+    /// Status and body of a GET of this path and query now, past limit, faults, CDN and log. The prefix may be left
+    /// out. Number spellings are lost: see [`expected_text`](Self::expected_text).
     pub fn expected(&self, path_and_query: &str) -> (u16, serde_json::Value) {
         let (status, text) = self.expected_text(path_and_query);
         // The origin's own writer is tested to write JSON; null would fail any comparison.
         (status, serde_json::from_str(&text).unwrap_or(serde_json::Value::Null))
     }
 
-    /// [`expected`](Self::expected), with the body as it is sent. `generated_at` is now, `request_id` an arbitrary one.
+    /// [`expected`](Self::expected), with the body as sent. `generated_at` is now, `request_id` an arbitrary one.
     pub fn expected_text(&self, path_and_query: &str) -> (u16, String) {
         let switches = self.switches();
         let mount = switches.mount();
@@ -149,8 +148,8 @@ impl Origin {
         (answer.status, answer.body.text)
     }
 
-    /// The summary and the detail of a listing as they are sent now; `None` if it is not there. `request_id` in the
-    /// detail is an arbitrary one.
+    /// The current summary and detail of a listing; `None` if there is no such listing. `request_id` in the detail is
+    /// an arbitrary one.
     pub fn texts_of(&self, id: u64) -> Option<(String, String)> {
         let switches = self.switches();
         let world = self.shared.world.read();
@@ -171,7 +170,7 @@ impl Origin {
         self.shared.log.lock().count()
     }
 
-    /// Number of requests refused by the limit since the start or the last clearing.
+    /// Requests refused by the limit since the start or the last clearing.
     pub fn refused(&self) -> u64 {
         self.shared.log.lock().refused
     }
@@ -181,12 +180,12 @@ impl Origin {
         self.shared.log.lock().busiest_minute()
     }
 
-    /// Empties the log and its counters. The limit goes on counting.
+    /// Empties the log and its counters. The limit keeps counting.
     pub fn clear_log(&self) {
         self.shared.log.lock().clear();
     }
 
-    /// Throws away all copies of the CDN.
+    /// Drops all copies of the CDN.
     pub fn purge_cdn(&self) {
         self.shared.copies.lock().clear();
     }
@@ -211,7 +210,7 @@ fn shared(addr: SocketAddr, world: World, switches: Switches, clock: Clock) -> S
         limit: Mutex::default(),
         copies: Mutex::default(),
         dice: Mutex::new(Dice::of(&[world.seed()])),
-        // Not from 0: what must differ from answer to answer must differ across restarts, too.
+        // Not from 0: what differs in every answer must differ across restarts, too.
         nonce: AtomicU64::new(clock.now_wall().as_millis().cast_unsigned().wrapping_mul(1_000_000)),
         world: RwLock::new(world),
         clock,
@@ -220,7 +219,7 @@ fn shared(addr: SocketAddr, world: World, switches: Switches, clock: Clock) -> S
 
 fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
     let socket = if listen.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // So that it can come back while connections of its former life linger.
+    // So that it can come back while old connections linger.
     socket.set_reuseaddr(true)?;
     socket.bind(listen)?;
     socket.listen(BACKLOG)

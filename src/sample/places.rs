@@ -1,7 +1,7 @@
-//! Where the synthetic venues lie: the states with their bounding boxes, and real cities with rough coordinates.
+//! The places of synthetic venues: the states with their bounding boxes, and real cities with rough coordinates.
 //!
-//! Data only. What the slugs are and how large a city is, is decided in `gazetteer`. Coordinates are good to about a
-//! hundredth of a degree, boxes to a tenth: enough for a map to look right, no more.
+//! Data only; coordinates are good to about a hundredth of a degree, boxes to a tenth: enough for a map to look right,
+//! no more. Callers: `gazetteer`, which decides slugs and sizes.
 
 /// A state (or the District of Columbia).
 #[derive(Debug)]

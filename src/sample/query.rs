@@ -1,6 +1,6 @@
-//! The query of the listing endpoint: what it says and which venues it selects.
+//! The query of the listing endpoint, and the venues it selects.
 //!
-//! The selection is a predicate on one venue and knows of no index. Called by the listing endpoint.
+//! The selection is a predicate on one venue, without an index. Callers: the listing endpoint.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
@@ -18,16 +18,16 @@ use super::world::World;
 pub(super) struct Query {
     pub(super) page: Option<u64>,
     pub(super) per_page: Option<u64>,
-    /// Name and decoded value of each filter that is not empty, in the order in which they are echoed.
+    /// Name and decoded value of each non-empty filter, in the order of the echo.
     pub(super) filters: Vec<(&'static str, String)>,
     since: Option<Timestamp>,
 }
 
-/// Names of the filters, in the order in which they are echoed.
+/// Names of the filters, in the order of the echo.
 const FILTERS: [&str; 4] = ["sport", "state", "city", "modified_since"];
 
 impl Query {
-    /// Parses the part after the `?`. Of a repeated parameter the last counts; unknown ones are ignored.
+    /// Parses the part after the `?`. The last of a repeated parameter counts; unknown ones are ignored.
     ///
     /// # Errors
     ///
@@ -53,10 +53,10 @@ impl Query {
         Ok(Self { page: count("page")?, per_page: count("per_page")?, filters, since })
     }
 
-    /// A predicate for the venues that the query selects.
+    /// A predicate for the selected venues.
     pub(super) fn selection<'a>(&self, world: &'a World, switches: &Switches) -> impl Fn(&Venue) -> bool + use<'a> {
         let slug = |name| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
-        // An unknown slug becomes a bucket that nothing is in.
+        // An unknown slug becomes an empty bucket.
         let index = |found: Option<usize>| found.unwrap_or(usize::MAX);
         let sport = slug("sport").map(|slug| index(SPORTS.iter().position(|sport| sport.slug == slug)));
         let state = slug("state").map(|slug| index((0..STATES.len()).position(|at| state_slug(at as u8) == slug)));

@@ -1,7 +1,7 @@
-//! `/api/regions.json`: an endpoint that is not documented, of the kind that an API gains over time.
+//! `/api/regions.json`: an undocumented endpoint, of the kind that an API gains over time.
 //!
-//! It exists so that a proxy can show how it treats what it does not know: the body has an `api_url` that must stay as
-//! it is, and repeats the raw query. Called by `answer`.
+//! With it, a proxy can show how it treats unknown endpoints: the body has an `api_url` that must stay as it is, and
+//! repeats the raw query. Callers: `answer`.
 
 use super::answer::{Answer, Context};
 

@@ -1,7 +1,7 @@
 //! The server: accepts connections and takes each request through delay, log, limit, fault and answer, in this order.
 //!
-//! HTTP/1.1 with keep-alive, and HTTP/2 with prior knowledge. What is answered is decided in `answer`, how it looks in
-//! `wire`. Called by [`Origin`](super::Origin).
+//! HTTP/1.1 with keep-alive, and HTTP/2 with prior knowledge. `answer` decides the content, `wire` its form. Callers:
+//! [`Origin`](super::Origin).
 
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
@@ -34,7 +34,7 @@ use super::switches::{Cdn, Switches};
 use super::wire::{self, Body, Times};
 use super::world::World;
 
-/// Everything that requests share.
+/// Shared by all requests.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) addr: SocketAddr,
@@ -50,7 +50,7 @@ pub(super) struct Shared {
     pub(super) nonce: AtomicU64,
 }
 
-/// A second handle on a connection, for what the library would not send; without one where the system gives none.
+/// A second handle on a connection, for what the library would not send; `None` if the system gives none.
 pub(super) type Twin = Option<Arc<StdStream>>;
 
 /// The same connection twice.
@@ -99,7 +99,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddr) {
     let service = service_fn(|request| handle(Arc::clone(&shared), client, twin.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
-    // Errors are what faults and impatient clients look like from here.
+    // Here, errors come from faults and impatient clients.
     if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
         tracing::trace!(error = %error, "a connection ended early");
     }
@@ -179,7 +179,7 @@ impl Shared {
         (Context { world: &world, switches, base: &base, now, nonce }.answer(target), now)
     }
 
-    /// The text that is the right answer now, past the CDN.
+    /// The text of the right answer now, past the CDN.
     pub(super) fn text(&self, switches: &Switches, target: &str) -> String {
         self.make(switches, target, self.nonce.fetch_add(1, Ordering::Relaxed)).0.body.text
     }
@@ -232,7 +232,7 @@ impl Shared {
             self.copies.lock().put(key, &copy, cdn.max_age);
             copy
         });
-        // `Date` before `Age`: what `Date - Age` says is never later than the truth.
+        // `Date` before `Age`: then `Date - Age` is never later than the truth.
         let date = http_date(self.origin_time(switches));
         let age = age_of(&copy, self.clock.now_mono());
         (copy, Times { date, age: Some((age, hit)) })
@@ -277,7 +277,7 @@ fn text_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(", "))
 }
 
-/// Whether gzip is named in `Accept-Encoding` and not with a weight of 0. No finer: the origin has nothing else.
+/// Whether `Accept-Encoding` names gzip with a weight above 0. No finer: the origin has nothing else.
 pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let Some(codings) = text_of(headers, &ACCEPT_ENCODING) else { return false };
     codings.to_ascii_lowercase().split(',').any(|coding| {

@@ -1,8 +1,8 @@
-//! Numbers and timestamps that remember how they are spelled.
+//! Numbers and timestamps that remember their spelling.
 //!
 //! JSON lets `4.5`, `4.50` and `45e-1` mean one number, ISO 8601 lets `Z` and `+00:00` mean one offset. A mirror must
-//! keep the spelling, so the sample origin varies it. Not a decimal library: it only writes. Called by the generator
-//! and by the rendering of listings.
+//! keep the spelling, so the sample origin varies it. Not a decimal library: it only writes. Callers: the generator,
+//! the rendering of listings.
 
 use std::fmt::Write as _;
 

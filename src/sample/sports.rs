@@ -1,6 +1,6 @@
-//! The sports of the synthetic world: slugs, display names, shares and what their venues are called.
+//! The sports of the synthetic world: slugs, display names, shares and kinds of venues.
 //!
-//! Data only. Called by the generator, the filters and the taxonomies.
+//! Data only. Callers: the generator, the filters, the taxonomies.
 
 /// A sport and its venues.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(super) struct Sport {
     pub(super) name: &'static str,
     /// Share of the venues, relative to the other sports.
     pub(super) weight: u64,
-    /// What such a venue is called.
+    /// Words for such a venue.
     pub(super) kinds: &'static [&'static str],
 }
 

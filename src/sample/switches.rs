@@ -1,7 +1,7 @@
-//! What can be varied about the sample origin, while it runs.
+//! The switches of the sample origin, usable while it runs.
 //!
-//! The documented API leaves much open; each switch is one of the answers that a real origin could give. The default
-//! is the most likely one, without faults. Not what the switches do: that is in the files that read them.
+//! The documented API leaves much open; each switch is an answer that a real origin could give. The default is the most
+//! likely one, without faults. Callers: tests set switches, other files of the room read them.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub enum TaxonomyShape {
     Keyed,
 }
 
-/// What the display name and the count of a term are called.
+/// The field names of a term's display name and count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TermFields {
     /// `name` and `count`.
@@ -82,7 +82,7 @@ pub enum CountStyle {
     Absent,
 }
 
-/// How the display names of terms compare with those in the listings.
+/// How the display names of terms differ from those in listings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TermNames {
     /// They are the same.
@@ -106,7 +106,7 @@ pub enum ModifiedStyle {
     NoOffset,
     /// UTC with six decimals.
     Fraction,
-    /// The day in UTC; `modified_since` takes it for its first instant.
+    /// The day in UTC; `modified_since` reads it as its first instant.
     Day,
     /// Every seventh listing has none, but `modified_since` finds it.
     Gaps,
@@ -132,7 +132,7 @@ pub enum Combine {
     Any,
 }
 
-/// What "modified since" means.
+/// What `modified_since` means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Since {
     /// Strictly after.
@@ -182,10 +182,10 @@ impl Default for Generated {
     }
 }
 
-/// A CDN in front of the origin: answers with status 200 are kept per node, path with query, and content coding.
+/// A CDN in front of the origin: 200 answers are kept per node, path with query, and content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cdn {
-    /// How long a copy is handed out.
+    /// How long a copy is sent.
     pub max_age: Duration,
     /// Number of nodes; each keeps copies of its own and each request goes to a random one. At least 1.
     pub nodes: u32,
@@ -202,7 +202,7 @@ impl Default for Cdn {
 pub struct Switches {
     /// Path in front of `/api/`, such as `/v1`; empty for none. Anything outside of it is 404.
     pub prefix: String,
-    /// How `api_url` is written.
+    /// How to write `api_url`.
     pub api_url: ApiUrlStyle,
     /// Indented bodies.
     pub pretty: bool,
@@ -216,9 +216,9 @@ pub struct Switches {
     pub taxonomy_shape: TaxonomyShape,
     /// Field names of a term.
     pub field_names: TermFields,
-    /// Added to every count in the taxonomies, so that they disagree with the totals; a count stops at 0.
+    /// Added to every count in the taxonomies, so that they differ from the totals; a count stops at 0.
     pub count_skew: i64,
-    /// The one term, by slug, to whose count 1 is added.
+    /// The one term, by slug, whose count gets 1 added.
     pub skewed_term: Option<String>,
     /// How a count is written.
     pub counts: CountStyle,
@@ -242,13 +242,13 @@ pub struct Switches {
     pub cache_control: Option<String>,
     /// Seconds by which the origin's clock (`Date`, `generated_at`) is ahead.
     pub clock_ahead: i64,
-    /// Admissions per client address in any trailing 60 seconds; the next one is refused with 429. `None`: no limit.
-    /// Requests that are refused do not count, neither do those from before the limit was set.
+    /// Admissions per client address in any trailing 60 seconds; the next request gets 429. `None`: no limit. Refused
+    /// requests do not count, nor do those from before the limit was set.
     pub refuse_61st: Option<u32>,
-    /// Shortest and longest random delay in milliseconds, drawn once before the arrival is counted and once more
-    /// before the answer leaves.
+    /// Shortest and longest random delay in milliseconds, drawn before the arrival is counted and again before the
+    /// answer leaves.
     pub jitter_ms: (u64, u64),
-    /// Delay between the making of an answer and its departure.
+    /// Delay between making an answer and sending it.
     pub latency: Duration,
     /// A CDN in front; `None` for none. Arrivals are counted and limited at the CDN.
     pub cdn: Option<Cdn>,

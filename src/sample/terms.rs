@@ -1,7 +1,7 @@
 //! The taxonomies: sports, states and cities with their slugs, names, counts and URLs.
 //!
-//! Only terms that hold a venue are listed. Counts are true unless `count_skew` is set; envelope and field names vary
-//! by switch. Called by `answer`.
+//! Only terms with a venue are listed. Counts are true unless `count_skew` is set; switches vary envelope and field
+//! names. Callers: `answer`.
 
 use super::answer::{Answer, Context};
 use super::gazetteer::state_slug;
@@ -60,7 +60,7 @@ pub(super) fn states(context: &Context<'_>) -> Answer {
     taxonomy(context, "state", "states", &terms)
 }
 
-/// Answers with the cities by name, those of one name by slug.
+/// Answers with the cities by name; equal names by slug.
 pub(super) fn cities(context: &Context<'_>) -> Answer {
     let counts = context.world.counts();
     let cities = &context.world.map.cities;

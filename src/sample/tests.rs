@@ -1,4 +1,4 @@
-//! The sample origin over real sockets: that it keeps the documented contract, and that its switches do what they say.
+//! The sample origin over real sockets: it keeps the documented contract, and its switches do what they say.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
-//! One synthetic venue as the world stores it: small, without anything that can be derived.
+//! One synthetic venue as the world stores it: small, without derived data.
 //!
-//! Not its JSON (`listing`) and not its place's name (`gazetteer`). Called by the world and whoever edits it.
+//! Not its JSON (`listing`) and not its place's name (`gazetteer`). Callers: the world, and editors of it.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -25,7 +25,7 @@ pub struct Venue {
     pub id: u64,
     /// Display name, unescaped.
     pub name: Box<str>,
-    /// Which place it lies in; set it with [`World::relocate`](super::World::relocate).
+    /// Its place; set it with [`World::relocate`](super::World::relocate).
     pub(super) place: u16,
     /// Index into the sports.
     pub(super) sport: u8,
@@ -39,7 +39,7 @@ pub struct Venue {
     pub review_count: u32,
     /// When it last changed, as the listing claims.
     pub modified: Stamp,
-    /// What the made-up parts of the detail are derived from, besides the id: another edition, another detail.
+    /// Source of the made-up parts of the detail, with the id: another edition, another detail.
     pub edition: u32,
 }
 
@@ -64,7 +64,7 @@ impl Venue {
         Self { id, name, place, sport, lat, lng, rating, review_count, modified, edition: 0 }
     }
 
-    /// A new name and rating, as an editor would leave them; `modified` stays.
+    /// A new name and rating, as an editor would give them; `modified` stays.
     pub(super) fn renew(&mut self) {
         self.edition += 1;
         let base = self.name.split(" №").next().unwrap_or_default();

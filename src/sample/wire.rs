@@ -1,6 +1,6 @@
 //! Responses as they go over the wire.
 //!
-//! Headers and bodies only; what to send is decided in `server`. Called by the server.
+//! Headers and bodies only; `server` decides what to send. Callers: the server.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,7 +27,7 @@ const JSON: &str = "application/json";
 pub(super) struct Times {
     /// The value of `Date`.
     pub(super) date: String,
-    /// Age and whether it was a hit, of an answer by the CDN.
+    /// `Age` of a CDN answer, and whether it was a hit.
     pub(super) age: Option<(u64, bool)>,
 }
 
@@ -113,7 +113,7 @@ fn assemble(status: u16, headers: HeaderMap, body: Body) -> Response<Body> {
     response
 }
 
-/// Sets a header; a value that HTTP does not allow is left out.
+/// Sets a header; skips a value that HTTP forbids.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

@@ -1,7 +1,7 @@
 //! The synthetic world: all venues, and the ways in which a test changes them.
 //!
-//! Not the API: nothing here knows of pages, JSON or HTTP. Everything is found by walking the venues, on purpose: this
-//! is what an indexed mirror is compared with. Called by the origin, by tests and by benches.
+//! Not the API: nothing here knows of pages, JSON or HTTP. All look-ups walk the venues, on purpose: tests compare an
+//! indexed mirror with this. Callers: the origin, tests, benches.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl World {
         Self { seed, map, venues, last_id, views: Views::default(), clock: Clock::system() }
     }
 
-    /// The same world, whose edits are dated by another clock.
+    /// The same world, with edits dated by another clock.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -84,7 +84,7 @@ impl World {
         Some((SPORTS[usize::from(venue.sport)].slug, state_slug(place.state), &city.slug))
     }
 
-    /// The ids, ascending, of the venues that are in all of the given buckets; `None` means any.
+    /// The ids, ascending, of the venues in all of the given buckets; `None` means any.
     pub fn listings_matching(&self, sport: Option<&str>, state: Option<&str>, city: Option<&str>) -> Vec<u64> {
         let all = self.venues.iter().map(|venue| venue.id);
         let fits = |id: &u64| {
@@ -113,7 +113,7 @@ impl World {
         Some(id)
     }
 
-    /// Removes a venue; false if it is not there.
+    /// Removes a venue; false if there is none.
     pub fn remove(&mut self, id: u64) -> bool {
         let Some(position) = self.position(id) else { return false };
         self.venues.remove(position);
@@ -145,25 +145,25 @@ impl World {
         self.alter(id, Venue::renew)
     }
 
-    /// Changes the detail of a venue and nothing that its summary shows.
+    /// Changes the detail of a venue, and nothing in its summary.
     pub fn change_detail(&mut self, id: u64) -> bool {
         self.alter(id, |venue| venue.edition += 1)
     }
 
-    /// Moves a venue to another city (slugs; the state is needed only where a slug covers several). Coordinates and
-    /// `modified` stay. False if the venue or the city is not there.
+    /// Moves a venue to another city (slugs; the state is needed only if a slug covers several). Coordinates and
+    /// `modified` stay. False if there is no such venue or city.
     pub fn relocate(&mut self, id: u64, city: &str, state: Option<&str>) -> bool {
         let Some(place) = self.map.place_of(city, state) else { return false };
         self.alter(id, |venue| venue.place = place)
     }
 
-    /// Gives a venue another sport (slug); false if the venue or the sport is not there.
+    /// Gives a venue another sport (slug); false if there is no such venue or sport.
     pub fn change_sport(&mut self, id: u64, sport: &str) -> bool {
         let Some(index) = SPORTS.iter().position(|known| known.slug == sport) else { return false };
         self.alter(id, |venue| venue.sport = index as u8)
     }
 
-    /// Changes a venue in any way but its id; false if it is not there.
+    /// Changes a venue except its id; false if there is none.
     pub fn alter(&mut self, id: u64, change: impl FnOnce(&mut Venue)) -> bool {
         let Some(position) = self.position(id) else { return false };
         let venue = &mut self.venues[position];

@@ -1,6 +1,6 @@
-//! One question about a document and the answer to it: validators, header and whole body.
+//! One request for a document and its answer: validators, header and whole body.
 //!
-//! It sends nothing. Callers: [`super::client`] makes them; whoever asks the origin for documents reads them.
+//! It sends nothing. Callers: [`super::client`] makes answers; all who ask the origin read them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,21 +38,21 @@ pub struct Answer {
     pub body: Bytes,
     /// The instant that the header speaks for.
     pub stamps: Stamps,
-    /// When it was asked for.
+    /// When it was requested.
     pub asked: WallTime,
     /// When it arrived.
     pub received: WallTime,
-    /// The room that its body takes until it is judged.
+    /// The room that its body takes until judged.
     pub room: Arc<Held>,
 }
 
 impl Answer {
-    /// The instant that the header speaks for: `Date - Age`. What the body says is judged by [`super::stamps`].
+    /// The instant that the header speaks for: `Date - Age`. [`super::stamps`] judges the body's stamp.
     pub fn sent(&self) -> WallTime {
         freshness::origin_time(self.stamps, self.received).at()
     }
 
-    /// The validators to ask with next time; one that is too long to be sent back is none.
+    /// The validators for the next request; one that is too long to send back is dropped.
     pub fn validators(&self) -> Validators {
         const LONGEST: usize = 1024;
         let short = |value: &&HeaderValue| value.len() <= LONGEST;
@@ -61,7 +61,7 @@ impl Answer {
     }
 }
 
-/// The header of a request: conditional where there are validators.
+/// The header of a request: conditional if there are validators.
 pub(super) fn question(validators: Option<&Validators>) -> Result<HeaderMap, InvalidHeaderValue> {
     let mut fields = HeaderMap::new();
     fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -75,12 +75,12 @@ pub(super) fn question(validators: Option<&Validators>) -> Result<HeaderMap, Inv
     Ok(fields)
 }
 
-/// Whether a status is about the question, and not about the origin, about us or about how often we ask.
+/// Whether a status is about the request, not about the origin, us or how often we ask.
 pub(super) const fn is_refusal(status: u16) -> bool {
     matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 421 | 425 | 429)
 }
 
-/// Tells an answer that says something from a refusal.
+/// Tells a usable answer from a refusal.
 pub(super) fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, AskError> {
     match answer.status {
         200 | 304 | 404 | 410 => Ok(answer),

@@ -1,4 +1,4 @@
-//! Who asks the origin: what for, for whom, and how patiently.
+//! A request's purpose, client and patience.
 //!
 //! Values only. Callers: everyone who asks the origin.
 
@@ -10,7 +10,6 @@ use crate::semantics::hops::Trail;
 use super::budget::Demand;
 use super::window::Class;
 
-/// Who asks, and how patiently.
 #[derive(Clone, Debug)]
 pub struct Asker {
     /// What the request is for.
@@ -19,16 +18,16 @@ pub struct Asker {
     pub client: Option<IpAddr>,
     /// How long to wait for the budget; `None`: as long as it takes.
     pub patience: Option<Duration>,
-    /// How much it is wanted, where nobody waits because something stale is served meanwhile.
+    /// How much clients want it, if they get a stale answer meanwhile and nobody waits.
     pub demand: Option<Demand>,
-    /// Whether it was answered well before: that it fails is then no doing of the client.
+    /// Whether it was answered well before: then the client cannot have caused a failure.
     pub was_well: bool,
-    /// Which processes of this program the client's request came through.
+    /// The processes of this program that the client's request passed.
     pub trail: Trail,
 }
 
 impl Asker {
-    /// The mirror itself, which has all the time in the world.
+    /// The mirror itself, with unlimited patience.
     pub const fn mirror(class: Class) -> Self {
         Self { class, client: None, patience: None, demand: None, was_well: false, trail: Trail::NONE }
     }
@@ -39,8 +38,8 @@ impl Asker {
         Self { class, client, patience, demand: None, was_well: false, trail: Trail::NONE }
     }
 
-    /// Whether a client waits for it that can be served nothing else, as far as is known: the mirror has patience, and what
-    /// is kept stands in for the rest.
+    /// Whether a client waits that, as far as known, can be served nothing else: the mirror has patience, and kept
+    /// answers stand in for the rest.
     pub(super) const fn is_awaited(&self) -> bool {
         matches!(self.class, Class::Client) && self.demand.is_none() && !self.was_well
     }

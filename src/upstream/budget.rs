@@ -1,6 +1,6 @@
-//! One budget for everything that is sent to the origin: who goes next, and when.
+//! One budget for all requests to the origin: which goes next, and when.
 //!
-//! [`choice`] decides, [`dispatch`] hands slots over; this file is what its users see. Callers: [`super::client`],
+//! [`choice`] decides, [`dispatch`] hands out slots; this file is the interface. Callers: [`super::client`],
 //! [`crate::upstream::wire`].
 
 mod choice;
@@ -29,9 +29,9 @@ pub(crate) use queue::Demand;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}; try again in {} s", if *paused { "requests to the origin are paused" } else { "the request budget of the origin is used up" }, retry_after.as_secs())]
 pub struct Spent {
-    /// After how long another try makes sense.
+    /// When another try makes sense.
     pub retry_after: Duration,
-    /// Whether nothing is sent because the origin asked for that, or fails.
+    /// Whether the budget pauses, because the origin asked for it or fails.
     pub paused: bool,
 }
 
@@ -42,14 +42,14 @@ impl Spent {
     }
 }
 
-/// A numeric picture for `/status` and metrics.
+/// The figures for `/status` and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetView {
     /// Requests that may be sent in 60 s; `None`: unlimited.
     pub limit: Option<usize>,
     /// How many are free now.
     pub free: usize,
-    /// For how long nothing is sent at all, because the origin said so or fails.
+    /// How long the budget still pauses, because the origin said so or fails.
     pub paused: Duration,
     /// Who waits.
     pub waiting: usize,
@@ -64,8 +64,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `limit` requests in 60 s (`None`: unlimited) whose ledger is kept at `path` (`None`: not at all). A
-    /// pause that was not over when the last process ended goes on.
+    /// A budget of `limit` requests in 60 s (`None`: unlimited) whose ledger is kept at `path` (`None`: not at all). An
+    /// unfinished pause of the last process continues.
     pub fn open(limit: Option<usize>, path: Option<&Path>, clock: Clock) -> Self {
         let mut window = limit.map(Window::new);
         let (now, wall) = (clock.now_mono(), clock.now_wall());
@@ -104,7 +104,7 @@ impl Budget {
         self.dispatcher.look(|desk, now| desk.state.has_room(now))
     }
 
-    /// [`acquire`](Self::acquire) for something that clients are served stale meanwhile.
+    /// [`acquire`](Self::acquire) for a resource that clients get stale meanwhile.
     ///
     /// # Errors
     /// When patience ran out.
@@ -121,7 +121,7 @@ impl Budget {
         place.turn(until).await.map(Permit::sent)
     }
 
-    /// Sends nothing for `span`, because the origin asked for it or fails; a restart changes nothing about that.
+    /// Sends nothing for `span`, because the origin asked for it or fails; survives a restart.
     pub fn pause(&self, span: Duration) {
         let span = span.min(LONGEST_PAUSE);
         let wall = self.dispatcher.clock().now_wall();
@@ -131,30 +131,30 @@ impl Budget {
                 return None;
             }
             desk.state.paused_until = until;
-            // There is no use in waiting for the end of a pause that comes too late.
+            // Waiting for the end of a pause that comes too late is useless.
             desk.dismiss_gone_by(until, now);
             desk.state.ledger.as_mut().and_then(|ledger| ledger.paused(span, wall))
         });
         if let Some(file) = unsynced {
-            // A slow disk must hold up neither who waits for the budget nor the task that was told of the pause.
+            // A slow disk must delay neither requests that wait for the budget nor the caller.
             let sync = move || drop(file.sync_data());
             let _ = std::thread::Builder::new().name("ledger".into()).spawn(sync);
         }
     }
 
-    /// Whether one request at a time is enough, for an origin that fails again and again: its return shows all the same.
-    /// One that hangs holds up the next for as long as is said here.
+    /// Allows one request at a time, for an origin that fails again and again: its return still shows. A hanging
+    /// request delays the next one by `spacing`.
     pub fn try_gently(&self, spacing: Option<Duration>) {
         self.dispatcher.change(|desk, _| desk.state.gentle = spacing);
     }
 
-    /// Says that crawl work is open for as long as the value lives: then clients leave it a quarter of the window.
+    /// Declares crawl work open while the value lives: clients then leave it a quarter of the window.
     pub fn crawl_work(&self) -> CrawlWork {
         self.dispatcher.look(|desk, _| desk.state.crawl_work += 1);
         CrawlWork(self.dispatcher.clone())
     }
 
-    /// The picture now.
+    /// The figures now.
     pub fn view(&self) -> BudgetView {
         self.dispatcher.look(|Desk { state, .. }, now| BudgetView {
             limit: state.window.as_ref().map(Window::limit),
@@ -182,7 +182,7 @@ pub struct Permit {
     end: Option<End>,
 }
 
-/// How far a request with a permit came.
+/// How far the request of a permit came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Nobody took the permit.
@@ -208,7 +208,7 @@ impl Permit {
         self.end = Some(End::Answered);
     }
 
-    /// Tells the desk how it ended, once.
+    /// Tells the desk the end, once.
     fn settle(&mut self, desk: &mut Desk, now: Monotonic) {
         if let Some(end) = self.end.take() {
             desk.state.ended(self.slot, end, now, self.dispatcher.clock().now_wall());

@@ -35,16 +35,16 @@ pub(crate) use super::answer::{Answer, Validators};
 pub(crate) use super::asker::Asker;
 pub(crate) use super::error::{AskError, ClientError};
 
-/// How old the copies of the origin's CDN can be where nothing else is known.
+/// How old copies of the origin's CDN can be by default.
 const CACHE_TTL: Duration = Duration::from_secs(300);
 
-/// Room for bodies where nothing else is said, in bytes.
+/// Room for bodies by default, in bytes.
 const ROOM: u64 = 128 << 20;
 
-/// How many bytes of a body are decoded before other tasks of the thread have their turn.
+/// How many bytes of a body are decoded before other tasks of the thread run.
 const MOST_IN_A_ROW: usize = 64 << 10;
 
-/// Bodies over this size, in bytes, are joined on a thread that may block: to copy 32 MiB takes 10 ms and more.
+/// Bodies over this size, in bytes, are joined on a blocking thread: copying 32 MiB takes 10 ms and more.
 const MOST_JOINED_HERE: usize = 1 << 20;
 
 /// How the origin is reached.
@@ -52,8 +52,8 @@ const MOST_JOINED_HERE: usize = 1 << 20;
 pub struct ClientConfig {
     /// The base address, without a trailing slash.
     pub base: Url,
-    /// For connecting, for the head of an answer, for the whole of one that is read whole, and for each piece of one that
-    /// is passed on.
+    /// For connecting, for the head of an answer, for the whole of one that is read whole, and for each piece of one
+    /// that is streamed.
     pub timeout: Duration,
     /// Largest decoded body in bytes.
     pub max_body: u64,
@@ -77,7 +77,7 @@ pub struct OriginClient {
 }
 
 impl OriginClient {
-    /// A client for one origin that is reached over this wire, or over what a test puts in its place.
+    /// A client for one origin over this wire, or over a test's replacement.
     pub fn over(
         transport: Arc<dyn Transport>,
         config: ClientConfig,
@@ -108,26 +108,26 @@ impl OriginClient {
         &self.room
     }
 
-    /// The same client of an origin whose CDN hands out copies of this age when it does not say; 5 minutes otherwise.
+    /// The same client of an origin whose CDN sends copies of this age without `Age`; 5 minutes otherwise.
     #[must_use]
     pub fn with_cache_ttl(mut self, cache_ttl: Duration) -> Self {
         self.stamps = self.stamps.with_cache_ttl(cache_ttl);
         self
     }
 
-    /// The same client, whose jitter is drawn from a seed: for a run that is to be repeated exactly.
+    /// The same client, with jitter from a seed: for a run that can be repeated exactly.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.chance = Jitter::of(seed);
         self
     }
 
-    /// A random part of `span`, at least half of it: what a pause is made of so that nobody acts in step.
+    /// A random part of `span`, at least half of it: pauses use it so that nobody acts in step.
     pub fn jittered(&self, span: Duration) -> Duration {
         self.chance.jittered(span)
     }
 
-    /// The budget that its requests take from.
+    /// The budget of its requests.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -162,10 +162,10 @@ impl OriginClient {
         &self.config.base
     }
 
-    /// Asks for a path with its query, conditionally where there are validators.
+    /// Asks for a path with its query, conditionally if there are validators.
     ///
     /// # Errors
-    /// When there is no answer that says something; the budget has then been told to pause where that helps.
+    /// When there is no usable answer; the budget then pauses where that helps.
     pub async fn ask(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
         let witness = self.witness(&asker, true);
         let outcome = self.follow(path, validators, asker).await;
@@ -187,7 +187,7 @@ impl OriginClient {
                 return judge(path, answer, asker.class);
             }
             let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("(nowhere)");
-            // For clients none is followed: what they ask for is kept under its own address.
+            // For clients none is followed: answers are kept under the requested address.
             let followed = Some(&url).filter(|_| asker.class != Class::Client);
             let next = followed
                 .and_then(|url| url.join(to).ok())
@@ -231,7 +231,7 @@ impl OriginClient {
                     return Err(failed(TransportError::Timeout));
                 }
                 body.push(&chunk);
-                // A few kilobytes that unpack to megabytes are never waited for: others need this thread, too.
+                // A few kilobytes that unpack to megabytes never wait: yield to other tasks.
                 in_a_row += chunk.len();
                 if in_a_row >= MOST_IN_A_ROW {
                     in_a_row = 0;

@@ -1,7 +1,7 @@
 //! A body that is read whole: collected in blocks, joined once.
 //!
-//! A buffer that grows by doubling leaves its smaller selves to the allocator, which holds them for a while: with many large
-//! bodies at once that was as much again as the bodies. Callers: [`super::client`].
+//! A buffer that grows by doubling leaves its smaller selves to the allocator, which holds them for a while: with many
+//! large bodies at once they took as much as the bodies. Callers: [`super::client`].
 
 use bytes::{Bytes, BytesMut};
 
@@ -17,7 +17,7 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    /// One more piece. It is copied: a small one may hold on to a large buffer that it is a part of.
+    /// One more piece. It is copied: a small piece may hold on to the large buffer it came from.
     pub(super) fn push(&mut self, mut piece: &[u8]) {
         self.length += piece.len();
         while !piece.is_empty() {
@@ -45,7 +45,7 @@ impl Collected {
             return self.last.freeze();
         }
         let mut whole = BytesMut::with_capacity(self.length);
-        // Each block goes as soon as it is copied.
+        // Each block is freed once it is copied.
         self.full.into_iter().for_each(|block| whole.extend_from_slice(&block));
         whole.extend_from_slice(&self.last);
         whole.freeze()

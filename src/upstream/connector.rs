@@ -1,4 +1,4 @@
-//! Connections over TCP and TLS, with certificates that the system's authorities vouch for.
+//! Connections over TCP and TLS, verified by the system's certificate authorities.
 //!
 //! Callers: [`super::wire`]; [`crate::cli`] for requests to a running server.
 
@@ -15,10 +15,10 @@ use rustls_platform_verifier::Verifier;
 
 use super::error::ClientError;
 
-/// How long a connection may be silent before the system checks that its other end is still there.
+/// How long a connection may be silent before the system checks that its peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Connections that are there within `timeout`. `ca_file`: more authorities to trust.
+/// Connects within `timeout`. `ca_file`: more authorities to trust.
 ///
 /// # Errors
 /// When the CA file or the TLS library is not usable.
@@ -53,7 +53,7 @@ fn read_ca_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError
     if certificates.is_empty() { Err(bad(&"it contains no certificate")) } else { Ok(certificates) }
 }
 
-/// What an error says, and what caused it.
+/// The message of an error and its causes.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

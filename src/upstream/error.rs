@@ -1,6 +1,6 @@
-//! Why nothing can be asked, or why the origin gave no usable answer, and what a client is told of it.
+//! Why no request can be sent, or why the origin gave no usable answer, and what a client is told.
 //!
-//! Values only: how long the origin is then left alone is the client's business. Callers: everyone who asks the origin.
+//! Values only: [`super::client`] decides on pauses. Callers: everyone who asks the origin.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use crate::semantics::excerpt::Excerpt;
 use super::budget::Spent;
 use super::transport::TransportError;
 
-/// Why no client can be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The CA file cannot be used.
@@ -18,7 +17,7 @@ pub enum ClientError {
     /// The name of this program cannot be sent.
     #[error("origin.user_agent: {0}")]
     UserAgent(String),
-    /// The TLS library refuses what it is given.
+    /// The TLS library refuses its settings.
     #[error("TLS to the origin cannot be set up: {0}")]
     Tls(String),
 }
@@ -34,15 +33,15 @@ pub enum AskError {
     Status {
         /// The status.
         status: u16,
-        /// What was asked.
+        /// The path.
         path: String,
-        /// How long it wants to be left alone.
+        /// The pause that it asks for.
         retry_after: Option<Duration>,
     },
     /// No answer in time.
     #[error("the origin did not answer {} within {} s", Excerpt(path), after.as_secs_f32())]
     Timeout {
-        /// What was asked.
+        /// The path.
         path: String,
         /// The time it had.
         after: Duration,
@@ -50,7 +49,7 @@ pub enum AskError {
     /// No connection, or one that broke.
     #[error("no answer from the origin to {}: {}", Excerpt(path), Excerpt(reason))]
     Connection {
-        /// What was asked.
+        /// The path.
         path: String,
         /// The chain of causes.
         reason: String,
@@ -60,7 +59,7 @@ pub enum AskError {
     /// More bytes than are allowed.
     #[error("the origin's answer to {} is larger than {limit} bytes", Excerpt(path))]
     TooLarge {
-        /// What was asked.
+        /// The path.
         path: String,
         /// The bound, decoded.
         limit: u64,
@@ -68,15 +67,15 @@ pub enum AskError {
     /// A redirect to elsewhere, or too many.
     #[error("the origin redirects {} to {}, which is not followed", Excerpt(path), Excerpt(to))]
     Redirect {
-        /// What was asked.
+        /// The path.
         path: String,
         /// Where to.
         to: String,
     },
-    /// An answer that is not a valid answer to this request.
+    /// No valid answer to this request.
     #[error("the origin's answer to {} is not usable: {}", Excerpt(path), Excerpt(reason))]
     Nonsense {
-        /// What was asked.
+        /// The path.
         path: String,
         /// What is wrong with it.
         reason: String,
@@ -98,7 +97,7 @@ impl AskError {
         }
     }
 
-    /// What was asked; `None` when nothing was.
+    /// The path; `None` when nothing was asked.
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Spent(_) => None,
@@ -128,7 +127,7 @@ impl AskError {
         }
     }
 
-    /// The same, without the rest of a long path: for keeping.
+    /// The same, with a long path cut: for keeping.
     #[must_use]
     pub(super) fn shortened(mut self) -> Self {
         const LONGEST: usize = 200;
@@ -148,7 +147,7 @@ impl AskError {
         self
     }
 
-    /// No answer to `path` came over the wire, which had so long.
+    /// No answer to `path` over the wire in that time.
     pub(super) fn of(path: &str, error: TransportError, after: Duration) -> Self {
         let path = path.to_owned();
         match error {
@@ -161,7 +160,7 @@ impl AskError {
         }
     }
 
-    /// An answer to `path` that is not what it should be.
+    /// An answer to `path` that is not valid.
     pub fn nonsense(path: &str, reason: impl std::fmt::Display) -> Self {
         Self::Nonsense { path: path.to_owned(), reason: reason.to_string() }
     }

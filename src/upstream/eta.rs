@@ -1,6 +1,6 @@
-//! How long the rest takes: what is left, at the pace that was measured, and no faster than the budget allows.
+//! How long the rest takes at the measured pace, no faster than the budget allows.
 //!
-//! Pure, `now` is an argument. Callers: [`super::status`] measures, [`crate::admin`] and [`crate::cli`] tell.
+//! Pure, `now` is an argument. Callers: [`super::status`] measures, [`crate::admin`] and [`crate::cli`] show.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 pub struct Pace {
     /// When the window began, and the requests since.
     window: Option<(Instant, u64)>,
-    /// What the window before was.
+    /// The pace one window ago.
     before: Option<f64>,
 }
 
@@ -32,7 +32,7 @@ impl Pace {
     pub fn per_second(&self, now: Instant) -> Option<f64> {
         let (began, count) = self.window?;
         let elapsed = now.saturating_duration_since(began);
-        // A window in which nothing comes any more says it sooner than the one before.
+        // A window without requests shows a stop sooner than the window before.
         let current = (elapsed >= Duration::from_secs(1) && count > 0).then(|| count as f64 / elapsed.as_secs_f64());
         match self.before {
             Some(before) if elapsed < WINDOW => Some(before),
@@ -41,7 +41,7 @@ impl Pace {
     }
 }
 
-/// Seconds that so many requests take; `None` when nothing is known of the pace. `per_minute`: the budget's limit.
+/// Seconds for so many requests; `None` while the pace is unknown. `per_minute`: the budget's limit.
 pub(crate) fn seconds(left: u64, per_minute: Option<usize>, per_second: Option<f64>) -> Option<u64> {
     if left == 0 {
         return Some(0);

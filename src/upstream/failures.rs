@@ -1,6 +1,6 @@
-//! What the origin could not answer lately: it is asked for that again, but not by everybody at once.
+//! Resources that failed lately: requested again, but not by everybody at once.
 //!
-//! Per resource; the origin as a whole is left alone by [`super::client`]. Time is an argument. Callers:
+//! Per resource; [`super::client`] pauses the origin as a whole. Time is an argument. Callers:
 //! [`crate::mirror::details`], [`crate::proxy`].
 
 use std::collections::HashMap;
@@ -14,11 +14,11 @@ use crate::clock::Monotonic;
 
 use super::error::AskError;
 
-/// How long a resource that keeps failing is left alone at most: its return shows within seconds.
+/// The longest pause of a resource that keeps failing: its return shows within seconds.
 const LONGEST: Duration = Duration::from_secs(4);
-/// How long it is left alone at most where the origin says for how long: it may be well again much sooner.
+/// The longest pause that the origin may ask for: it may be well again much sooner.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
-/// After how many failures in a row it is left alone at all.
+/// How many failures in a row begin a pause.
 const FEW: u32 = 2;
 /// How many resources are remembered.
 const MOST: usize = 4096;
@@ -30,14 +30,14 @@ struct Failing {
     error: AskError,
 }
 
-/// The failures of late.
+/// Recent failures.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(Mutex<HashMap<Name, Failing>>);
 
-/// What stands for a key, which may be long: 128 bits of its hash.
+/// Stands for a key, which may be long: 128 bits of its hash.
 type Name = [u8; 16];
 
-/// What gathers a key's hash. No shorter one would do: who finds two keys of one name could rest another's resource.
+/// Collects a key's hash. No shorter hash would do: a collision could pause another's resource.
 struct Naming(blake3::Hasher);
 
 impl Hasher for Naming {
@@ -45,7 +45,7 @@ impl Hasher for Naming {
         self.0.update(bytes);
     }
 
-    /// Not what is asked of it.
+    /// Never asked for.
     fn finish(&self) -> u64 {
         0
     }
@@ -60,7 +60,7 @@ fn name(key: &Key) -> Name {
 }
 
 impl Failures {
-    /// Why a resource is being left alone, if it is.
+    /// Why a resource is paused, if it is.
     pub(crate) fn resting(&self, key: &Key, now: Monotonic) -> Option<AskError> {
         let failing = self.0.lock();
         let failing = failing.get(&name(key)).filter(|failing| failing.until > now)?;
@@ -128,7 +128,7 @@ mod tests {
         assert!(failures.resting(&other, now).is_none(), "a spent budget is no failure");
     }
 
-    /// For as long as the origin says, but not for so long that nobody would notice that it is well again.
+    /// As long as the origin says, but not so long that its recovery goes unnoticed.
     #[test]
     fn a_resource_rests_as_long_as_the_origin_asks_for_it_within_five_minutes() {
         let (failures, now) = (Failures::default(), Monotonic::from_seconds(100));

@@ -1,7 +1,7 @@
-//! One fetch per key at a time: whoever comes first lets it take off, everybody waits for it to land.
+//! One fetch per key at a time: the first request starts it, all others wait for its result.
 //!
-//! The fetch is a task of its own, so that a client that leaves takes nobody with it. A flight that crashes lets the
-//! next one take off. Callers: [`crate::mirror::details`], [`crate::proxy`].
+//! The fetch is a task of its own: a client that leaves does not end it. After a flight that crashes, the next one
+//! takes off. Callers: [`crate::mirror::details`], [`crate::proxy`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -20,7 +20,7 @@ struct Board<K, T> {
     number: u64,
 }
 
-/// The fetches that are under way; cheap to clone.
+/// The fetches under way; cheap to clone.
 pub(crate) struct Flights<K, T>(Arc<Mutex<Board<K, T>>>);
 
 impl<K, T> Clone for Flights<K, T> {
@@ -39,11 +39,11 @@ impl<K, T> Default for Flights<K, T> {
 pub(crate) enum Boarding<K: Eq + Hash, T> {
     /// Nobody fetches it: fetch, and let the ticket land.
     First(Ticket<K, T>, Passenger<T>),
-    /// Somebody does.
+    /// One runs.
     Joined(Passenger<T>),
 }
 
-/// The duty to fetch; the flight is over when it is dropped.
+/// The duty to fetch; dropping it ends the flight.
 pub(crate) struct Ticket<K: Eq + Hash, T> {
     flights: Flights<K, T>,
     key: K,
@@ -51,11 +51,11 @@ pub(crate) struct Ticket<K: Eq + Hash, T> {
     landing: watch::Sender<Option<T>>,
 }
 
-/// Somebody who waits for what a flight brings.
+/// A client that waits for a flight.
 pub(crate) struct Passenger<T>(watch::Receiver<Option<T>>);
 
 impl<T: Clone> Passenger<T> {
-    /// What the flight brought; `None` when it was lost.
+    /// The flight's result; `None` when it was lost.
     pub(crate) async fn landed(mut self) -> Option<T> {
         let landed = self.0.wait_for(Option::is_some).await;
         landed.ok().and_then(|landed| landed.clone())
@@ -77,21 +77,21 @@ impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
         Boarding::First(Ticket { flights: self.clone(), key: key.clone(), number, landing }, Passenger(landed))
     }
 
-    /// Lets nobody join the flights that are under way: what they bring may be outdated.
+    /// Lets nobody join the flights under way: their results may be outdated.
     pub(crate) fn close(&self) {
         self.0.lock().flying.clear();
     }
 
-    /// The same for some of them only.
+    /// The same for some flights only.
     pub(crate) fn close_where(&self, outdated: impl Fn(&K) -> bool) {
         self.0.lock().flying.retain(|key, _| !outdated(key));
     }
 }
 
 impl<K: Eq + Hash, T> Ticket<K, T> {
-    /// Hands out what was fetched. Others may join until the ticket is dropped.
+    /// Hands out the result. Others may join until the ticket is dropped.
     pub(crate) fn land(&self, what: T) {
-        // Nobody may be waiting any more.
+        // Perhaps nobody waits any more.
         let _ = self.landing.send_replace(Some(what));
     }
 }

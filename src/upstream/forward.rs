@@ -1,7 +1,7 @@
-//! Requests that are forwarded for a client: one request as it is, one answer as it comes, body and interim answers included.
+//! Forwards a client's request as it is, and its answer as it comes, body and interim answers included.
 //!
-//! It knows neither caches nor what an answer means, and follows nothing. Every request takes a slot of the origin's
-//! budget, and every wait has an end. Callers: [`crate::proxy`].
+//! It knows neither caches nor what an answer means, and follows no redirect. Each request takes a slot of the origin's
+//! budget; each wait has an end. Callers: [`crate::proxy`].
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::semantics::freshness;
 use super::client::{Answered, AskError, Asker, OriginClient};
 use super::wire::{Listener, Wire};
 
-/// How often the time for one step may pass before an answer must have ended.
+/// An answer must end within so many times the time for one step.
 const MOST_STEPS: u32 = 60;
 
 /// A request to forward.
@@ -32,7 +32,7 @@ pub struct Sending {
     pub fields: HeaderMap,
     /// The body; empty for none.
     pub body: Bytes,
-    /// The version of HTTP in which the client asked.
+    /// The client's HTTP version.
     pub received: Version,
     /// Who asks, and how patiently.
     pub asker: Asker,
@@ -45,7 +45,7 @@ pub struct Arrived {
     pub status: StatusCode,
     /// The header as it came.
     pub headers: HeaderMap,
-    /// What follows.
+    /// The body.
     pub body: Pieces,
     /// When the request was sent.
     pub asked: WallTime,
@@ -54,13 +54,13 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Whether a client that has the head has everything.
+    /// Whether the head is the whole answer.
     pub fn ends_with_head(&self) -> bool {
         let no_length = HeaderValue::from_static("0");
         self.body.are_all_here() || self.headers.get(CONTENT_LENGTH) == Some(&no_length)
     }
 
-    /// When the origin wants to be asked again, if it says so.
+    /// When the origin wants the next request, if it says so.
     pub fn retry_after(&self) -> Option<Duration> {
         let wait = self.headers.get(RETRY_AFTER)?;
         let seconds = freshness::parse_retry_after(wait.as_bytes(), self.received)?;
@@ -78,7 +78,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Whether nothing follows; `false` where only the end itself can tell.
+    /// Whether nothing follows; `false` if only the end can tell.
     pub fn are_all_here(&self) -> bool {
         self.incoming.is_end_stream()
     }
@@ -96,7 +96,7 @@ impl Pieces {
             };
             match frame {
                 Ok(frame) => {
-                    // Trailers are hop-by-hop unless somebody knows better (RFC 9110 §6.5.1).
+                    // Trailers are hop-by-hop unless defined otherwise (RFC 9110 §6.5.1).
                     if let Ok(data) = frame.into_data() {
                         return Some(Ok(data));
                     }
@@ -119,7 +119,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// To the origin that `origin` asks, with its budget and its health policy, over the same wire.
+    /// To the origin of `origin`, with its budget and health policy, over the same wire.
     pub const fn new(origin: OriginClient, wire: Wire, clock: Clock) -> Self {
         Self { wire, origin, clock }
     }
@@ -129,7 +129,7 @@ impl Forwarder {
         &self.origin
     }
 
-    /// Sends one request; `interim` hears of interim answers on the way.
+    /// Sends one request; `interim` receives interim answers on the way.
     ///
     /// # Errors
     /// When no head of an answer arrives. Any status is an answer.
@@ -144,7 +144,7 @@ impl Forwarder {
         Ok(arrived)
     }
 
-    /// What an answer says about the origin's health, and about when it wants to be asked again.
+    /// Applies what an answer says about the origin's health, and about pauses.
     fn heed(&self, path: &str, arrived: &Arrived, sending: &Sending) {
         let status = arrived.status.as_u16();
         if status != 429 && status < 500 {
@@ -153,23 +153,22 @@ impl Forwarder {
         }
         let error = AskError::Status { status, path: path.to_owned(), retry_after: arrived.retry_after() };
         if status == 429 && !speaks_for_all(sending) {
-            // It may be that client's own allowance that is used up.
+            // Perhaps only that client's own allowance is used up.
             self.origin.unusable(&error);
         } else {
             self.origin.failed(&error, self.origin.witness(&sending.asker, false));
         }
     }
 
-    /// The head of an answer as it is passed on.
     fn arrived(&self, answered: Answered<Response<Incoming>>) -> Arrived {
         let Answered { answer, asked, received } = answered;
         let (parts, incoming) = answer.into_parts();
         let mut headers = parts.headers;
         match parts.status {
-            // RFC 9110 §8.6 and §15.3.6: the one has no length, the other none but zero.
+            // RFC 9110 §8.6 and §15.3.6: 204 has no length, 205 only zero.
             StatusCode::NO_CONTENT => drop(headers.remove(CONTENT_LENGTH)),
             StatusCode::RESET_CONTENT => drop(headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"))),
-            // RFC 9112 §6.3: an origin that sends both means the coding, or no good.
+            // RFC 9112 §6.3: an origin that sends both means the coding, or harm.
             _ if headers.contains_key(TRANSFER_ENCODING) => drop(headers.remove(CONTENT_LENGTH)),
             _ => {}
         }
@@ -193,7 +192,7 @@ impl Forwarder {
         *request.method_mut() = sending.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = sending.fields.clone();
-        // How long a body is, is said of this one.
+        // A body's length is that of this body.
         let announced = request.headers_mut().remove(CONTENT_LENGTH).is_some();
         if announced && sending.body.is_empty() && !matches!(sending.method, Method::GET | Method::HEAD) {
             request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
@@ -206,7 +205,7 @@ impl Forwarder {
     }
 }
 
-/// Whether what becomes of a request tells of the origin, and not of fields that one client chose.
+/// Whether the result of a request tells of the origin, not of fields that one client chose.
 fn speaks_for_all(sending: &Sending) -> bool {
     is_bare(&sending.fields, &Vary::Nothing)
 }

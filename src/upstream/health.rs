@@ -1,8 +1,8 @@
-//! What failures say about the origin as a whole: nothing, that it fails, or that it wants to be left alone.
+//! What failures say about the origin as a whole: nothing, that it fails, or that it wants a pause.
 //!
-//! The origin must not be written off for what one client asks for, or sends along. What counts is what the mirror
-//! asks itself, what was answered well before, and what several households ask of known endpoints. Pure: values in,
-//! values out. It does not know how single resources are left alone ([`super::failures`]). Callers: [`super::client`].
+//! What one client requests or sends must not make the origin count as down. Failures count for requests of the mirror,
+//! for resources that were answered well before, and for known endpoints that several households request. Pure: values
+//! in, values out. [`super::failures`] pauses single resources. Callers: [`super::client`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::api::hash::ContentHash;
 use super::error::AskError;
 use super::window::Class;
 
-/// After how many failures in a row the origin as a whole is taken to fail, and not one resource of it.
+/// How many failures in a row mean that the origin fails, and not one resource of it.
 pub(crate) const FEW: u32 = 3;
 
 /// Whose request it was.
@@ -20,7 +20,7 @@ pub(crate) const FEW: u32 = 3;
 pub struct Witness {
     /// What it was for.
     pub class: Class,
-    /// The household that alone wanted it; `None`: the mirror wanted it, or it was answered well before.
+    /// The only household that wanted it; `None`: the mirror wanted it, or it was answered well before.
     pub household: Option<IpAddr>,
     /// Whether it was a request of ours: of a known endpoint, with no field of a client.
     pub is_ours: bool,
@@ -33,10 +33,10 @@ impl Witness {
     }
 }
 
-/// What a failure comes to.
+/// The result of a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The origin as a whole fails: how many failures in a row say so.
+    /// The origin as a whole fails: after how many failures in a row.
     pub outage: Option<u32>,
     /// It asks for a pause; the inner `None` means that it does not say for how long.
     #[expect(clippy::option_option, reason = "it asks, and may say for how long")]
@@ -51,7 +51,7 @@ pub struct Health {
     failures: u32,
     /// The first few different things that failed.
     failing: Vec<Failing>,
-    /// The first few that were refused for coming too often, of requests that were not ours.
+    /// The first few that were refused for coming too often, of requests with client fields.
     limited: Vec<Failing>,
 }
 
@@ -72,7 +72,7 @@ enum Weight {
 }
 
 impl Health {
-    /// The origin gave an answer.
+    /// The origin answered.
     pub fn answered(&mut self) {
         *self = Self::default();
     }
@@ -82,7 +82,7 @@ impl Health {
         self.failures
     }
 
-    /// The origin gave no answer to this. `paused`: it is being left alone, and this was on the wire already.
+    /// The request failed. `paused`: the origin is paused, and this was on the wire already.
     pub fn failed(&mut self, error: &AskError, witness: Witness, paused: bool) -> Verdict {
         let retry_after = match error {
             AskError::Status { retry_after, .. } => *retry_after,
@@ -113,8 +113,8 @@ impl Health {
         let known_household = household.is_some() && self.failing.iter().any(|one| one.household == household);
         let many = self.failing.len() >= FEW as usize;
         let is_new = note(&mut self.failing, failing);
-        // One resource that answers errors again and again counts once, and so does a household: they say nothing about
-        // the others.
+        // A resource that fails again and again counts once, and so does a household: neither says anything about the
+        // others.
         if !known_household && (weight == Weight::Whole || is_new || many) {
             self.failures = self.failures.saturating_add(1);
         }
@@ -124,14 +124,14 @@ impl Health {
             _ => targets > 1 && self.failures >= FEW,
         };
         let outage = (enough && !is_one_household(&self.failing)).then_some(self.failures.max(FEW));
-        // All of them say for how long: the shortest is believed.
+        // All of them say how long: the shortest counts.
         let wanted = self.failing.iter().map(|one| one.asked).chain([retry_after]).min().flatten();
         let asked = asked.or(wanted.filter(|_| outage.is_some()).map(Some));
         Verdict { outage, asked, counts: true }
     }
 
-    /// A request was refused because there were too many. Of ours that is about everything; with a field of a client
-    /// it may be about that client's own allowance, unless several resources and households hear it.
+    /// Too many requests: a refusal of ours is about everything; one with client fields may be about that client's own
+    /// allowance, unless several resources and households get it.
     fn limited(&mut self, failing: Failing, witness: Witness) -> Verdict {
         if witness.is_ours {
             return Verdict { outage: None, asked: Some(failing.asked), counts: false };
@@ -139,7 +139,7 @@ impl Health {
         note(&mut self.limited, failing);
         let all = self.limited.len() >= FEW as usize && !is_one_household(&self.limited);
         let asked = self.limited.iter().map(|one| one.asked).min().flatten();
-        // Clients choose what they ask for: after a pause the next one takes as many refusals again.
+        // Clients choose what they request: after a pause the next one takes as many refusals again.
         if all {
             self.limited.clear();
         }
@@ -147,7 +147,7 @@ impl Health {
     }
 }
 
-/// Adds to the first few; `true` if it is about something that was not known to fail, as far as that is remembered.
+/// Adds to the first few; `true` if its subject was not known to fail, as far as remembered.
 fn note(few: &mut Vec<Failing>, failing: Failing) -> bool {
     if let Some(known) = few.iter_mut().find(|one| one.target == failing.target) {
         known.asked = failing.asked;
@@ -161,7 +161,7 @@ fn note(few: &mut Vec<Failing>, failing: Failing) -> bool {
     } else if is_one_household(few)
         && let Some(last) = few.last_mut()
     {
-        // Whoever asks most leaves room for what others see.
+        // The busiest one makes room for what others see.
         *last = failing;
     }
     true
@@ -208,7 +208,7 @@ mod tests {
                 assert_eq!(health.failed(&error, client(1), false), Verdict { counts: true, ..Verdict::default() });
             }
         }
-        // Nor does it take much room from what others see, or make that look worse.
+        // Nor does it take room from what others see, or make that look worse.
         assert_eq!(outage(&mut health, &status(500, "/a", None), client(2)), Some(FEW));
         assert!(health.failures() <= FEW);
     }

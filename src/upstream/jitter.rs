@@ -1,7 +1,6 @@
-//! Jitter: the jitter in pauses, from the operating system or, for a run that is to be repeated, from a seed.
+//! Random shortening of pauses, from the operating system or, for repeatable runs, from a seed.
 //!
-//! Not for anything that must not be guessed. Callers: [`super::client`], which hands it to the rest of
-//! [`crate::upstream`] and the mirror.
+//! Not for secrets. Callers: [`super::client`], which hands it to the rest of [`crate::upstream`] and the mirror.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Where jitter comes from; clones draw from the same source.
+/// A source of jitter; clones draw from the same source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jitter(Option<Arc<Mutex<SmallRng>>>);
 

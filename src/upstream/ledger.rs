@@ -1,10 +1,10 @@
-//! The budget's window on disk, and the pause that the origin asked for, so that neither a restart nor a kill -9 forgets
-//! a request that was sent or goes on too early.
+//! The budget's window on disk, and the pause that the origin asked for: neither a restart nor a kill -9 forgets a
+//! request or shortens a pause.
 //!
-//! One file: a head with the pause, then per slot until when it counts, or a mark for a request on the wire; each with a
-//! checksum, in milliseconds since the epoch. A slot is written before its request is sent. Slots are not synced: what a
-//! power loss forgets is older than a reboot takes. What cannot be trusted counts in full: a damaged slot, and all of
-//! them where the file is damaged or cannot be written, because an earlier process could not write there either.
+//! One file: a head with the pause, then per slot until when it counts, or a mark for a request on the wire; each with
+//! a checksum, in milliseconds since the epoch. A slot is written before its request is sent. Slots are not synced: a
+//! reboot takes longer than the slots that a power loss forgets. Unreliable data counts in full: a damaged slot, and
+//! all slots if the file is damaged or cannot be written, because an earlier process could not write there either.
 //! Callers: [`super::budget`].
 
 use std::fs::File;
@@ -25,7 +25,7 @@ const IN_FLIGHT: i64 = -1;
 const MAGIC: [u8; 8] = *b"gsbudg1\n";
 const HEAD: usize = 32;
 const RECORD: usize = 16;
-/// More slots than this are not believed.
+/// More slots are not believed.
 const MOST: usize = 1_000_000;
 /// The longest pause that is kept.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
@@ -42,7 +42,7 @@ pub(crate) struct Ledger {
     pause: Pause,
 }
 
-/// Until when nothing is sent, and how long that was when it began: a clock that is set back makes no pause longer.
+/// Until when nothing is sent, and the pause's full length: a clock that is set back makes no pause longer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pause {
     until: i64,
@@ -58,8 +58,8 @@ impl Pause {
 
 impl Ledger {
     /// Opens or creates the ledger, reads back into `window` what still counts, and says for how long nothing may be
-    /// sent. Requests that were on the wire when the process ended count from now; a stamp beyond what any slot can have
-    /// (a clock that was set back) counts for a whole span.
+    /// sent. Requests that were on the wire when the process ended count from now; a stamp beyond any possible slot (a
+    /// clock that was set back) counts for a whole span.
     pub(crate) fn open(
         path: &Path,
         mut window: Option<&mut Window>,
@@ -80,7 +80,7 @@ impl Ledger {
         let (pause, slots) = recorded.unwrap_or_default();
         let left = pause.left(wall);
         let mut ledger = Self { path: path.to_owned(), file: None, slots: vec![0; limit], pause };
-        // Before anything is counted on it, and without losing what it says.
+        // Before the counting relies on it, and without losing its content.
         let writable = files::edit_or_create(path).is_ok();
         let mut counting: Vec<Duration> = if damaged || !writable {
             tracing::warn!(
@@ -92,7 +92,7 @@ impl Ledger {
         } else {
             slots.into_iter().map(|until| counts_for(until, wall)).filter(|left| !left.is_zero()).collect()
         };
-        // With a smaller limit than before, the latest ones are what matters.
+        // With a smaller limit than before, the latest slots count.
         counting.sort_unstable_by(|a, b| b.cmp(a));
         for left in counting.into_iter().take(limit) {
             if let Some(index) = window.as_mut().and_then(|window| window.restore(now.plus(left), Class::Crawl)) {
@@ -116,9 +116,9 @@ impl Ledger {
         self.set(index, until.as_millis());
     }
 
-    /// Records that nothing is sent for `span` from now. Returns the file if that is worth a sync, because a power loss
-    /// must not forget an hour: the caller does it, once it holds nothing that others wait for. Where it cannot be
-    /// synced, a kill -9 still forgets nothing.
+    /// Records that nothing is sent for `span` from now. Returns the file if a sync is worth it, because a power loss
+    /// must not forget an hour: the caller syncs once it holds nothing that others wait for. If the sync fails, a kill
+    /// -9 still forgets nothing.
     pub(crate) fn paused(&mut self, span: Duration, wall: WallTime) -> Option<File> {
         let length = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         self.pause = Pause { until: wall.plus(span).as_millis(), length };
@@ -140,7 +140,7 @@ impl Ledger {
         }
     }
 
-    /// Writes everything, over what is there: a crash on the way leaves old stamps and not none.
+    /// Writes everything, over the old content: a crash on the way leaves old stamps, not none.
     fn rewrite(&mut self) {
         let mut image = head(self.pause).to_vec();
         self.slots.iter().enumerate().for_each(|(index, value)| image.extend_from_slice(&record(index, *value)));
@@ -164,7 +164,7 @@ impl Ledger {
     }
 }
 
-/// All of the file that can mean something.
+/// The meaningful part of the file.
 fn whole(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     files::read(path)?.take((HEAD + MOST * RECORD) as u64).read_to_end(&mut bytes)?;
@@ -189,7 +189,7 @@ fn record(index: usize, value: i64) -> [u8; RECORD] {
     record
 }
 
-/// The pause and the slots; a damaged slot counts as on the wire, a damaged head makes all of it worthless.
+/// The pause and the slots; a damaged slot counts as on the wire, a damaged head voids everything.
 fn read(bytes: &[u8]) -> Option<(Pause, Vec<i64>)> {
     let (found, records) = bytes.split_at_checked(HEAD)?;
     let number = |at: usize| found[at..at + 8].try_into().map(i64::from_le_bytes).ok();
@@ -237,7 +237,7 @@ mod tests {
         ledger.answered(1, WALL.plus(SPAN));
         drop(ledger);
 
-        // Thirty seconds later, in a process whose monotonic clock starts anew.
+        // Thirty seconds later, in a process with a new monotonic clock.
         let (_, mut window, _) = open(&path, 3, WALL.plus_seconds(30));
         assert_eq!(window.free(START), 1);
         assert_eq!(window.free(Monotonic::from_seconds(31)), 2);
@@ -277,7 +277,7 @@ mod tests {
             assert!(free(WALL) < 2, "bit {bit}");
         }
         for len in 0..whole.len() {
-            // A file cut between two slots says nothing of the ones that are gone, but was never written so.
+            // Such a cut file was never written, and says nothing of the lost slots.
             fs::write(&path, &whole[..len]).unwrap();
             assert!(free(WALL) < 2 || (len - HEAD).is_multiple_of(RECORD), "{len} bytes");
         }

@@ -1,7 +1,6 @@
-//! What people are told of the origin's failures: that it is left alone, that it answers again, and what fails, at most
-//! once a minute.
+//! Log lines about the origin's failures, at most once a minute: that it is paused, answers again, or fails.
 //!
-//! Pure but for its memory: time is an argument, others write the lines. Callers: [`super::client`].
+//! Pure but for its memory: time is an argument; callers log. Callers: [`super::client`].
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// How many there were since the last line, with this one; `None` when none is due.
+    /// How many since the last line, with this one; `None` when no line is due.
     fn one_more(&mut self, now: Monotonic) -> Option<u64> {
         self.untold += 1;
         if self.last.is_some_and(|last| now.since(last) < EVERY) {
@@ -31,7 +30,7 @@ impl Lines {
     }
 }
 
-/// What was told of late.
+/// Recent lines.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle(Mutex<Memory>);
 
@@ -43,7 +42,7 @@ struct Memory {
 }
 
 impl LogThrottle {
-    /// The origin is left alone because of a failure: how many there were since that was last told, if it is to be told.
+    /// The origin is paused after a failure: the number of failures since the last line, if a line is due.
     pub(crate) fn left_alone(&self, now: Monotonic) -> Option<u64> {
         let mut memory = self.0.lock();
         if !std::mem::replace(&mut memory.left_alone, true) {
@@ -52,7 +51,7 @@ impl LogThrottle {
         memory.outage.one_more(now)
     }
 
-    /// A client's read failed while the origin as a whole is not known to: as above.
+    /// A client's read failed, the origin as a whole may work: as above.
     pub(crate) fn failed(&self, now: Monotonic) -> Option<u64> {
         let mut memory = self.0.lock();
         if memory.left_alone {
@@ -62,7 +61,7 @@ impl LogThrottle {
         memory.others.one_more(now)
     }
 
-    /// The origin answered; `true` when it had been left alone until now.
+    /// The origin answered; `true` when it was paused until now.
     pub(crate) fn answered(&self) -> bool {
         let mut memory = self.0.lock();
         memory.outage.untold = 0;

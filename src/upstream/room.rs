@@ -1,9 +1,9 @@
-//! Room for the bodies of the origin's answers: how many bytes may be received, decoded or judged at once, all together.
+//! Room for the bodies of the origin's answers: how many bytes, in total, may be received, decoded or judged at once.
 //!
-//! One body alone is bounded by `origin.max_body`; this bounds their sum by `limits.origin_bytes`, in three parts. A quarter
-//! is for the start of bodies that are read whole, so that the many small ones never wait for the large ones. What is more
-//! than that is taken piece by piece from what is free. When nothing is, a body waits its turn for a reserve that is large
-//! enough for any body, and has it to its end: nobody waits while holding something that another one waits for. Callers:
+//! `origin.max_body` bounds one body; this bounds their sum by `limits.origin_bytes`, in three parts. A quarter is for
+//! the start of bodies that are read whole, so that many small ones never wait for large ones. More than a start is
+//! taken piece by piece from free room. Without free room a body waits its turn for a reserve that is large enough for
+//! any body, and has it to its end: nobody waits while holding something that another one waits for. Callers:
 //! [`super::client`], [`crate::proxy::spool`].
 
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, spawn_blocking};
 
-/// What is counted, in bytes: smaller pieces cost as much.
+/// The unit, in bytes: smaller pieces cost as much.
 const UNIT: u64 = 4096;
 
-/// A body takes this many times its size: once in the pieces that arrive, once as a whole, or as what is made of it.
+/// A body takes this many times its size: once as arriving pieces, once as a whole, or as its result.
 const TIMES: u64 = 2;
 
 /// The start of a body, in bytes.
@@ -23,10 +23,10 @@ const START: u64 = 256 << 10;
 /// The room; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Room {
-    /// For starts; `None` for bodies that are passed on.
+    /// For starts; `None` for streamed bodies.
     starts: Option<Arc<Semaphore>>,
     free: Arc<Semaphore>,
-    /// Whose turn it is to use the reserve.
+    /// Turns at the reserve.
     reserve: Arc<Semaphore>,
     /// How many large bodies may be parsed at once: half of the cores, so that clients are served meanwhile.
     parsing: Arc<Semaphore>,
@@ -38,7 +38,7 @@ pub struct Room {
 pub struct Held {
     start: Option<OwnedSemaphorePermit>,
     taken: Option<OwnedSemaphorePermit>,
-    /// Bytes that these are for, and those of them that are in use.
+    /// Bytes of these permits, and how many are in use.
     bytes: u64,
     used: u64,
     reserve: Option<OwnedSemaphorePermit>,
@@ -49,7 +49,7 @@ fn units(bytes: u64) -> u32 {
 }
 
 impl Room {
-    /// Room for so many bytes, of which no body has more than `max_body`.
+    /// Room for so many bytes, for bodies of at most `max_body`.
     pub fn new(bytes: u64, max_body: u64) -> Self {
         let largest = max_body.min(bytes / 2 / TIMES).max(UNIT);
         let semaphore = |bytes: u64| Arc::new(Semaphore::new((units(bytes) as usize).min(Semaphore::MAX_PERMITS)));
@@ -60,14 +60,13 @@ impl Room {
         Self { starts, free, reserve, parsing: Arc::new(Semaphore::new((cores / 2).max(1))), largest }
     }
 
-    /// The same room for bodies that are passed on while they arrive: slow clients must not take it from those that are
-    /// read whole.
+    /// The same room for streamed bodies: slow clients must not take it from those that are read whole.
     #[must_use]
     pub fn for_streams(&self) -> Self {
         Self { starts: None, ..self.clone() }
     }
 
-    /// Parses a large body, or searches it, on a thread that may block, when it is its turn.
+    /// Parses or searches a large body on a blocking thread, when it is its turn.
     ///
     /// # Errors
     /// When `work` panics.
@@ -100,7 +99,7 @@ impl Room {
             (held.start, held.bytes, held.used) = (Some(permit), START, more);
             return true;
         }
-        // Some ahead, so that not each piece has to ask.
+        // Some ahead, so that not each piece must ask.
         let ahead = (held.used + more).next_power_of_two().max(4 * UNIT) - held.bytes;
         for wanted in [ahead, held.used + more - held.bytes] {
             if let Ok(permit) = self.free.clone().try_acquire_many_owned(units(wanted * TIMES)) {
@@ -116,7 +115,7 @@ impl Room {
         false
     }
 
-    /// Takes room for `more` bytes of a body; when there is none, waits for its turn.
+    /// Takes room for `more` bytes of a body; without free room, waits for its turn.
     pub async fn take(&self, held: &mut Held, more: u64) {
         if !self.try_take(held, more) {
             // Never closed.
@@ -127,14 +126,14 @@ impl Room {
 }
 
 impl Held {
-    /// Gives back what so many bytes took, which are let go of.
+    /// Gives back the room of bytes that are freed.
     pub fn give_back(&mut self, bytes: u64) {
         self.used = self.used.saturating_sub(bytes);
         if self.used == 0 {
             *self = Self::default();
             return;
         }
-        // Only what is much: giving back and taking again costs more than having.
+        // Only large amounts: giving back and taking again costs more.
         let start = if self.start.is_some() { START } else { 0 };
         let keep = self.used.next_power_of_two().clamp(start, self.bytes.max(start));
         if keep <= self.bytes / 2 {
@@ -171,7 +170,7 @@ mod tests {
         let mut first = Held::default();
         room.take(&mut first, MEBIBYTE).await;
         room.take(&mut first, 3 * MEBIBYTE).await;
-        // Whoever has the reserve needs no more of anybody.
+        // The reserve's holder needs no more room.
         let waiting = tokio::spawn({
             let room = room.clone();
             async move {

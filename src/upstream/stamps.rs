@@ -1,19 +1,19 @@
-//! What the `generated_at` of the origin's answers is worth, kind by kind of answer.
+//! What the `generated_at` of the origin's answers is worth, by kind of answer.
 //!
-//! It is documented as the time of the response. Then it is the age of a copy that the origin's CDN hands out without
-//! `Age`. An origin may also stamp something else: its last deployment, which stands still while the content changes, or
-//! a clock that runs ahead. Such a stamp dates nothing; `Date - Age` does.
+//! It is documented as the time of the response. Then it tells the age of a copy that the origin's CDN sends without
+//! `Age`. An origin may also stamp something else: its last deployment, which stands still while the content changes,
+//! or a clock that runs ahead. Such a stamp dates nothing; `Date - Age` does.
 //!
 //! | what is known | a stamp is believed |
 //! |---|---|
 //! | nothing yet | when it is at most [`bound`] older than `Date - Age`: no copy is older, says `origin.cache_ttl` |
-//! | it moved with the clock while the content stayed | when it is at most a [`DAY`] older: a CDN may hand out old copies while its origin is down |
+//! | it moved with the clock while the content stayed | when it is at most a [`DAY`] older: a CDN may send old copies while its origin is down |
 //! | it stood still while the content changed | never |
 //!
-//! A believed stamp moves the instant for which an answer is *confirmed* back. The instant at which its content may have
-//! come to be stays `Date - Age` until the stamp is known to move: both err to the safe side. Pure but for [`StampWatch`],
-//! which shares what was learned; a restart learns it again. Callers: [`crate::mirror::copies`], [`crate::mirror::details`],
-//! [`crate::audit`].
+//! A believed stamp moves the instant for which an answer is *confirmed* back. The instant at which its content may
+//! have come to be stays `Date - Age` until the stamp is known to move: both err on the safe side. Pure but for
+//! [`StampWatch`], which shares what was learned; a restart learns again. Callers: [`crate::mirror::copies`],
+//! [`crate::mirror::details`], [`crate::audit`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,17 +28,17 @@ use crate::clock::WallTime;
 use super::answer::Answer;
 use super::status::OriginStatus;
 
-/// The longest that a CDN is taken to hand out a copy without saying so, if the origin's stamps are known to move.
+/// The longest that a CDN may send a copy without `Age`, if the origin's stamps are known to move.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// By how much two clocks may differ, the one of `Date` and the one of the stamp.
+/// How far the clocks of `Date` and of the stamp may differ.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(30);
 
-/// A `Date` and a stamp say whole seconds, and `Age` is rounded up.
+/// `Date` and stamps have whole seconds, and `Age` is rounded up.
 const GRAIN_SECONDS: i64 = 3;
 
-/// Answers in a row with equal content and a new stamp, after which the stamp is known to move. A deployment that
-/// changes a standing stamp makes one such answer.
+/// After so many answers in a row with equal content and a new stamp, the stamp moves. A deployment that changes a
+/// standing stamp makes one such answer.
 const RUN: u8 = 3;
 
 /// Kinds of answers, each with a stamp of its own making.
@@ -84,10 +84,10 @@ impl Place {
     }
 }
 
-/// What was seen of the stamps of one place.
+/// What the stamps of one place have shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Pulse {
-    /// Nothing that proves anything.
+    /// Nothing yet.
     #[default]
     Unproven,
     /// It follows the clock while the content stays.
@@ -96,14 +96,14 @@ pub(crate) enum Pulse {
     StandsStill,
 }
 
-/// What is made of the latest stamp of a place; the words of `/status`.
+/// How the latest stamp of a place is read; the words of `/status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// It dates the answer.
     Used,
     /// It stands still while the content changes.
     StandsStill,
-    /// It is older than any copy of the CDN can be.
+    /// It is older than any CDN copy can be.
     TooOld,
     /// It is ahead of `Date`.
     Ahead,
@@ -121,12 +121,12 @@ impl Reading {
     }
 }
 
-/// How an answer compares with the one that is kept of the same path.
+/// How an answer compares with the kept one of the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// The stamp of the kept one.
+    /// The kept one's stamp.
     pub stamp: Option<WallTime>,
-    /// Whether the content is another.
+    /// Whether the content differs.
     pub changed: bool,
     /// Whether a run of new stamps counts: only answers to one path make a run.
     pub counts: bool,
@@ -137,9 +137,9 @@ pub struct Before {
 pub struct Dated {
     /// For which it is confirmed.
     pub until_ms: i64,
-    /// The latest at which its content may have come to be, but for the grain of a `Date` and an `Age`.
+    /// The latest at which its content may have come to be, up to the grain of `Date` and `Age`.
     pub since_ms: i64,
-    /// Whether a stamp was there and dated nothing.
+    /// Whether a stamp was there but dated nothing.
     pub disbelieved: bool,
 }
 
@@ -149,12 +149,12 @@ struct Known {
     pulse: Pulse,
     run: u8,
     reading: Option<Reading>,
-    /// The readings that were logged: each once, or details of many ages would fill the log.
+    /// The readings already logged: each once, or details of many ages would fill the log.
     told: [bool; 4],
 }
 
 impl Known {
-    /// Takes a stamp in; `sent` is `Date - Age`. Returns what is made of it.
+    /// Takes a stamp in; `sent` is `Date - Age`. Returns its reading.
     fn see(&mut self, stamp: WallTime, sent: WallTime, before: Option<Before>, cache_ttl: Duration) -> Reading {
         let age_ms = sent.millis_since(stamp);
         let within = |span: Duration| age_ms <= i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
@@ -180,8 +180,8 @@ impl Known {
     }
 }
 
-/// How much older than `Date - Age` a stamp may be and still be the time of generation of a copy: two levels of a CDN,
-/// each of which keeps it for `cache_ttl`.
+/// How much older than `Date - Age` the stamp of a CDN copy may be: two levels of a CDN, each of which keeps the copy
+/// for `cache_ttl`.
 fn bound(cache_ttl: Duration) -> Duration {
     cache_ttl.saturating_mul(2).saturating_add(CLOCKS_DIFFER)
 }
@@ -195,8 +195,7 @@ pub struct StampWatch {
 }
 
 impl StampWatch {
-    /// Nothing learned yet. `cache_ttl` is how old a copy of the origin's CDN can be when it does not say; what is learned
-    /// is told to `status`.
+    /// Nothing learned yet. `cache_ttl` is how old a CDN copy without `Age` can be; `status` gets what is learned.
     pub fn new(status: OriginStatus, cache_ttl: Duration) -> Self {
         Self { known: Arc::default(), status, cache_ttl }
     }
@@ -207,13 +206,12 @@ impl StampWatch {
         Self { cache_ttl, ..self }
     }
 
-    /// How old a copy of the origin's CDN can be when it does not say.
+    /// How old a CDN copy without `Age` can be.
     pub const fn cache_ttl(&self) -> Duration {
         self.cache_ttl
     }
 
-    /// Dates an answer with this body, and learns from it. `text` is `None` for a 304: a body that is not sent says
-    /// nothing.
+    /// Dates an answer with this body, and learns from it. `text` is `None` for a 304, which has no body.
     pub fn date(&self, place: Place, answer: &Answer, text: Option<&str>, before: Option<Before>) -> Dated {
         let sent = answer.sent();
         let Some(stamp) = text.and_then(stamp) else {

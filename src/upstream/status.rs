@@ -1,6 +1,6 @@
-//! What is known of the origin's health and of the mirror's progress, for people and metrics.
+//! The origin's health and the mirror's progress, for people and metrics.
 //!
-//! Written by [`super`], read by [`crate::admin`]. It decides nothing.
+//! It decides nothing. Callers: [`super`] writes, [`crate::admin`] reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ pub enum OriginState {
     Offline,
     /// A pass is running.
     Crawling,
-    /// It answers clients' reads; nobody looks for changes.
+    /// It answers clients' reads; no mirror looks at it.
     Answering,
     /// It was asked, and nothing has changed.
     Unchanged,
     /// It was asked, and something had changed.
     Changed,
-    /// It could not be asked.
+    /// It was unreachable.
     CouldNotBeAsked,
-    /// It answers what cannot be used.
+    /// It sends unusable answers.
     Nonsense,
 }
 
@@ -71,12 +71,12 @@ impl LastError {
     }
 }
 
-/// Pages of the pass that runs.
+/// Progress of a running pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Progress {
-    /// Requests of the pass that are done.
+    /// Finished requests of the pass.
     pub done: u64,
-    /// Requests of the pass in all, as far as known.
+    /// All requests of the pass, as far as known.
     pub of: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct Held {
     pub snapshot: String,
     /// Its listings.
     pub listings: u64,
-    /// The listings of the one that is served.
+    /// The listings of the served snapshot.
     pub serving: u64,
     /// Why, and what to do.
     pub reason: String,
@@ -96,9 +96,8 @@ pub struct Held {
 /// Everything at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
-    /// How the last look ended.
     pub state: OriginState,
-    /// The last failure, even when later requests succeeded.
+    /// The last failure, even if later requests succeeded.
     pub last_error: Option<LastError>,
     /// What failures say.
     pub health: Health,
@@ -106,19 +105,19 @@ pub struct Picture {
     pub sent: BTreeMap<&'static str, u64>,
     /// How fast the crawl and the details come in.
     pub pace: Pace,
-    /// The pass that runs.
+    /// The running pass.
     pub pass: Option<Progress>,
     /// Held back.
     pub held: Option<Held>,
     /// When the last refresh ended, milliseconds since the epoch.
     pub refreshed_ms: Option<i64>,
-    /// Whole passes that came to their end.
+    /// Whole passes that were completed.
     pub passes: u64,
-    /// Whether no mirror looks at the origin, so that only clients' reads say how it is.
+    /// Whether there is no mirror, so that only client reads show the origin's state.
     pub shield: bool,
     /// Why the data directory cannot be written, if so.
     pub disk: Option<String>,
-    /// What is made of `generated_at`, by kind of answer; those without it are absent.
+    /// The reading of `generated_at`, by kind of answer; kinds without it are absent.
     pub stamps: BTreeMap<&'static str, &'static str>,
 }
 
@@ -132,7 +131,7 @@ impl OriginStatus {
         self.0.lock().clone()
     }
 
-    /// No mirror looks at the origin.
+    /// There is no mirror.
     pub fn set_shield(&self) {
         self.0.lock().shield = true;
     }
@@ -182,7 +181,7 @@ impl OriginStatus {
         self.0.lock().refreshed_ms = Some(now.as_millis());
     }
 
-    /// A whole pass came to its end.
+    /// A whole pass was completed.
     pub fn passed(&self) {
         self.0.lock().passes += 1;
     }
@@ -204,7 +203,7 @@ impl OriginStatus {
         self.0.lock().held = held;
     }
 
-    /// What is made of `generated_at` in one kind of answer.
+    /// How `generated_at` of one kind of answer is read.
     pub fn set_stamp(&self, place: &'static str, reading: &'static str) {
         self.0.lock().stamps.insert(place, reading);
     }

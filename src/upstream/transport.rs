@@ -1,8 +1,7 @@
-//! What carries one request to the origin and brings back what was answered.
+//! Carries one request to the origin and brings back its answer.
 //!
-//! It knows nothing of budgets, redirects or what an answer means, and never tries twice. [`super::wire`] is the real one;
-//! behind the trait a test can put an origin that lives in its own process and its own time. Callers:
-//! [`super::client`].
+//! It knows nothing of budgets, redirects or what an answer means, and never retries. [`super::wire`] is the real one;
+//! with the trait a test can use an origin in its own process and its own time. Callers: [`super::client`].
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,7 +9,7 @@ use futures_util::stream::BoxStream;
 use http::{HeaderMap, Method};
 use url::Url;
 
-/// What comes in pieces after the head of an answer, decoded.
+/// The decoded pieces after the head of an answer.
 pub(crate) type Body = BoxStream<'static, Result<Bytes, TransportError>>;
 
 /// The head of an answer, and its body as it arrives.
@@ -19,7 +18,7 @@ pub struct Arrival {
     pub status: u16,
     /// The header as it came.
     pub headers: HeaderMap,
-    /// The body, free of content codings. Who drops it stops reading.
+    /// The body, without content codings. Dropping it stops reading.
     pub body: Body,
 }
 
@@ -35,23 +34,24 @@ pub enum TransportError {
     /// The connection was gone before the request left; the chain of causes.
     #[error("{0}")]
     Unsent(String),
-    /// The connection had been idle and was closed under the request; the chain of causes.
+    /// An idle connection was closed under the request; the chain of causes.
     #[error("{0}")]
     Idle(String),
     /// A connection that broke; the chain of causes.
     #[error("{0}")]
     Connection(String),
-    /// The body is not in the coding that it claims; the chain of causes.
+    /// The body is not in its declared coding; the chain of causes.
     #[error("{0}")]
     Decode(String),
-    /// What came is not HTTP as it must be.
+    /// Invalid HTTP.
     #[error("{0}")]
     Malformed(String),
 }
 
 impl TransportError {
-    /// Whether another try, which takes a slot of its own, does no harm: the origin cannot have acted upon the request (RFC
-    /// 9112 §9.3.1, §9.6). One that may have arrived, and have been counted there, is worth it only if it `is_awaited`.
+    /// Whether a retry, which takes a slot of its own, does no harm: the origin cannot have acted upon the request (RFC
+    /// 9112 §9.3.1, §9.6). If the request may have arrived and counted there, a retry is worth it only if it
+    /// `is_awaited`.
     pub(super) fn allows_another_try(&self, method: &Method, is_awaited: bool) -> bool {
         match self {
             Self::Unsent(_) => true,
@@ -61,7 +61,7 @@ impl TransportError {
     }
 }
 
-/// Carries requests. Whoever implements it bounds the time of the whole of an answer, body included.
+/// Carries requests. An implementation bounds the time of the whole answer, body included.
 #[async_trait]
 pub trait Transport: Send + Sync {
     /// GETs `url` with these header fields; no redirect is followed.

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::clock::Monotonic;
 
-/// How long an answered request still counts. A little above the origin's 60 s, against rounding on its side.
+/// How long an answered request counts: a little above the origin's 60 s, against rounding on its side.
 pub(crate) const SPAN: Duration = Duration::from_millis(60_050);
 
-/// Added for a request that ended without an answer: it may still be on its way.
+/// Added for a request without an answer: it may still be on its way.
 pub(crate) const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// What a slot is used for.
@@ -147,8 +147,8 @@ impl Window {
         self.ends.first().map(|(until, _)| *until)
     }
 
-    /// When slots can be taken, in order and without an end, as of the last [`expire`](Self::expire): one that is on the
-    /// wire as if it were answered now, and each again a window later.
+    /// When slots can be taken, in order and without end, as of the last [`expire`](Self::expire): a slot on the wire
+    /// as if it were answered now, and each again a window later.
     pub(crate) fn frees(&self, now: Monotonic) -> impl Iterator<Item = Monotonic> {
         let ends = self.ends.iter().map(|(until, _)| *until);
         in_turns(now, self.free.len(), ends, self.on_wire.iter().sum(), 0)

@@ -1,8 +1,8 @@
-//! The wire: one HTTP client and one pool of connections for everything that is sent to the origin.
+//! The wire: one HTTP client and one pool of connections for all requests to the origin.
 //!
-//! It knows nothing of budgets and never tries twice; it tells whether another try does harm. It is hyper, not pingora's
-//! connector, because that one (0.9.1) reads no interim answers over HTTP/2, replaces the system's authorities by a CA file
-//! instead of adding them, and verifies no certificate of an origin that is named by its address. Callers:
+//! It knows nothing of budgets and never retries; it tells whether a retry does harm. It is hyper, not pingora's
+//! connector, because pingora's (0.9.1) reads no interim answers over HTTP/2, replaces the system's authorities by a CA
+//! file instead of adding them, and does not verify the certificate of an origin named by its address. Callers:
 //! [`super::client`] through [`Transport`], [`super::forward`].
 
 mod decode;
@@ -42,7 +42,7 @@ use interim::Interims;
 /// How many connections are remembered; more make it forget all, which costs at most a retry each.
 const MOST_CONNECTIONS: usize = 1024;
 
-/// Why nothing is asked over TLS then: the library would panic.
+/// Why no TLS request is sent then: the library would panic.
 const NO_TIME: &str = "the system clock shows a time before 1970; set the clock, because TLS needs it";
 
 /// An interim answer (RFC 9110 §15.2).
@@ -58,15 +58,15 @@ pub struct Wire {
     /// For connecting, for the head of an answer, and for the whole of one that is read whole.
     timeout: Duration,
     user_agent: HeaderValue,
-    /// Connections, by our end of them, that gave an answer: one of these that ends without another was idle too long.
+    /// Connections, by our end, that gave an answer: one of these that ends without another was idle too long.
     proven: Arc<Mutex<HashSet<SocketAddr>>>,
 }
 
 impl Wire {
-    /// A wire that trusts the system's authorities and those in `ca_file`.
+    /// A wire that trusts the system's authorities and `ca_file`.
     ///
     /// # Errors
-    /// When the CA file, the TLS library or the name of this program is not usable.
+    /// When the CA file, the TLS library or this program's name is not usable.
     pub fn new(timeout: Duration, user_agent: &str, ca_file: Option<&Path>) -> Result<Self, ClientError> {
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|error| ClientError::UserAgent(error.to_string()))?;
@@ -74,23 +74,23 @@ impl Wire {
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
-            // Many servers close a connection that is idle for 5 s; a method that is not safe must not meet one.
+            // Many servers close a connection that is idle for 5 s; an unsafe method must not meet one.
             .pool_idle_timeout(Duration::from_secs(4))
             .pool_max_idle_per_host(32)
             .http1_max_buf_size(256 * 1024)
             .http2_max_header_list_size(64 * 1024)
-            // Each request on the wire takes a slot of the budget: none is sent twice behind its back.
+            // Each request on the wire takes a slot of the budget: no hidden retries.
             .retry_canceled_requests(false)
             .build(connector);
         Ok(Self { http, timeout, user_agent, proven: Arc::default() })
     }
 
-    /// What is sent as `User-Agent`.
+    /// The value of `User-Agent`.
     pub(super) const fn user_agent(&self) -> &HeaderValue {
         &self.user_agent
     }
 
-    /// Sends one request and waits for the head of its answer, whose framing can be relied on; `interim` hears of interim
+    /// Sends one request and waits for the head of its answer, with reliable framing; `interim` receives interim
     /// answers on the way.
     ///
     /// # Errors
@@ -127,14 +127,14 @@ impl Wire {
             }
             proven.insert(info.local_addr());
         }
-        // Written anew: how a length is spelled here is not how it is passed on.
+        // Written again: the origin's spelling of a length is not passed on.
         if let Some(length) = framing::check(answer.status(), answer.headers()).map_err(|bad| malformed(&bad))? {
             answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         Ok(answer)
     }
 
-    /// What an error says of the request. `interims`: some came before it.
+    /// What an error says of the request. `interims`: some came before.
     fn failure(&self, error: &HyperError, interims: bool) -> TransportError {
         if is_malformed(error) {
             TransportError::Malformed(chain(error))
@@ -178,7 +178,7 @@ impl Transport for Wire {
     }
 }
 
-/// The next piece of a body that must have ended by then; after an error none follows.
+/// The next piece of a body that must end by then; nothing follows an error.
 async fn next_piece(
     incoming: Option<Incoming>,
     deadline: Instant,
@@ -188,9 +188,9 @@ async fn next_piece(
         match timeout_at(deadline, incoming.frame()).await {
             Err(_elapsed) => return Some((Err(TransportError::Timeout), None)),
             Ok(None) => return None,
-            // The head came, and what it announced did not: the answer is bad.
+            // The head came, and what it announced did not: a bad answer.
             Ok(Some(Err(error))) => return Some((Err(TransportError::Malformed(chain(&error))), None)),
-            // Trailers are of no use here.
+            // Trailers are not needed.
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data() {
                     return Some((Ok(data), Some(incoming)));

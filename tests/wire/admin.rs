@@ -1,7 +1,7 @@
-//! The operator's listener: whom it answers.
+//! The admin listener: whom it answers.
 //!
-//! What it says is tested where it is made. A web page whose name points to loopback (DNS rebinding) is told apart by
-//! `Host` alone.
+//! Its answers are tested where they are made. Only `Host` reveals a web page whose name points to loopback (DNS
+//! rebinding).
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -15,7 +15,7 @@ async fn ask(to: SocketAddr, method: &str, target: &str, host: &str) -> Reply {
     raw(to, request.as_bytes()).await.unwrap_or_else(|| panic!("no answer to {request:?}"))
 }
 
-/// Asserts that a request was refused for its `Host`, and told what to do.
+/// Asserts that a request was refused for its `Host`, with advice.
 fn assert_foreign(reply: &Reply, host: &str) {
     assert_eq!(reply.status, 403, "{host}: {reply:?}");
     assert_eq!(reply.the("content-type"), "application/problem+json");
@@ -80,7 +80,7 @@ async fn a_probe_by_address_is_answered_where_all_addresses_are_listened_on() {
     let here = SocketAddr::new(address, server.admin.port());
     for target in ["/livez", "/readyz"] {
         assert_ne!(ask(here, "GET", target, &here.to_string()).await.status, 403, "{target}");
-        // It is not the address that this connection came to.
+        // This connection came to another address.
         let loopback = SocketAddr::from(([127, 0, 0, 1], here.port()));
         assert_foreign(&ask(loopback, "GET", target, &here.to_string()).await, &here.to_string());
     }

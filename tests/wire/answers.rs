@@ -1,4 +1,4 @@
-//! The table of section 3: what each parameter, id and method is answered with.
+//! The table of section 3: the answer to each parameter, id and method.
 
 use grandstand::sample::{Origin, World};
 use http::Method;
@@ -237,7 +237,7 @@ async fn options_is_answered_with_the_methods_that_there_are() {
     let targets =
         [LIST.to_owned(), "/api/sports.json".into(), format!("/api/listings/{id}.json"), "/changes.json".into()];
     for target in targets.into_iter().chain(["/api/regions.json".to_owned()]) {
-        // Neither of these alone makes a preflight.
+        // Neither alone makes a preflight.
         for lone in [&[][..], &[("origin", "https://page.example")], &[("access-control-request-method", "GET")]] {
             let reply = server.send(Method::OPTIONS, &target, lone).await;
             assert_eq!((reply.status, reply.the("allow")), (204, "GET, HEAD, OPTIONS".to_owned()), "{target}");

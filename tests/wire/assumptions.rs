@@ -1,5 +1,4 @@
-//! What is not documented is asked, and what a refresh cannot see is found all the same. And offline, what was
-//! mirrored is all there is.
+//! Undocumented behaviour is asked for, and what a refresh cannot see is found. Offline, only mirrored data exists.
 
 use grandstand::sample::{Combine, ItemOrder, Since, Switches, World};
 use serde_json::Value;
@@ -37,7 +36,7 @@ async fn an_origin_that_filters_otherwise_is_read_through() {
     }
 }
 
-/// Each probe is answered as though it filtered nothing, so that refreshes cannot be told from one another by it either.
+/// Each probe is answered unfiltered, so that no answer of a refresh tells a change.
 #[tokio::test]
 async fn an_origin_that_ignores_modified_since_is_read_through_also_with_one_sport_alone() {
     for only_one_sport in [true, false] {
@@ -66,7 +65,7 @@ async fn an_origin_that_ignores_modified_since_is_read_through_also_with_one_spo
             let (ours, origins) = (server.ok(&target).await.json(), origin.expected(&target).1);
             assert_eq!((&ours["total"], &ours["items"]), (&origins["total"], &origins["items"]), "{target}");
         }
-        // And it goes on: what changes is found, though no probe tells.
+        // Later changes are found, too, though no probe shows them.
         let id = origin.world(|world| world.ids()[7]);
         edit(&origin, &server, |world| assert!(world.touch(id))).await;
         let target = format!("{LIST}?modified_since={at}");

@@ -1,6 +1,5 @@
-//! Attacks: what one client, or an origin gone bad, tries against everybody else.
+//! Attacks by one client, or by an origin gone bad, on all others.
 //!
-//! Each test attacks, and looks at what the others notice. Rules that a single request shows are tested where they are
-//! made.
+//! Each test attacks, and checks what others notice. Rules that a single request shows are tested where they are made.
 
 mod starving;

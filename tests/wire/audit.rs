@@ -1,4 +1,4 @@
-//! The mirror beside its origin, request by request: equal where nothing is wrong, and every difference found, told and
+//! The mirror beside its origin, request by request: equal when all is well; every difference found, reported and
 //! mended.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn mirrored(listings: usize, switches: Switches) -> (Origin, Server) {
     (origin, server)
 }
 
-/// `grandstand audit` on the server's data directory: exit code and what it says.
+/// `grandstand audit` on the server's data directory: exit code and output.
 async fn audit(server: &Server, samples: u32) -> (i32, String) {
     let samples = samples.to_string();
     run(&server.setup.arguments(&["audit", "--samples", &samples], &server.data_dir())).await

@@ -1,5 +1,5 @@
-//! What a real nginx with `proxy_cache` makes of our answers. It ignores `Age` and would keep each answer for all of
-//! `max-age`, however old the data is already; `X-Accel-Expires` tells it what is left.
+//! Our answers behind a real nginx with `proxy_cache`. It ignores `Age` and would keep each answer for all of
+//! `max-age`, however old the data is; `X-Accel-Expires` tells it what is left.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn age_when_sent(reply: &Reply) -> u64 {
     date("date").duration_since(date("mirror-confirmed")).unwrap().as_secs()
 }
 
-/// Asks until nginx no longer answers by itself: that answer, and how old the data was in those before it.
+/// Asks until nginx no longer answers by itself: that answer, and the data's age in those before.
 async fn kept_until(nginx: &Nginx) -> (Reply, Vec<u64>) {
     let mut kept = Vec::new();
     let start = Instant::now();
@@ -53,7 +53,7 @@ async fn nginx_keeps_no_answer_for_longer_than_we_promise() {
     assert_eq!(next.the("x-cache"), "EXPIRED");
     let (_, kept) = kept_until(&other).await;
     assert!(kept.iter().any(|age| *age > TTL + 1), "without it, nginx keeps for longer: {kept:?}");
-    // What is stale is kept for a moment, to stand in for us should we fail.
+    // Stale answers stay for a moment, to stand in for us should we fail.
     wait_until("nginx stores what is stale", || async { nginx.get(LIST).await.the("x-cache") == "HIT" }).await;
 }
 

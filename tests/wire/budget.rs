@@ -23,7 +23,7 @@ async fn the_budget_holds_over_kills_restarts_and_impatient_clients() {
             server.restart().await;
             next_kill += Duration::from_secs(5);
         }
-        // Clients that ask for what is not there yet, at most one at a time.
+        // Clients ask for missing details, at most one at a time.
         let target = format!("/api/listings/{}.json", ids.next().unwrap());
         let asked = tokio::time::timeout(Duration::from_millis(700), server.get(&target)).await;
         if let Ok(reply) = asked {
@@ -76,7 +76,7 @@ async fn a_429_of_the_origin_is_obeyed() {
     server.ready().await;
     let log = origin.log();
     let refused = log.iter().position(|seen| seen.status == 429).expect("a refusal");
-    // What was already on the wire may still arrive; then there is silence for as long as was asked for.
+    // Requests on the wire may still arrive; then there is silence for as long as the origin asked.
     let wire = Duration::from_secs(3);
     let early: Vec<_> = log[refused + 1..].iter().map(|seen| seen.at - log[refused].at).collect();
     let wrong: Vec<_> = early.iter().filter(|after| **after > wire && **after < Duration::from_millis(7_900)).collect();

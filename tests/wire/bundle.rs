@@ -1,4 +1,4 @@
-//! Bundles from the command line: what is accepted, what is refused, and that nothing else is touched.
+//! Bundles on the command line: accepted ones, refused ones, and nothing else touched.
 
 mod heavy;
 mod uploads;
@@ -106,7 +106,7 @@ async fn only_a_bundle_that_a_trusted_key_signed_is_verified_once_keys_are_confi
     let (code, said) = desk.bundle(&["verify"], name, &[&trusted]).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("not a minisign signature"), "{said}");
-    // Nobody asks for one.
+    // None is required.
     let (code, said) = desk.bundle(&["verify"], name, &[]).await;
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("the signature file cannot be read"), "{said}");

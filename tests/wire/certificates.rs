@@ -1,4 +1,4 @@
-//! The certificates behind a CDN that hands out old copies from nodes that disagree: what each says, and that it is so.
+//! Certificates behind a CDN that sends old copies from nodes that disagree: each says the truth.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn settles(server: &Server) {
         .await;
 }
 
-/// Whether all pages hold what the origin would answer now.
+/// Whether all pages equal the origin's answers now.
 async fn shows_the_same(server: &Server, origin: &Origin) -> bool {
     for page in 1..=origin.world(World::len).div_ceil(100) {
         let target = format!("{LIST}?per_page=100&page={page}");
@@ -58,7 +58,7 @@ async fn is_the_origins(server: &Server, origin: &Origin) {
 async fn a_provisional_list_is_served_at_once_and_a_full_one_follows_when_the_copies_have_gone() {
     let (origin, server) = behind_a_cdn(ItemOrder::Arbitrary(3)).await;
     let first = certificate(&server).await;
-    // Its closing round waits until the CDN has let its copies go, so that there is time to see it.
+    // Its closing round waits until the CDN has dropped its copies, so there is time to see it.
     assert_eq!(first, "provisional");
     assert_eq!(server.ok(LIST).await.total(), 450);
     settles(&server).await;

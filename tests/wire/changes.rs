@@ -1,4 +1,4 @@
-//! `/changes.json`: what came, changed and went since a snapshot, and how that is answered.
+//! `/changes.json`: what came, changed and went since a snapshot, and its HTTP answers.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! The client side: replies as they come off the wire, and requests that no HTTP library would send.
 //!
-//! Nothing is decoded, followed or repaired on the way. Called by all tests.
+//! Nothing is decoded, followed or repaired on the way. Callers: all tests.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -56,7 +56,7 @@ impl Reply {
         (!lines.is_empty()).then(|| lines.join(", "))
     }
 
-    /// The value of a header that has to be there.
+    /// The value of a required header.
     #[track_caller]
     pub fn the(&self, name: &str) -> String {
         self.header(name).unwrap_or_else(|| panic!("no {name} in {} {:#?}", self.status, self.headers))
@@ -119,7 +119,7 @@ impl Reply {
         links
     }
 
-    /// Asserts that this is a problem document of this status whose detail has all these texts in it.
+    /// Asserts a problem document of this status whose detail has all these texts.
     #[track_caller]
     pub fn assert_problem(&self, status: u16, named: &[&str]) {
         assert_eq!(self.status, status, "{self:?}");
@@ -151,8 +151,8 @@ pub fn header_map(pairs: &[(&str, &str)]) -> HeaderMap {
     headers
 }
 
-/// Sends these bytes and reads what comes back until the connection ends; the bytes should say `Connection: close`.
-/// `None` if it ends without an answer.
+/// Sends these bytes and reads the answer until the connection ends; the bytes should say `Connection: close`. `None`
+/// if it ends without an answer.
 pub async fn raw(to: SocketAddr, request: &[u8]) -> Option<Reply> {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(request).await.unwrap();
@@ -206,8 +206,8 @@ async fn read_reply(mut stream: TcpStream) -> Option<Reply> {
 /// One client of several.
 pub type Asks<'a> = (String, Vec<(&'a str, &'a str)>);
 
-/// Sends these requests, each on a connection of its own, and when the server has read all of them lets `then` happen,
-/// such as the answer of an origin that all of them wait for. The answers, in order.
+/// Sends these requests, each on its own connection. When the server has read all of them, runs `then`, such as the
+/// answer of an origin that all wait for. Returns the answers in order.
 pub async fn together(to: SocketAddr, clients: impl IntoIterator<Item = Asks<'_>>, then: impl FnOnce()) -> Vec<Reply> {
     let mut streams = Vec::new();
     for (target, fields) in clients {
@@ -227,7 +227,7 @@ pub async fn together(to: SocketAddr, clients: impl IntoIterator<Item = Asks<'_>
 struct Socket {
     ports: [u16; 2],
     established: bool,
-    /// Bytes that were written and not acknowledged, and that were received and not read.
+    /// Bytes written and not acknowledged, and bytes received and not read.
     sending: u64,
     unread: u64,
 }
@@ -246,7 +246,7 @@ fn sockets() -> Vec<Socket> {
     table.lines().skip(1).map(socket).collect()
 }
 
-/// Whether the kernel holds something that was sent to this address and has not been read there yet.
+/// Whether the kernel holds bytes for this address that have not been read yet.
 fn has_unread(address: SocketAddr) -> bool {
     sockets().iter().any(|socket| socket.established && socket.ports[0] == address.port() && socket.unread > 0)
 }

@@ -1,4 +1,4 @@
-//! Who counts as one client: the peer, unless it is a proxy that is trusted to say otherwise.
+//! Who counts as one client: the peer, or whom a trusted proxy names.
 
 use crate::harness::{Server, Setup, origin};
 

@@ -1,7 +1,7 @@
-//! Wall clocks that jump, under the running binary and between two of its lives; a process that stands still.
+//! Wall clocks that jump, under the running binary and between two of its runs; a process that is stopped.
 //!
-//! The binary runs under libfaketime, which moves its wall clock while it runs and leaves its monotonic clock alone.
-//! Where that library is not installed these tests fail and say so: `setup.sh` installs it.
+//! The binary runs under libfaketime, which moves its wall clock and leaves its monotonic clock alone. Without that
+//! library these tests fail and say so: `setup.sh` installs it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ impl Hand {
         fs::rename(unfinished, self.file()).unwrap();
     }
 
-    /// A setup that runs by this clock.
+    /// A setup that uses this clock.
     pub fn on(&self, setup: Setup) -> Setup {
         let (library, file) = (library(), self.file());
         setup.under(&[
@@ -99,7 +99,7 @@ async fn a_clock_that_jumps_back_leaves_a_stamp_that_confirms_nothing_and_refres
     origin.set(|switches| switches.clock_ahead = HOUR);
     let server = hand.on(Setup::mirror_of(&origin).set("ttl", "4s")).start().await;
     server.settled(&origin).await;
-    // No refresh comes between the jump and what it shows.
+    // No refresh comes between the jump and its effects.
     origin.shutdown().await;
     hand.set(0);
     origin.set(|switches| switches.clock_ahead = 0);
@@ -198,7 +198,7 @@ async fn a_process_that_stood_still_tells_its_age_and_goes_on_at_once() {
     let (sent, resumed) = (origin.count(), Instant::now());
     server.process.signal("CONT");
     let first = list(&server).await;
-    // Either the true age, or a refresh was quicker than the question.
+    // Either the true age, or a refresh came before the question.
     assert!(first.age().unwrap() >= 6 || origin.count() > sent, "{before} before, then {first:?}");
     young(&server, "it is refreshed", 4).await;
     let next = origin.log()[sent as usize].at.duration_since(resumed);
@@ -235,7 +235,7 @@ async fn a_clock_before_1970_or_beyond_9999_stops_nobody_and_is_not_shown_as_197
             let text = told.text().replace("in seconds since 1970", "");
             assert!(!text.contains("1970"), "{target}: {text}");
         }
-        // What only pingora could write ends the connection, and nobody else's.
+        // What only pingora could write ends this connection, and no other.
         let _ended =
             raw(server.public, b"POST /api/listings.json HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx").await;
         assert_eq!(server.ok(LIST).await.total(), 60);

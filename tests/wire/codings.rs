@@ -1,4 +1,4 @@
-//! Content codings: what is negotiated, and that it is the same body.
+//! Content codings: the negotiation, and equal bodies.
 
 use grandstand::sample::World;
 

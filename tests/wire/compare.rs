@@ -1,7 +1,7 @@
-//! Whether the mirror's answer is the origin's: to the byte where the origin's text is kept, by value where the mirror
-//! computes it anew.
+//! Whether the mirror's answer is the origin's: to the byte where the origin's text is stored, by value where the
+//! mirror computes it.
 //!
-//! Reads JSON with code of its own where spelling matters. Called by `crawl`, `dialects`, `refresh` and `crash`.
+//! Has its own JSON reader where spelling matters. Callers: `crawl`, `dialects`, `refresh` and `crash`.
 
 use std::fmt;
 
@@ -131,7 +131,7 @@ pub fn slugs(origin: &Origin, name: &str) -> Vec<String> {
     found
 }
 
-/// The text with the string value of each of these keys replaced, and nothing else changed.
+/// Replaces the string value of each of these keys, and nothing else.
 fn replace(text: &str, keys: &[&str], with: impl Fn(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

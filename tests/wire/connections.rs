@@ -1,4 +1,4 @@
-//! What a connection may carry: no bodies on GET, no hop-by-hop fields from the origin, short requests, HTTP/2.
+//! Limits of a connection: no bodies on GET, no hop-by-hop fields from the origin, short requests, HTTP/2.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn a_body_on_a_get_never_reaches_the_origin() {
     assert_eq!(origin.count(), 0, "{:?}", origin.log());
 }
 
-/// Shorter than the preface of HTTP/2, which a server that waits for it would wait for in vain.
+/// It is shorter than the preface of HTTP/2, for which a server could wait in vain.
 #[tokio::test]
 async fn a_very_short_request_is_answered() {
     let origin = origin(20).await;
@@ -89,7 +89,7 @@ async fn an_origin_that_is_down_costs_a_client_no_connection() {
     assert_eq!(reply.the("connection"), "keep-alive");
 }
 
-/// Old clients ask for heads over connections that they keep: answers without a body, which pile up as well.
+/// Old clients send HEAD over kept connections: answers without a body pile up as well.
 #[tokio::test]
 async fn a_client_that_reads_none_of_its_answers_is_dropped_whatever_it_speaks() {
     let origin = origin(20).await;

@@ -131,7 +131,7 @@ async fn a_refresh_that_finds_nothing_is_cheap(server: &Server, origin: &Origin,
     }
 }
 
-/// Changes the world and counts what it takes until the mirror has all of it.
+/// Changes the world and counts the requests until the mirror has all of it.
 async fn a_change_is_cheap(
     server: &Server,
     origin: &Origin,
@@ -159,7 +159,7 @@ async fn a_change_is_cheap(
     }
 }
 
-/// Every page of the crawl and every taxonomy by path, without what is volatile.
+/// Every page of the crawl and every taxonomy by path, without volatile fields.
 fn shown(origin: &Origin) -> BTreeMap<String, String> {
     let prefix = origin.url().splitn(4, '/').nth(3).map(|rest| format!("/{rest}")).unwrap_or_default();
     let mut paths = vec![format!("{LIST}?per_page=100")];

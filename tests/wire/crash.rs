@@ -1,4 +1,4 @@
-//! kill -9 at any instant loses neither what is published nor what was fetched.
+//! kill -9 at any instant loses neither published nor fetched data.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ const LIST: &str = "/api/listings.json";
 /// An answer that came this long before a kill has to be durable: within a second, and the time on the wire.
 pub const DURABLE: Duration = Duration::from_millis(1_500);
 
-/// When a process that has just been killed was dead: when the origin, which runs beside the test, has seen to what was
-/// still on the wire.
+/// When a killed process was surely dead: when the origin, which runs beside the test, has handled what was still on
+/// the wire.
 pub async fn dead() -> Instant {
     tokio::time::sleep(Duration::from_millis(100)).await;
     Instant::now()
 }
 
-/// Asserts that nothing was asked for unconditionally when its answer was durable.
+/// Asserts that no request was unconditional once its answer was durable.
 pub fn nothing_was_fetched_twice(origin: &Origin, kills: &[Instant]) {
     let mut answered: HashMap<String, Instant> = HashMap::new();
     for seen in origin.log() {
@@ -74,7 +74,7 @@ async fn a_restart_without_the_origin_serves_the_last_snapshot_whole() {
     let mut server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
     let (page, snapshot) = (server.ok(LIST).await, server.snapshot().await);
-    // The last details become durable within a second of their arrival; that it is quiet is no proof of it.
+    // The last details become durable within a second of their arrival; silence does not prove it.
     let arrived = origin.log().last().unwrap().at;
     wait_until("the last arrival is durable", || async { arrived.elapsed() > DURABLE }).await;
     server.process.kill();

@@ -1,4 +1,4 @@
-//! What the mirror answers is what the origin answers, and what it costs to get there.
+//! The mirror answers as the origin does, at a bounded cost.
 
 use std::collections::HashSet;
 

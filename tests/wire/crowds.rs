@@ -1,5 +1,5 @@
-//! How many may be connected: of one household, in all, and for as many files as the system lets us open. Households are
-//! addresses of loopback: 127.0.0.1, 127.0.0.2 and so on.
+//! The limits on connections: of one household, in all, and by the system's open files. Households are addresses of
+//! loopback: 127.0.0.1, 127.0.0.2 and so on.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -46,11 +46,11 @@ impl Visitor {
 
     async fn ask(&mut self, target: &str) {
         let request = format!("GET {target} HTTP/1.1\r\nHost: mirror.test\r\n\r\n");
-        // If it was closed, the answer says so.
+        // If it was closed, the answer tells.
         let _ = self.0.write_all(request.as_bytes()).await;
     }
 
-    /// The next answer, of which nothing but the status line is looked at; 0 for the end.
+    /// The status of the next answer; 0 for the end of the connection.
     async fn status(&mut self) -> u16 {
         let mut answer = Vec::new();
         loop {
@@ -74,7 +74,7 @@ impl Visitor {
         self.status().await
     }
 
-    /// Whether the other side has ended it.
+    /// Whether the other side closed it.
     fn has_ended(&self) -> bool {
         let mut byte = [0];
         match self.0.try_read(&mut byte) {
@@ -100,7 +100,7 @@ async fn told(number: u8, server: &Server) -> Option<Reply> {
     parse(&answer)
 }
 
-/// Waits until so many are connected: connections are let in by the way, in any order.
+/// Waits until so many are connected; the order in which they are accepted is open.
 async fn connected(count: usize, server: &Server) {
     let line = format!("grandstand_connections {count}");
     wait_until(&line, || counted(server, &line)).await;
@@ -212,7 +212,7 @@ async fn a_connection_of_http_2_goes_when_it_is_idle_and_stays_when_it_is_busy()
     let held = tokio::spawn(busy.get(url(HELD)).send());
     wait_until("it is at the origin", || async { origin.count_of(HELD) == 1 }).await;
     assert_eq!(idle.get(url(LIST)).send().await.unwrap().status(), 200);
-    // It is idle as soon as its stream is.
+    // It is idle once its stream is.
     let is_let_in = || async { told(4, &server).await.is_some_and(|reply| reply.status == 200) };
     wait_until("the idle one goes", is_let_in).await;
     assert!(counted(&server, "grandstand_connections_evicted_total 1").await);
@@ -248,7 +248,7 @@ async fn the_limit_of_open_files_is_raised_and_a_part_of_it_is_never_given_to_cl
     assert_eq!(files.split_whitespace().nth(3), Some("1024"), "{files}");
     let said = server.process.said();
     assert!(said.contains("limits.connections") && said.contains("most=512"), "the operator is told: {said}");
-    // More than there are files, each household within its own bound.
+    // More than the file limit, each household within its own bound.
     let mut crowd = Vec::new();
     for number in 0..1100_u16 {
         crowd.push(connect_from(household(10 + (number % 100) as u8), server.public).await);
@@ -273,7 +273,7 @@ async fn operators_have_connections_of_their_own_and_the_oldest_idle_one_goes_as
     for _ in 0..300 {
         open.push(TcpStream::connect(to).await.unwrap());
     }
-    // On a connection of its own: the one that the client still holds open has been idle for longer than any of these.
+    // On its own connection: the one that the client still holds open has been idle longer than any of these.
     let alive = raw(to, b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert_eq!(alive.expect("an answer").status, 200);
     assert_eq!(told(2, &server).await.unwrap().status, 200);

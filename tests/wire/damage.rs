@@ -1,4 +1,4 @@
-//! A damaged store, ledger or lock: detected, told, made good from the origin where there is one, and never served.
+//! A damaged store, ledger or lock: detected, reported, repaired from the origin if there is one, and never served.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -175,12 +175,12 @@ async fn a_file_that_is_damaged_under_a_running_server_changes_no_answer_and_is_
     let origin = origin(150).await;
     let mut server = Setup::mirror_of(&origin).start().await;
     server.settled(&origin).await;
-    // So that nothing of the file is in memory but what the start reads.
+    // So that only what the start reads is in memory.
     server.restart().await;
     server.ready().await;
     let file = fs::File::options().write(true).open(server.store_file()).unwrap();
     let len = file.metadata().unwrap().len();
-    // Nearly all of it, so that whatever is asked for meets damage, wherever it is kept.
+    // Nearly all of it, so that every request meets damage.
     file.write_all_at(&vec![0xa5; (len / 8 * 7) as usize], len / 8).unwrap();
     everything_is_the_origins(&server, &origin).await;
     wait_until("it says so", || async {

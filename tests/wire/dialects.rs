@@ -1,4 +1,4 @@
-//! The documented API can be spoken in many ways; the mirror understands them all, and a refresh stays cheap in each.
+//! The documented API has many dialects; the mirror understands them all, and a refresh stays cheap in each.
 
 use grandstand::sample::{
     ApiUrlStyle, EmptyFilters, EtagStyle, Generated, GeneratedAt, ItemOrder, Switches, TaxonomyShape, TermFields, World,
@@ -13,7 +13,7 @@ const ALIAS: &str = "https://api.venues.example/v2";
 /// 2026-01-15, months ago.
 const STANDS: GeneratedAt = GeneratedAt::StandsStill(1_768_435_200);
 
-/// Mirrors an origin that speaks so, compares a sample, and lets it refresh when nothing has changed.
+/// Mirrors an origin with this dialect, compares a sample, and refreshes without a change.
 async fn is_understood(change: impl FnOnce(&mut Switches)) {
     let mut switches = Switches::default();
     change(&mut switches);
@@ -58,7 +58,7 @@ async fn is_understood(change: impl FnOnce(&mut Switches)) {
         let asked: Vec<_> = log.iter().map(|seen| (&seen.path_and_query, seen.status)).collect();
         assert!(asked.len() <= 5, "a refresh that finds nothing costs too much: {asked:#?}");
         if conditional {
-            // A question that was never asked before cannot be conditional; the next time it is.
+            // A question asked for the first time cannot be conditional; the next time it is.
             let new = |path: &str| round == 0 && path.contains("modified_since=");
             let cheap = log.iter().all(|seen| seen.status == 304 || new(&seen.path_and_query));
             assert!(cheap && log.iter().filter(|seen| !seen.conditional).count() <= 1, "{asked:#?}");
@@ -125,7 +125,7 @@ dialects! {
     };
 }
 
-/// Doubtful terms are read through, so that their answers are the origin's, too; only the cost may differ.
+/// Terms in doubt are read through, so their answers are the origin's, too; only the cost may differ.
 #[tokio::test]
 async fn counts_that_disagree_make_terms_doubtful_and_block_nothing() {
     let switches = Switches { count_skew: 3, ..Switches::default() };

@@ -1,6 +1,6 @@
-//! Whatever the dialect, each slug and each pair of filters gives the origin's answer: ids, order, total and bytes.
+//! In every dialect, each slug and each pair of filters gives the origin's answer: ids, order, total and bytes.
 //!
-//! `dialects` samples and looks at the cost of a refresh; this is the whole of it, in combinations.
+//! `dialects` samples and checks the cost of a refresh; here all combinations are compared.
 
 use grandstand::sample::{
     ApiUrlStyle, CountStyle, EmptyFilters, EtagStyle, Generated, GeneratedAt, ItemOrder, ModifiedStyle, Origin,
@@ -13,7 +13,7 @@ use crate::harness::{PUBLIC, Server, Setup, origin_with, wait_until};
 const LIST: &str = "/api/listings.json";
 const KINDS: [(&str, &str); 3] = [("sports", "sport"), ("states", "state"), ("cities", "city")];
 
-/// Every slug of all taxonomies and many pairs of filters; answered from the snapshot or read through, but right.
+/// Every slug of all taxonomies and many pairs of filters: from the snapshot or read through, but right.
 async fn every_filter_is_the_origins(server: &Server, origin: &Origin) {
     let all = KINDS.map(|(name, parameter)| (parameter, slugs(origin, name)));
     let mut queries: Vec<String> = (1..=3).map(|page| format!("per_page=100&page={page}")).collect();
@@ -107,7 +107,7 @@ dialects! {
     modified_with_decimals_is_exact: |s| s.modified = ModifiedStyle::Fraction;
     modified_as_a_day_is_exact: |s| s.modified = ModifiedStyle::Day;
     modified_that_some_listings_lack_is_exact: |s| {
-        // What is read through may be as old as the origin allows.
+        // Read-through answers may be as old as the origin allows.
         (s.modified, s.cache_control) = (ModifiedStyle::Gaps, Some("max-age=0".into()));
     };
     addresses_beside_the_taxonomy_are_exact: |s| {

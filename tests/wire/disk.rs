@@ -1,4 +1,4 @@
-//! A disk that is full or takes no writes, a directory that somebody else has, a store of another format.
+//! A full or read-only disk, a directory in use, a store of another format.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -48,7 +48,7 @@ async fn healthy(server: &Server) {
     wait_until("/status is 200", || async { server.admin(Method::GET, "/status").await.status == 200 }).await;
 }
 
-/// Refuses a process to make files longer than this.
+/// Limits the size of files that a process writes.
 pub fn limit_files(pid: u32, bytes: &str) {
     let done =
         Command::new("prlimit").args(["--pid", &pid.to_string(), &format!("--fsize={bytes}:unlimited")]).status();
@@ -58,7 +58,7 @@ pub fn limit_files(pid: u32, bytes: &str) {
 #[tokio::test]
 async fn a_full_disk_is_told_of_with_path_and_bytes_and_survived() {
     let origin = origin(230).await;
-    // What a full disk refuses is refused here by a limit on the size of files; the signal that comes with it is not.
+    // A limit on the size of files acts as a full disk; its signal is ignored.
     let setup = Setup::mirror_of(&origin).under(&["bash", "-c", r#"trap "" XFSZ; exec "$0" "$@""#]).set("ttl", "3s");
     let mut server = setup.start().await;
     server.settled(&origin).await;
@@ -80,7 +80,7 @@ async fn a_full_disk_is_told_of_with_path_and_bytes_and_survived() {
     list_is_the_origins(&server, &origin, LIST).await;
     assert_eq!(server.ok(LIST).await.total(), total);
 
-    // The same from the start on: what is there is served.
+    // The same from the start on: stored data is served.
     let now = server.snapshot().await;
     server.process.kill();
     let setup = server.setup.clone();
@@ -97,7 +97,7 @@ async fn a_full_disk_is_told_of_with_path_and_bytes_and_survived() {
     healthy(&server).await;
 }
 
-/// Starts it on a directory that cannot be written: its name cannot be in the lock, so it is found in its log.
+/// Starts on a directory that cannot be written: the lock cannot name the server, so its log does.
 async fn start_read_only(server: &mut Server, setup: Setup) {
     set_writable(&server.data_dir(), false);
     server.setup = bound(setup);

@@ -1,6 +1,6 @@
-//! The README and the book in `docs/`: links lead somewhere, commands work, and names are those of the program.
+//! The README and the book in `docs/`: links lead somewhere, commands work, and names are the program's.
 //!
-//! Not what the pages say. `commands` runs the shell blocks, `facts` compares names on the pages with a running server.
+//! Not the content of the pages. `commands` runs the shell blocks, `facts` compares names with a running server.
 
 mod commands;
 mod facts;
@@ -25,7 +25,7 @@ fn book() -> Vec<PathBuf> {
     pages
 }
 
-/// A page without its code: neither links nor headings are there.
+/// A page without its code, which has neither links nor headings.
 fn prose(markdown: &str) -> String {
     let mut is_code = false;
     let mut lines = Vec::new();

@@ -1,6 +1,6 @@
-//! `/dumps/`: the current snapshot as one file. What is in it, how HTTP gets at it, and what becomes of it.
+//! `/dumps/`: the current snapshot as one file. Its content, its HTTP, and its life.
 //!
-//! `contents` has an origin that sends whatever JSON allows; `export` compares with the command.
+//! `contents` has an origin that sends all that JSON allows; `export` compares with the command.
 
 mod contents;
 mod export;

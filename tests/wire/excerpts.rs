@@ -1,4 +1,4 @@
-//! What an origin writes into messages is shown as an excerpt.
+//! Messages show text from the origin as an excerpt.
 
 use grandstand::sample::FaultRule;
 

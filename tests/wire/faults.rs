@@ -1,4 +1,4 @@
-//! An origin that answers nonsense never damages what is published, and its recovery shows.
+//! An origin that answers nonsense never damages published data, and its recovery shows.
 
 mod lived_with;
 mod table;
@@ -15,7 +15,7 @@ use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
 
-/// With the fault in place for everything, lets several refreshes fail, then heals the origin.
+/// With this fault for everything, lets several refreshes fail, then heals the origin.
 async fn harms_nobody(fault: Fault) {
     let origin = origin(130).await;
     let setup = Setup::mirror_of(&origin).set("ttl", "1s").set("origin.timeout", "1s").set("origin.max_body", "1MiB");
@@ -47,7 +47,7 @@ async fn harms_nobody(fault: Fault) {
         }
         let status = server.status().await;
         let state = &status["origin"]["state"];
-        // A list that has shrunk to nothing is well-formed: it is held back instead.
+        // A list that shrank to nothing is well-formed: it is held back instead.
         let told = state == "nonsense" || state == "could-not-be-asked" || !status["held"].is_null();
         origin.count() >= 8 && told
     })

@@ -1,6 +1,6 @@
 //! Across the air gap: from a mirror through a file to replicas that have never seen the origin.
 //!
-//! What is in a file, and which files are refused, is tested in `bundle` and in the program itself; here it is the whole
+//! `bundle` and the program's own tests cover the content of a file, and which files are refused; here it is the whole
 //! way, with the real commands, beside running servers and without.
 
 mod beside;
@@ -40,7 +40,7 @@ pub async fn mirrored(listings: usize, switches: Switches) -> (Origin, Server) {
     (origin, server)
 }
 
-/// A place for bundles, and a data directory `data` that no server has.
+/// A place for bundles, and a data directory `data` without a server.
 pub struct Desk(pub TempDir);
 
 impl Desk {
@@ -65,7 +65,7 @@ impl Desk {
         names(self.0.path())
     }
 
-    /// `bundle` with these words and a file of this place: exit code, and what was said.
+    /// `bundle` with these words and a file of this place: exit code and output.
     pub async fn bundle(&self, setup: &Setup, data: &Path, words: &[&str], file: &str) -> (i32, String) {
         let file = self.path(file);
         let words = [&["bundle"], words, &[file.to_str().unwrap()]].concat();
@@ -150,7 +150,7 @@ pub fn is_one_of(found: &Everything, states: &[&Everything]) -> usize {
     panic!("{} differ, first {first}: {:#?} {:#?}", few.len(), found.get(first), states[place].get(first));
 }
 
-/// Clients that ask a server for these targets, over and over.
+/// Clients that request these targets again and again.
 pub struct Load {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Vec<(String, Reply)>>>,
@@ -178,7 +178,7 @@ impl Load {
         Self { stop, clients }
     }
 
-    /// Stops the clients; what each of them was answered, in order.
+    /// Stops the clients; returns their answers in order.
     pub async fn stop(self) -> Vec<Vec<(String, Reply)>> {
         self.stop.store(true, Ordering::SeqCst);
         let mut all = Vec::new();
@@ -189,7 +189,7 @@ impl Load {
     }
 }
 
-/// Asserts that everything was answered with 200, and that no client went back from one of these snapshots to another.
+/// Asserts that every answer was 200, and that no client went back from one of these snapshots to another.
 pub fn none_failed(replies: &[Vec<(String, Reply)>], snapshots: &[&str]) {
     for replies in replies {
         let mut last = 0;

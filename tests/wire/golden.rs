@@ -1,7 +1,7 @@
-//! Answers as they are, byte for byte, tags included: what must not change by accident between versions.
+//! Answers byte for byte, tags included: what must not change by accident between versions.
 //!
 //! The sample origin makes the same venues from the same seed. `GRANDSTAND_GOLDEN=write cargo test golden` writes the
-//! files anew, for a change that is meant.
+//! files again, for an intended change.
 
 use std::path::PathBuf;
 

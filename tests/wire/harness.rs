@@ -1,7 +1,7 @@
 //! The server under test: the real binary as a child process, with its log, its data directory and its two addresses.
 //!
-//! It listens on ports of the system's choice and is found by the lock file of its data directory. What is asked of it
-//! and how answers are judged is in `client` and `compare`. Called by all tests.
+//! It listens on ports that the system chooses; the lock file of its data directory has them. Requests and the judging
+//! of answers are in `client` and `compare`. Callers: all tests.
 
 mod aim;
 pub mod nginx;
@@ -30,11 +30,11 @@ pub use upstream::{Script, Seen, Upstream};
 
 use crate::client::{Asks, Reply, header_map, plain_client, raw_get, together};
 
-/// The `public_url` of a server whose test does not want another.
+/// The default `public_url` of servers under test.
 pub const PUBLIC: &str = "http://mirror.test";
-/// How long a condition may take to come true. Less than a minute: the windows of budget and limit must not help it.
+/// How long a condition may take to come true. Below a minute: the windows of budget and limit must not help.
 pub const PATIENCE: Duration = Duration::from_secs(55);
-/// How long nothing may arrive at an origin for it to count as left alone.
+/// An origin without requests for so long counts as left alone.
 const QUIET: Duration = Duration::from_millis(600);
 
 /// Waits until `attempt` gives something.
@@ -58,15 +58,15 @@ pub async fn wait_until<F: Future<Output = bool>>(what: &str, mut holds: impl Fn
     .await;
 }
 
-/// Waits until something `holds` that is promised within seconds: on an idle machine, so that this allows for a busy one.
+/// Waits for what is promised within seconds on an idle machine; allows for a busy one.
 pub async fn soon<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) {
     let start = Instant::now();
     wait_until(what, holds).await;
     assert!(start.elapsed() < Duration::from_secs(20), "{what}, but only after {:?}", start.elapsed());
 }
 
-/// The shortest time that something takes, of a few tries: a busy machine holds up some of them, a wait that is built in
-/// holds up all.
+/// The shortest time that something takes, of a few tries: a busy machine delays some of them, a built-in wait delays
+/// all.
 pub async fn quickest(mut something: impl AsyncFnMut()) -> Duration {
     let mut shortest = Duration::MAX;
     for _ in 0..4 {
@@ -80,7 +80,7 @@ pub async fn quickest(mut something: impl AsyncFnMut()) -> Duration {
 /// How many cases of a table run at once.
 const AT_ONCE: usize = 8;
 
-/// Runs a test of each case, several at once: they wait more than they compute. A case that fails is named.
+/// Runs a test of each case, several at once: they wait more than they compute. Names a case that fails.
 pub async fn each<T: Debug>(cases: impl IntoIterator<Item = T>, test: impl AsyncFn(T)) {
     let test = &test;
     let all = stream::iter(cases).map(|case| async move {
@@ -155,7 +155,7 @@ impl Setup {
             .set("mirror.enabled", "false")
     }
 
-    /// A mirror without an origin budget, that refreshes when told to and samples nothing by itself.
+    /// A mirror without an origin budget that refreshes on command and samples nothing by itself.
     pub fn mirror_of(origin: &Origin) -> Self {
         Self::offline()
             .set("origin.url", &origin.url())
@@ -191,7 +191,7 @@ impl Setup {
         self
     }
 
-    /// Gives `serve` these words as well.
+    /// Adds these words to `serve`.
     #[must_use]
     pub fn serving(mut self, words: &[&str]) -> Self {
         self.words = words.iter().map(|&word| word.to_owned()).collect();
@@ -219,7 +219,7 @@ impl Setup {
         self.start_in(tempfile::tempdir().unwrap()).await
     }
 
-    /// Starts the server on `data` in this directory, whatever is in it.
+    /// Starts the server on `data` in this directory, with any content.
     pub async fn start_in(self, dir: TempDir) -> Server {
         Server::start(self, dir).await
     }
@@ -268,7 +268,7 @@ impl Server {
         (self.public, self.admin) = discover(&mut self.process, &data_dir, &self.client).await;
     }
 
-    /// Finds the addresses of a process that could not write its name into the lock, by what it says.
+    /// Finds the addresses in the log of a process that could not write its name into the lock.
     pub async fn found_by_log(&mut self) {
         self.client = plain_client();
         let address = |said: &str, of: &str| {
@@ -325,7 +325,7 @@ impl Server {
         raw_get(self.public, target).await
     }
 
-    /// `GET`s of many clients at once; when the server has read all of them `then` happens.
+    /// `GET`s of many clients at once; runs `then` when the server has read all of them.
     pub async fn together(&self, clients: impl IntoIterator<Item = Asks<'_>>, then: impl FnOnce()) -> Vec<Reply> {
         together(self.public, clients, then).await
     }
@@ -350,7 +350,7 @@ impl Server {
         assert!((200..300).contains(&reply.status), "{reply:?}");
     }
 
-    /// Tells it to refresh now and waits until it did: until nothing more arrives at the origin.
+    /// Requests a refresh and waits until it is done: until nothing more arrives at the origin.
     pub async fn refreshed(&self, origin: &Origin) {
         let before = origin.count();
         self.refresh().await;

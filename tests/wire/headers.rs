@@ -1,4 +1,4 @@
-//! The headers around an answer: CORS, links, freshness, and how it came about.
+//! The headers around an answer: CORS, links, freshness, and how it was made.
 
 use grandstand::sample::World;
 use http::Method;
@@ -70,7 +70,7 @@ async fn a_preflight_is_answered_for_a_day() {
         assert!(reply.body.is_empty());
         assert_eq!(reply.the("access-control-allow-origin"), "*");
         assert_eq!(reply.the("access-control-max-age"), "86400");
-        // The wildcard covers every field but this one (the Fetch standard).
+        // The wildcard covers every field but this (the Fetch standard).
         assert_eq!(reply.the("access-control-allow-headers"), "*, Authorization");
         assert_eq!(reply.the("access-control-allow-methods"), "GET, HEAD", "{target}");
         assert_eq!(reply.header("cache-status"), None);

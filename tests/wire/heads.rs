@@ -1,5 +1,5 @@
-//! Heads of requests: whom they are for, how long they may be, and that whoever sends too much gets to know it and costs
-//! nothing, on both listeners.
+//! Heads of requests: their host and their length; a client that sends too much gets an answer and costs nothing, on
+//! both listeners.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -96,7 +96,7 @@ async fn what_is_too_long_is_told_so_at_the_bound_on_both_listeners() {
     assert_eq!(origin.count_of(LIST), 1, "{:?}", origin.seen());
 }
 
-/// A client that writes all it has before it reads anything would see a reset instead of its answer.
+/// A client that writes everything before it reads would see a reset instead of its answer.
 #[tokio::test]
 async fn whoever_sends_too_much_gets_the_answer_and_then_the_end() {
     let (_origin, server) = bounded().await;
@@ -187,7 +187,7 @@ async fn whoever_speaks_something_else_is_told_at_once() {
         assert!(read.is_ok(), "{bytes:?}: {:?}", String::from_utf8_lossy(&answer));
         assert!(answer.starts_with(b"HTTP/1.1 400"), "{bytes:?}: {:?}", String::from_utf8_lossy(&answer));
     }
-    // What begins like HTTP/2 and is not keeps to the bounds of HTTP/1.
+    // A start like HTTP/2 that is none keeps to the bounds of HTTP/1.
     let long = format!("PRIVATE /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(1 << 20));
     assert_eq!(send(server.public, &long).await.status, 414);
 }

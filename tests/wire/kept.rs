@@ -1,4 +1,4 @@
-//! `snapshot=`: answers from kept snapshots, so that pages read one after the other come from one version.
+//! `snapshot=`: answers from kept snapshots, so that consecutive pages come from one version.
 
 use grandstand::sample::{Origin, World};
 

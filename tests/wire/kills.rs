@@ -1,8 +1,8 @@
 //! kill -9 at random instants of crawl, publish, refresh and start, while the origin's data changes all the time.
 //!
-//! What is checked after each kill: the store opens, what was published last is served, whole, and never changes under
-//! its id; a detail that was committed is not fetched again. The short test is part of the suite; the long one is
-//! `cargo test --test wire two_hundred_kills -- --ignored --nocapture`.
+//! After each kill: the store opens, the last published snapshot is served, whole, and never changes under its id; a
+//! committed detail is not fetched again. The short test is part of the suite; the long one is `cargo test --test wire
+//! two_hundred_kills -- --ignored --nocapture`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// What is done when the process is killed.
+/// The moment of a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum During {
     Crawl,
@@ -33,7 +33,7 @@ enum During {
     Start,
 }
 
-/// What was ever seen of the snapshots, by id: the ids of their listings in order, and a hash of the items.
+/// What was seen of the snapshots, by id: the ids of their listings in order, and a hash of the items.
 #[derive(Default)]
 struct Seen {
     contents: HashMap<String, (Vec<u64>, u64)>,
@@ -49,7 +49,7 @@ fn digest(texts: &[String]) -> u64 {
 
 /// Reads every page of what is served, all of one snapshot; `None` while nothing is published.
 async fn read_all(server: &Server) -> Option<(String, Vec<u64>, u64)> {
-    // A client's question would be the origin's then, and the crawl may ask the same at the same time.
+    // A client's request would reach the origin then, and the crawl may ask the same at the same time.
     if server.snapshot().await.is_empty() {
         return None;
     }
@@ -77,7 +77,7 @@ async fn read_all(server: &Server) -> Option<(String, Vec<u64>, u64)> {
     }
 }
 
-/// The last snapshot that the log of a process tells of.
+/// The last snapshot that a process logged.
 fn published(said: &str) -> Option<String> {
     let line = said.lines().rfind(|line| line.contains("published snapshot="))?;
     let id = line.split("published snapshot=").nth(1)?.split(' ').next()?;
@@ -98,7 +98,7 @@ impl Seen {
     }
 }
 
-/// Changes the origin a little, all the time, and remembers every id that it ever listed in its order.
+/// Changes the origin a little, all the time, and remembers every order of ids that it listed.
 async fn edit(origin: Arc<Origin>, seed: u64, states: Arc<parking_lot::Mutex<Vec<Vec<u64>>>>) {
     let mut dice = Dice(seed);
     loop {
@@ -157,7 +157,7 @@ async fn kill_again_and_again(seed: u64, rounds: u64) -> HashMap<During, u64> {
                 tokio::time::sleep(Duration::from_millis(dice.below(200))).await;
             }
             During::Publish => {
-                // As soon as something is about to be committed: the change is known, its pages are being read.
+                // Just before a commit: the change is known, its pages are being read.
                 server.refresh().await;
                 let start = Instant::now();
                 while !server.process.said().contains("the origin has changed") && start.elapsed().as_millis() < 1500 {
@@ -190,7 +190,7 @@ async fn kill_again_and_again(seed: u64, rounds: u64) -> HashMap<During, u64> {
                 if status["snapshot"]["id"] == content.0.as_str() && certificate == "full" {
                     assert!(states.lock().contains(&content.1), "{certificate}, but no state that the origin ever had");
                 }
-                // What was committed before it could be told, or published since the start, was never seen before.
+                // Data committed before it was logged, or published since the start, was never seen before.
                 let lost = seen.last.as_ref() != Some(&content.0) && seen.known.contains(&content.0);
                 assert!(!lost, "{:?} was published last, but an older one is served: {}", seen.last, content.0);
                 seen.saw(content);

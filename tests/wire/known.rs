@@ -1,7 +1,7 @@
 //! Known endpoints as an HTTP cache serves them: in a shield, and in a mirror whose snapshot does not cover them yet.
 //!
-//! The origin is scripted, clients negotiate another coding with each request. What is the same in both uses is tested
-//! in both. Unknown paths are not tested here.
+//! The origin is scripted, clients negotiate another coding with each request. What is equal in both uses is tested in
+//! both. Unknown paths are not tested here.
 
 mod fields;
 mod freshness;
@@ -69,7 +69,7 @@ pub fn target(case: usize) -> String {
     }
 }
 
-/// Which case a request is about; `None` for those of a crawl.
+/// The case of a request; `None` for those of a crawl.
 pub fn case_of(seen: &Seen) -> Option<usize> {
     let list = seen.target.strip_prefix("/api/listings.json?sport=case-").and_then(|case| case.parse().ok());
     let detail = || {
@@ -84,7 +84,7 @@ pub fn nothing() -> Script {
     Script::new(404, "").with("cache-control", "no-store")
 }
 
-/// A document that tells which one it is, and is worth a coding.
+/// A document that names itself, and is worth a coding.
 pub fn document(number: usize) -> String {
     format!(r#"{{"number":{number},"padding":"{}"}}"#, "grandstand ".repeat(60))
 }
@@ -131,7 +131,7 @@ pub async fn in_each_coding(server: &Server, target: &str) -> (u64, Vec<Reply>) 
     (number(&replies[0]), replies)
 }
 
-/// Lets this much time pass: what is tested is time.
+/// Lets this much time pass: the test is about time.
 pub async fn pass(span: Duration) {
     tokio::time::sleep(span).await;
 }

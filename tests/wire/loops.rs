@@ -1,4 +1,4 @@
-//! An origin address that leads back to us: refused at start where it can be seen, and ended at once where it cannot.
+//! An origin address that leads back to us: refused at start if visible, else ended at the first request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ async fn every_request_to_the_origin_names_who_asks() {
     let url = format!("http://{}/api/http2", server.public);
     http2_client().get(url).send().await.unwrap();
     assert_eq!(origin.seen().pop().unwrap().header("via"), Some(&*format!("2.0 {name}")));
-    // What was there stays in front.
+    // Existing values stay in front.
     let fields = [("via", "1.0 fred (a, b)"), ("via", "1.1 p.example.net"), ("cdn-loop", "foo; a=\"b\"")];
     for (method, target) in [(Method::GET, "/api/chain"), (Method::POST, "/api/chain")] {
         server.send(method, target, &fields).await;
@@ -112,7 +112,7 @@ async fn a_snapshot_does_not_hide_a_loop() {
     reply.assert_problem(508, &[]);
 }
 
-/// An address that is known before it is known where it leads.
+/// An address whose target is decided later.
 struct Relay {
     address: SocketAddr,
     to: Arc<Mutex<Option<SocketAddr>>>,
@@ -144,7 +144,7 @@ impl Relay {
     }
 }
 
-/// A shield that would wait longer than any test.
+/// A shield with more patience than any test.
 fn patient(url: &str) -> Setup {
     Setup::shield_of_url(url).set("origin.timeout", "10m").set("origin.wait", "10m")
 }

@@ -1,7 +1,7 @@
 //! The promises of the contract, seen from outside: a scriptable origin, the real binary, a real client.
 //!
 //! One integration binary with a module for each group of promises. No fixed ports and no sleeps: everything waits for
-//! a condition. `harness` runs the server, `client` asks it, `compare` tells two answers apart.
+//! a condition. `harness` runs the server, `client` asks it, `compare` compares two answers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail loudly")]
 #![allow(missing_docs, reason = "nothing here is called from outside")]

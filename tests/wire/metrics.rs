@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus reads, in the format that it asks for.
+//! `/metrics` for Prometheus, in the format that it asks for.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ async fn metrics(server: &Server, accept: Option<&str>) -> Reply {
     Reply::of(request.send().await.unwrap()).await
 }
 
-/// The value of a sample as it is written; the sample has to be there.
+/// The written value of a sample, which must exist.
 #[track_caller]
 fn written<'a>(metrics: &'a str, series: &str) -> &'a str {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -31,7 +31,7 @@ fn sample(metrics: &str, series: &str) -> f64 {
     written(metrics, series).parse().unwrap()
 }
 
-/// What `promtool check metrics` has to say.
+/// The output of `promtool check metrics`.
 fn promtool(metrics: &str) -> String {
     let mut child = Command::new("promtool")
         .args(["check", "metrics"])

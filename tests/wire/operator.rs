@@ -1,7 +1,6 @@
-//! The operator's page: what it says, whom it obeys, and that nothing from outside becomes markup.
+//! The operator's page: its content, whom it obeys, and that nothing from outside becomes markup.
 //!
-//! How the parts of it are made is tested beside them. Here the requests are those that a browser and the page's script
-//! send.
+//! Its parts are tested where they are made. Here the requests are those that a browser and the page's script send.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use crate::harness::{Server, Setup, edit, origin, soon, wait_until};
 use crate::origin_faults::Fault;
 
 const TOKEN: &str = "0123456789abcdef0123";
-/// The most bytes of the page, whatever there is to show.
+/// The most bytes of the page, with any content.
 const MOST: usize = 256 << 10;
 
 async fn page(server: &Server) -> Reply {
@@ -58,7 +57,7 @@ fn attribute(html: &str, id: &str, name: &str) -> String {
     value.split('"').next().unwrap().to_owned()
 }
 
-/// Sends what the page's script sends when a button is pressed.
+/// Sends the request of the page's script for a pressed button.
 async fn press(server: &Server, html: &str, id: &str, fields: &[(&str, &str)]) -> Reply {
     let method: Method = attribute(html, id, "data-method").parse().unwrap();
     let url = format!("http://{}/{}", server.admin, attribute(html, id, "data-path"));
@@ -81,7 +80,7 @@ async fn a_server_that_is_well_says_so_and_one_whose_origin_stopped_says_why_and
     origin.shutdown().await;
     wait_until("the page says why", || async {
         let told = health(page(&server).await.text());
-        told.contains("Not well") && told.contains("cannot be asked")
+        told.contains("Not well") && told.contains("cannot be reached")
     })
     .await;
     let html = page(&server).await;

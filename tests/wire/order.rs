@@ -1,4 +1,4 @@
-//! A learned order places what has changed without reading every page, and is given up when a page contradicts it.
+//! A learned order places changes without reading every page, and is given up when a page contradicts it.
 
 use grandstand::sample::{ItemOrder, Origin, Switches, World};
 
@@ -6,7 +6,7 @@ use crate::compare::{list_is_the_origins, taxonomy_is_the_origins};
 use crate::harness::{PUBLIC, Server, Setup, origin_with, wait_until};
 
 const LIST: &str = "/api/listings.json";
-/// Enough pages for reading all of them to show in the counts.
+/// Enough pages for a whole reading to show in the counts.
 const LISTINGS: usize = 2_000;
 const PAGES: usize = LISTINGS / 100;
 
@@ -48,7 +48,7 @@ async fn everything_is_the_origins(server: &Server, origin: &Origin) {
     }
 }
 
-/// Changes, insertions and a deletion, each noticed on its own; at most so many list requests for each.
+/// Changes, insertions and a deletion, each noticed on its own; at most so many list requests each.
 async fn changes_cost(order: ItemOrder, most: usize) {
     let (origin, server) = mirrored(order).await;
     let ids = origin.world(World::ids);

@@ -1,7 +1,7 @@
-//! What goes wrong with answers of the sample origin, in tests alone: the program has none of it.
+//! Faults in answers of the sample origin, for tests only: the program has none.
 //!
-//! Which requests are struck, and how often, is the sample's business ([`grandstand::sample::FaultRule`]). Called by tests and
-//! by the simulation, which also runs as a bench.
+//! The sample chooses the requests, and how often ([`grandstand::sample::FaultRule`]). Callers: tests, and the
+//! simulation, which also runs as a bench.
 
 pub mod answers;
 pub mod fault;

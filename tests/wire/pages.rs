@@ -1,4 +1,4 @@
-//! The pages and documents for people and programs that look around, on the public listener.
+//! The pages and documents for people and programs, on the public listener.
 
 use grandstand::sample::Origin;
 use http::Method;
@@ -168,7 +168,7 @@ async fn a_document_has_a_strong_tag_for_each_coding_that_names_its_bytes() {
             assert_eq!(first.header("content-encoding").as_deref().unwrap_or("identity"), coding, "{target}");
             let tag = first.etag();
             assert!(tag.starts_with('"'), "{target}: {tag} is weak");
-            // Asked for often, it would be compressed once more if it had a weak tag.
+            // If its tag were weak, frequent requests would compress it again.
             for _ in 0..5 {
                 let again = server.get_with(target, &fields).await;
                 assert_eq!((again.etag(), again.body), (tag.clone(), first.body.clone()), "{target} {coding}");
@@ -316,7 +316,7 @@ async fn the_explorer_lists_what_the_api_lists() {
     for (query, named) in [("page=0", "page"), ("state=a&state=b", "state")] {
         server.get_with(&format!("/explore?{query}"), &[HTML]).await.assert_problem(400, &[named]);
     }
-    // What does not belong to it makes no other page.
+    // Foreign parameters make no other page.
     let one = page(&server, "/explore?state=texas").await;
     let other = page(&server, "/explore?utm=1&per_page=7&city=&state=texas&page=1&modified_since=2024-01-01").await;
     assert_eq!(one.etag(), other.etag());

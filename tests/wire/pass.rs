@@ -1,7 +1,7 @@
-//! Unknown paths: passed through to a scripted origin, untouched and streamed, and cached to the letter of RFC 9111.
+//! Unknown paths: forwarded to a scripted origin, unchanged and streamed, and cached to the letter of RFC 9111.
 //!
-//! The rules of caching themselves are tested where they are decided, and by the public test suite; here it is what
-//! clients, the origin and the connections between them see.
+//! The caching rules have tests of their own and the public test suite; here it is what clients, the origin and the
+//! connections between them see.
 
 mod allowed;
 mod bodies;
@@ -21,10 +21,10 @@ use tokio::net::TcpStream;
 
 use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
 
-/// A path that is not known here.
+/// An unknown path.
 const PATH: &str = "/api/regions.json";
 
-/// A shield of an origin that answers so, to which all fields of a client go but those that attacks on caches use.
+/// A shield of this origin that forwards all client fields but those used in attacks on caches.
 async fn shield(answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) -> (Upstream, Server) {
     let origin = Upstream::start(answer).await;
     let server = talkative(&origin).start().await;

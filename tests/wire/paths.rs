@@ -1,4 +1,4 @@
-//! A path has one reading or is refused, and what is refused reaches nobody.
+//! A path has one reading or is refused; a refused one is not forwarded.
 
 use grandstand::sample::{Origin, World};
 

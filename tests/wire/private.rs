@@ -1,4 +1,4 @@
-//! The data directory is for its owner alone, and what others have put in it is no trap.
+//! The data directory is private to its owner, and others' files in it are no trap.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -112,7 +112,7 @@ async fn another_program_that_locks_the_directory_is_named() {
     assert!(code == 1 && said.contains(&named), "{code}: {said}");
 }
 
-/// Whoever owns a directory decides what its `LOCK` says, and commands would show `admin.token` there.
+/// A directory's owner controls its `LOCK`, and commands would send `admin.token` there.
 #[tokio::test]
 async fn no_command_asks_the_server_that_a_directory_of_another_user_names() {
     let dir = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ async fn no_command_asks_the_server_that_a_directory_of_another_user_names() {
         assert!(code == 1 && said.contains("belongs to user 12345"), "{command:?}: {code} {said}");
         assert!(trap.accept().is_err(), "{command:?} asked it");
     }
-    // What an operator names is asked whoever owns the directory.
+    // The operator's address is used, whoever owns the directory.
     let server = Setup::offline().start().await;
     let named = ["status", "--json", "--admin", &server.admin.to_string()];
     let (_, said) = run(&setup.arguments(&named, &data)).await;

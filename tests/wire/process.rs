@@ -1,4 +1,4 @@
-//! The process: exit codes, signals, the command line, and who may hold a data directory.
+//! The process: exit codes, signals, the command line, and who may use a data directory.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ async fn links_lead_to_the_first_listener_when_no_public_url_is_set() {
         let states = states.text();
         assert!(states.contains(&format!("{own}listings.json?state=")), "{states}");
     }
-    // The same where an answer is read through.
+    // The same for read-through answers.
     let shield = Setup::shield_of(&origin).without("public_url").start().await;
     let states = shield.ok("/api/states.json").await;
     let states = states.text();
@@ -126,7 +126,7 @@ async fn a_second_server_on_a_data_directory_names_the_first() {
 async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
     for signal in ["TERM", "INT"] {
         let origin = origin(20).await;
-        // Nothing but the request holds it up: what a stop waited for in vain would take minutes.
+        // Only the request delays it: a stop that waits in vain would take minutes.
         let mut server = Setup::mirror_of(&origin).set("drain", "10m").start().await;
         server.settled(&origin).await;
         origin.clear_log();
@@ -152,7 +152,7 @@ async fn a_stop_finishes_the_request_in_flight_and_ends_with_0() {
     }
 }
 
-/// Such answers are written by their connection, after those who gave them are done.
+/// Such answers are written by their connection, after their makers are done.
 #[tokio::test]
 async fn a_stop_cuts_no_answer_over_http2() {
     let origin = origin(20).await;
@@ -309,7 +309,7 @@ async fn status_of_an_unhealthy_server_fails_and_says_why_in_its_first_line() {
     let (code, said) = run(&server.setup.arguments(&["status", "--json"], &server.data_dir())).await;
     assert_eq!(code, 1, "{said}");
     assert!(serde_json::from_str::<serde_json::Value>(&said).is_ok(), "{said}");
-    // Without data there is nothing to be healthy with.
+    // Without data it cannot be healthy.
     let empty = Setup::offline().start().await;
     let (code, said) = run(&words(&["status", "--admin", &empty.admin.to_string()])).await;
     assert!(code == 1 && said.starts_with("unhealthy: no snapshot has been imported yet\n"), "{code} {said}");
@@ -352,7 +352,7 @@ async fn sync_beside_a_server_that_fetches_details_on_demand_waits_for_none() {
     assert!(said.contains("complete: 60 listings; details are fetched on demand, 0 of 60 are stored"), "{said}");
 }
 
-/// What a command says on a terminal of its own, with these variables in its environment.
+/// A command's output on a terminal of its own, with these variables in its environment.
 fn on_a_terminal(variables: &[(&str, &str)], arguments: &[String]) -> String {
     let quoted = arguments.iter().map(|word| format!(" '{}'", word.replace('\'', r"'\''")));
     let command = env!("CARGO_BIN_EXE_grandstand").to_owned() + &quoted.collect::<String>();
@@ -406,10 +406,10 @@ async fn paste(command: &str) -> String {
     }
 }
 
-/// Nobody names a port here, so that the usual ones are tried, which are taken.
+/// No port is named here, so the usual ones are tried, which are taken.
 #[tokio::test]
 async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
-    // Where one cannot be bound, somebody else has it.
+    // One that cannot be bound is taken already.
     let taken = [8080, 9090].map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
     let dir = tempfile::tempdir().unwrap();
     let mut demo = Process::spawn_in(&words(&["demo", "--listings", "200"]), dir.path());
@@ -437,7 +437,7 @@ async fn the_demo_chooses_free_ports_and_prints_commands_that_work_as_pasted() {
     assert!(paste(with("state=texas")[0]).await.contains("\"items\""), "the mirror stays");
     demo.signal("INT");
     assert_eq!(demo.end().await.0, 0);
-    // Each command is one process, which the test has to be able to end: `exec` replaces the shell.
+    // Each command is one process that the test must be able to end: `exec` replaces the shell.
     let serve = format!("exec {}", with(" serve ")[0]);
     let mut server = std::process::Command::new("sh").args(["-c", &serve]).current_dir(dir.path()).spawn().unwrap();
     assert!(paste(with("state=texas")[0]).await.contains("\"items\""), "what was mirrored is served");

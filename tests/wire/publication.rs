@@ -1,4 +1,4 @@
-//! What a publication does to the answers that are kept: only what changed is made anew, and nobody is told a lie.
+//! The effect of a publication on cached answers: only changed ones are made again, and none is wrong.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,10 +45,10 @@ async fn a_query_that_is_asked_once_leaves_nothing_in_the_cache() {
     assert_eq!(counter(&server, "cache_replies", "passing").await, 200);
 }
 
-/// Everything that was seen, and whether it fits together.
+/// Everything seen, and whether it fits together.
 #[derive(Default)]
 struct Witness {
-    /// The body of each tag, but for the time.
+    /// The body of each tag, without the time.
     bodies: HashMap<(String, String), Vec<u8>>,
     /// The tag of a target in each snapshot.
     tags: HashMap<(String, String), String>,

@@ -1,4 +1,4 @@
-//! `DELETE /cache`: what is purged is asked for again, and what was on its way is not kept.
+//! `DELETE /cache`: purged resources are fetched again; answers on their way are not kept.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ async fn what_was_asked_before_a_purge_is_not_kept_after_it() {
         let (old, new) = tokio::join!(server.get(target), async {
             wait_until("it is at the origin", || async { upstream.count() == 1 }).await;
             purge(&server, &format!("?path={target}")).await;
-            // Who asks now must not be given what was asked before.
+            // A client must not get an answer requested before.
             let new = server.get(target).await;
             gate.add_permits(1);
             new
@@ -99,7 +99,7 @@ async fn a_mirror_renders_anew_what_is_purged() {
     server.settled(&origin).await;
     origin.clear_log();
     server.ok(LIST).await;
-    // Kept since it was asked for again.
+    // Kept again since that request.
     let page = server.ok(LIST).await;
     assert!(purge(&server, "").await >= 1);
     let again = server.ok(LIST).await;

@@ -1,4 +1,4 @@
-//! What the snapshot does not cover is read through from the origin, once.
+//! What the snapshot does not cover is read through, once.
 
 use std::time::{Duration, Instant};
 

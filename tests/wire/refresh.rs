@@ -1,4 +1,4 @@
-//! What changes at the origin shows here soon, and what happens while the origin cannot be asked.
+//! Changes at the origin show here soon; and what happens while the origin is unreachable.
 
 use grandstand::sample::{ItemOrder, Origin, Switches, World};
 use http::Method;
@@ -132,7 +132,7 @@ async fn many_changes_at_once_show_together() {
 #[tokio::test]
 async fn a_change_that_does_not_move_modified_is_found_by_the_sweep() {
     let (origin, server) = mirrored(230).await;
-    // Neither on the first page nor in a taxonomy: only a look at every page can find it.
+    // Neither on the first page nor in a taxonomy: only reading every page can find it.
     let id = server.ok(&format!("{LIST}?page=5")).await.ids()[3];
     origin.edit(|world| assert!(world.silent_change(id)));
     let before = server.snapshot().await;
@@ -166,7 +166,7 @@ async fn changes_show_without_being_told_within_the_ttl() {
         origin.edit(|world| assert!(world.touch(id)));
         let expected = origin.expected(&detail(id)).1["name"].clone();
         wait_until("the change shows", || async { server.ok(&detail(id)).await.json()["name"] == expected }).await;
-        // A detail that was late for the change before may be ahead of the list.
+        // A detail that was late for the last change may be ahead of the list.
         let shows =
             |list: serde_json::Value| list["items"].as_array().unwrap().iter().any(|item| item["name"] == expected);
         wait_until("the list shows it", || async { shows(server.ok(LIST).await.json()) }).await;

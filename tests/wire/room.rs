@@ -1,4 +1,4 @@
-//! An origin whose bodies are bombs: all of them together take a bounded part of the memory, and others are served.
+//! An origin whose bodies are bombs: together they take a bounded part of the memory, and others are served.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
 const MEBIBYTE: u64 = 1 << 20;
 /// `limits.origin_bytes`: a quarter of the default, so that a test takes seconds.
 const ROOM: u64 = 32;
-/// The largest body, in MiB: what just fits into that room.
+/// The largest body, in MiB: it just fits into that room.
 const LARGEST: usize = 8;
-/// What the server may have used at any time: the room, what it needs besides, which is more without optimisation, and
-/// what the allocator holds on to for a moment.
+/// The most that the server may ever use: the room, its other needs (more without optimisation), and the allocator's
+/// short-lived reserve.
 const MOST: u64 = (2 * ROOM + 48) * MEBIBYTE;
 
 /// The most memory that the server had in use at any time, in bytes.
@@ -31,7 +31,7 @@ fn gzip(pieces: impl Iterator<Item = &'static str>) -> Bytes {
     Bytes::from(encoder.finish().unwrap())
 }
 
-/// Bodies that just fit and are a few dozen kilobytes on the wire, by what they are full of.
+/// Bodies that just fit and are a few dozen kilobytes on the wire, by their content.
 fn bombs() -> Vec<(&'static str, Bytes)> {
     let many = |start: &'static str, piece: &'static str, end: &'static str| {
         let times = (LARGEST * (1 << 20) - 4096) / piece.len();
@@ -57,7 +57,7 @@ async fn shield(answer: impl Fn(&Seen) -> Option<Script> + Send + Sync + 'static
         answer(seen).unwrap_or_else(well)
     })
     .await;
-    // What is kept counts apart: here it is little.
+    // Kept answers count apart: here they are few.
     let setup = Setup::shield_of_url(&origin.url())
         .set("origin.timeout", "20s")
         .set("cache.max_bytes", "8MiB")
@@ -68,7 +68,7 @@ async fn shield(answer: impl Fn(&Seen) -> Option<Script> + Send + Sync + 'static
     (origin, server)
 }
 
-/// Asks for all of these at once, and for something good all the while; the longest that anybody waited for that.
+/// Asks for all of these at once, and for a good resource all the while; the longest wait for the latter.
 async fn attack(server: &Server, targets: &[String]) -> Duration {
     let all = futures_util::future::join_all(targets.iter().map(|target| server.get(target)));
     let mut all = std::pin::pin!(all);
@@ -101,7 +101,7 @@ async fn bodies_that_unpack_to_bombs_take_a_bounded_part_of_the_memory() {
     .await;
     let before = most_resident(&server);
     for name in names {
-        // Ten of one kind at once, as details, as lists and as what has addresses to be rewritten.
+        // Ten of one kind at once: as details, as lists, and as documents with addresses.
         let targets: Vec<String> =
             (0..10).map(|number| format!("/api/listings.json?sport={name}&page={number}1")).collect();
         let longest = attack(&server, &targets).await;
@@ -139,7 +139,7 @@ async fn bodies_without_end_take_a_bounded_part_of_the_memory() {
         })
     })
     .await;
-    // Ten that are read whole, and ten that are passed on to clients who read nothing.
+    // Ten that are read whole, and ten that are streamed to clients that read nothing.
     let targets: Vec<String> = (0..10).map(|number| format!("/api/listings.json?sport=a&page={number}1")).collect();
     let mut silent = Vec::new();
     for number in 0..10 {
@@ -163,7 +163,7 @@ async fn bodies_without_end_take_a_bounded_part_of_the_memory() {
     println!("{} MiB at most, others waited {longest:?}", most / MEBIBYTE);
     assert!(most < MOST, "{} MiB", most / MEBIBYTE);
     drop(silent);
-    // Whoever left gave its room back.
+    // Departed clients gave room back.
     let reply = server.ok("/api/listings.json?page=9").await;
     assert_eq!(reply.total(), 1);
 }

@@ -1,4 +1,4 @@
-//! The shield: crawls nothing, asks for each resource once, and keeps serving when the origin fails.
+//! The shield: crawls nothing, fetches each resource once, and keeps serving when the origin fails.
 
 use std::time::{Duration, Instant};
 
@@ -133,7 +133,7 @@ async fn a_change_shows_after_revalidation() {
     assert_ne!(server.ok(LIST).await.etag(), first.etag());
 }
 
-/// A shield that has one list and lets it go stale at once.
+/// A shield with one list, stale at once.
 async fn holding_a_stale_list() -> (Origin, Server, Reply) {
     let origin = origin(120).await;
     origin.set(|switches| switches.cache_control = None);
@@ -167,7 +167,7 @@ async fn what_is_kept_is_served_stale_when_the_origin_fails() {
             let outcome = reply.the("cache-status");
             let stale = outcome.contains("grandstand; fwd=stale") && outcome.contains("detail=stale-if-error");
             if stale && matches!(fault, Some(Fault::Status(503))) {
-                // Later ones may not ask at all while the origin is given a rest.
+                // Later requests may not reach the origin while it is paused.
                 assert!(outcome.contains("fwd-status=503") || origin.count() > 2, "{outcome}");
             }
             stale

@@ -35,7 +35,7 @@ async fn a_collapse_is_held_back_until_it_is_accepted() {
         server.refreshed(&origin).await;
     }
 
-    // The origin comes to its senses: judged anew, nothing is held any more.
+    // The origin recovers: judged again, nothing is held any more.
     origin.edit(|world| *world = all);
     server.refresh().await;
     wait_until("no snapshot is held back", || async { server.status().await["held"].is_null() }).await;
@@ -94,7 +94,7 @@ async fn an_acceptance_ends_with_what_it_was_given_for() {
     origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(2)));
     server.refresh().await;
     wait_until("it is held back", || async { !server.status().await["held"].is_null() }).await;
-    // The origin comes to its senses in the moment of the acceptance.
+    // The origin recovers in the moment of the acceptance.
     origin.edit(|world| *world = all);
     assert_eq!(server.admin(Method::POST, "/snapshots/accept").await.status, 202);
     wait_until("no snapshot is held back", || async { server.status().await["held"].is_null() }).await;

@@ -1,7 +1,7 @@
-//! Thousands of virtual seconds of edits, faults and refreshes: whatever is published keeps what its certificate says.
+//! Thousands of virtual seconds of edits, faults and refreshes: all that is published keeps its certificate's promise.
 //!
-//! The bench of the same name runs more and longer seeds: `cargo bench --bench simulation -- --seeds 100`. A seed that
-//! fails prints how, and fails again.
+//! The bench of the same name runs more and longer seeds: `cargo bench --bench simulation -- --seeds 100`. A failing
+//! seed prints how, and fails again.
 
 mod check;
 mod hanging;

@@ -27,7 +27,7 @@ fn taxonomies(says: GeneratedAt) -> Generated {
     Generated { taxonomies: says, ..Generated::default() }
 }
 
-/// A mirror that believes the CDN's copies to be as old as they are by default, and refreshes often.
+/// A mirror with the default age of CDN copies that refreshes often.
 async fn mirrored(generated: Generated, etags: EtagStyle) -> (Origin, Server) {
     let origin = origin_with(230, Switches { generated, etags, ..Switches::default() }).await;
     let server = Setup::mirror_of(&origin).set("origin.cache_ttl", "5m").start().await;
@@ -35,7 +35,7 @@ async fn mirrored(generated: Generated, etags: EtagStyle) -> (Origin, Server) {
     (origin, server)
 }
 
-/// What is served is confirmed for an instant of this test, and the mirror is healthy.
+/// The data is confirmed for an instant of this test, and the mirror is healthy.
 async fn is_confirmed_just_now(server: &Server) {
     let reply = server.admin(Method::GET, "/status").await;
     assert_eq!(reply.status, 200, "{}", reply.text());

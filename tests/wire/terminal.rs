@@ -1,6 +1,6 @@
-//! What commands show: on a terminal, in a file, and to scripts.
+//! Commands' output: on a terminal, in a file, and to scripts.
 //!
-//! The terminal is that of `script`, which every Debian has. The server and its answers are other files' business.
+//! The terminal is that of `script`, which every Debian has. Other files test the server and its answers.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::harness::{PATIENCE, Process, Server, Setup, edit, origin, run, wait_until};
 
-/// A command on a terminal of its own, and what that has shown.
+/// A command on a terminal of its own, and its output.
 struct OnTerminal {
     child: Child,
     shown: Arc<Mutex<Vec<u8>>>,
@@ -54,12 +54,12 @@ impl OnTerminal {
         stdin.flush().unwrap();
     }
 
-    /// Waits for the end: exit code and everything that was shown.
+    /// Waits for the end: exit code and all output.
     async fn end(mut self) -> (i32, String) {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                // What it wrote last is on its way.
+                // Its last output is on its way.
                 let mut length = usize::MAX;
                 while length != self.shown.lock().len() {
                     length = self.shown.lock().len();
@@ -135,7 +135,7 @@ async fn a_screen_is_drawn_again_and_ctrl_c_leaves_the_terminal_as_it_was() {
     assert!(shown.starts_with(open), "{shown:?}");
     assert!(shown.trim_end().ends_with(close), "{shown:?}");
 
-    // A server that goes away is told of, and the exit code says so.
+    // A server that goes away is reported; the exit code says so.
     let mut watching = OnTerminal::run(&words, &[]);
     wait_until("it is drawn", || async { drawn(&watching.shown()) >= 1 }).await;
     server.process.kill();

@@ -1,7 +1,6 @@
 //! The public HTTPS listener: the same answers as without TLS, to clients that keep to deadlines.
 //!
-//! The certificates are made for the test by `openssl`. What becomes of unusable and of new files is in [`files`] and
-//! [`renewal`].
+//! The certificates are made for the test by `openssl`. [`files`] and [`renewal`] test unusable and new files.
 
 mod files;
 mod renewal;
@@ -169,7 +168,7 @@ async fn a_client_that_never_gets_to_http_is_dropped_and_holds_up_nobody() {
     let waited = waited.await;
     drop(others);
     let ended = async |mut stream: Box<dyn tokio::io::AsyncRead + Unpin>| {
-        // However it ends; TLS tells by an error that the other side said no farewell.
+        // Any end will do; TLS reports an error if the other side said no farewell.
         let _ = stream.read_to_end(&mut Vec::new()).await;
     };
     let all: [Box<dyn tokio::io::AsyncRead + Unpin>; 4] =
@@ -206,7 +205,7 @@ async fn plain_http_on_the_https_port_is_told_so_and_nonsense_is_dropped() {
 async fn a_stop_finishes_what_is_in_flight_over_http2_and_closes_the_connection() {
     let dir = certified();
     let origin = origin(20).await;
-    // What a stop waited for in vain would take minutes.
+    // A stop that waits in vain would take minutes.
     let setup = Setup::mirror_of(&origin).set("drain", "10m");
     let mut server = with_tls(setup, dir.path()).start().await;
     server.settled(&origin).await;

@@ -1,7 +1,7 @@
-//! Kept versions in the hands of an operator: rollback, release, pins, retention, and what clients see meanwhile.
+//! An operator's work with kept versions: rollback, release, pins, retention, and what clients see meanwhile.
 //!
-//! What is here is shared by the modules below, one for each group of promises. `kept` and `changes` are about how
-//! `snapshot=` and `/changes.json` answer; this is about what becomes of them when versions are switched.
+//! Shared by the modules below, one for each group of promises. `kept` and `changes` test the answers of `snapshot=`
+//! and `/changes.json`; here it is their fate when versions are switched.
 
 mod commands;
 mod journal;
@@ -23,7 +23,7 @@ use crate::harness::{Server, Setup, origin, run, until};
 
 const LIST: &str = "/api/listings.json";
 
-/// A mirror of so many listings that has come to rest.
+/// A mirror of so many listings that has settled.
 async fn mirrored(listings: usize, change: impl FnOnce(Setup) -> Setup) -> (Origin, Server) {
     let origin = origin(listings).await;
     let server = change(Setup::mirror_of(&origin)).start().await;
@@ -87,7 +87,7 @@ async fn command(server: &Server, words: &[&str]) -> (i32, String) {
     run(&server.setup.arguments(&[&["snapshot"], words].concat(), &server.data_dir())).await
 }
 
-/// A command that has to succeed; what it said.
+/// A command that must succeed; its output.
 #[track_caller]
 fn done(outcome: (i32, String)) -> String {
     assert_eq!(outcome.0, 0, "{}", outcome.1);
@@ -111,8 +111,8 @@ async fn content(server: &Server, snapshot: &str) -> BTreeMap<u64, String> {
     unreachable!()
 }
 
-/// Asserts that `/changes.json?since=` tells the difference of two contents: what came and went to the id, and all that
-/// changed; what changed and changed back may be told, too.
+/// Asserts that `/changes.json?since=` tells the difference of two contents: exactly what came and went, and all that
+/// changed; what changed and changed back may be included.
 #[track_caller]
 fn tells_the_difference(changes: &Reply, from: &BTreeMap<u64, String>, to: &BTreeMap<u64, String>) {
     let body = changes.json();

@@ -1,7 +1,7 @@
 //! What an operator can do from the page: the request, and what the page says before and after it.
 //!
-//! The requests are those of the admin listener, with its guards; the page's script sends them. Callers:
-//! [`super::gather`], [`super::advice`], [`super::view`].
+//! The page's script sends the requests to the admin listener, whose guards apply. Callers: [`super::gather`],
+//! [`super::advice`], [`super::view`].
 
 use crate::admin::snapshots::Action as OnSnapshot;
 
@@ -27,13 +27,13 @@ pub(super) struct Action {
     pub method: &'static str,
     /// Path and query.
     pub path: String,
-    /// What the button says.
+    /// The button's text.
     pub label: &'static str,
-    /// What the button is about, where the label alone does not say it.
+    /// The button's subject, if the label alone does not say it.
     pub about: Option<String>,
-    /// What it means, asked before it is done.
+    /// Its effect, asked before it is done.
     pub ask: String,
-    /// What is said when it was done.
+    /// The text after success.
     pub done: String,
 }
 
@@ -44,18 +44,17 @@ impl Action {
     }
 
     pub(super) fn refresh() -> Self {
-        let ask =
-            "The origin is asked now whether something has changed. That costs at most five requests if nothing has.";
+        let ask = "The mirror asks the origin for changes now. If there are none, this costs at most five requests.";
         Self::post("refresh", "/refresh", "Refresh now", ask, "A refresh begins. What it finds shows here.")
     }
 
     pub(super) fn sync() -> Self {
-        let ask = "Every page of the origin is looked at, conditionally. That takes one request for 100 listings out of the budget.";
+        let ask = "The mirror checks every page of the origin with conditional requests. This costs one request of the budget for each 100 listings.";
         Self::post("sync", "/sync", "Check every page", ask, "The check begins. Its progress shows here.")
     }
 
     pub(super) fn audit() -> Self {
-        let ask = "20 requests are sent to the origin as well, and the answers compared. They keep to the background share of the budget.";
+        let ask = "20 requests are also sent to the origin, and the answers are compared. This uses the background share of the budget.";
         Self::post(
             "audit",
             "/audit?samples=20",
@@ -66,7 +65,7 @@ impl Action {
     }
 
     pub(super) fn accept() -> Self {
-        let ask = "The snapshot that is held back becomes current, with fewer listings than now. Do this if the origin really lost them.";
+        let ask = "The snapshot that is held back becomes current, with fewer listings than now. Do this only if the origin really lost the others.";
         Self::post(
             "accept",
             "/snapshots/accept",
@@ -77,7 +76,7 @@ impl Action {
     }
 
     pub(super) fn purge() -> Self {
-        let ask = "All cached answers are dropped. They are rendered or fetched again when somebody asks for them.";
+        let ask = "All cached answers are dropped. They are rendered or fetched again when a client asks for them.";
         let purge = Self::post("purge", "/cache", "Purge the cache", ask, "The cache is empty.");
         Self { method: "DELETE", ..purge }
     }
@@ -89,14 +88,16 @@ impl Action {
     }
 
     pub(super) fn rollback(id: &str) -> Self {
-        let ask =
-            format!("Clients get snapshot {} until you release it. Refreshes go on; newer snapshots wait.", short(id));
-        let done = format!("Snapshot {} is current now. Release it to go on.", short(id));
+        let ask = format!(
+            "Clients get snapshot {} until you release it. Refreshes continue; newer snapshots wait.",
+            short(id)
+        );
+        let done = format!("Snapshot {} is current now. Release it to get the newest one again.", short(id));
         Self::on(&OnSnapshot::Rollback(id.to_owned()), id, "Roll back", &ask, &done)
     }
 
     pub(super) fn pin(id: &str) -> Self {
-        let ask = format!("Snapshot {} is kept until you unpin it. It takes disk space for as long.", short(id));
+        let ask = format!("Snapshot {} is kept, and takes disk space, until you unpin it.", short(id));
         Self::on(&OnSnapshot::Pin(id.to_owned()), id, "Pin", &ask, &format!("Snapshot {} is pinned.", short(id)))
     }
 
@@ -113,7 +114,7 @@ impl Action {
 
     pub(super) fn verify(id: &str) -> Self {
         let ask = format!("Snapshot {} is read with all its details, and every hash is checked.", short(id));
-        let done = format!("Snapshot {} is whole: every hash is right.", short(id));
+        let done = format!("Snapshot {} is intact: every hash is right.", short(id));
         Self::on(&OnSnapshot::Verify(id.to_owned()), id, "Verify", &ask, &done)
     }
 

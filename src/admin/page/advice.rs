@@ -1,6 +1,6 @@
-//! Why the server is not well, or soon may not be, and what to do about each reason.
+//! Why the server is not well, or may soon not be, and what to do about it.
 //!
-//! Pure. The reasons are those of `/status`; what to do is said here only. Callers: [`super::gather`].
+//! Pure. The reasons are those of `/status`; the advice is only here. Callers: [`super::gather`].
 
 use crate::admin::health::{Reason, Trouble};
 use crate::config::Use;
@@ -14,24 +14,22 @@ use super::words::{seconds, sentence, short};
 pub(super) enum Weight {
     /// The server is unhealthy for it.
     Unwell,
-    /// It is healthy all the same.
+    /// It is still healthy.
     Attention,
 }
 
 /// Something that an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// How much it matters.
     pub weight: Weight,
     /// What is wrong.
     pub what: String,
     /// What to do.
     pub todo: String,
-    /// What can be done right here.
+    /// An action that helps.
     pub action: Option<Action>,
 }
 
-/// What findings depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Facts<'a> {
     /// How this process is used.
@@ -63,7 +61,7 @@ impl Facts<'_> {
     fn origin_fails(&self) -> Option<String> {
         let url = self.origin_url.unwrap_or("the origin");
         let how = match self.origin {
-            OriginState::CouldNotBeAsked => format!("The origin {url} cannot be asked"),
+            OriginState::CouldNotBeAsked => format!("The origin {url} cannot be reached"),
             OriginState::Nonsense => format!("The answers of the origin {url} cannot be used"),
             _ => return None,
         };
@@ -78,38 +76,38 @@ impl Facts<'_> {
         let (what, todo) = match reason.trouble {
             Trouble::Disk => (
                 text,
-                "Make room on the disk, or make the directory writable. Clients get the stored data meanwhile; \
-                 writing is tried again by itself.",
+                "Make room on the disk, or make the directory writable. Meanwhile clients get the stored data, and the \
+                 server keeps trying to write.",
             ),
             Trouble::NotReady => match (self.usage, self.origin_fails()) {
                 (Use::Offline, _) => (text, "Import a bundle: below, or with `grandstand bundle import FILE`."),
                 (_, Some(fails)) => (
                     format!("{text} {fails}"),
-                    "Check the address (origin.url) and that this machine can reach it. Requests are tried again by \
-                     themselves.",
+                    "Check the address (origin.url) and that this machine can reach it. The server keeps trying.",
                 ),
                 (_, None) => (
                     text,
-                    "Wait: the progress is shown below. Until then requests of clients are forwarded to the origin.",
+                    "Wait: the progress is shown below. Meanwhile the server forwards client requests to the origin.",
                 ),
             },
-            Trouble::Clock => {
-                (text, "Set the clock of this machine, or of the machine that the data came from, for example by NTP.")
-            }
+            Trouble::Clock => (
+                text,
+                "Set the clock of this machine, or of the machine that the data came from, for example with NTP.",
+            ),
             Trouble::Unconfirmed => match (self.usage, self.origin_fails()) {
                 (Use::Offline, _) => (text, "Import a newer bundle: below, or with `grandstand bundle import FILE`."),
                 (_, Some(fails)) => (
                     format!("{text} {fails}"),
-                    "Check that the origin works and that this machine can reach it. Clients get the stored data with \
-                     its true Age meanwhile; refreshes are tried again by themselves.",
+                    "Check that the origin works and that this machine can reach it. Meanwhile clients get the stored \
+                     data with its true Age, and the server keeps trying.",
                 ),
                 (_, None) if self.rolled_back.is_some() => (
-                    format!("{text} It is that of a rollback, which nothing confirms."),
-                    "Release the rollback when clients shall get the newest snapshot again.",
+                    format!("{text} A rollback is in force, and nothing confirms its snapshot."),
+                    "Release the rollback when clients should get the newest snapshot again.",
                 ),
                 (_, None) => (
                     text,
-                    "Look below at what the origin's budget is spent on: a refresh is running, or waits for a free slot.",
+                    "A refresh is running, or waits for a free slot. See below what the origin's budget is spent on.",
                 ),
             },
             Trouble::HeldBack => {
@@ -123,7 +121,7 @@ impl Facts<'_> {
     }
 }
 
-/// Everything that an operator should know, what makes the server unhealthy first; empty: all is well.
+/// All findings, those that make the server unhealthy first; empty: all is well.
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = facts.reasons.iter().map(|reason| facts.reason(reason)).collect();
     let mut attention = |what: String, todo: &str, action: Option<Action>| {
@@ -133,20 +131,19 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     match facts.origin_fails() {
         Some(fails) if !is_told(&[Trouble::Unconfirmed, Trouble::NotReady]) => {
             let todo = if facts.has_data {
-                "Check that the origin works. Nothing is lost yet: clients get the stored data, and requests are tried \
-                 again by themselves."
+                "Check that the origin works. Nothing is lost yet: clients get the stored data, and the server keeps \
+                 trying."
             } else {
-                "Check that the origin works. Clients get cached answers, stale ones included; requests are tried again \
-                 by themselves."
+                "Check that the origin works. Clients get cached answers, stale ones included; the server keeps trying."
             };
             attention(fails, todo, None);
         }
         None if facts.paused_seconds > 0 => attention(
             format!(
-                "Nothing is sent to the origin for {}, because it failed or asked for that.",
+                "No requests are sent to the origin for {}, because it failed or asked for a pause.",
                 seconds(facts.paused_seconds)
             ),
-            "Wait: it ends by itself. If the origin often answers 429, set a lower origin.requests_per_minute.",
+            "Wait: the pause ends by itself. If the origin often answers 429, set a lower origin.requests_per_minute.",
             None,
         ),
         _ => {}
@@ -155,7 +152,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         let todo = if facts.origin_url.is_some() {
             "Wait: the store is repaired with what can be read of it, and the rest is fetched again."
         } else {
-            "Import a bundle: that repairs the store with what the bundle holds."
+            "Import a bundle: its data repairs the store."
         };
         attention(format!("Stored data is damaged: {}", sentence(damage)), todo, None);
     }
@@ -163,15 +160,15 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         let newest = newest.filter(|newest| *newest != served);
         let newest = newest.map_or_else(String::new, |newest| format!(" The newest one, {}, waits.", short(newest)));
         let what = format!("A rollback is in force: clients get snapshot {}.{newest}", short(served));
-        attention(what, "Release it when clients shall get the newest snapshot again.", Some(Action::release()));
+        attention(what, "Release it when clients should get the newest snapshot again.", Some(Action::release()));
     }
     if let Some(problem) = facts.tls_problem {
         let todo = "Replace the files of tls.cert and tls.key. They are read again within seconds.";
         attention(format!("HTTPS: {}", sentence(problem)), todo, None);
     }
     if let Some(parity) = facts.parity.filter(|parity| *parity < 100.0) {
-        let what = format!("{:.2} % of the requests that were compared differ from the origin.", 100.0 - parity);
-        let todo = "Look at the differences below. What differs is fetched again by itself; compare again afterwards.";
+        let what = format!("{:.2} % of the compared answers differ from the origin's.", 100.0 - parity);
+        let todo = "Look at the differences below. The server fetches that data again by itself; then compare again.";
         attention(what, todo, None);
     }
     findings
@@ -181,7 +178,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 pub(super) fn about_note(module: &str) -> &'static str {
     let module = module.strip_prefix("grandstand::").unwrap_or(module);
     ADVICE.iter().find(|(prefix, _)| module.starts_with(prefix)).map_or(
-        "If it comes again, look at the log around it, and report it if the sentence does not say what to do.",
+        "If it comes again, read the log around it. If that does not say what to do, report it.",
         |(_, advice)| advice,
     )
 }
@@ -189,26 +186,32 @@ pub(super) fn about_note(module: &str) -> &'static str {
 /// What to do by module; the first prefix that fits counts.
 const ADVICE: [(&str, &str); 21] = [
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
-    ("upstream::stamps", "Nothing: the age of answers is counted by their Date instead."),
-    ("upstream", "Check that the origin works and can be reached. Requests are tried again by themselves."),
-    ("mirror::assumptions", "Nothing: queries that depend on it are forwarded to the origin."),
+    ("upstream::stamps", "Do nothing: the server takes the age of answers from Date instead."),
+    ("upstream", "Check that the origin works and can be reached. The server keeps trying."),
+    ("mirror::assumptions", "Do nothing: queries that depend on it are forwarded to the origin."),
     ("mirror", "Nothing, if it stops: it is tried again by itself. Else look at the origin's answers."),
     ("audit", "Look at the differences under Parity. What differs is fetched again by itself."),
-    ("admin::bundle", "The sentence says why; correct that and try again."),
-    ("dumps", "Check that the disk has room. The dump is built again when somebody asks for it."),
+    ("admin::bundle", "The message says why. Correct that, and try again."),
+    ("dumps", "Check that the disk has room. The next request for the dump writes it again."),
     ("store::files", "Give grandstand a data directory of its own that other users cannot enter."),
-    ("store", "Check the disk. Run `grandstand snapshot verify`; what is missing is fetched again."),
-    ("versions", "Nothing after a command of yours. Else check the disk and that the data directory is writable."),
-    ("serve::connections", "Raise limits.connections and the limit of open files, or find out who opens so many."),
+    ("store", "Check the disk. Run `grandstand snapshot verify`; missing data is fetched again."),
+    (
+        "versions",
+        "If you gave a command just now, do nothing. Otherwise check the disk, and that the data directory is writable.",
+    ),
+    (
+        "serve::connections",
+        "Raise limits.connections and the limit of open files, or find out which client opens so many.",
+    ),
     ("serve::tls", "Check the files of tls.cert and tls.key. They are read again within seconds."),
-    ("serve", "Nothing, if it stops. Else look at what clients send."),
-    ("cache", "Nothing: answers stay right and are only larger."),
+    ("serve", "If it comes again and again, look at what clients send."),
+    ("cache", "Do nothing: answers stay correct and are only larger."),
     ("answer", "Check the disk. Run `grandstand snapshot verify`; a restart reads the data again."),
-    ("app::keeper", "Check the disk that the data directory is on. Repair is tried again by itself."),
-    ("app", "The sentence names the file or the limit; check it. Run `grandstand status` afterwards."),
-    ("cli", "Correct the configuration key that the sentence names, and restart."),
-    ("sample", "Nothing: this is the sample origin."),
-    ("pingora", "Nothing, if it stops. Else look at what clients send, and at the limit of open files."),
+    ("app::keeper", "Check the disk of the data directory. The server keeps trying to repair the store."),
+    ("app", "The message names the file or the limit: check it. Run `grandstand status` afterwards."),
+    ("cli", "Correct the configuration key that the message names, and restart."),
+    ("sample", "Do nothing: this is the sample origin."),
+    ("pingora", "If it comes again and again, look at what clients send, and at the limit of open files."),
 ];
 
 #[cfg(test)]

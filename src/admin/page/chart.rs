@@ -1,6 +1,6 @@
 //! A chart as SVG: series over a time axis, stacked or as lines.
 //!
-//! Pure. The drawing is stretched to the width of its place, so that it has no text; labels are HTML around it. Callers:
+//! Pure. The drawing is stretched to its place's width, so it has no text; labels are HTML around it. Callers:
 //! [`super::charts`] makes charts, [`super::view`] places them.
 
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use super::words;
 /// The height of the drawing, in its own units; it is as wide as it has slots.
 const HEIGHT: f64 = 100.0;
 
-/// What is drawn how.
+/// How it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Areas on top of each other: what adds up.
@@ -24,9 +24,7 @@ pub(super) enum Kind {
 /// What the values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// So many in a second.
     PerSecond,
-    /// So many in a minute.
     PerMinute,
     /// 0 to 1.
     Share,
@@ -48,7 +46,7 @@ impl Unit {
         }
     }
 
-    /// The end of an axis on which `most` has room.
+    /// The end of an axis for values up to `most`.
     fn top(self, most: f64) -> f64 {
         match self {
             Self::Share => 1.0,
@@ -79,9 +77,9 @@ impl Unit {
 /// One series.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
-    /// Its name in the legend.
+    /// In the legend.
     pub name: &'static str,
-    /// Its colour: the number of a class in the stylesheet.
+    /// The number of a class in the stylesheet.
     pub hue: u8,
     /// One for each slot, the oldest first; `None`: not known.
     pub values: Vec<Option<f64>>,
@@ -90,9 +88,7 @@ pub(super) struct Series {
 /// A line that should not be crossed.
 #[derive(Clone, Debug)]
 pub(super) struct Limit {
-    /// Where it is.
     pub value: f64,
-    /// What it is.
     pub name: &'static str,
 }
 
@@ -101,22 +97,18 @@ pub(super) struct Limit {
 pub(super) struct Chart {
     /// Unique on the page.
     pub id: &'static str,
-    /// What it shows.
     pub title: &'static str,
-    /// What the values are.
     pub unit: Unit,
-    /// How they are drawn.
     pub kind: Kind,
     /// The series; all have equally many slots.
     pub series: Vec<Series>,
-    /// A line that should not be crossed.
     pub limit: Option<Limit>,
-    /// Said where nothing is known yet.
+    /// Shown without data.
     pub empty: &'static str,
 }
 
 impl Chart {
-    /// The chart with its labels. `since`: what the left end of the axis is called.
+    /// The chart with its labels. `since`: the label of the left end of the axis.
     pub(super) fn render(&self, since: &str) -> Markup {
         let known = self.series.iter().any(|series| series.values.iter().any(Option::is_some));
         html! {
@@ -166,7 +158,7 @@ impl Chart {
         }
     }
 
-    /// What is to be seen, for those who do not see it.
+    /// The chart in words, for screen readers.
     fn summary(&self, since: &str) -> String {
         let mut text = format!("From {since} to now.");
         for series in &self.series {
@@ -195,7 +187,7 @@ impl Chart {
         self.unit.top(most.max(self.limit.as_ref().map_or(0.0, |limit| limit.value)))
     }
 
-    /// What each series reaches up to: in a stack its own values on those of the series before it.
+    /// The height of each series: in a stack, its values on top of the series before.
     fn levels(&self) -> Vec<Vec<Option<f64>>> {
         let mut levels: Vec<Vec<Option<f64>>> = Vec::with_capacity(self.series.len());
         for series in &self.series {
@@ -250,7 +242,7 @@ fn runs(values: &[Option<f64>]) -> Vec<std::ops::Range<usize>> {
     runs
 }
 
-/// A line of level steps: to the right from its first slot, or back to the left, going on from where the path is.
+/// A line of level steps: to the right from its first slot, or back to the left from the path's end.
 fn steps(path: &mut String, levels: impl Iterator<Item = (usize, f64)>, forward: bool) {
     let mut last: Option<(usize, String)> = None;
     let edge = |slot: usize| if forward { slot + 1 } else { slot };

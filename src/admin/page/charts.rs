@@ -1,4 +1,4 @@
-//! The charts of the page: which there are, and how samples become their series.
+//! The charts of the page, and how samples become their series.
 //!
 //! Pure. Callers: [`super::gather`].
 
@@ -11,10 +11,10 @@ use crate::upstream::window::Class;
 
 use super::chart::{Chart, Kind, Limit, Series, Unit};
 
-/// Samples that are drawn as one: more slots than that are not told apart.
+/// How many samples are drawn as one: more slots cannot be told apart.
 const TOGETHER_OF_HOURS: usize = 5;
 
-/// What the charts depend on beside the samples.
+/// The charts' inputs beside the samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
     /// How this process is used.
@@ -44,7 +44,7 @@ pub(super) fn charts(samples: &[Option<Sample>], span: Span, scene: Scene) -> Ve
     charts
 }
 
-/// What the left end of the axis is called.
+/// The label of the axis' left end.
 pub(super) const fn since(span: Span) -> &'static str {
     match span {
         Span::Minutes => "15 min ago",
@@ -52,7 +52,6 @@ pub(super) const fn since(span: Span) -> &'static str {
     }
 }
 
-/// Slots as they are drawn.
 struct Drawn {
     slots: Vec<Option<Sample>>,
     seconds: f64,
@@ -74,7 +73,7 @@ impl Drawn {
         f64::from(count) / self.seconds
     }
 
-    /// What was counted in the minute before the end of each slot, as budgets and limits count.
+    /// The count in the minute before the end of each slot, as budgets and limits count.
     fn in_a_minute(&self, name: &'static str, hue: u8, count: impl Fn(&Sample) -> u32) -> Series {
         let slots = (60.0 / self.seconds).round().max(1.0) as usize;
         let scale = 60.0 / (self.seconds * slots as f64);
@@ -154,7 +153,7 @@ fn refused(drawn: &Drawn) -> Chart {
     }
 }
 
-/// What a class of requests to the origin is for.
+/// The purpose of a class of requests.
 pub(super) const fn purpose(class: Class) -> &'static str {
     match class {
         Class::Refresh => "refresh",

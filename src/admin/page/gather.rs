@@ -1,6 +1,6 @@
-//! Puts the content of the operator's page together from the state at one instant.
+//! Collects the content of the operator's page from the state at one instant.
 //!
-//! The facts are those of `/status`; it decides nothing. Callers: [`super`], for each request.
+//! The facts are those of `/status`. Callers: [`super`], for each request.
 
 use serde_json::Value;
 
@@ -26,12 +26,11 @@ use super::charts::{self, Scene, purpose};
 use super::model::{Bar, Line, Model, Origin, Parity, Row, Snapshot, Snapshots, State, Tile};
 use super::{facts, words};
 
-/// Kept snapshots that are shown; beyond that only those that matter.
+/// Kept snapshots that are shown; beyond that only important ones.
 const MOST_SNAPSHOTS: usize = 40;
 /// Differences of one audit that are shown.
 const MOST_DIFFERENCES: usize = 20;
 
-/// The page's content now.
 pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
     let reading = status.read();
     let (_, value) = status.describe_reading(&reading);
@@ -142,7 +141,7 @@ fn origin(status: &Status, reading: &Reading) -> Origin {
         };
         let mut more = Vec::new();
         if view.paused.as_secs() > 0 {
-            more.push(format!("Nothing is sent for {}.", words::seconds(view.paused.as_secs())));
+            more.push(format!("No requests are sent for {}.", words::seconds(view.paused.as_secs())));
         }
         if view.waiting > 0 {
             more.push(format!("{} requests wait for a slot.", view.waiting));
@@ -186,7 +185,7 @@ fn data(reading: &Reading, value: &Value) -> Vec<Line> {
         Line::new("Certificate", meta.certificate.as_str()).with([words::certificate(meta.certificate).to_owned()]);
     lines.push(certificate.with(texts(value, "/snapshot/open_points")));
     let confirmed = words::instant(published.claimed());
-    let future = reading.unconfirmed.then(|| "This is in the future, so that a clock must be wrong.".to_owned());
+    let future = reading.unconfirmed.then(|| "This is in the future, so a clock must be wrong.".to_owned());
     lines.push(Line::new("Confirmed", confirmed).with(future));
     lines.push(Line::new("Listings", words::count(published.dataset.len() as u64)));
     for (name, kind) in [("Sports", "sport"), ("States", "state"), ("Cities", "city")] {
@@ -200,11 +199,11 @@ fn data(reading: &Reading, value: &Value) -> Vec<Line> {
     let disproved = meta.disproved.iter().flatten().map(|assumption| words::assumption(*assumption).to_owned());
     let disproved: Vec<String> = disproved.collect();
     if !disproved.is_empty() {
-        let told = "The origin does otherwise. Such queries are forwarded.";
+        let told = "The origin does not do this. Queries that depend on it are forwarded.";
         lines.push(Line::new("Disproved", told).with(disproved));
     }
     for (name, pointer, told) in [
-        ("Volatile fields", "/volatile", "They change although the data does not, and are no part of it."),
+        ("Volatile fields", "/volatile", "They change although the data does not, so they are not part of the data."),
         ("Left out", "/left_out", "These fields differed between the pages of one crawl."),
     ] {
         let names = texts(value, pointer);

@@ -1,4 +1,4 @@
-//! What the operator's page shows: plain values, as the templates take them.
+//! The content of the operator's page: plain values for the templates.
 //!
 //! Callers: [`super::gather`] fills it in, [`super::view`] shows it.
 
@@ -10,37 +10,31 @@ use super::action::{Action, Writes};
 use super::advice::Finding;
 use super::chart::Chart;
 
-/// Everything on the page.
 pub(super) struct Model {
     /// How this process is used.
     pub usage: Use,
-    /// When this was so.
     pub now: WallTime,
-    /// What is wrong; empty: all is well.
+    /// Empty: all is well.
     pub findings: Vec<Finding>,
-    /// The sum of them.
     pub state: State,
-    /// The few numbers that matter most.
+    /// The most important numbers.
     pub tiles: Vec<Tile>,
     /// The charts, and what their left end is called.
     pub charts: (Vec<Chart>, &'static str),
-    /// The span of the charts.
     pub span: Span,
     /// The origin; `None` offline.
     pub origin: Option<Origin>,
-    /// The current snapshot; `None` without data.
+    /// The current snapshot; empty without data.
     pub data: Vec<Line>,
     /// The kept snapshots; `None` in shield use.
     pub snapshots: Option<Snapshots>,
-    /// The comparison with the origin; `None` where there is none.
+    /// The comparison with the origin; `None` without one.
     pub parity: Option<Parity>,
     /// The last warnings and errors, the newest first.
     pub notes: Vec<Row>,
     /// Listeners, certificate of the HTTPS listener, cache.
     pub server: Vec<Line>,
-    /// Every fact of `/status`.
     pub facts: Vec<(String, String)>,
-    /// Who may act.
     pub writes: Writes,
 }
 
@@ -51,7 +45,7 @@ pub(super) enum State {
     Well,
     /// It is healthy, and something is wrong or waits for the operator.
     Attention,
-    /// The first copy is being made, and nothing hinders that.
+    /// The first copy is being made without trouble.
     Starting,
     /// `/status` is 503.
     Unwell,
@@ -64,7 +58,7 @@ pub(super) struct Tile {
     pub note: String,
 }
 
-/// One line of a description: a name and what is to be said.
+/// One line of a description: a name and its text.
 pub(super) struct Line {
     pub name: &'static str,
     pub value: String,
@@ -90,7 +84,7 @@ pub(super) struct Bar {
     pub of: u64,
 }
 
-/// The origin and what its budget is spent on.
+/// The origin and the use of its budget.
 pub(super) struct Origin {
     pub lines: Vec<Line>,
     pub bars: Vec<Bar>,
@@ -98,7 +92,7 @@ pub(super) struct Origin {
     pub eta: Option<String>,
     /// Requests since the start, by purpose.
     pub spent: Vec<(&'static str, u64)>,
-    /// What the mirror can be told to do; empty in shield use.
+    /// Commands to the mirror; empty in shield use.
     pub actions: Vec<Action>,
 }
 
@@ -109,7 +103,7 @@ pub(super) struct Snapshot {
     pub certificate: &'static str,
     pub confirmed: String,
     pub published: String,
-    /// What is special about it: current, newest ...
+    /// Its roles: current, newest ...
     pub marks: Vec<&'static str>,
     pub actions: Vec<Action>,
 }
@@ -121,7 +115,7 @@ pub(super) struct Snapshots {
     pub more: usize,
     /// During a rollback.
     pub release: Option<Action>,
-    /// What is held back: why, and how to publish it all the same.
+    /// The snapshot held back: why, and how to publish it.
     pub held: Option<(String, Action)>,
 }
 

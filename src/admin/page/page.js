@@ -217,7 +217,7 @@ async function act(button) {
   const { method = "POST", path = "", ask = "", done = "" } = button.dataset;
   const title = button.textContent?.trim() ?? "";
   if (!(await confirmed(title, ask))) return;
-  say(`${title}: the server is at it …`);
+  say(`${title}: in progress …`);
   try {
     const answer = await fetch(path, { method, headers: credentials() });
     say(told(answer.status, await answer.text(), done));
@@ -247,7 +247,7 @@ async function download(link) {
     saved.download = named?.[1] ?? "bundle.gsb";
     saved.click();
     setTimeout(() => URL.revokeObjectURL(saved.href), 60000);
-    say("The bundle is here.");
+    say("The bundle is complete.");
   } catch (error) {
     say(`No bundle: the server does not answer (${why(error)}).`);
   }

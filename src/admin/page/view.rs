@@ -1,4 +1,4 @@
-//! The operator's page as HTML: the document, and what is on top of it.
+//! The operator's page as HTML: the document and its top.
 //!
 //! Every value goes through the template, which escapes it. Callers: [`super`].
 
@@ -70,7 +70,7 @@ pub(super) fn document(model: &Model) -> Markup {
     }
 }
 
-/// What changes while the page is open: sections with ids, which the script replaces where they differ.
+/// The changing part: sections with ids, which the script replaces where they differ.
 pub(super) fn live(model: &Model) -> Markup {
     html! {
         (health(model))
@@ -135,8 +135,8 @@ fn health(model: &Model) -> Markup {
 
 const fn all_well(usage: Use) -> &'static str {
     match usage {
-        Use::Mirror => "The data is confirmed in time, nothing is held back, and the disk works.",
-        Use::Shield => "The origin answers, and clients are served from the cache where that is possible.",
+        Use::Mirror => "The origin confirmed the data in time, nothing is held back, and the disk works.",
+        Use::Shield => "The origin answers, and clients get cached answers where possible.",
         Use::Offline => "There is data to serve, and the disk works.",
     }
 }
@@ -183,7 +183,7 @@ fn charts(model: &Model) -> Markup {
     }
 }
 
-/// A button for an action, and what the script needs to know of it.
+/// A button for an action, with its data for the script.
 fn button(action: &Action, writes: Writes) -> Markup {
     html! {
         button type="button" id=(action.id) disabled[writes == Writes::Refused] data-method=(action.method)

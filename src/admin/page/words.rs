@@ -97,42 +97,42 @@ pub(super) fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-/// What a certificate says.
+/// A certificate in words.
 pub(super) const fn certificate(certificate: Certificate) -> &'static str {
     match certificate {
         Certificate::Provisional => {
-            "One pass over all pages, which fit together. It may mix two instants; a closing pass is on its way to settle that."
+            "Every page was read, and all pages fit together, but perhaps they are not of one instant. A closing pass will settle that."
         }
-        Certificate::Full => "There is one instant at which the origin had exactly this.",
+        Certificate::Full => "There is one instant at which the origin had exactly this data.",
         Certificate::Incremental => {
-            "A refresh of a full copy: its first page, taxonomies and recent changes held still, and the rest follows from them."
+            "A refresh of a full copy: its first page, taxonomies and recent changes did not change meanwhile, and the rest follows from them."
         }
         Certificate::BestEffort => {
-            "The origin changed during every pass, so that a few points are not proven. They are listed below; the next passes try again."
+            "The origin changed during every pass, so a few points are not proven. They are listed below; later passes try again."
         }
     }
 }
 
-/// How the last look at the origin ended.
+/// Result of the last look at the origin.
 pub(super) const fn origin(state: OriginState) -> &'static str {
     match state {
         OriginState::NotAsked => "Not asked yet",
-        OriginState::Offline => "There is none: this server is offline",
+        OriginState::Offline => "No origin: this server is offline",
         OriginState::Crawling => "Answers; all pages are being read",
         OriginState::Answering => "Answers",
         OriginState::Unchanged => "Answers; the last refresh found no changes",
         OriginState::Changed => "Answers; the last refresh found changes",
-        OriginState::CouldNotBeAsked => "Cannot be asked",
+        OriginState::CouldNotBeAsked => "Cannot be reached",
         OriginState::Nonsense => "Answers cannot be used",
     }
 }
 
-/// What the origin disproved.
+/// The disproved assumption.
 pub(super) const fn assumption(assumption: Assumption) -> &'static str {
     match assumption {
         Assumption::And => "several filters together mean AND",
-        Assumption::Strict => "modified_since lets only later instants pass",
-        Assumption::Midnight => "a date in modified_since means its 00:00 UTC",
+        Assumption::Strict => "modified_since selects only later instants",
+        Assumption::Midnight => "a date in modified_since means 00:00 UTC of that day",
         Assumption::Order => "filtered lists have the order of the whole list",
     }
 }

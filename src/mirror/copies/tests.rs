@@ -35,7 +35,7 @@ async fn scene(limit: Option<usize>) -> (Origin, Copies, Budget, tempfile::TempD
 #[tokio::test]
 async fn a_background_look_that_waits_for_the_budget_does_not_hold_up_a_refresh() {
     let (_origin, copies, budget, _dir) = scene(Some(12)).await;
-    // The background's tenth is one slot of twelve, and it is taken.
+    // The background's tenth is one slot of twelve, and taken.
     let taken = budget.acquire(Class::Background, None, None).await.unwrap();
     let sweep = tokio::spawn({
         let copies = copies.clone();
@@ -62,7 +62,7 @@ async fn an_answer_to_an_older_question_never_takes_a_newer_copy_back() {
         let copies = copies.clone();
         async move { copies.look(PATH, Asker::mirror(Class::Background), check_page).await.unwrap() }
     });
-    // Its answer is made on arrival and held back for the latency.
+    // The origin answers on arrival, and sends after the latency.
     while origin.count() < 2 {
         tokio::task::yield_now().await;
     }
@@ -78,8 +78,7 @@ async fn an_answer_to_an_older_question_never_takes_a_newer_copy_back() {
     assert_eq!(span.until_ms, new.until_ms);
 }
 
-/// Answers like an origin behind a CDN that never says `Age`, whatever it is asked: `Date` is now, and the body is a
-/// copy of its own making.
+/// An origin behind a CDN that never sends `Age`: it answers every request with the body that the test sets.
 struct Silent(Mutex<String>);
 
 #[async_trait::async_trait]
@@ -95,7 +94,7 @@ fn check_object(body: &Bytes) -> Result<(), String> {
     if body.starts_with(b"{") { Ok(()) } else { Err("no object".to_owned()) }
 }
 
-/// A mirror's copies of such an origin, by a clock that the test moves.
+/// Copies of such an origin, with a clock that the test moves.
 fn silent() -> (Arc<Silent>, FakeClock, Copies, tempfile::TempDir) {
     let hand = Clock::fake(WallTime::from_seconds(NOW));
     let clock = hand.clock();
@@ -127,7 +126,7 @@ async fn an_old_copy_that_only_its_stamp_betrays_never_takes_data_back() {
     }
     *origin.0.lock() = body(NOW + 300, 2);
     assert_eq!(look().await.unwrap().body, body(NOW + 300, 2));
-    // Hours later, while the origin is down: the other node of the CDN still has the copy of before.
+    // Hours later, while the origin is down: another node of the CDN still has the old copy.
     hand.advance(Duration::from_secs(7200));
     *origin.0.lock() = body(NOW + 240, 1);
     let old = look().await.unwrap();

@@ -1,7 +1,7 @@
-//! Details that have arrived and are not durable yet: many are committed at once, and again for as long as the disk does
-//! not take them; copies of the origin's answers along with them.
+//! Details that have arrived and are not durable yet. Many are committed at once, together with copies of the origin's
+//! answers, and retried while the disk fails.
 //!
-//! It fetches nothing and decides nothing. Callers: [`super`], and whoever is about to end.
+//! Fetches nothing, decides nothing. Callers: [`super`], and processes that end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::api::listing::ListingId;
 use crate::store::{DetailRecord, Store, StoreError};
 
-/// So many wait for a disk that does not take them that no more should be asked for.
+/// With so many waiting for the disk, no more should be fetched.
 const MOST: usize = 4096;
 
 /// Details that are not durable yet.
@@ -47,18 +47,17 @@ impl Arrivals {
         self.arrived.notify_one();
     }
 
-    /// While this is held, none arrives and none that arrived is committed.
+    /// While this is held, no detail arrives and none is committed.
     pub(super) fn hold(&self) -> MutexGuard<'_, HashMap<ListingId, DetailRecord>> {
         self.waiting.lock()
     }
 
-    /// Whether so many wait that no more should be asked for.
+    /// Whether too many wait to fetch more.
     pub(super) fn is_backed_up(&self) -> bool {
         self.waiting.lock().len() > MOST
     }
 
-    /// Makes everything that arrived durable now, and copies that are not yet; `false` when the disk does not take it
-    /// all within some seconds.
+    /// Makes all arrived details and copies durable now; `false` if the disk does not accept them within some seconds.
     pub(super) fn flush(&self) -> bool {
         const PATIENCE: Duration = Duration::from_secs(5);
         let began = Instant::now();
@@ -89,7 +88,7 @@ impl Arrivals {
         }
         if let Err(error) = self.commit() {
             tracing::error!(%error, waiting = self.waiting.lock().len(), "received details cannot be stored; trying again");
-            // Disk full or read-only: what arrived stays in memory, and is tried again.
+            // Disk full or read-only: arrivals stay in memory and are tried again.
             std::thread::sleep(Duration::from_secs(1));
         }
     }
@@ -101,7 +100,7 @@ impl Arrivals {
             self.store.put_details(&batch)?;
             let mut waiting = self.waiting.lock();
             for (id, record) in &batch {
-                // What arrived meanwhile for the same listing still waits.
+                // A newer arrival for the listing still waits.
                 if waiting.get(id).is_some_and(|now| now.meta == record.meta) {
                     waiting.remove(id);
                 }

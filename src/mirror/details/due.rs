@@ -1,5 +1,5 @@
-//! Which details are to be fetched, and when the question is worth asking again: with a million listings an answer takes
-//! a million look-ups, so it is not asked every few seconds.
+//! Which details are due, and when to check again: with a million listings a check takes a million look-ups, too many
+//! for every few seconds.
 //!
 //! Callers: [`super::worker`].
 
@@ -13,12 +13,12 @@ use crate::snapshot::live::Published;
 use super::index::{Known, PIECE};
 use super::{Details, provisional};
 
-/// What is to be fetched.
+/// Details to fetch.
 #[derive(Debug, Default)]
 pub(super) struct Due {
     /// In order.
     pub(super) ids: Vec<ListingId>,
-    /// When something else will be, by the clock alone; milliseconds since the epoch. `None`: never.
+    /// When the clock alone makes another one due; milliseconds since the epoch. `None`: never.
     pub(super) next_ms: Option<i64>,
 }
 
@@ -33,10 +33,10 @@ fn millis(duration: Duration) -> i64 {
 }
 
 impl Details {
-    /// What to fetch next: what changed, then, if `all` are wanted, what is missing, newest first.
+    /// The details to fetch: changed ones, then, if `all` are wanted, missing ones, newest first.
     pub(super) fn missing(&self, published: &Published, all: bool, now: WallTime, cache_ttl: Duration) -> Due {
         let dataset = &published.dataset;
-        // An answer that was too old is worth another try when the CDN has let it go.
+        // After an answer that was too old, retry when the CDN has dropped that copy.
         let rested = |meta: &Known| {
             let since = now.millis_since(WallTime::from_millis(meta.fetched_ms));
             !(0..millis(cache_ttl)).contains(&since)
@@ -65,7 +65,7 @@ impl Details {
         due
     }
 
-    /// The details that were looked at longest ago, if that is longer than `cycle`.
+    /// The details checked longest ago, if that is longer than `cycle`.
     pub(super) fn overdue(
         &self,
         dataset: &Dataset,
@@ -79,7 +79,7 @@ impl Details {
         let mut due: Vec<(i64, ListingId)> = Vec::new();
         self.look_through(dataset, false, |_, summary, known| {
             let Some(fetched) = known.map(|meta| meta.fetched_ms) else { return };
-            // An instant in the future is one from before the clock was set back.
+            // An instant in the future is from before the clock was set back.
             if fetched < oldest || fetched > now.as_millis() {
                 due.push((fetched, summary.id));
             } else {
@@ -91,8 +91,8 @@ impl Details {
         found
     }
 
-    /// Shows what is known of the listings of a data set, piece by piece, with their positions: of `all`, in the origin's
-    /// order, or of those of which something is known, in any order.
+    /// Visits the listings of a data set with their positions, piece by piece: `all` in the origin's order, else only
+    /// those with a known detail, in any order.
     pub(super) fn look_through(
         &self,
         dataset: &Dataset,

@@ -1,7 +1,7 @@
-//! Details that clients read before there is a snapshot: kept for it, so that the origin is not asked for them again.
+//! Details that clients read before the first snapshot: kept for it, so that they are not fetched again.
 //!
-//! Such a detail was fetched for no summary, which is said by a hash that no summary has; the first snapshot that has
-//! the listing adopts it, if it is no older than the summary. Callers: [`super::super::early_copies`] offers,
+//! Such a detail has the hash of no summary. The first snapshot with the listing adopts it, unless it is older than the
+//! summary. Callers: [`super::super::early_copies`] offers, [`super::worker`] adopts.
 //! [`super::worker`] adopts.
 
 use crate::api::listing::ListingId;
@@ -14,12 +14,12 @@ use crate::upstream::stamps::{Place, StampWatch};
 use super::index::no_summary;
 use super::{Details, provisional};
 
-/// How many are kept at most until there is a snapshot: unknown ids that the origin answers all the same cost no more.
+/// Most details kept before the first snapshot: bounds the cost of answers to unknown ids.
 const MOST: usize = 10_000;
 
 impl Details {
-    /// Keeps a detail that was read before it was known that there is such a listing; one that is known already is not
-    /// replaced. The body has been found to be JSON.
+    /// Keeps a detail that was read before its listing was known; a known detail is not replaced. The body is valid
+    /// JSON.
     pub fn offer(&self, id: ListingId, answer: &Answer, stamps: &StampWatch) {
         let Ok(text) = std::str::from_utf8(&answer.body) else { return };
         if answer.status != 200 || !text.trim_start().starts_with('{') || self.0.arrivals.is_backed_up() {
@@ -46,7 +46,7 @@ impl Details {
         self.put(id, DetailRecord { meta, body: answer.body.clone() }, None);
     }
 
-    /// Takes what was offered for the listings of a data set.
+    /// Adopts the details offered for listings of a data set.
     pub(super) fn adopt(&self, dataset: &Dataset) {
         if self.0.index.read().offered() == 0 {
             return;

@@ -1,4 +1,4 @@
-//! One question to the origin about one detail, and what its answer changes.
+//! One request for one detail, and what its answer changes.
 //!
 //! Callers: [`super::worker`], [`super::once`].
 
@@ -36,17 +36,17 @@ impl Absences {
         !absent.insert(id)
     }
 
-    /// There was an answer.
+    /// Forgets the 404.
     pub(super) fn ended(&self, id: ListingId) {
         self.0.lock().remove(&id);
     }
 }
 
 impl Details {
-    /// Asks the origin for one detail, conditionally where there is one, and keeps the answer.
+    /// Fetches one detail, conditionally if there is one, and stores the answer.
     ///
     /// # Errors
-    /// When there is no usable answer; what is kept stays as it was.
+    /// When there is no usable answer; the stored detail stays.
     pub async fn fetch(
         &self,
         client: &OriginClient,
@@ -68,7 +68,7 @@ impl Details {
         blocking(taking).await
     }
 
-    /// Judges an answer to a question about a detail as it was known then, and keeps it. Blocks.
+    /// Judges an answer against the detail known when asking, and stores it. Blocks.
     fn take(
         &self,
         path: &str,
@@ -80,8 +80,8 @@ impl Details {
     ) -> Result<DetailRecord, CopyError> {
         let fetched_ms = answer.received.as_millis();
         let fresh = answer.validators();
-        // Somebody else's answer may have come meanwhile: this one is judged against that, and a 304 to an older question
-        // proves nothing.
+        // Another answer may have come meanwhile: this one is judged against it, and a 304 to an older question proves
+        // nothing.
         let _judging = self.0.judging.lock();
         let before = self.get(summary.id)?;
         if let (304, Some(record)) = (answer.status, &before)
@@ -90,7 +90,7 @@ impl Details {
             return Ok(record.clone());
         }
         let before = before.map(|mut record| {
-            // A stamp from the future, from before the clock was set back, must not freeze what it stands by.
+            // A stamp from the future (the clock was set back) must not freeze the record.
             if freshness::is_from_the_future(WallTime::from_millis(record.meta.origin_time_ms), answer.received) {
                 record.meta.origin_time_ms = 0;
             }
@@ -110,16 +110,16 @@ impl Details {
                 let kept = kept.map(|record| Before {
                     stamp: std::str::from_utf8(&record.body).ok().and_then(stamp),
                     changed: record.meta.hash != hash,
-                    // Each detail has its own stamp, and is looked at too seldom for a run.
+                    // Each detail has its own stamp, and is checked too seldom for a run.
                     counts: false,
                 });
                 let dated = stamps.date(Place::Details, &answer, Some(text), kept);
                 let origin_time_ms = dated.until_ms;
                 match before {
-                    // A copy older than what is known never replaces it.
+                    // An older copy never replaces a newer one.
                     Some(record) if record.meta.state == DetailState::Present && record.meta.hash == hash => {
                         let mut record = self.seen_again(record, summary, origin_time_ms, fetched_ms);
-                        // Equal but for what is volatile.
+                        // Equal but for volatile fields.
                         (record.meta.etag, record.meta.last_modified) = (fresh.etag, fresh.last_modified);
                         record.body = answer.body;
                         record
@@ -136,7 +136,7 @@ impl Details {
                     }
                 }
             }
-            // A 404 older than what is known, or the first one in a while, destroys nothing.
+            // A 404 older than the record, or the first in a while, deletes nothing.
             (404 | 410, Some(mut record))
                 if record.meta.state == DetailState::Present
                     && (answer.sent().as_millis() < record.meta.origin_time_ms
@@ -168,8 +168,8 @@ impl Details {
         Ok(record)
     }
 
-    /// A record that an answer did not change. If its summary has changed since, an answer from before that change was
-    /// noticed proves nothing: it may be an old copy of the CDN, and is asked for again.
+    /// A record that an answer did not change. If its summary changed, an answer from before we saw that change proves
+    /// nothing: it may be an old copy of the CDN, and is fetched again.
     fn seen_again(&self, mut record: DetailRecord, summary: &Summary, at_ms: i64, fetched_ms: i64) -> DetailRecord {
         let meta = &mut record.meta;
         let noticed_ms = self.0.newest.load().as_ref().map_or(i64::MIN, |newest| newest.meta.published_ms);

@@ -1,7 +1,7 @@
-//! What is known of each stored detail, and how far a data set is covered: counted once, then kept true with each arrival.
+//! What is known of each stored detail, and how many listings have one: counted once, then updated with each arrival.
 //!
-//! Memory only. Nothing here takes longer than a thousand look-ups in one piece, so that whoever answers a client is not
-//! kept waiting behind a million. Callers: [`super`].
+//! Memory only. No call takes more than a thousand look-ups in one piece, so that no client waits behind a million.
+//! Callers: [`super`].
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::store::DetailMeta;
 
-/// How many listings are looked at in one piece.
+/// Listings per piece.
 pub(super) const PIECE: usize = 1024;
 
 /// What the index knows of a stored detail.
@@ -29,13 +29,13 @@ impl Known {
         Self { summary_hash: meta.summary_hash, origin_time_ms: meta.origin_time_ms, fetched_ms: meta.fetched_ms }
     }
 
-    /// Whether it was fetched before it was known for which summary.
+    /// Whether it was fetched before its summary was known.
     pub(super) fn is_offered(&self) -> bool {
         self.summary_hash == no_summary()
     }
 }
 
-/// What stands for the summary of a detail that was fetched for none.
+/// The summary hash of a detail that was fetched for none.
 pub(super) fn no_summary() -> ContentHash {
     ContentHash::default()
 }
@@ -50,7 +50,6 @@ pub(super) struct Covered {
 }
 
 impl Covered {
-    /// Both together.
     pub(super) const fn and(self, other: Self) -> Self {
         Self { mirrored: self.mirrored + other.mirrored, current: self.current + other.current }
     }
@@ -64,7 +63,6 @@ struct Tally {
     covered: Covered,
 }
 
-/// The index of all stored details.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     known: HashMap<ListingId, Known, RandomState>,
@@ -89,7 +87,7 @@ impl Index {
         self.known.get(&id)
     }
 
-    /// How many were fetched before it was known for which summary.
+    /// How many were fetched before their summary was known.
     pub(super) const fn offered(&self) -> usize {
         self.offered
     }
@@ -99,13 +97,12 @@ impl Index {
         self.known.iter().map(|(id, known)| (*id, known))
     }
 
-    /// Keeps what is known of a detail; `served` is the data set that is served now.
+    /// Inserts a detail; `served` is the data set that is served now.
     pub(super) fn insert(&mut self, id: ListingId, known: Known, served: Option<&Dataset>) {
         let before = self.known.insert(id, known);
         self.recount(id, before, Some(known), served);
     }
 
-    /// Forgets a detail.
     pub(super) fn remove(&mut self, id: ListingId, served: Option<&Dataset>) {
         if let Some(before) = self.known.remove(&id) {
             self.recount(id, Some(before), None, served);
@@ -123,7 +120,7 @@ impl Index {
             self.tally = None;
             return;
         };
-        // What is not counted yet is counted as it is by then.
+        // A position not counted yet is counted later.
         let counted = |position: &u32| (*position as usize) < tally.counted;
         if let (Some(_), Some(summary)) = (served.position(id).filter(counted), served.summary(id)) {
             let current = |known: Option<Known>| known.is_some_and(|known| known.summary_hash == summary.hash);
@@ -132,13 +129,13 @@ impl Index {
         }
     }
 
-    /// How far the data set is covered, as far as that is counted already.
+    /// How far the data set is covered; `None` until it is all counted.
     pub(super) fn covered(&self, dataset: &Dataset) -> Option<Covered> {
         let tally = self.tally.as_ref().filter(|tally| tally.snapshot == dataset.id)?;
         (tally.counted == dataset.len()).then_some(tally.covered)
     }
 
-    /// Counts on by one piece.
+    /// Counts the next piece.
     pub(super) fn count(&mut self, dataset: &Dataset) {
         let Self { known, tally, .. } = self;
         let fresh = || Tally { snapshot: dataset.id.clone(), counted: 0, covered: Covered::default() };
@@ -152,7 +149,7 @@ impl Index {
         tally.counted += piece.len();
     }
 
-    /// How far some listings are covered.
+    /// The coverage of some listings.
     pub(super) fn covering(&self, piece: &[Summary]) -> Covered {
         covering(&self.known, piece)
     }

@@ -1,6 +1,6 @@
-//! The detail that a client waits for: fetched once for all who wait, and left alone for a while where that fails.
+//! A detail that clients wait for: fetched once for all of them, and not retried for a while after a failure.
 //!
-//! Callers: [`crate::serve`].
+//! Callers: [`crate::answer`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,16 @@ use crate::upstream::flight::{Boarding, Flights};
 
 use super::Details;
 
-/// What clients wait for.
 #[derive(Default)]
 pub(super) struct ClientFetches {
     flights: Flights<ListingId, Result<DetailRecord, Arc<CopyError>>>,
-    /// What the origin could not give to a client of late.
+    /// Recent fetches for clients that failed.
     failures: Failures,
 }
 
 impl Details {
-    /// The detail that a client waits for, fetched once however many wait; `true` when another one's request fetched it.
-    /// A client that leaves does not end the fetch.
+    /// Fetches a detail once for all waiting clients; `true` if another client's request fetched it. A client that
+    /// leaves does not end the fetch.
     ///
     /// # Errors
     /// When there is no usable answer.
@@ -48,7 +47,7 @@ impl Details {
             let left = deadline.map(|deadline| deadline.since(client.now_mono()));
             let (landed, joined) = match self.0.clients.flights.board(&summary.id) {
                 Boarding::Joined(passenger) => {
-                    // It may be waiting for its turn more patiently than this client; on the wire it needs its time.
+                    // It may wait longer for its slot than this client; on the wire it needs the full timeout.
                     let bound = left.map(|left| left.saturating_add(client.config().timeout));
                     let landed = tokio::time::timeout(bound.unwrap_or(Duration::MAX), passenger.landed()).await;
                     (landed.ok().flatten(), true)
@@ -58,7 +57,7 @@ impl Details {
                     let (volatile, summary) = (volatile.clone(), summary.clone());
                     let asker = Asker { patience: left, ..asker.clone() };
                     tokio::spawn(async move {
-                        // An earlier flight may have landed between the look at what is here and this one.
+                        // An earlier flight may have landed since the caller looked.
                         let here = this.read(summary.id).await.ok().flatten();
                         let fetched = match here {
                             Some(record) => Ok(record),
@@ -78,7 +77,7 @@ impl Details {
             };
             let lost = || Arc::new(CopyError::from(AskError::from(Spent::soon())));
             match landed.unwrap_or_else(|| Err(lost())) {
-                // It was the patience of somebody who came earlier that ended.
+                // The patience of an earlier client has ended, not this one's.
                 Err(error)
                     if joined
                         && matches!(*error, CopyError::Ask(AskError::Spent(_)))

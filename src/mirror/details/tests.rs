@@ -1,4 +1,4 @@
-//! What no answer of an origin is needed for.
+//! Details without an origin.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn a_detail_that_is_not_in_the_store_is_forgotten_unless_it_arrived_meanwhile() 
     let (_, details) = open(dir.path());
     let id = ListingId(1);
     details.0.index.write().insert(id, known(2), None);
-    // Somebody found nothing in the store when the index knew an older one.
+    // A reader found nothing in the store; the index had an older record.
     details.lost(id, &known(1));
     assert!(details.holds(id));
     assert!(details.get(id).unwrap().is_none());
@@ -45,14 +45,14 @@ fn a_flush_makes_copies_durable_though_no_detail_waits() {
     };
     store.put_copy_soon("/a".into(), meta, Some(b"body")).unwrap();
     assert!(details.flush());
-    // What a crash now leaves is the file as it is.
+    // A crash now would leave this file.
     let crashed = tempfile::tempdir().unwrap();
     std::fs::copy(store.path(), crashed.path().join(store.path().file_name().unwrap())).unwrap();
     let after = Store::open(&DataDir::open(crashed.path()).unwrap()).unwrap();
     assert_eq!(after.copy_body("/a").unwrap().unwrap(), "body");
 }
 
-/// One runtime thread, as it serves clients, and a disk that stands still until others had their turn on that thread.
+/// One runtime thread that serves clients, and a disk that blocks until that thread has run others.
 #[tokio::test]
 async fn a_slow_disk_holds_up_who_waits_for_it_and_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ async fn a_slow_disk_holds_up_who_waits_for_it_and_nobody_else() {
         let details = details.clone();
         async move { details.read(id).await }
     });
-    // What is not here is known without the disk.
+    // A missing detail is known without the disk.
     assert!(details.read(ListingId(2)).await.unwrap().is_none());
     for _ in 0..100 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Fetches details in the background: what changed, what is missing, and again what was not looked at for long.
+//! Fetches details in the background: changed ones, missing ones, and those not checked for long.
 //!
 //! Callers: [`crate::app`] runs it.
 
@@ -43,7 +43,7 @@ pub struct DetailWorker {
 }
 
 impl DetailWorker {
-    /// Fetches what is missing, for ever.
+    /// Fetches due details, for ever.
     pub async fn run(self) {
         let _ = self.details.0.all_wanted.set(self.all);
         let mut swaps = self.live.watch();
@@ -75,7 +75,7 @@ impl DetailWorker {
                 if !some.is_empty() {
                     self.fetch_all(&published.dataset, some, Class::Background, &mut retries).await;
                 }
-                // Only once versions are dropped is something theirs alone.
+                // Only dropping versions leaves details unlisted.
                 let collections = Some(self.details.0.store.collections());
                 if collections != std::mem::replace(&mut tidied, collections) {
                     self.forget_vanished().await;
@@ -123,7 +123,7 @@ impl DetailWorker {
     }
 }
 
-/// Nothing is to be fetched, and why that is not looked at again.
+/// Nothing is due, and until when that holds.
 struct Quiet {
     snapshot: SnapshotId,
     disturbed: u64,
@@ -135,20 +135,20 @@ struct Quiet {
 impl Quiet {
     fn lasts(&self, snapshot: &SnapshotId, disturbed: u64, now: WallTime) -> bool {
         let now_ms = now.as_millis();
-        // A clock that was set back says nothing of when.
+        // A clock that was set back makes this void.
         let in_time = self.since_ms <= now_ms && self.until_ms.is_none_or(|until| now_ms < until);
         self.snapshot == *snapshot && self.disturbed == disturbed && in_time
     }
 }
 
-/// Details looked at again before it is asked what else is to be done.
+/// Details checked again before the worker looks for other work.
 const OVERDUE_AT_ONCE: usize = 10;
 
-/// Details that are to be looked at again, picked many at a time.
+/// Details to check again, picked many at a time.
 #[derive(Default)]
 struct Overdue {
     picked: VecDeque<ListingId>,
-    /// When it was looked for more, and when there will be some by the clock alone; milliseconds since the epoch.
+    /// When we last looked for more, and when the clock alone makes some due; milliseconds since the epoch.
     looked_ms: Option<(i64, i64)>,
 }
 
@@ -164,7 +164,7 @@ impl Overdue {
     ) -> Vec<ListingId> {
         /// Picked at once.
         const MOST: usize = 1000;
-        /// What arrived since has its whole cycle before it, so that nothing is missed by waiting for so long.
+        /// New arrivals have their whole cycle ahead, so waiting this long misses nothing.
         const LONGEST_MS: i64 = 600_000;
         let now_ms = now.as_millis();
         let waits = self.looked_ms.is_some_and(|(looked, next)| looked <= now_ms && now_ms < next);
@@ -179,7 +179,7 @@ impl Overdue {
     }
 }
 
-/// When details that failed are tried again: later and later, up to an hour. An answer ends that, whoever asked.
+/// When failed details are tried again: later and later, up to an hour. Any answer ends that.
 #[derive(Debug, Default)]
 struct Retries(HashMap<ListingId, Failed>);
 
@@ -197,12 +197,12 @@ impl Retries {
         self.0.get(&id).is_none_or(|failed| failed.next <= now || failed.next > now.plus_seconds(3600))
     }
 
-    /// When the first of those that failed is due again; milliseconds since the epoch.
+    /// When the first failed detail is due again; milliseconds since the epoch.
     fn next_ms(&self, now: WallTime) -> Option<i64> {
         self.0.values().map(|failed| failed.next.as_millis()).filter(|next| *next > now.as_millis()).min()
     }
 
-    /// Forgets those that were answered since; `fetched_ms` says when a detail was answered last, in milliseconds.
+    /// Forgets details answered since; `fetched_ms` tells when a detail was last answered, in milliseconds.
     fn forget(&mut self, fetched_ms: impl Fn(ListingId) -> Option<i64>) {
         self.0.retain(|id, failed| fetched_ms(*id).is_none_or(|fetched| fetched <= failed.last.as_millis()));
     }
@@ -232,7 +232,7 @@ mod tests {
             retries.failed(id, at(now));
             assert_eq!(wait(&retries, now), expected);
         }
-        // What was answered before the last failure is no news.
+        // An answer before the last failure changes nothing.
         for fetched in [None, Some(2000), Some(7000)] {
             retries.forget(|_| fetched);
             assert!(!retries.is_due(id, at(8)), "{fetched:?}");

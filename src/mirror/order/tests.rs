@@ -67,7 +67,7 @@ fn a_rule_that_was_disproved_is_not_learned_again() {
 }
 
 proptest! {
-    /// Whatever the order is by, placing changes equals sorting everything anew.
+    /// By any order, placing changes equals sorting everything again.
     #[test]
     fn placing_equals_sorting(
         listings in proptest::collection::btree_map(1_u64..500, (0_u64..40, "[a-c]{0,3}"), 2..60),
@@ -92,7 +92,7 @@ proptest! {
         expected.extend(changed.iter().cloned());
         sort(&mut expected);
         let rules = Rules::learn(&sequence, &BTreeSet::new());
-        // Small sequences are explained by accident, too; where the true rule is among them there is no wrong place.
+        // Small sequences fit rules by accident, too; if the true rule is among them, no place is wrong.
         let truth = ["id asc", "modified desc, id asc", "name asc, id asc"][usize::from(by)];
         let knows = rules.texts().any(|text| text == truth);
         match rules.place(&sequence, &changed) {
@@ -101,7 +101,7 @@ proptest! {
         }
     }
 
-    /// Rules are kept for a sequence that was amended by them: they explain it as if they were learned from it.
+    /// Rules explain a sequence amended by them as if they were learned from it.
     #[test]
     fn rules_that_placed_what_changed_explain_the_sequence_that_came_of_it(
         listings in proptest::collection::btree_map(1_u64..80, (0_u64..9, "[aAb]{0,2}", 0_usize..6), 2..30),

@@ -1,6 +1,6 @@
-//! Amending a list by what a refresh's answers say, instead of reading every page.
+//! Amends a list by the answers of a refresh, instead of reading every page.
 //!
-//! What comes of it is a candidate only: it is published when the origin confirms it. Callers: [`super::refresh`].
+//! The result is a candidate: it is published once the origin confirms it. Callers: [`super::refresh`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const FEW_PAGES: u64 = 3;
 /// Pages of the probe's answer that are read.
 const MOST_PROBED: u64 = 5;
 
-/// Pages that are looked at to see whether a changed listing stands where it was placed.
+/// Pages that are read to check where changed listings stand.
 const CHECKED: usize = 3;
 
 /// What is amended: the newest snapshot, or a candidate that has changed again.
@@ -73,7 +73,7 @@ fn doubtful(reason: impl Into<String>) -> NotAmended {
     NotAmended::Doubtful(reason.into())
 }
 
-/// What amending takes.
+/// Inputs to amend.
 pub(super) struct Amending<'a> {
     pub(super) crawler: &'a Crawler,
     pub(super) order: &'a mut KnownOrder,
@@ -82,7 +82,7 @@ pub(super) struct Amending<'a> {
 }
 
 impl Amending<'_> {
-    /// The base with what has changed in its place.
+    /// The base with its changes placed.
     pub(super) async fn amend(self, base: Base<'_>, answers: &Answers) -> Result<Candidate, NotAmended> {
         let volatile = self.crawler.copies().volatile();
         let known = pass::pages(base.dataset.len() as u64);
@@ -115,7 +115,7 @@ impl Amending<'_> {
         let taxonomies = pass::blanked(&bodies, &volatile, &mut volatile_values);
         let content = Content { envelope: base.dataset.content.envelope.clone(), taxonomies, summaries };
         let list = self.terms.index(content, self.newest).await?;
-        // Counts that no longer agree say that something happened that no answer shows.
+        // Counts that disagree now reveal a change that no answer shows.
         if let Some(slug) = newly_doubtful(base.dataset, &list.dataset) {
             return Err(doubtful(format!("the count of {slug} disagrees")));
         }
@@ -125,7 +125,7 @@ impl Amending<'_> {
             return Err(doubtful("the probe's answer does not follow from the amended list"));
         }
         let placed_by: Vec<String> = rules.texts().collect();
-        // Each of them found all places, and what obeys a rule does so without what is gone: nothing is learned anew.
+        // The rules found all places, and a sequence still obeys them after deletions: nothing to learn.
         self.order.explains(list.dataset.id.clone(), rules);
         tracing::debug!(
             changed = changes.changed.len(),
@@ -138,7 +138,7 @@ impl Amending<'_> {
     }
 }
 
-/// Finds what is gone, and looks whether some of what has changed stands where it was placed.
+/// Finds deleted listings, and checks for some changed ones that they stand where placed.
 async fn hunt(
     crawler: &Crawler,
     base: &Dataset,
@@ -165,14 +165,14 @@ async fn hunt(
     }
 }
 
-/// The listings on a page, if it says that there are so many in all.
+/// The listings of a page, if it states this total.
 async fn page_of(crawler: &Crawler, path: &str, total: u64) -> Result<Option<Vec<Summary>>, CopyError> {
     let copies = crawler.fetch_all(vec![path.to_owned()], Class::Crawl).await?;
     let page = copies.first().and_then(|copy| Page::parse(&copy.body, &crawler.copies().volatile()).ok());
     Ok(page.filter(|page| page.total == total).map(|page| page.items))
 }
 
-/// Whether these listings are what the probe selects from the data set, in whatever order.
+/// Whether these listings are what the probe selects from the data set, in any order.
 fn selects(dataset: &Dataset, probe: &Probe, probed: &[Summary]) -> bool {
     let mut own = Vec::with_capacity(probed.len());
     for page in 1.. {
@@ -185,7 +185,7 @@ fn selects(dataset: &Dataset, probe: &Probe, probed: &[Summary]) -> bool {
     refresh::same_set(probed, &own)
 }
 
-/// A term that names and counts proved before and do not prove any more.
+/// A term that names and counts no longer prove.
 pub(super) fn newly_doubtful(before: &Dataset, after: &Dataset) -> Option<String> {
     let was: HashSet<_> = before.doubtful().iter().map(|(kind, slug, _)| (*kind, slug.as_str())).collect();
     let news = after.doubtful().iter().find(|(kind, slug, _)| {

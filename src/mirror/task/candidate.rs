@@ -6,7 +6,7 @@ use crate::api::render::VolatileValues;
 
 use super::term_evidence::Indexed;
 
-/// An indexed list, and what of its pages is beside that.
+/// An indexed list, and what else its pages hold.
 #[derive(Clone)]
 pub(super) struct IndexedList {
     pub(super) list: Indexed,
@@ -21,19 +21,18 @@ pub(super) struct Candidate {
     pub(super) indexed: IndexedList,
     /// The orders by which changed listings were placed; empty: every page was read.
     pub(super) placed_by: Vec<String>,
-    /// The latest instant for which all that it was made of is confirmed.
+    /// The latest instant for which all its parts are confirmed.
     pub(super) until_ms: i64,
     /// How often it could not be confirmed, because copies were of different instants.
     pub(super) tries: u32,
 }
 
 impl Candidate {
-    /// One of which every page was read.
+    /// From reading every page.
     pub(super) const fn read(indexed: IndexedList, until_ms: i64) -> Self {
         Self::amended(indexed, Vec::new(), until_ms)
     }
 
-    /// One that was amended.
     pub(super) const fn amended(indexed: IndexedList, placed_by: Vec<String>, until_ms: i64) -> Self {
         Self { indexed, placed_by, until_ms, tries: 0 }
     }

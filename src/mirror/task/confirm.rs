@@ -1,4 +1,4 @@
-//! A changed list that waits for its confirmation: published when probe, first page and taxonomies hold still.
+//! Confirms a changed list: it is published when probe, first page and taxonomies hold still.
 //!
 //! Callers: [`super`].
 
@@ -18,7 +18,7 @@ use super::work::Next;
 use super::{Mirror, MirrorError, TRIES};
 
 impl Mirror {
-    /// Asks once more: what holds still is published.
+    /// Asks once more; publishes if nothing moved.
     pub(super) async fn confirm_candidate(&mut self, candidate: &mut Candidate) -> Result<Next, MirrorError> {
         self.schedule.refreshing();
         let started_ms = self.clock.now_wall().as_millis();
@@ -39,7 +39,7 @@ impl Mirror {
                 return self.publish_candidate(candidate, proof).await;
             }
             Verdict::Changed(Difference::ProbeSelection) => {
-                // Perhaps a copy of another instant; if not, it is the question that is understood otherwise.
+                // Perhaps a copy of another instant; if not, the origin understands the question differently.
                 candidate.tries += 1;
                 if candidate.tries < TRIES {
                     return Ok(Next::Again(self.crawler.lag()));
@@ -73,7 +73,7 @@ impl Mirror {
         Ok(Next::Done)
     }
 
-    /// What a list that held still is worth: it builds on the newest snapshot, and proves no more of the rest than that.
+    /// The certificate of a list that held still: it builds on the newest snapshot, and proves no more than that does.
     fn earned(&self, candidate: &Candidate) -> Certificate {
         match self.newest.certificate() {
             Some(Certificate::BestEffort) if !candidate.placed_by.is_empty() => Certificate::BestEffort,

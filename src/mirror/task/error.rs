@@ -1,4 +1,4 @@
-//! Why a step of the mirror came to nothing, and what that says of the origin.
+//! Why a step of the mirror failed, and what that says of the origin.
 //!
 //! Callers: [`super`] and its parts.
 
@@ -11,10 +11,10 @@ use super::super::pass::Inconsistent;
 use super::TRIES;
 use crate::upstream::status::OriginState;
 
-/// Why a step came to nothing.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MirrorError {
-    /// Something could not be fetched or kept.
+    /// A copy could not be fetched or stored.
     #[error(transparent)]
     Copy(#[from] CopyError),
     /// The pages did not fit together in any try.
@@ -26,7 +26,7 @@ pub(super) enum MirrorError {
     /// The data directory failed.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// Somebody has imported a version in between.
+    /// An import came in between.
     #[error("another snapshot was imported meanwhile")]
     Moved,
 }
@@ -36,7 +36,7 @@ impl From<VersionsError> for MirrorError {
         match error {
             VersionsError::Store(error) => Self::Store(error),
             VersionsError::Dataset(error) => Self::Dataset(error),
-            // The others are no answers to a publication.
+            // A publication returns no other error.
             VersionsError::Moved
             | VersionsError::Unknown { .. }
             | VersionsError::Ambiguous(_)
@@ -57,7 +57,7 @@ impl MirrorError {
         }
     }
 
-    /// Whether the store is damaged: nothing that the origin did.
+    /// Whether the store is damaged: no fault of the origin.
     pub(super) const fn is_damage(&self) -> bool {
         matches!(self, Self::Store(StoreError::Damaged(_)) | Self::Copy(CopyError::Store(StoreError::Damaged(_))))
     }

@@ -1,5 +1,4 @@
-//! The steps of a reading: it begins, goes on batch by batch, and is judged: published, confirmed by another round, or read
-//! again.
+//! The steps of a reading: begin, continue batch by batch, then publish, confirm by another round, or read again.
 //!
 //! Callers: [`super`] and its parts.
 
@@ -23,12 +22,12 @@ use super::reading::Reading;
 use super::work::{Doing, Next};
 use super::{Mirror, MirrorError, TRIES, blocking};
 
-/// Where the start of an unfinished reading is kept in the store.
+/// Store key of the start of an unfinished reading.
 const STARTED: &str = "pass";
 
 impl Mirror {
-    /// Begins to read every page; what was fetched since `started_ms` need not be fetched again. Without it, an
-    /// unfinished reading goes on where a restart interrupted it, and one that is asked for begins anew.
+    /// Begins to read every page, except those fetched since `started_ms`. Without it, an unfinished reading resumes
+    /// after a restart, and a requested one begins from scratch.
     pub(super) fn begin_reading(&mut self, purpose: Purpose, started_ms: Option<i64>) -> Result<(), MirrorError> {
         let (now_ms, newest) = (self.clock.now_wall().as_millis(), self.newest.get());
         let started_ms = match (started_ms, purpose) {
@@ -51,7 +50,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// One batch; when nothing is left to be fetched, the verdict.
+    /// Fetches one batch; when none is left, judges.
     pub(super) async fn read_on(&mut self, reading: &mut Reading) -> Result<Next, MirrorError> {
         let now_ms = self.clock.now_wall().as_millis();
         let Some(progress) = reading.fetch_batch(&self.crawler, now_ms).await? else {
@@ -84,7 +83,7 @@ impl Mirror {
             Ok(assembled) => assembled,
             Err(error) => return self.does_not_fit(reading, &pass, error),
         };
-        // What is the newest snapshot takes nothing back, however old its confirmation is.
+        // The same content takes nothing back, however old its confirmation is.
         let is_old = pass.until_ms() < reading.floor_ms && self.is_news(&assembled.content);
         if pass.is_full() && !is_old {
             self.publish_assembled(assembled, Proof::of(Certificate::Full, pass.until_ms())).await?;
@@ -120,7 +119,7 @@ impl Mirror {
         Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?))
     }
 
-    /// A list that was to settle what is published, and is not proven: another round, up to some.
+    /// A list read to settle the published data, not proven yet: another round, a few times.
     async fn judge_unproven(
         &mut self,
         reading: &mut Reading,
@@ -137,7 +136,7 @@ impl Mirror {
             }
             return self.settled(reading);
         }
-        // What is known to be newer is not replaced by what is merely consistent.
+        // Merely consistent data does not replace data known to be newer.
         if !is_newest_settled && !is_old {
             self.publish_assembled(assembled, Proof::of(Certificate::Provisional, pass.until_ms())).await?;
         }
@@ -146,7 +145,7 @@ impl Mirror {
         Ok(Next::Again(self.crawler.lag()))
     }
 
-    /// Why what was read may be of more than one instant, although it adds up.
+    /// Why a consistent list may still mix several instants.
     fn is_suspect(&self, dataset: &Dataset) -> Option<String> {
         if self.questions.are_without_probe() {
             return Some("the origin does not answer the probe".to_owned());
@@ -158,7 +157,7 @@ impl Mirror {
         newly_doubtful(&newest.dataset, dataset).map(|slug| format!("the count of {slug} disagrees"))
     }
 
-    /// Whether what was read is other than the newest snapshot, so that publishing it says something.
+    /// Whether the content differs from the newest snapshot.
     fn is_news(&self, content: &Content) -> bool {
         self.newest.get().is_none_or(|newest| newest.dataset.id != content.id())
     }
@@ -169,7 +168,7 @@ impl Mirror {
         let now_ms = self.clock.now_wall().as_millis();
         let mut again = pass.unproven();
         if again.is_empty() || reading.round >= TRIES {
-            // Each copy fits one instant, and still they do not fit together: all of it again.
+            // Every copy is proven, and still they do not fit together: read all again.
             again = Vec::new();
             reading.started_ms = now_ms;
             if reading.purpose() == Purpose::Certify {
@@ -182,14 +181,14 @@ impl Mirror {
             return Err(error.into());
         }
         reading.next_round(again);
-        // What is looked at again must not be what was just looked at.
+        // The next round must not judge the same copies again.
         if reading.has_nothing_to_do() {
             reading.started_ms = reading.started_ms.max(now_ms);
         }
         Ok(Next::Again(self.crawler.lag()))
     }
 
-    /// What is published is settled as far as it can be.
+    /// The published data is as settled as it can be.
     fn settled(&mut self, reading: &Reading) -> Result<Next, MirrorError> {
         let newest = self.newest.get().map(|newest| newest.dataset.id.clone());
         self.status.set_state(if newest == reading.before { OriginState::Unchanged } else { OriginState::Changed });
@@ -201,10 +200,10 @@ impl Mirror {
     }
 }
 
-/// When the unfinished reading began; begins one when there is none, or when it shall be `anew`.
+/// When the unfinished reading began; begins one if there is none, or if `anew`.
 fn started(store: &Store, newest: Option<&Published>, now_ms: i64, anew: bool) -> Result<i64, StoreError> {
-    // What was fetched before the last publication is older than that, and a start in the future is from a clock that
-    // was set back since.
+    // Copies from before the last publication are older than it, and a start in the future is from before the clock was
+    // set back.
     let oldest = newest.filter(|newest| newest.meta.certificate != Certificate::Provisional);
     let oldest = oldest.map_or(i64::MIN, |newest| newest.meta.published_ms);
     if let Some(started) = store.instant(STARTED)?.filter(|started| !anew && (oldest..=now_ms).contains(started)) {

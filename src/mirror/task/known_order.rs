@@ -13,10 +13,9 @@ use crate::store::{States, Store};
 use super::super::order::Rules;
 use super::{MirrorError, blocking};
 
-/// Where the disproved orders are kept in the store.
+/// Store key of the disproved orders.
 const DISPROVED: &str = "orders";
 
-/// The order of the newest snapshot.
 pub(super) struct KnownOrder {
     store: Arc<Store>,
     /// Orders that a look at every page disproved.
@@ -28,7 +27,7 @@ pub(super) struct KnownOrder {
 }
 
 impl KnownOrder {
-    /// Reads back what was disproved before.
+    /// Reads back the disproved orders.
     pub(super) fn new(store: Arc<Store>) -> Self {
         /// More were never disproved.
         const MOST: usize = 1000;
@@ -37,7 +36,7 @@ impl KnownOrder {
         Self { store, disproved, placed_by: Vec::new(), rules: None }
     }
 
-    /// The rules that explain an order: learned from all of it, unless what was published by them is amended again.
+    /// The rules that explain an order: learned from the whole list, or kept if they amended it.
     pub(super) async fn rules(&mut self, dataset: &Arc<Dataset>) -> Result<Arc<Rules>, MirrorError> {
         if let Some((_, rules)) = self.rules.as_ref().filter(|(id, _)| *id == dataset.id) {
             return Ok(rules.clone());
@@ -58,8 +57,7 @@ impl KnownOrder {
         self.placed_by = orders;
     }
 
-    /// An order by which listings of the newest snapshot were placed, and that every page contradicts now, is not believed
-    /// again.
+    /// Disproves the orders that placed listings of the newest snapshot, if reading every page contradicts them.
     pub(super) async fn compare(&mut self, newest: &Dataset, next: &Dataset) -> Result<(), MirrorError> {
         if self.placed_by.is_empty() || newest.id == next.id || same_order(newest, next) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What is asked beside the refreshes, and never at their cost: terms in doubt, and what filters mean.
+//! Questions beside the refreshes, never at their cost: terms in doubt, and what filters mean.
 //!
 //! Callers: [`super`], after a step that went well.
 
@@ -17,24 +17,24 @@ use super::super::terms::TermAnswer;
 use super::super::{assumptions, terms};
 use super::{Mirror, MirrorError};
 
-/// How often in a row an origin that seems to disprove an assumption may change meanwhile, before it is believed.
+/// An assumption counts as disproved after so many doubts in a row, even if the origin changed meanwhile.
 const MOST_DOUBTS: u32 = 10;
 
-/// When questions beside the refreshes are put, and which were.
+/// When to ask questions, and which were asked.
 pub(super) struct Learning {
     /// When questions may be asked; `None`: none is left.
     due: Option<Monotonic>,
-    /// The snapshot about whose terms it was asked, and these.
+    /// A snapshot, and the terms of it that were asked.
     asked: Option<(SnapshotId, HashSet<(TaxonomyKind, String)>)>,
     /// How often in a row the origin seemed to disprove an assumption while it changed.
     doubted: u32,
 }
 
-/// What came of asking for terms in doubt.
+/// Result of asking for terms in doubt.
 enum Collected {
     /// Some are left, because something else is due.
     Some,
-    /// None is left; those whose lists were too old are worth asking for again then.
+    /// None is left; `again` is when to ask for those whose lists were too old.
     All { again: Option<Monotonic> },
 }
 
@@ -43,7 +43,7 @@ impl Learning {
         Self { due: Some(now), asked: None, doubted: 0 }
     }
 
-    /// There may be something to ask again.
+    /// There may be new questions.
     pub(super) const fn begin(&mut self, now: Monotonic) {
         self.due = Some(now);
     }
@@ -71,12 +71,12 @@ impl Learning {
 }
 
 impl Mirror {
-    /// Asks what is left to be asked.
+    /// Asks the open questions.
     pub(super) async fn learn(&mut self) -> Result<(), MirrorError> {
         self.learning.due = None;
         let later = self.clock.now_mono().plus(self.schedule.pause());
         self.learning.due = match self.collect_terms().await {
-            // A refresh is due, or something that was begun goes on; the rest comes after it.
+            // A refresh or the work in hand is due; the rest follows.
             Ok(Collected::Some) => Some(self.clock.now_mono().plus(Duration::from_millis(100))),
             Ok(Collected::All { again }) => again,
             Err(error) => {
@@ -86,7 +86,7 @@ impl Mirror {
         };
         if self.learning.due_in(self.clock.now_mono()).is_none_or(|wait| wait > Duration::from_secs(1)) {
             match self.question().await {
-                // An edit came in between; the question is put again.
+                // An edit came in between: ask again.
                 Ok(false) => self.learning.due = Some(self.learning.due.map_or(later, |due| due.min(later))),
                 Ok(true) => {}
                 Err(error) => {
@@ -98,14 +98,14 @@ impl Mirror {
         Ok(())
     }
 
-    /// Whether something that is more urgent than questions is due.
+    /// Whether something more urgent than questions is due.
     fn is_wanted_elsewhere(&self) -> bool {
         let now = self.clock.now_mono();
         let begun = self.work.begun(now);
         begun.is_some_and(|(_, wait)| wait.is_zero()) || self.schedule.refresh_in(now, self.age()).is_zero()
     }
 
-    /// Asks the origin about terms that are in doubt, each once for what is known of it, and serves what that proves.
+    /// Asks the origin about terms in doubt, each once per state of knowledge, and serves what that proves.
     async fn collect_terms(&mut self) -> Result<Collected, MirrorError> {
         let Some(newest) = self.newest.get() else { return Ok(Collected::All { again: None }) };
         if self.learning.asked.as_ref().is_none_or(|(id, _)| *id != newest.dataset.id) {
@@ -115,7 +115,7 @@ impl Mirror {
         let _work = self.crawler.client().budget().crawl_work();
         let (mut learned, mut older) = (false, Vec::new());
         let mut result = Ok(Collected::All { again: None });
-        // What some terms hold may decide the last one that shares their name.
+        // The listings of some terms may decide the last one with their name.
         while let Some((kind, slug, fingerprint)) = self.learning.next_in_doubt(&dataset) {
             if self.is_wanted_elsewhere() {
                 result = Ok(Collected::Some);
@@ -123,7 +123,7 @@ impl Mirror {
             }
             let known_ms = newest.meta.published_ms.min(self.clock.now_wall().as_millis());
             match terms::ask(self.crawler.copies(), &newest.dataset, known_ms, kind, &slug, fingerprint).await {
-                // The CDN's copy is from before the list that it would explain; it is asked for again when it is gone.
+                // The CDN's copy is older than the list that it should explain; ask again when it is gone.
                 Ok(TermAnswer::Older) => older.push((kind, slug.clone())),
                 Ok(TermAnswer::Moved) => {}
                 Ok(TermAnswer::Listed(listed)) => {
@@ -170,7 +170,7 @@ impl Mirror {
         if !disproved.is_empty() {
             // An edit meanwhile looks the same: only an origin that has not changed disproves.
             let answers = self.questions.ask(&newest.dataset, newest.meta.confirmed_ms).await?;
-            // One that answers no probe is as unchanged as can be seen; and one that never holds still is believed.
+            // Without a probe the visible answers decide; an origin that never holds still is believed.
             let verdict = answers.judge(&newest.dataset, i64::MIN, &self.volatile());
             let holds_still = matches!(verdict, Verdict::Unchanged | Verdict::Changed(Difference::Unprobed));
             self.learning.doubted += 1;

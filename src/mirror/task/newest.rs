@@ -1,7 +1,6 @@
-//! The newest snapshot: what refreshes compare with, and what publications take the place of.
+//! The newest snapshot: refreshes compare with it, publications replace it.
 //!
-//! It switches through the versions, and notices when somebody else, an import, has switched. Callers: [`super`] and its
-//! parts.
+//! Switches through the versions, and notices when an import has switched. Callers: [`super`] and its parts.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use super::{MirrorError, blocking};
 /// The newest snapshot, whether clients get it or it waits behind a rollback.
 pub(super) struct Newest {
     versions: Versions,
-    /// The switch that this task knows of: a later one is not of its making.
+    /// The last switch this task knows: a later one is an import's.
     seen: u64,
 }
 
@@ -42,13 +41,13 @@ impl Newest {
         &self.versions
     }
 
-    /// Whether somebody else has switched since this was asked last.
+    /// Whether an import has switched since the last call.
     pub(super) fn was_replaced(&mut self) -> bool {
         let epoch = self.versions.head().epoch();
         std::mem::replace(&mut self.seen, epoch) != epoch
     }
 
-    /// Has the versions switch, unless somebody else did in between.
+    /// Switches the versions, unless an import did in between.
     pub(super) async fn switch(
         &mut self,
         to: impl FnOnce(Versions, u64) -> Result<u64, VersionsError> + Send + 'static,

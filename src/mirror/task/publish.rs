@@ -25,14 +25,14 @@ impl Proof {
         Self { certificate, until_ms, open_points: Vec::new() }
     }
 
-    /// It never held still: this is the best that can be had.
+    /// For a list that never held still: best effort.
     pub(super) fn open(point: &str, until_ms: i64) -> Self {
         Self { certificate: Certificate::BestEffort, until_ms, open_points: vec![point.to_owned()] }
     }
 }
 
 impl Mirror {
-    /// Publishes what was read. Where that is the newest snapshot already, there is nothing to index again.
+    /// Publishes what was read. A list equal to the newest snapshot is not indexed again.
     pub(super) async fn publish_assembled(&mut self, assembled: Assembled, proof: Proof) -> Result<(), MirrorError> {
         let Assembled { content, left_out, volatile_values } = assembled;
         let list = self.terms.index_news(content, self.newest.get()).await?;
@@ -54,7 +54,7 @@ impl Mirror {
         // Never backwards for the same data; other data is confirmed for its own instant.
         let before = confirmed.map_or(i64::MIN, |newest| newest.meta.confirmed_ms).min(now_ms);
         let meta = VersionMeta {
-            // A refresh that came later says less of a later instant than the pass says of its own.
+            // A later refresh proves less of its instant than the pass of its own.
             certificate: if certificate == Certificate::Full && before > until_ms {
                 Certificate::Incremental
             } else {
@@ -80,7 +80,7 @@ impl Mirror {
         }
     }
 
-    /// Publishes what was held back, because it was accepted.
+    /// Publishes a list that was held back and accepted.
     pub(super) async fn publish_held(&mut self, held: Prepared) -> Result<(), MirrorError> {
         let sizes = ShrinkGuard::accepted(&held);
         self.switch_to(held, sizes).await
@@ -103,7 +103,7 @@ impl Mirror {
         self.shrink.forget();
         self.order.placed_by(Vec::new());
         self.learning.begin(self.clock.now_mono());
-        // Whatever led to this looked at what a refresh looks at.
+        // This looked at all that a refresh does.
         self.looked();
         let pages = pass::pages(dataset.len() as u64);
         // Nobody waits for this.
@@ -116,7 +116,7 @@ impl Mirror {
     }
 }
 
-/// Removes copies that nobody will ask for again: pages beyond the last, and probes of earlier snapshots.
+/// Removes unused copies: pages beyond the last, and probes of earlier snapshots.
 fn forget_copies(store: &Store, pages: u64, now_ms: i64) -> Result<(), StoreError> {
     let useless = store.copy_metas()?.into_iter().filter(|(path, meta)| {
         let beyond = pass::page_of(path).is_some_and(|page| page > pages);

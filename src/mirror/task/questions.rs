@@ -1,6 +1,6 @@
 //! The five questions of a refresh, put to the origin in a way that it understands.
 //!
-//! What they are and what the answers say is decided in [`super::super::refresh`]. Callers: [`super`] and its parts.
+//! [`super::super::refresh`] defines them and judges the answers. Callers: [`super`] and its parts.
 
 use super::super::copies::{Copy, CopyError};
 use super::super::crawl::{self, Crawler};
@@ -12,7 +12,7 @@ use crate::snapshot::dataset::Dataset;
 use crate::upstream::client::AskError;
 use crate::upstream::window::Class;
 
-/// What a server says of a question that it does not understand.
+/// Statuses for a question that a server does not understand.
 const REFUSED: [u16; 3] = [400, 414, 422];
 
 /// Puts the five questions of a refresh.
@@ -63,8 +63,8 @@ impl Questions {
         Ok(self.crawler.fetch_all(vec![probe.path.clone()], Class::Refresh).await?.pop())
     }
 
-    /// A probe that the origin refuses is put otherwise; one that alone is not answered, again and again, is given up
-    /// for this time, and every page is looked at instead.
+    /// A refused probe changes its shape. A probe that alone stays unanswered, again and again, is given up for this
+    /// time, and every page is read instead.
     async fn understand(
         &mut self,
         dataset: &Dataset,

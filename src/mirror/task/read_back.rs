@@ -11,11 +11,11 @@ use crate::store::StoreError;
 use super::super::copies::Copies;
 use super::super::pass::{self, Assembled, Inconsistent, Pass};
 
-/// What it speaks for, and what became of it.
+/// Its intervals, and the result.
 pub(super) type ReadBack = (Pass, Result<Assembled, Inconsistent>);
 
-/// Everything that was fetched, from the store, page by page and put together on the way: never all bodies at once. The
-/// inner error is the path of what is not there any more.
+/// Reads everything fetched from the store and assembles it page by page, never all bodies at once. The inner error is
+/// the path of a missing copy.
 pub(super) fn read_back(
     copies: &Copies,
     pages: u64,
@@ -44,7 +44,7 @@ pub(super) fn read_back(
     let assembled = <[Bytes; 3]>::try_from(taxonomies).ok().map(|taxonomies| {
         let mut bodies = (1..=pages).map_while(|page| fetched(pass::page_path(page), &mut spans));
         let assembled = pass::assemble(&mut bodies, &taxonomies, &copies.volatile(), known);
-        // Where they do not fit, what the rest speaks for is wanted all the same.
+        // If they do not fit, the intervals of the rest are still needed.
         bodies.for_each(drop);
         assembled
     });

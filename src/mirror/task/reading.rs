@@ -1,8 +1,8 @@
 //! Reading every page, batch by batch and round by round, until the pages are one state of the origin.
 //!
-//! What was fetched is in the store, so that a restart goes on where it was. A round reads what is missing or not proven
-//! yet; between rounds the origin's CDN has time to let its old copies go. What the pages add up to is judged in
-//! [`super::judge`]. Callers: [`super`] and its parts.
+//! Fetched copies are in the store, so that a restart resumes there. A round reads missing and unproven copies; between
+//! rounds the origin's CDN has time to drop old ones. [`super::judge`] judges the result. Callers: [`super`] and its
+//! parts.
 
 use std::collections::VecDeque;
 
@@ -22,24 +22,24 @@ use super::super::pass;
 use super::super::plan::Purpose;
 use super::MirrorError;
 
-/// Requests before it is looked at what else is to be done.
+/// Requests before the task looks for other work.
 const BATCH: usize = 12;
 
-/// Copies looked at in one piece when it is found out what is missing.
+/// Copies checked per piece when looking for missing ones.
 const GLANCE: u64 = 4096;
 
 /// A reading of every page.
 pub(super) struct Reading {
     purpose: Purpose,
-    /// What was fetched since then counts, in milliseconds of our clock.
+    /// Copies fetched since then count, in milliseconds of our clock.
     pub(super) started_ms: i64,
-    /// What is confirmed for an earlier instant is not enough: the newest snapshot is known to be newer.
+    /// Data confirmed for an earlier instant is not enough: the newest snapshot is known to be newer.
     pub(super) floor_ms: i64,
-    /// What this round has to look at, beside what is missing.
+    /// What this round reads beside missing copies.
     todo: VecDeque<String>,
-    /// What failed in this round, and is tried again after all the rest.
+    /// Failed in this round; retried after all the rest.
     failed: Vec<String>,
-    /// The page at which it is looked on for what is missing.
+    /// The page where the search for missing ones continues.
     cursor: u64,
     /// Pages beyond this one hold nothing, whatever the total says.
     cut: Option<u64>,
@@ -79,7 +79,7 @@ impl Reading {
         Progress { done: self.done, of: self.done + (self.todo.len() + self.failed.len()) as u64 }
     }
 
-    /// Looks again at these resources, and at what is missing by then.
+    /// Begins a round: these resources, and those missing by then.
     pub(super) fn next_round(&mut self, todo: Vec<String>) {
         (self.todo, self.failed, self.cursor, self.cut) = (todo.into(), Vec::new(), 1, None);
         self.round += 1;
@@ -90,12 +90,12 @@ impl Reading {
         (self.round, self.done) = (0, 0);
     }
 
-    /// A copy that was fetched is lost: it is missing.
+    /// A fetched copy is lost: search again.
     pub(super) const fn look_again(&mut self) {
         self.cursor = 1;
     }
 
-    /// Whether nothing is left to be looked at beside what is missing.
+    /// Whether this round has nothing to read beside missing copies.
     pub(super) fn has_nothing_to_do(&self) -> bool {
         self.todo.is_empty()
     }
@@ -145,7 +145,7 @@ impl Reading {
         Ok(missing)
     }
 
-    /// Takes in what came of a batch.
+    /// Takes in a batch's result.
     fn fetched(&mut self, copies: &Copies, batch: Fetched) -> Result<(), MirrorError> {
         let Fetched { copies: fetched, failed, error } = batch;
         self.done += fetched.len() as u64;
@@ -154,7 +154,7 @@ impl Reading {
         if let Some(error) = error.filter(|error| fetched.is_empty() || matches!(error, CopyError::Store(_))) {
             return Err(error.into());
         }
-        // A list that claims more than it has is found out before much is asked for.
+        // Detects early a list that claims more pages than it has.
         let pages: Vec<_> = fetched.iter().filter_map(|copy| Some((pass::page_of(&copy.path)?, copy))).collect();
         if pages.len() == BATCH {
             let mut listings = 0;

@@ -31,10 +31,10 @@ impl Mirror {
                 self.confirm(&newest, answers.until_ms()).await?;
                 self.looked_at(OriginState::Unchanged);
             }
-            // The CDN handed out copies that are older than what is known; nothing is confirmed by them.
+            // The CDN sent copies older than the known data; they confirm nothing.
             Verdict::Older => self.looked_at(OriginState::Unchanged),
             Verdict::Changed(Difference::ProbeSelection) if !answers.lacks(&newest.dataset, &self.volatile()) => {
-                // Nothing in the answer is news: it is the question that the origin understands otherwise.
+                // The answer has no news: the origin understands the question differently.
                 self.questions.probe_otherwise();
                 self.schedule.ask_refresh();
             }
@@ -50,7 +50,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Judges what is held back anew; `true` when it is still what the origin has.
+    /// Judges the held list again; `true` if the origin still has it.
     async fn refresh_held(&mut self, mut held: Prepared) -> Result<bool, MirrorError> {
         let dataset = &held.list.dataset;
         let answers = self.questions.ask(dataset, held.meta.confirmed_ms).await?;
@@ -78,11 +78,11 @@ impl Mirror {
 
     /// The same data, confirmed for a later instant.
     async fn confirm(&mut self, newest: &Published, until_ms: i64) -> Result<(), MirrorError> {
-        // What was held back is no longer what the origin has.
+        // The origin no longer has the held list.
         self.shrink.forget();
         self.work.settled();
         let mut meta = newest.meta.clone();
-        // A stamp from the future is from a clock that was set back since: it confirms nothing.
+        // A stamp from the future is from before the clock was set back: it confirms nothing.
         let unconfirmed = newest.is_unconfirmed(self.clock.now_wall());
         meta.confirmed_ms = if unconfirmed { until_ms } else { meta.confirmed_ms.max(until_ms) };
         meta.claimed_ms = None;
@@ -95,7 +95,7 @@ impl Mirror {
         self.newest.switch(move |versions, seen| versions.renew(seen, meta)).await
     }
 
-    /// What follows a change: the list is amended where the answers say enough, else every page is read.
+    /// Follows a change: amends the list if the answers suffice, else every page is read.
     pub(super) async fn follow(
         &mut self,
         base: Base<'_>,

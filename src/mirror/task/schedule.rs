@@ -1,7 +1,7 @@
 //! When the next refresh and the next reading of every page are due.
 //!
-//! Pure: the time is an argument. What was begun has its own time ([`super::work`]), and so have the questions beside the
-//! refreshes ([`super::learn`]). Callers: [`super`] and its parts.
+//! Pure: the time is an argument. Work in hand ([`super::work`]) and questions ([`super::learn`]) have their own
+//! schedule. Callers: [`super`] and its parts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::super::plan::{Begun, Facts, Step};
 use crate::clock::Monotonic;
 use crate::snapshot::version::Certificate;
 
-/// When something goes on, and how often in a row it failed.
+/// When to try again, and how often in a row it failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Retry {
     failures: u32,
@@ -18,7 +18,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// It goes on after a pause, and has not failed.
+    /// Continues after a pause, without a failure.
     pub(super) fn after(now: Monotonic, pause: Duration) -> Self {
         Self { failures: 0, at: Some(now.plus(pause)) }
     }
@@ -31,7 +31,8 @@ impl Retry {
         self.at.map_or(Duration::ZERO, |at| at.since(now))
     }
 
-    /// It has failed (again) and waits, up to `longest`; `jittered` shortens a pause by chance. Returns the failures in a row.
+    /// Records a failure and waits, at most `longest`; `jittered` shortens a pause at random. Returns the failures in a
+    /// row.
     pub(super) fn failed(
         &mut self,
         now: Monotonic,
@@ -50,7 +51,7 @@ impl Retry {
 pub(super) struct Schedule {
     /// The time by which a refresh must have happened.
     ttl: Duration,
-    /// How long to leave alone what did not settle.
+    /// Pause after an attempt that did not settle.
     patience: Duration,
     /// When the origin was last looked at as a refresh does; `None`: not since the start.
     looked: Option<Monotonic>,
@@ -60,7 +61,7 @@ pub(super) struct Schedule {
     reading: Retry,
     is_refresh_asked: bool,
     is_pass_asked: bool,
-    /// When a reading was last to settle what is published.
+    /// When a reading last tried to settle the data.
     tried: Option<Monotonic>,
 }
 
@@ -80,8 +81,8 @@ impl Schedule {
     }
 
     /// When the next refresh is due: it starts early enough to end before `Age` reaches 0.8 x ttl, and not sooner than
-    /// 0.4 x ttl after the last one, however old the copies of the origin's CDN are. `age` is the newest snapshot's by the
-    /// wall clock: a jump of that makes the refresh neither much earlier nor later.
+    /// 0.4 x ttl after the last one, however old the copies of the origin's CDN are. `age` is the newest snapshot's by
+    /// the wall clock; a jump of that clock moves the refresh only a little.
     pub(super) fn refresh_in(&self, now: Monotonic, age: Duration) -> Duration {
         if self.is_refresh_asked {
             return Duration::ZERO;
@@ -95,7 +96,7 @@ impl Schedule {
         by_age.max(self.pause().saturating_sub(since)).min(latest.saturating_sub(since))
     }
 
-    /// The least time between refreshes that nobody asks for.
+    /// The least time between scheduled refreshes.
     pub(super) fn pause(&self) -> Duration {
         self.ttl.mul_f64(0.4)
     }
@@ -138,22 +139,22 @@ impl Schedule {
         self.is_pass_asked = true;
     }
 
-    /// What was asked for is about to happen.
+    /// A requested refresh begins.
     pub(super) const fn refreshing(&mut self) {
         self.is_refresh_asked = false;
     }
 
-    /// A reading begins that is to settle what is published; that is what somebody may have asked for.
+    /// A reading begins that is to settle the data; it fulfils a request for a pass.
     pub(super) const fn settling(&mut self, now: Monotonic) {
         (self.is_pass_asked, self.tried) = (false, Some(now));
     }
 
-    /// The origin was looked at as a refresh would; the next one counts from here.
+    /// Counts as a refresh: the next one is scheduled from here.
     pub(super) fn looked(&mut self, now: Monotonic) {
         (self.looked, self.refresh) = (Some(now), Retry::default());
     }
 
-    /// What is known of the origin is about another snapshot: it is asked at once.
+    /// Another snapshot is the newest: a refresh is due at once.
     pub(super) fn begin_anew(&mut self) {
         (self.looked, self.refresh, self.is_refresh_asked) = (None, Retry::default(), true);
     }
@@ -201,7 +202,7 @@ mod tests {
         for (now, age, expected) in [
             (1000, 0, 70),
             (1000, 10, 60),
-            // A copy of the CDN's that is old: not sooner all the same.
+            // An old copy of the CDN: still not sooner.
             (1000, 500, 40),
             (1030, 500, 10),
             (1050, 500, 0),

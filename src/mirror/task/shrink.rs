@@ -1,4 +1,4 @@
-//! A list that lost too many listings is held back until somebody accepts it.
+//! Holds back a list that lost too many listings, until somebody accepts it.
 //!
 //! Callers: [`super`] and its parts.
 
@@ -21,14 +21,14 @@ pub(super) struct Prepared {
     pub(super) meta: VersionMeta,
 }
 
-/// Holds back what lost too many listings.
+/// Holds back a list that shrank too much.
 pub(super) struct ShrinkGuard {
     store: Arc<Store>,
     status: OriginStatus,
     /// The share of the listings that may vanish within a day.
     max_shrink: f64,
     held: Option<Prepared>,
-    /// What is held back is accepted, and so is what the origin has by then if that is no smaller: so many listings.
+    /// So many listings are accepted: the held list, or what the origin has by then, if no smaller.
     accept: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ impl ShrinkGuard {
         Self { store, status, max_shrink, held: None, accept: None }
     }
 
-    /// What is held back.
+    /// The held list.
     pub(super) fn held(&self) -> Option<Prepared> {
         self.held.clone()
     }
@@ -47,7 +47,7 @@ impl ShrinkGuard {
         self.held = Some(list);
     }
 
-    /// What is held back is no longer what the origin has.
+    /// The origin no longer has the held list.
     pub(super) fn let_go(&mut self) {
         self.held = None;
         self.status.set_held(None);
@@ -59,7 +59,7 @@ impl ShrinkGuard {
         self.accept = None;
     }
 
-    /// Somebody accepts what is held back; `false`: nothing is.
+    /// Accepts the held list; `false`: there is none.
     pub(super) fn accept(&mut self) -> bool {
         self.accept = self.held.as_ref().map(|held| held.list.dataset.len()).or(self.accept);
         self.held.is_some()
@@ -69,7 +69,7 @@ impl ShrinkGuard {
         self.accept.is_some()
     }
 
-    /// What is to be remembered when a list is published that was held back.
+    /// What to store when a list is published that was held back.
     pub(super) fn accepted(list: &Prepared) -> States {
         tracing::warn!(listings = list.list.dataset.len(), "a snapshot that lost many listings was accepted");
         let mut sizes = States::default();
@@ -77,8 +77,8 @@ impl ShrinkGuard {
         sizes
     }
 
-    /// Holds back a list from which too much would vanish, compared with the newest snapshot and with the last day. Else:
-    /// what is to be remembered of its size.
+    /// Holds back a list that would lose too much, compared with the newest snapshot and with the last day. Else
+    /// returns the sizes to store.
     pub(super) fn judge(
         &mut self,
         newest: Option<&Published>,
@@ -91,7 +91,7 @@ impl ShrinkGuard {
         let served = newest.map_or(0, |newest| newest.dataset.len());
         let now = served.max(largest);
         let shrank = newest.is_some() && shrank_too_much(now, then, self.max_shrink);
-        // What is no smaller than what was accepted is accepted, too: it may have moved on meanwhile.
+        // A list no smaller than the accepted one is accepted, too: it may have moved on meanwhile.
         let accepted = self.accept.take().is_some_and(|listings| then >= listings);
         if shrank && accepted {
             tracing::warn!(now, then, "a snapshot that lost many listings was accepted");

@@ -1,6 +1,6 @@
 //! What the origin has listed for terms, and the indexes of lists that rest on it.
 //!
-//! It asks nobody: [`super::learn`] does. Callers: [`super`] and its parts.
+//! [`super::learn`] asks the origin. Callers: [`super`] and its parts.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{MirrorError, blocking};
 /// What the origin has listed for terms.
 pub(super) struct TermEvidence {
     known: Evidence,
-    /// How often it has changed: what was indexed before is behind.
+    /// Counts changes: lists indexed before are behind.
     revision: usize,
 }
 
@@ -75,8 +75,7 @@ impl TermEvidence {
         }
     }
 
-    /// The same list with all that is known of its terms by now: some may have been explained while it waited for its
-    /// confirmation.
+    /// The same list with all term evidence so far: some may have arrived while it waited for its confirmation.
     pub(super) async fn caught_up(
         &self,
         list: Indexed,

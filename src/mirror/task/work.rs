@@ -1,6 +1,6 @@
-//! What was begun and goes on step by step: at most one thing, and one that made way for it.
+//! Work that takes several steps: at most one in hand, and one that made way for it.
 //!
-//! It does nothing of it; each step is [`super`]'s. Callers: [`super`] and its parts.
+//! The steps themselves are in [`super`]. Callers: [`super`] and its parts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::schedule::Retry;
 use crate::clock::Monotonic;
 use crate::upstream::budget::CrawlWork;
 
-/// What can take several steps.
+/// Work of several steps.
 pub(super) enum Doing {
     Reading(Box<Reading>),
     Confirming(Box<Candidate>),
@@ -27,11 +27,11 @@ pub(super) enum Next {
     Instead(Doing, Duration),
 }
 
-/// What was begun, and when it goes on.
+/// Work in hand, and when it continues.
 pub(super) struct Work {
     pub(super) doing: Doing,
     due: Retry,
-    /// Leaves the crawl its share of the budget for as long as it lasts.
+    /// Reserves the crawl's share of the budget while it lasts.
     _share: CrawlWork,
 }
 
@@ -45,14 +45,14 @@ impl Work {
 #[derive(Default)]
 pub(super) struct WorkInHand {
     now: Option<Work>,
-    /// A certification that makes way for what follows a change, and goes on after it.
+    /// A certification that makes way for work after a change, and then continues.
     parked: Option<Work>,
-    /// Changes in a row that did not hold still until they were confirmed.
+    /// Changes in a row that did not hold still for their confirmation.
     unsettled: u32,
 }
 
 impl WorkInHand {
-    /// What was begun, and how long until it goes on.
+    /// Work in hand, and how long until it continues.
     pub(super) fn begun(&self, now: Monotonic) -> Option<(Begun, Duration)> {
         let work = self.now.as_ref()?;
         let begun = match &work.doing {
@@ -66,12 +66,12 @@ impl WorkInHand {
         self.now.is_some()
     }
 
-    /// Failures in a row of what was begun; at least one.
+    /// Failures in a row of work in hand; at least one.
     pub(super) fn failures(&self) -> u32 {
         self.now.as_ref().map_or(1, |work| work.due.failures())
     }
 
-    /// Begins something, in place of what was begun before.
+    /// Begins work, in place of the work before.
     pub(super) fn begin(&mut self, doing: Doing, now: Monotonic, pause: Duration, share: CrawlWork) {
         let next = Work { doing, due: Retry::after(now, pause), _share: share };
         if next.certifies() {
@@ -81,15 +81,15 @@ impl WorkInHand {
         }
     }
 
-    /// Takes what was begun in order to go on with it; then [`WorkInHand::went`] or [`WorkInHand::failed`] follows.
+    /// Takes the work in hand to continue it; then [`WorkInHand::went`] or [`WorkInHand::failed`] follows.
     pub(super) const fn take(&mut self) -> Option<Work> {
         self.now.take()
     }
 
-    /// A step of what was taken has ended.
+    /// A step of the taken work has ended.
     pub(super) fn went(&mut self, work: Work, next: Next, now: Monotonic) {
         match next {
-            // What made way goes on, unless something else was begun.
+            // Parked work continues, unless other work was begun.
             Next::Done if self.now.is_none() => self.now = self.parked.take(),
             Next::Done => {}
             Next::Again(pause) => self.now = Some(Work { due: Retry::after(now, pause), ..work }),
@@ -97,7 +97,7 @@ impl WorkInHand {
         }
     }
 
-    /// A step of what was taken has failed: it stays begun, and is tried again later.
+    /// A step failed: its work stays in hand, to be retried later.
     pub(super) fn failed(
         &mut self,
         mut work: Work,
@@ -109,12 +109,11 @@ impl WorkInHand {
         self.now = Some(work);
     }
 
-    /// Forgets what was begun: it was about another snapshot.
+    /// Forgets all work: it was about another snapshot.
     pub(super) fn abandon(&mut self) {
         (self.now, self.parked) = (None, None);
     }
 
-    /// Changes in a row that did not hold still until they were confirmed.
     pub(super) const fn unsettled(&self) -> u32 {
         self.unsettled
     }

@@ -1,6 +1,6 @@
-//! What is shown of an answer of a known endpoint: checked, rewritten, and free of what is not for clients.
+//! What clients see of a known endpoint's answer: checked, rewritten, without fields that are not for them.
 //!
-//! How long it may be kept is decided by [`super`], which is the caller.
+//! Not its lifetime in the cache. Callers: [`super`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::semantics::etag::EntityTag;
 use crate::semantics::problem::{self, Problem};
 use crate::upstream::client::{Answer, AskError, Validators};
 
-/// Fields about a body that is not sent as it came.
+/// Fields about a body that is recoded.
 const ABOUT_THE_BODY: [HeaderName; 8] = [
     CONTENT_LENGTH,
     CONTENT_ENCODING,
@@ -35,7 +35,7 @@ const ABOUT_THE_BODY: [HeaderName; 8] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// What is shown of an answer.
+/// What clients see of it.
 pub(super) struct Representation {
     pub status: StatusCode,
     pub fields: HeaderMap,
@@ -70,7 +70,7 @@ impl Representation {
         for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG]) {
             fields.remove(name);
         }
-        // It is JSON: another type would have browsers take it for a page.
+        // It is JSON: with another type browsers could take it for a page.
         let is_json = |kind: &HeaderValue| {
             let kind = kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
             kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
@@ -79,7 +79,7 @@ impl Representation {
             fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         let Validators { etag, last_modified } = answer.validators();
-        // Weakened: the body may be rewritten and is recoded for clients (RFC 9110 §8.8.1).
+        // Weakened: the body may be rewritten and recoded for clients (RFC 9110 §8.8.1).
         let tag = etag.as_ref().and_then(|etag| EntityTag::parse(etag.as_bytes()).ok()).map(|tag| tag.weakened());
         if let Some(tag) = &tag {
             fields.insert(ETAG, tag.to_header_value());
@@ -113,7 +113,7 @@ impl Representation {
         }
     }
 
-    /// What the origin does not have. The words are ours: it may have sent anything.
+    /// For a missing resource. The words are ours: the origin's may be anything.
     pub(super) fn missing(path: &str, headers: &HeaderMap) -> Self {
         let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
         let document = id.map_or_else(|| Problem::unknown_path(path), Problem::unknown_listing);
@@ -127,7 +127,7 @@ impl Representation {
         Self { status, fields, body, link: None, etag: None, last_modified: None }
     }
 
-    /// What the origin refuses, in its own words: what a slug or a page beyond the last means is its business.
+    /// A refusal in the origin's words: only it knows what a slug or a page beyond the last means.
     pub(super) fn refusal(status: StatusCode, answer: &Answer) -> Self {
         let mut fields = end_to_end(&answer.headers, true);
         for name in ABOUT_THE_BODY.iter().chain(&[AGE, ETAG, LAST_MODIFIED]) {

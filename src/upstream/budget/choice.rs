@@ -1,6 +1,6 @@
 //! Who goes next: the pure decision.
 //!
-//! Refresh first, then clients (by turns what nobody has and what was served stale; round-robin by address, at most three
+//! Refresh first, then clients (cache misses and stale resources in turns; round-robin by address, at most three
 //! quarters of the window while a crawl has work), then the crawl, then background checks a little (a twentieth), then
 //! details evenly paced, then the rest of the background's tenth. Callers: [`super`].
 
@@ -14,14 +14,14 @@ pub(super) enum ClientTurn {
     Later,
     /// One that a client waits for, if there is one.
     Awaited,
-    /// One of what clients were served stale, if there is one.
+    /// One behind a stale answer, if there is one.
     Stale,
 }
 
-/// What [`choose`] looks at.
+/// The inputs of [`choose`].
 #[derive(Debug)]
 pub(super) struct View<'a> {
-    /// Everybody who waits.
+    /// All who wait.
     pub queue: &'a Queue,
     /// Free slots.
     pub free: usize,
@@ -41,7 +41,7 @@ pub(super) struct View<'a> {
     pub clients: ClientTurn,
 }
 
-/// Who goes next, by ticket; `None` when nobody may.
+/// The next ticket; `None` when none may go.
 pub(super) fn choose(view: &View<'_>) -> Option<u64> {
     if view.free == 0 {
         return None;
@@ -53,14 +53,14 @@ pub(super) fn choose(view: &View<'_>) -> Option<u64> {
     let client_share = client_share(view.limit, view.crawl_has_work);
     if view.client_used < client_share && view.clients != ClientTurn::Later {
         let (awaited, stale) = (|| view.queue.first_awaited(), || view.queue.most_wanted());
-        // By turns: what is served stale must become fresh again, and what is not kept at all has somebody waiting.
+        // In turns: a stale answer must become fresh again, and a cache miss has a client waiting.
         let next =
             if view.clients == ClientTurn::Awaited { awaited().or_else(stale) } else { stale().or_else(awaited) };
         if next.is_some() {
             return next;
         }
     }
-    // Kept for a refresh that may come at any time, unless it has just come.
+    // Reserved for a refresh that may come any time, unless one just came.
     let reserve = (view.limit / 12).min(5).saturating_sub(view.refresh_used);
     if view.free <= reserve {
         return None;
@@ -68,8 +68,8 @@ pub(super) fn choose(view: &View<'_>) -> Option<u64> {
     if let Some(ticket) = first(Class::Crawl) {
         return Some(ticket);
     }
-    // Background checks always get a little, or they would never be done beside a million details; and no more than
-    // that while something else needs the rest.
+    // Background checks always get a little, or a million details would keep them waiting for ever; and no more while
+    // something else needs the rest.
     let little = (view.limit / 20).max(1);
     let share = if view.crawl_has_work { little } else { (view.limit / 10).max(1) };
     if view.background_used < little
@@ -86,12 +86,12 @@ pub(super) fn choose(view: &View<'_>) -> Option<u64> {
     background.then(|| first(Class::Background)).flatten()
 }
 
-/// What a request is, when it is to find out whether an origin that fails answers again.
+/// A request's kind, as a test of whether a failing origin answers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probe {
     Refresh,
     Crawl,
-    /// A read behind something stale: the origin has answered it before.
+    /// A read behind a stale answer: the origin has answered it before.
     Stale,
     Awaited,
     Details,
@@ -101,7 +101,7 @@ pub(super) enum Probe {
 impl Probe {
     const ALL: [Self; 6] = [Self::Refresh, Self::Crawl, Self::Stale, Self::Awaited, Self::Details, Self::Background];
 
-    /// What a request is that waits.
+    /// The kind of waiting request.
     pub(super) const fn of(waiting: &Waiting) -> Self {
         match (waiting.class, &waiting.demand) {
             (Class::Refresh, _) => Self::Refresh,
@@ -114,8 +114,8 @@ impl Probe {
     }
 }
 
-/// Who finds out whether an origin that fails answers again: all kinds by turns, because what one of them asks for may
-/// fail although everything else works.
+/// Who tests whether a failing origin answers again: all kinds in turns, because one kind may fail although everything
+/// else works.
 pub(super) fn choose_probe(view: &View<'_>, last: Option<Probe>) -> Option<u64> {
     if view.free == 0 {
         return None;

@@ -1,8 +1,8 @@
-//! The dispatcher: finds out who goes next, and hands the slot to that one alone. Nobody else is woken.
+//! The dispatcher: finds the next request and hands it the slot. No other request is woken.
 //!
-//! Whatever changes something about turns (somebody comes or leaves, a request ends, a pause begins) gives the turns
-//! that this allows. What time alone changes is the work of one task, the keeper, which lives while somebody waits. It
-//! does not decide ([`super::state`]). Callers: [`super`].
+//! Whatever affects turns (a request comes, leaves or ends, a pause begins) gives the turns that it allows. A task, the
+//! keeper, gives the turns that time alone allows; it lives while a request waits. [`super::state`] decides. Callers:
+//! [`super`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use super::state::State;
 use super::{Permit, Spent};
 use crate::clock::{Clock, Monotonic};
 
-/// How many turns are given under one lock: those who come meanwhile wait for it.
+/// How many turns are given under one lock: new requests wait for the lock.
 const TURNS_AT_ONCE: usize = 64;
-/// What the keeper sleeps at least; clocks and timers differ by less.
+/// The keeper's shortest sleep; clocks and timers differ by less.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
 /// The result of waiting.
@@ -31,30 +31,30 @@ pub(super) struct Dispatcher {
     desk: Mutex<Desk>,
     /// The keeper's alarm is too late.
     rearmed: Notify,
-    /// The keeper is gone although somebody waits: its runtime has ended.
+    /// The keeper is gone although requests wait: its runtime has ended.
     unkept: Notify,
 }
 
 /// Everything behind the lock.
 pub(super) struct Desk {
     pub(super) state: State,
-    /// How each of those who wait is told.
+    /// How to tell each waiting request.
     calls: HashMap<u64, oneshot::Sender<Call>>,
-    /// What is to be said once the lock is free.
+    /// Results to send once the lock is free.
     said: Vec<Said>,
     is_kept: bool,
     /// What the keeper sleeps until.
     alarm: Option<Monotonic>,
 }
 
-/// What one who waits is told, and how.
+/// A result, and how to send it.
 struct Said {
     to: Option<oneshot::Sender<Call>>,
     what: Call,
 }
 
 impl Said {
-    /// Says it; returns a permit that nobody takes.
+    /// Sends it; returns a permit nobody takes.
     fn say(self) -> Option<Permit> {
         let untold = match self.to {
             Some(to) => to.send(self.what).err()?,
@@ -65,7 +65,7 @@ impl Said {
 }
 
 impl Desk {
-    /// Sends those away whose patience ends before `instant`.
+    /// Dismisses those whose patience ends before `instant`.
     pub(super) fn dismiss_gone_by(&mut self, instant: Monotonic, now: Monotonic) {
         for ticket in self.state.queue.gone_by(instant) {
             if let Some(waiting) = self.state.queue.remove(ticket) {
@@ -83,17 +83,15 @@ impl Dispatcher {
         Self { clock, desk: Mutex::new(desk), rearmed: Notify::new(), unkept: Notify::new() }
     }
 
-    /// Its clock.
     pub(super) const fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The monotonic time.
     pub(super) fn now(&self) -> Monotonic {
         self.clock.now_mono()
     }
 
-    /// Looks at the desk, or changes what gives nobody a turn.
+    /// Looks at the desk, or changes what gives no turn.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Desk, Monotonic) -> T) -> T {
         let mut desk = self.desk.lock();
         look(&mut desk, self.now())
@@ -121,7 +119,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives turns, and sees to it that the keeper wakes in time; returns what is to be said.
+    /// Gives turns, and makes the keeper wake in time; returns the results to send.
     fn turns(self: &Arc<Self>, desk: &mut Desk, now: Monotonic) -> Vec<Said> {
         while desk.said.len() < TURNS_AT_ONCE
             && let Some(ticket) = desk.state.chosen(now)
@@ -185,7 +183,7 @@ impl Drop for Keeper {
     }
 }
 
-/// A place in the queue, which is left when this is dropped.
+/// A place in the queue, left on drop.
 pub(super) struct Place {
     dispatcher: Arc<Dispatcher>,
     ticket: u64,
@@ -195,10 +193,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A place at the end of the queue; or in front of it, with its turn.
+    /// A place at the end of the queue; or at the front, with its turn.
     ///
     /// # Errors
-    /// When there is none, or when a pause ends too late.
+    /// When there is no place, or a pause ends too late.
     pub(super) fn enter(dispatcher: &Arc<Dispatcher>, waiting: Waiting) -> Result<Self, Spent> {
         let (told, call) = oneshot::channel();
         let ticket = dispatcher.change(|desk, now| {
@@ -237,7 +235,7 @@ impl Place {
         }
     }
 
-    /// What it is told; `None` when that takes too long.
+    /// Its result; `None` when that takes too long.
     async fn wait(&mut self, until: Option<Monotonic>) -> Option<Call> {
         let left = until.map(|until| until.since(self.dispatcher.now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -261,7 +259,7 @@ impl Place {
         }
     }
 
-    /// Leaves the queue; `None` when it was no longer in it.
+    /// Leaves the queue; `None` when it had left before.
     fn give_up(&mut self) -> Option<Spent> {
         self.is_left = true;
         self.dispatcher.change(|desk, now| {

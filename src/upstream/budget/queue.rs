@@ -1,4 +1,4 @@
-//! Everybody who waits for a slot, so ordered that the next of each kind is found without a look at the others.
+//! The requests that wait for a slot, ordered so that the next of each kind is found directly.
 //!
 //! Pure: time is an argument. It does not decide which kind is next ([`super::choice`]). Callers: [`super::state`].
 
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::super::window::Class;
 use crate::clock::Monotonic;
 
-/// How many households are remembered that have had a turn and wait for nothing.
+/// How many households without waiting reads are remembered for their last turn.
 const MOST_IDLE: usize = 4096;
 /// An instant that stands for "never", after all others.
 const NEVER: Monotonic = Monotonic::from_nanos(u64::MAX);
 
-/// How often clients asked for what waits for its turn, and were served something stale instead.
+/// How often clients asked for a waiting resource and got a stale answer.
 #[derive(Clone, Debug, Default)]
 pub struct Demand(Arc<AtomicU32>);
 
@@ -37,7 +37,7 @@ pub(in crate::upstream) struct Waiting {
     pub class: Class,
     /// The household of the client that waits, for [`Class::Client`].
     pub client: Option<IpAddr>,
-    /// How much clients want it, where none of them waits: each has been served something stale.
+    /// How much clients want it, if none of them waits because each got a stale answer.
     pub demand: Option<Demand>,
     /// When its patience ends, if ever.
     pub until: Option<Monotonic>,
@@ -53,17 +53,17 @@ pub(super) struct Queue {
     last_ticket: u64,
     /// Tickets of each class but [`Class::Client`].
     mirror: [BTreeSet<u64>; Class::ALL.len()],
-    /// Deadlines of reads that a client waits for.
+    /// Deadlines of reads with a waiting client.
     awaited: Deadlines,
-    /// Deadlines of reads behind which clients are served something stale, and their tickets alone.
+    /// Deadlines of reads behind a stale answer, and their tickets alone.
     behind: Deadlines,
     stale: BTreeSet<u64>,
     households: HashMap<Option<IpAddr>, Household>,
     /// Households with an awaited read: by their last turn, then by their first ticket.
     order: BTreeSet<(u64, u64, Option<IpAddr>)>,
-    /// Households that wait for nothing, by their last turn.
+    /// Households without waiting reads, by their last turn.
     idle: BTreeSet<(u64, Option<IpAddr>)>,
-    /// Turns given. Not tickets: a household with many old ones would have every turn until they are used up.
+    /// Turns given. Not tickets: a household with many old ones would have every turn until they are used.
     turns: u64,
 }
 
@@ -73,7 +73,7 @@ struct Household {
     turn: u64,
     /// Tickets of its awaited reads.
     awaited: BTreeSet<u64>,
-    /// All of its reads that wait.
+    /// All of its waiting reads.
     reads: usize,
 }
 
@@ -104,7 +104,7 @@ impl Queue {
         ticket
     }
 
-    /// Takes a request out; `None` when it has left before.
+    /// Removes a request; `None` when it had left before.
     pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiting> {
         let waiting = self.waiting.remove(&ticket)?;
         let until = waiting.until.unwrap_or(NEVER);
@@ -144,7 +144,7 @@ impl Queue {
         self.order.first().map(|(_, ticket, _)| *ticket)
     }
 
-    /// The read that most clients were served something stale for, the oldest of several.
+    /// The read for which most clients got a stale answer, the oldest of several.
     pub(super) fn most_wanted(&self) -> Option<u64> {
         let wanted = |ticket: &&u64| self.waiting.get(ticket).and_then(|one| one.demand.as_ref()).map(Demand::get);
         self.stale.iter().rev().max_by_key(wanted).copied()
@@ -155,7 +155,7 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// How many reads of clients wait, of all of them.
+    /// How many client reads wait.
     pub(super) fn clients(&self) -> usize {
         self.awaited.len() + self.behind.len()
     }
@@ -170,7 +170,7 @@ impl Queue {
         &self.awaited
     }
 
-    /// Deadlines of reads behind something stale.
+    /// Deadlines of reads behind a stale answer.
     pub(super) fn behind(&self) -> &Deadlines {
         &self.behind
     }
@@ -181,7 +181,7 @@ impl Queue {
         gone.map(|(ticket, _)| *ticket).collect()
     }
 
-    /// Changes a household, and then its place in the order.
+    /// Changes a household, then its place in the order.
     fn with_household(&mut self, client: Option<IpAddr>, change: impl FnOnce(&mut Household)) {
         let household = self.households.entry(client).or_default();
         match household.awaited.first() {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     proptest! {
-        /// The order that is kept is the order that a look at everybody finds.
+        /// The kept order is the order that a look at everybody finds.
         #[test]
         fn the_next_one_is_the_one_that_a_look_at_everybody_finds(
             steps in proptest::collection::vec((0_u8..6, 1_u8..5, 0_u64..50), 1..200),

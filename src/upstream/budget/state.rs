@@ -1,4 +1,4 @@
-//! Who waits for the budget, what is used of it and what stops it: plain data, time is an argument.
+//! Who waits for the budget, what is used and what stops it: plain data, time is an argument.
 //!
 //! Callers: [`super::dispatch`], which tells those who wait.
 
@@ -15,10 +15,10 @@ use super::choice::{ClientTurn, Probe, View, choose, choose_probe, client_share}
 use super::queue::{Deadlines, Queue, Waiting};
 use super::{End, Spent};
 
-/// How long an origin that fails is left alone after each try at least: whether it failed has then been judged.
+/// The shortest pause after each try on a failing origin: by then its result has been judged.
 const SETTLES: Duration = Duration::from_millis(100);
 
-/// Everything that decides whose turn it is.
+/// Everything that decides the next turn.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) window: Option<Window>,
@@ -27,7 +27,7 @@ pub(super) struct State {
     pub(super) paused_until: Monotonic,
     /// Requests that are on the wire.
     pub(super) on_wire: usize,
-    /// How far apart it is tried while the origin fails and a try hangs; one at a time otherwise.
+    /// How far apart tries are while the origin fails and a try hangs; one at a time otherwise.
     pub(super) gentle: Option<Duration>,
     /// When the last request left, and when the last one ended.
     pub(super) left: Option<Monotonic>,
@@ -44,7 +44,6 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Nobody waits, and nothing is sent for `pause`.
     pub(super) fn new(window: Option<Window>, ledger: Option<Ledger>, pause: Duration, now: Monotonic) -> Self {
         Self {
             window,
@@ -73,9 +72,9 @@ impl State {
         self.last_detail.is_none_or(|last| now >= last.plus(self.pace()))
     }
 
-    /// When the next client gets its turn, if their reads are spread over time: only while more of them wait than there
-    /// are slots, and somebody's patience has ended lately. All slots at once would be a minute of answers in a second,
-    /// and then none for a minute.
+    /// When the next client gets its turn, if client reads are spread over time: only while more of them wait than
+    /// there are slots, and a client's patience ended lately. All slots at once would be a minute of answers in a
+    /// second, then none for a minute.
     fn client_due_at(&mut self, now: Monotonic) -> Option<Monotonic> {
         const OVERLOADED_FOR: Duration = Duration::from_secs(120);
         let refused = self.refused.is_some_and(|at| now.since(at) < OVERLOADED_FOR);
@@ -94,7 +93,7 @@ impl State {
         }
     }
 
-    /// Until when nothing is sent whoever waits, if nothing else happens.
+    /// Until when nothing is sent, if nothing else happens.
     pub(super) fn stopped_until(&self, now: Monotonic) -> Option<Monotonic> {
         let pause = (now < self.paused_until).then_some(self.paused_until);
         let gently = self.gentle.and_then(|spacing| match self.on_wire {
@@ -110,7 +109,7 @@ impl State {
             return false;
         }
         let later = self.client_turn(now) == ClientTurn::Later;
-        // Those who wait have their slots before this one.
+        // Waiting reads get their slots before this one.
         let (before, crawls) = (self.queue.clients(), self.crawl_work > 0);
         self.window.as_mut().is_none_or(|window| {
             let share = client_share(window.limit(), crawls);
@@ -118,7 +117,7 @@ impl State {
         })
     }
 
-    /// Who goes next, by ticket; `None` when nobody may.
+    /// The next ticket; `None` when none may go.
     pub(super) fn chosen(&mut self, now: Monotonic) -> Option<u64> {
         if self.stopped_until(now).is_some() {
             return None;
@@ -166,7 +165,7 @@ impl State {
         Some(slot)
     }
 
-    /// A request that had its turn is over.
+    /// A request that had its turn ends.
     pub(super) fn ended(&mut self, slot: Option<usize>, end: End, now: Monotonic, wall: WallTime) {
         self.on_wire = self.on_wire.saturating_sub(1);
         let (Some(slot), Some(window)) = (slot, &mut self.window) else {
@@ -185,8 +184,8 @@ impl State {
         }
     }
 
-    /// When somebody who leaves may come back, as far as the window and a pause show. Before the read of a client go those
-    /// that will still wait then; what nobody waits for takes every other turn.
+    /// When a request that leaves may come back, judging by window and pause. Before a client's read go those that will
+    /// still wait then; reads that nobody waits for take every other turn.
     pub(super) fn comes_back_at(&mut self, class: Class, now: Monotonic) -> Monotonic {
         let paused_until = self.paused_until;
         let Some(window) = &mut self.window else { return paused_until.max(now) };
@@ -213,29 +212,29 @@ impl State {
         slot
     }
 
-    /// What somebody is told who leaves.
+    /// What a leaving request is told.
     pub(super) fn spent(&mut self, class: Class, now: Monotonic) -> Spent {
         let retry_after = self.comes_back_at(class, now).since(now).max(Duration::from_secs(1));
         Spent { retry_after, paused: now < self.paused_until }
     }
 
-    /// Whether as many reads of clients wait, in all or of this household, as may.
+    /// Whether the most reads of clients wait, in all or of this household.
     pub(super) fn is_full_for(&self, client: Option<IpAddr>) -> bool {
         const MOST: usize = 4096;
         const MOST_OF_ONE: usize = 256;
         self.queue.clients() >= MOST || self.queue.reads_of(client) >= MOST_OF_ONE
     }
 
-    /// Somebody's patience has ended; what it is told.
+    /// A request's patience ends; what it is told.
     pub(super) fn gives_up(&mut self, waiting: &Waiting, now: Monotonic) -> Spent {
-        // An origin that is left alone is no sign of too many reads.
+        // A paused origin is no sign of too many reads.
         if waiting.class == Class::Client && waiting.demand.is_none() && self.stopped_until(now).is_none() {
             self.refused = Some(now);
         }
         self.spent(waiting.class, now)
     }
 
-    /// When something may change without anybody saying so.
+    /// When time alone may change something.
     pub(super) fn wake_at(&mut self, now: Monotonic) -> Option<Monotonic> {
         if let Some(until) = self.stopped_until(now) {
             return Some(until);
@@ -247,7 +246,7 @@ impl State {
     }
 }
 
-/// Those who wait, one after another, as slots come up for them.
+/// The waiting reads, one by one, as slots come up for them.
 struct Ahead<'a> {
     deadlines: &'a Deadlines,
     last: Bound<(Monotonic, u64)>,
@@ -258,7 +257,7 @@ impl<'a> Ahead<'a> {
         Self { deadlines, last: Bound::Unbounded }
     }
 
-    /// Whether another one of them still waits when this slot comes up, no earlier than the one before.
+    /// Whether another of them still waits when this slot comes up, no earlier than the last.
     fn takes(&mut self, slot: Monotonic) -> bool {
         let from = match self.last {
             Bound::Excluded(last) if last.0 >= slot => Bound::Excluded(last),

@@ -49,7 +49,7 @@ fn the_order_is_refresh_clients_crawl_details_background() {
         assert_eq!(choose(&View { background_used: 3, ..view(&all) }), (last > 1).then_some(last));
         all.remove(last);
     }
-    // A little for the background goes before the endless details, and more than a little only when nothing is to do.
+    // The background's little goes before the endless details; more than that only when nothing else waits.
     let both = queue([(Class::Background, None), (Class::Details, None)]);
     assert_eq!(choose(&view(&both)), Some(1));
     let one = queue([(Class::Background, None)]);
@@ -99,7 +99,7 @@ async fn an_unlimited_budget_waits_only_while_paused() {
     assert!((28..=30).contains(&spent.retry_after.as_secs()), "{spent:?}");
 }
 
-/// A client with a long queue of old tickets has one turn like anybody else.
+/// A client with a long queue of old tickets gets one turn, as others do.
 #[tokio::test]
 async fn a_client_with_many_waiting_reads_takes_turns_with_the_others() {
     let budget = Budget::open(Some(40), None, Clock::system());

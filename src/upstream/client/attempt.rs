@@ -1,6 +1,6 @@
-//! One request on the wire, whoever sends it: a slot of the budget for each try, and the one rule for trying again.
+//! One request on the wire, for any sender: a slot of the budget for each try, and the one rule for retries.
 //!
-//! It knows neither what is sent nor what an answer means. Callers: [`super`], [`crate::upstream::forward`].
+//! It knows neither the request nor what an answer means. Callers: [`super`], [`crate::upstream::forward`].
 
 use http::Method;
 
@@ -11,10 +11,10 @@ use crate::upstream::transport::TransportError;
 
 use super::OriginClient;
 
-/// How often a connection may turn out to be closed under one request.
+/// How many closed connections one request may meet.
 const MOST_RETRIES: u32 = 2;
 
-/// The head of an answer, and when it was asked for and arrived.
+/// The head of an answer; when it was requested and arrived.
 #[derive(Debug)]
 pub(in crate::upstream) struct Answered<T> {
     pub answer: T,
@@ -23,7 +23,7 @@ pub(in crate::upstream) struct Answered<T> {
 }
 
 impl OriginClient {
-    /// Sends a request for `path` until the head of an answer arrives, or another try could do harm or is not worth it.
+    /// Sends a request for `path` until the head of an answer arrives, or a retry could do harm or is not worth it.
     ///
     /// # Errors
     /// When no head arrives, or the budget is spent.

@@ -1,6 +1,6 @@
-//! What answers and failures mean for the requests to come: the one health policy, acted upon.
+//! What answers and failures mean for later requests: applies the one health policy.
 //!
-//! What a failure says is decided in [`crate::upstream::health`]. Callers: [`super`], [`crate::upstream::forward`],
+//! [`crate::upstream::health`] decides what a failure says. Callers: [`super`], [`crate::upstream::forward`],
 //! [`crate::proxy`].
 
 use std::time::Duration;
@@ -28,12 +28,12 @@ impl OriginClient {
         Witness { class: asker.class, household: alone.map(|client| self.budget.household(client)), is_ours }
     }
 
-    /// Leaves the origin alone for as long as it asks, or longer and longer, with jitter, while nothing works.
+    /// Pauses the origin for as long as it asks, or longer and longer, with jitter, while nothing works.
     ///
-    /// What only one resource, one household or one odd question brings about never stops the rest ([`crate::upstream::health`]).
-    /// Failures of requests that were on the wire together count once.
+    /// A failure of only one resource, one household or one odd request never stops the rest
+    /// ([`crate::upstream::health`]). Failures of requests that were on the wire together count once.
     pub fn failed(&self, error: &AskError, witness: Witness) {
-        /// A try that hangs holds up the next one no longer than this at least.
+        /// A hanging try delays the next one by at least this.
         const SPACING: Duration = Duration::from_secs(1);
         // A spent budget is nobody's failure.
         if matches!(error, AskError::Spent(_)) {
@@ -56,7 +56,7 @@ impl OriginClient {
         }
     }
 
-    /// An answer that came is not what it should be.
+    /// An answer came and is not usable.
     pub fn unusable(&self, error: &AskError) {
         self.status.error(error, self.clock.now_wall());
         self.tell(error, Class::Client, None);

@@ -83,7 +83,7 @@ async fn an_outage_lasts_as_long_as_the_origin_says_if_it_says_so_to_everything(
     assert!(paused(&other) < Duration::from_secs(1), "{:?}", paused(&other));
 }
 
-/// What is tried during an outage leaves most of the budget, whether tries fail at once or hang.
+/// Tries during an outage leave most of the budget, whether they fail at once or hang.
 #[tokio::test(start_paused = true)]
 async fn an_outage_costs_few_tries() {
     for hangs in [Duration::ZERO, Duration::from_secs(5)] {

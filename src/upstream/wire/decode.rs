@@ -1,6 +1,6 @@
-//! Bodies free of their content coding (RFC 9110 §8.4), piece by piece, in bounded memory.
+//! Removes content codings from bodies (RFC 9110 §8.4), piece by piece, in bounded memory.
 //!
-//! How much may come out is bounded by whoever reads it. Callers: [`super`].
+//! The reader bounds the size of the output. Callers: [`super`].
 
 use std::io;
 use std::pin::Pin;
@@ -24,10 +24,10 @@ const PIECE: usize = 16 << 10;
 /// The largest window that zstd may ask for: 8 MiB, as a power of two (RFC 9659).
 const ZSTD_WINDOW: u32 = 23;
 
-/// The body in no coding, and its head without the fields that speak of one.
+/// The body without coding, and its head without the fields about one.
 ///
 /// # Errors
-/// When the coding is one that was not asked for.
+/// When the coding was not asked for.
 pub(super) fn decoded(headers: &mut HeaderMap, pieces: Body) -> Result<Body, TransportError> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     let coding = match (codings.next(), codings.next()) {
@@ -89,7 +89,7 @@ mod tests {
         out
     }
 
-    /// What comes of a body that arrives in pieces of so many bytes.
+    /// The result for a body in pieces of so many bytes.
     async fn plain(coding: &'static str, body: &[u8], piece: usize) -> Result<Vec<u8>, TransportError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));

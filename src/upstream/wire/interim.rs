@@ -1,4 +1,4 @@
-//! The interim answers to one request (RFC 9110 §15.2): told on while they are few and well formed.
+//! The interim answers to one request (RFC 9110 §15.2): passed on while few and well formed.
 //!
 //! It passes nothing on itself. Callers: [`super`].
 
@@ -19,7 +19,7 @@ pub(super) struct Interims {
 }
 
 impl Interims {
-    /// Hears of one more; whether it is to be passed on.
+    /// Receives one more; returns whether to pass it on.
     pub(super) fn hear(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let before = self.count.fetch_add(1, Ordering::Relaxed);
         match check_interim(status, headers, before) {
@@ -33,12 +33,12 @@ impl Interims {
         }
     }
 
-    /// Whether there was any.
+    /// Whether any came.
     pub(super) fn came(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until nothing more is to be waited for.
+    /// Waits for the first bad one.
     pub(super) async fn bad(&self) -> BadAnswer {
         loop {
             if let Some(bad) = self.bad.get() {

@@ -9,7 +9,6 @@ use grandstand::sample::FaultRule;
 use crate::harness::{Script, Setup, Upstream, origin, wait_until};
 use crate::origin_faults::Fault;
 
-/// Whom a request comes from.
 fn from(address: &str) -> (&str, &str) {
     ("x-forwarded-for", address)
 }
@@ -18,7 +17,7 @@ fn paused(status: &serde_json::Value) -> u64 {
     status["origin"]["budget"]["paused_seconds"].as_u64().unwrap()
 }
 
-/// An API key may have an allowance of its own: that it is used up says nothing to anybody else.
+/// An API key may have an allowance of its own: its end says nothing about other clients.
 #[tokio::test]
 async fn a_429_to_the_key_of_one_client_stops_nobody_else_not_even_after_a_restart() {
     let upstream = Upstream::start(|seen| {
@@ -44,7 +43,7 @@ async fn a_429_to_the_key_of_one_client_stops_nobody_else_not_even_after_a_resta
     }
 }
 
-/// A refusal without any key rests the resource, and everything when several households hear it of several resources.
+/// A refusal without a key pauses the resource, and everything if several households get it for several resources.
 #[tokio::test]
 async fn a_429_to_an_unknown_path_rests_that_path_until_several_households_hear_it() {
     let upstream = Upstream::start(|seen| {
@@ -72,7 +71,7 @@ async fn a_429_to_an_unknown_path_rests_that_path_until_several_households_hear_
     wait_until("it is left alone", || async { paused(&server.status().await) > 500 }).await;
 }
 
-/// A client within its own limit asks for one unknown path after another, and each of them fails.
+/// A client within its limit asks for many unknown paths, and each of them fails.
 #[tokio::test]
 async fn unknown_paths_that_fail_do_not_keep_the_mirror_from_its_crawl() {
     let origin = origin(120).await;
@@ -89,7 +88,7 @@ async fn unknown_paths_that_fail_do_not_keep_the_mirror_from_its_crawl() {
     };
     let published = async {
         server.ready().await;
-        // And a refresh has its turn, too.
+        // A refresh has its turn, too.
         let of_the_mirror = || origin.log().iter().filter(|seen| !seen.path_and_query.contains("/attack/")).count();
         let before = of_the_mirror();
         server.refresh().await;
@@ -104,7 +103,7 @@ async fn unknown_paths_that_fail_do_not_keep_the_mirror_from_its_crawl() {
     assert_eq!(server.ok("/api/listings.json").await.total(), 120);
 }
 
-/// The same of known endpoints that fail: a single household is no witness.
+/// The same with failing known endpoints: a single household is no witness.
 #[tokio::test]
 async fn known_endpoints_that_fail_for_one_household_stop_nobody_else() {
     let upstream = Upstream::start(|seen| {

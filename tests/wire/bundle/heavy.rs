@@ -1,4 +1,4 @@
-//! Bundles of a few kilobytes that would take a multiple of their length in memory: they are refused, and cost little.
+//! Bundles of a few kilobytes that would take a multiple of their length in memory: refused, at little cost.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::harness::{Server, Setup, run};
 const MEBIBYTE: u64 = 1 << 20;
 /// What any of them may cost beside what the server needs: the bound for a file of two megabytes, and one part.
 const MOST: u64 = 160 * MEBIBYTE;
-/// The length that each of them is made to have: what a file may take in memory goes by its length.
+/// The length of each file: a file's memory bound depends on it.
 const LENGTH: usize = 1_800_000;
 
 /// The most memory that the server had in use at any time, in bytes.
@@ -49,7 +49,7 @@ impl Bundle {
     }
 }
 
-/// The manifest of a bundle that is intact, which says that there are many listings.
+/// The manifest of an intact bundle that claims many listings.
 fn manifest() -> String {
     let fixture: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", "bundle-v1.gsb"].iter().collect();
     let bytes = std::fs::read(fixture).unwrap();
@@ -63,7 +63,7 @@ fn manifest() -> String {
 
 const ENVELOPE: &[u8] = br#"{"fields":["items"],"empty_filters":"{}"}"#;
 
-/// Files by what they are full of.
+/// Files by their content.
 fn heavy() -> Vec<(&'static str, Vec<u8>)> {
     let with_manifest = || Bundle::new().part(1, manifest().as_bytes());
     let points = format!("\"open_points\":[{}", "\"\",".repeat(15 << 20));

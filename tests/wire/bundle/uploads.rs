@@ -1,4 +1,4 @@
-//! Uploads to the admin listener: what cannot be imported is refused before it is stored, and nobody holds up others.
+//! Uploads to the admin listener: unusable ones are refused before they are stored, and none delays others.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::harness::{PATIENCE, Server, Setup, wait_until};
 
 const START: &[u8] = b"\x89GSB\r\n\x1a\n\x01\0";
 
-/// Begins an upload: its head with these fields, and what there is of its body.
+/// Begins an upload: its head with these fields, and a part of its body.
 async fn begin(to: SocketAddr, fields: &str, body: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(to).await.unwrap();
     let head = format!("POST /bundle HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
@@ -22,7 +22,7 @@ async fn begin(to: SocketAddr, fields: &str, body: &[u8]) -> TcpStream {
     stream
 }
 
-/// Begins an upload of this length that the server has let in: it has said that it waits for the body.
+/// Begins an upload of this length that the server has accepted: it waits for the body.
 async fn let_in(to: SocketAddr, length: usize, body: &[u8]) -> TcpStream {
     let fields = format!("Content-Length: {length}\r\nExpect: 100-continue\r\n");
     let mut stream = begin(to, &fields, b"").await;
@@ -35,7 +35,7 @@ async fn let_in(to: SocketAddr, length: usize, body: &[u8]) -> TcpStream {
     stream
 }
 
-/// The answer to an upload that goes on sending nothing.
+/// The answer to an upload that sends nothing more.
 async fn answer(mut stream: TcpStream) -> Reply {
     let mut bytes = Vec::new();
     let reading = async {
@@ -47,7 +47,7 @@ async fn answer(mut stream: TcpStream) -> Reply {
     parse(&bytes).unwrap()
 }
 
-/// Asserts what is answered before any more of the body is there.
+/// Asserts the answer before more of the body arrives.
 async fn refused(to: SocketAddr, fields: &str, body: &[u8], status: u16, named: &str) {
     let began = Instant::now();
     let reply = answer(begin(to, fields, body).await).await;
@@ -133,7 +133,7 @@ async fn an_upload_that_drips_in_is_cut_and_leaves_its_place() {
         let mut slow = slow;
         let mut bytes = [0; 4096];
         loop {
-            // Each read of the server brings something: it is the whole that takes too long.
+            // Each read of the server brings something: only the whole takes too long.
             slow.write_all(b"x").await.unwrap();
             let answered = tokio::time::timeout(Duration::from_secs(1), slow.read(&mut bytes)).await;
             if let Ok(read) = answered {

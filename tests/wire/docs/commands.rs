@@ -50,7 +50,7 @@ struct Running {
     snapshot: String,
 }
 
-/// The blocks of a page that are run.
+/// The blocks of a page to run.
 fn blocks(markdown: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = markdown.lines().enumerate();

@@ -1,4 +1,4 @@
-//! What is in a dump: the origin's listings in its order and spelling, whatever they look like.
+//! The content of a dump: the origin's listings in its order and spelling.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{CSV, DETAILS, GEOJSON, NDJSON, mirrored};
 use crate::client::Reply;
 use crate::harness::{Script, Seen, Server, Setup, Upstream, wait_until};
 
-/// The lines of a dump, each of which ends.
+/// The lines of a dump, each with an end.
 pub(super) fn lines(dump: &Reply) -> Vec<&str> {
     let text = dump.text();
     assert!(text.is_empty() || text.ends_with('\n'), "the last line ends, too");
@@ -17,7 +17,7 @@ pub(super) fn lines(dump: &Reply) -> Vec<&str> {
 /// The id of a listing, and a JSON text.
 pub(super) type Texts = (u64, String);
 
-/// An origin that lists these listings, and answers these details.
+/// An origin with these listings and details.
 pub(super) async fn origin_of(listings: Vec<Texts>, details: Vec<Texts>) -> Upstream {
     let answer = answers(listings, details);
     Upstream::start(answer).await
@@ -45,7 +45,7 @@ pub(super) fn answers(listings: Vec<Texts>, details: Vec<Texts>) -> impl Fn(&See
     }
 }
 
-/// A mirror of it, once it knows every detail that there is.
+/// A mirror of it, once it knows every detail.
 pub(super) async fn mirror_of(origin: &Upstream) -> Server {
     let setup = Setup::offline().set("origin.url", &origin.url()).set("origin.requests_per_minute", "0");
     let server = setup.set("origin.cache_ttl", "1s").set("mirror.audit_per_hour", "0").start().await;

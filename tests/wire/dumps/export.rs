@@ -13,7 +13,7 @@ fn arguments(setup: &Setup, data: &Path, words: &[&str]) -> Vec<String> {
     setup.arguments(&words, data)
 }
 
-/// What the command writes to standard output, and nothing else.
+/// The command's standard output, and nothing else.
 fn output(setup: &Setup, data: &Path, words: &[&str]) -> Vec<u8> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grandstand"));
     let output = command.args(arguments(setup, data, words)).stdin(Stdio::null()).output().unwrap();

@@ -1,4 +1,4 @@
-//! When a dump is written, how long it is kept, and what a kill leaves of it.
+//! When a dump is written, how long it is kept, and what a kill leaves.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn times(said: &str, dump: &str) -> usize {
         .count()
 }
 
-/// Listings that are far too large for the buffers of a connection.
+/// Listings far too large for the buffers of a connection.
 fn large(count: u64, word: &str) -> (Vec<Texts>, Vec<Texts>) {
     let listing = |id| (id, format!("{{\"id\":{id},\"text\":\"{}\"}}", word.repeat(300_000 / word.len())));
     ((1..=count).map(listing).collect(), (1..=count).map(|id| (id, "{}".to_owned())).collect())

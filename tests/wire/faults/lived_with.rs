@@ -1,4 +1,4 @@
-//! Oddities that are no faults: the answer says what it says all the same, so it is taken, to the byte.
+//! Oddities that are no faults: the answer's meaning is clear, so it is stored to the byte.
 
 use grandstand::sample::{FaultRule, Switches, World};
 
@@ -7,7 +7,7 @@ use crate::compare::list_is_the_origins;
 use crate::harness::{Setup, each, origin, origin_with, wait_until};
 use crate::origin_faults::{Fault, Raw, Tamper};
 
-/// Mirrors an origin that always answers so, changes it and lets the mirror follow.
+/// Mirrors an origin with this oddity, changes it and lets the mirror follow.
 async fn is_lived_with(fault: Fault) {
     let origin = origin(130).await;
     origin.set(|switches| switches.faults = vec![FaultRule::always("", fault.clone())]);
@@ -54,8 +54,7 @@ async fn redirects_to_the_same_host_are_followed_and_each_takes_a_slot_of_the_bu
     assert!(origin.count() >= 3 * 5, "{}", origin.count());
 }
 
-/// JSON that is odd but says what it says: an item is kept as it came, and nothing is concluded from what cannot be
-/// read.
+/// JSON that is odd but clear: an item is stored as it came, and unreadable values imply nothing.
 #[tokio::test]
 async fn odd_items_are_served_as_they_came() {
     for (tamper, shows) in [

@@ -1,4 +1,4 @@
-//! How a fault is put on and taken off a mirror that is up, and what must hold meanwhile. Called by the tables.
+//! Applies a fault to a running mirror and removes it; what must hold meanwhile. Callers: the tables.
 
 use grandstand::sample::{FaultRule, Origin, World};
 use serde_json::Value;
@@ -11,16 +11,16 @@ use crate::origin_faults::Fault;
 pub const LIST: &str = "/api/listings.json";
 /// `origin.max_body` of the servers here.
 const MAX_BODY: &str = "1MiB";
-/// By how much the peak of memory may grow while faults last, in KiB: some answers of `MAX_BODY` at once, decoded and
-/// not, and what the allocator keeps.
+/// How much the peak of memory may grow while faults last, in KiB: some answers of `MAX_BODY` at once, decoded and not,
+/// and the allocator's reserve.
 const GROWTH_KIB: u64 = 64 * 1024;
 
-/// Whether `/status` has something to tell while a fault lasts.
+/// Whether `/status` shows a fault while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// In the origin's state, or as held back, with the last error.
     Yes,
-    /// Nothing can be told: the answers look like those of an old copy, or of an origin where nothing changed.
+    /// Nothing can be shown: the answers look like those of an old copy, or of an unchanged origin.
     No,
 }
 
@@ -38,7 +38,7 @@ pub async fn complete(server: &Server) {
     .await;
 }
 
-/// Whether the status says that something is wrong with the origin.
+/// Whether the status reports a problem with the origin.
 pub fn tells(status: &Value) -> bool {
     let state = &status["origin"]["state"];
     let bad = state == "nonsense" || state == "could-not-be-asked";
@@ -55,9 +55,9 @@ pub fn peak_kib(server: &Server) -> u64 {
 /// How many mirrors share the faults of a table.
 const MIRRORS: usize = 4;
 
-/// Puts each fault on a mirror that is up, for requests that start so, and takes it off again. While it lasts, what
-/// was published goes on serving, nothing else is published, memory stays bounded and `/status` tells; a change made
-/// meanwhile shows when it ends.
+/// Applies each fault to a running mirror, for requests that start so, and removes it. While it lasts, published data
+/// is served, nothing else is published, memory stays bounded and `/status` tells; a change made meanwhile shows when
+/// it ends.
 pub async fn harm_nobody(prefix: &str, told: Told, faults: Vec<Fault>) {
     let mut shares = vec![Vec::new(); MIRRORS.min(faults.len())];
     let many = shares.len();
@@ -84,7 +84,7 @@ async fn harm_nobody_in_turn(prefix: &str, told: Told, faults: Vec<Fault>) {
         }
         origin.set(|switches| switches.faults = vec![FaultRule::always(prefix, fault.clone())]);
         origin.clear_log();
-        // From here on nothing is on its way that the fault has missed.
+        // From here on the fault affects every request on its way.
         wait_until("a request has met the fault", || async { met(&origin, prefix) > 0 }).await;
         origin.edit(|world| assert!(world.touch(ids[3])));
         wait_until("several requests have met the fault and are told of", || async {

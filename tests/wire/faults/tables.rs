@@ -1,4 +1,4 @@
-//! The tables: what an origin can do wrong, before the first snapshot and after it, everywhere and in one resource.
+//! The tables: the origin's possible faults, before and after the first snapshot, everywhere and in one resource.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::origin_faults::{Fault, Raw, Tamper};
 
 const EVERYTHING: &str = "";
 
-/// Texts that are no list of this API, or not a true one.
+/// Texts that are no list of this API, or a false one.
 fn false_texts() -> Vec<Fault> {
     let texts = [
         Tamper::DeepItem,
@@ -40,7 +40,7 @@ fn broken_texts() -> Vec<Fault> {
     texts.map(Fault::Tampered).into()
 }
 
-/// Bytes that are no HTTP, or say of themselves what is not so.
+/// Bytes that are no HTTP, or contradict themselves.
 fn broken_bytes() -> Vec<Fault> {
     let bytes = [
         Raw::LongLength,
@@ -61,7 +61,7 @@ fn refusals() -> Vec<Fault> {
     vec![
         Fault::GzipBomb,
         Fault::Falsified(vec![("content-encoding", b"br".to_vec())]),
-        // A gzip body that says it is something else.
+        // A gzip body in the name of another coding.
         Fault::Falsified(vec![("content-encoding", b"x-foo".to_vec())]),
         Fault::Later(429, 2),
         Fault::Later(503, 2),
@@ -93,7 +93,7 @@ async fn refusals_and_bombs_harm_nobody() {
     harm_nobody(EVERYTHING, Told::Yes, refusals()).await;
 }
 
-/// These pass for the answers of a CDN with old copies, or of an origin where nothing happens.
+/// Such answers look like a CDN's old copies, or an origin without changes.
 #[tokio::test]
 async fn answers_that_claim_to_be_old_or_unchanged_harm_nobody() {
     let old = |name, value: &[u8]| Fault::Falsified(vec![(name, value.to_vec())]);
@@ -124,7 +124,7 @@ async fn bytes_that_are_not_http_delay_the_first_crawl() {
 #[tokio::test]
 async fn refusals_and_bombs_delay_the_first_crawl() {
     let mut faults = refusals();
-    // There is nothing that could not have been modified.
+    // Without a copy nothing can be unmodified.
     faults.extend([Fault::NotModified, Fault::Raw(Raw::NotModifiedWithBody)]);
     delay_the_first_crawl(EVERYTHING, faults).await;
 }
@@ -145,7 +145,7 @@ async fn a_fault_in_one_question_of_a_refresh_harms_nobody() {
     .await;
 }
 
-/// The probe only saves requests: without its answer every page is looked at.
+/// The probe only saves requests: without its answer every page is read.
 #[tokio::test]
 async fn a_probe_that_is_not_answered_hides_no_change() {
     let origin = origin(130).await;

@@ -1,4 +1,4 @@
-//! An origin behind TLS whose certificate is not to be trusted is not talked to, and one that is trusted is.
+//! The mirror talks to an origin behind TLS only if it trusts the certificate.
 //!
 //! The origin here is `openssl s_server`, which serves files; the certificates are made for the test.
 

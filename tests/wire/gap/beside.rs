@@ -1,4 +1,4 @@
-//! Importing beside a running replica: nobody is refused meanwhile, and everything shows at once.
+//! Importing beside a running replica: no request fails meanwhile, and everything shows at once.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use grandstand::sample::{Switches, World};
 use super::{Desk, Everything, LIST, Load, edit, everything, is_one_of, mirrored, none_failed, targets};
 use crate::harness::{Server, Setup};
 
-/// What a scenario starts from: two bundles, and what the mirror answered when it wrote them.
+/// The start of a scenario: two bundles, and the mirror's answers when it wrote them.
 struct Two {
     desk: Desk,
     ids: Vec<u64>,
@@ -173,7 +173,7 @@ async fn imports_and_exports_at_once_are_done_one_after_the_other() {
     let meanwhile = desk.bytes("meanwhile.gsb");
     assert!(["old.gsb", "new.gsb"].iter().any(|name| desk.bytes(name) == meanwhile), "it is one of the two");
     desk.does(setup, &data, &["verify"], "delta.gsb").await;
-    // Where no server is, one comes first, and the other either waits or says who is there.
+    // Without a server, one command comes first, and the other waits or names it.
     drop(server);
     let offline = Setup::offline();
     desk.does(&offline, &desk.data(), &["import"], "old.gsb").await;

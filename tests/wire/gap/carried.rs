@@ -35,7 +35,7 @@ async fn is_the_origins(server: &Server, origin: &Origin, public_url: &str) {
     }
 }
 
-/// Healthy, ready, and of the mirror's snapshot and instant.
+/// Healthy, ready, with the mirror's snapshot and instant.
 async fn tells_what_the_mirror_told(server: &Server, mirror: &Server) {
     server.ready().await;
     let status = server.admin(http::Method::GET, "/status").await;
@@ -134,7 +134,7 @@ async fn serve_takes_a_bundle_on_an_empty_directory_and_nothing_older_later() {
         is_one_of(&everything(&server).await, &[&new]);
         assert_eq!(server.ok(LIST).await.the("mirror-confirmed"), confirmed, "{name}");
     }
-    // The bundle is no longer needed, and one that is not there ends it.
+    // The bundle is no longer needed; a missing one ends the process.
     server.setup = Setup::offline();
     server.restart().await;
     is_one_of(&everything(&server).await, &[&new]);

@@ -1,4 +1,4 @@
-//! Files that are damaged and disks that are full: what was served is served on, and the reason is told.
+//! Damaged files and full disks: the current data is still served, and the reason is reported.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ async fn truncated_and_altered_bundles_change_nothing() {
     is_one_of(&everything(&server).await, &[&new]);
 }
 
-/// A command that can write no file beyond so many KiB.
+/// A command that writes no file beyond so many KiB.
 fn within(kib: u64, setup: &Setup, data: &Path, words: &[&str]) -> (i32, String) {
     let script = format!(r#"trap "" XFSZ; ulimit -S -f {kib}; exec "$0" "$@""#);
     let output = Command::new("bash")
@@ -99,7 +99,7 @@ async fn a_disk_that_is_full_during_an_import_leaves_the_old_snapshot_served() {
         is_one_of(&everything(&server).await, &[&old]);
     }
     none_failed(&load.stop().await, &[&before]);
-    // As it was after a restart as well, and well again when there is room.
+    // Unchanged after a restart as well, and well again when there is room.
     server.restart().await;
     is_one_of(&everything(&server).await, &[&old]);
     limit_files(server.process.pid(), &store.to_string());

@@ -1,4 +1,4 @@
-//! Deltas: as small as the change, good for one base alone, and all that the base lacks.
+//! Deltas: as small as the change, for one base only, with all that the base lacks.
 
 use grandstand::sample::{Origin, Switches, World};
 
@@ -44,7 +44,7 @@ async fn a_delta_is_small_and_brings_its_base_up_to_date() {
         desk.does(&offline, &desk.path("none"), &["verify"], name).await;
     }
 
-    // On nothing, on another one, and by whom it is asked, it is refused by the name of what it needs.
+    // On no data, on another base, and however it is invoked: refused, naming the base it needs.
     desk.refuses(&offline, &desk.path("empty"), &["import"], "ab.gsb", &["needs its base", &a.0]).await;
     desk.does(&offline, &desk.data(), &["import"], "a.gsb").await;
     desk.refuses(&offline, &desk.data(), &["import"], "bc.gsb", &["needs its base", &b.0]).await;

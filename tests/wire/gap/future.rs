@@ -16,7 +16,7 @@ async fn a_bundle_from_the_future_is_unconfirmed_everywhere() {
     hand.set(FIFTY_YEARS);
     let mut mirror = hand.on(Setup::mirror_of(&origin)).start().await;
     mirror.settled(&origin).await;
-    // Beside the server the command has the true time: the data's own stamp is what is exported.
+    // Beside the server the command has the true time: the data's own stamp is exported.
     desk.does(&Setup::mirror_of(&origin), &mirror.data_dir(), &["export"], "future.gsb").await;
     mirror.process.kill();
     let stamp = desk.inspect("future.gsb").await["confirmed_at"].as_str().unwrap().to_owned();

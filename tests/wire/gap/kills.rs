@@ -52,7 +52,7 @@ async fn a_killed_import_leaves_the_old_snapshot_or_the_new_one() {
         assert!(which == 1 || !finished, "round {round}");
         seen[which] += 1;
         aim.learn(which == 1);
-        // The lock of whoever was killed holds nobody up.
+        // The lock of a killed process delays nobody.
         assert_eq!(Process::spawn(&arguments(&work)).end().await.0, 0, "round {round}");
         let dir = tempfile::tempdir().unwrap();
         copy_all(&work, &dir.path().join("data"));
@@ -69,7 +69,7 @@ async fn a_server_that_is_killed_while_it_imports_has_the_old_snapshot_or_the_ne
     let offline = Setup::offline();
     let (mut aim, mut seen) = (Aim::new(Duration::ZERO), [0; 2]);
     for round in 0.. {
-        // Killed early, it leaves all to the command, which then imports by itself: few rounds end with the old one.
+        // A server killed early leaves the import to the command: few rounds end with the old snapshot.
         if round > ROUNDS && seen[0] > 1 {
             break;
         }

@@ -1,4 +1,4 @@
-//! A replica whose store is damaged: it says what to do, and that works.
+//! A replica with a damaged store: its advice works.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ async fn a_damaged_replica_goes_back_to_a_whole_snapshot_or_is_mended_by_a_bundl
     let whole = fs::read(&store).unwrap();
     let command = async |words: &[&str]| run(&offline.arguments(words, &desk.data())).await;
     let (mut one, mut others) = (0, 0);
-    // Spread over the file; and then on until one snapshot alone was damaged.
+    // Spread over the file, then on until exactly one snapshot was damaged.
     let places = (whole.len() - 4300) as u64;
     for round in 0..400_u64 {
         if round >= 30 && one > 0 {
@@ -67,7 +67,7 @@ async fn a_damaged_replica_goes_back_to_a_whole_snapshot_or_is_mended_by_a_bundl
         } else {
             others += u32::from(code == 1);
         }
-        // Whatever it is: also what nothing but the import reads.
+        // Any damage: also of data that only the import reads.
         let said = desk.does(&offline, &desk.data(), &["import"], "new.gsb").await;
         is_one_of(&everything(&desk.serve_copy(offline.clone()).await).await, &[&new]);
         let (code, verified) = command(&["snapshot", "verify"]).await;

@@ -1,4 +1,4 @@
-//! A replica opens no connection, whatever it is asked: its system calls are read.
+//! A replica opens no connection, whatever the request: its system calls are read.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! One state has one file: whoever exports it, and however often. And nothing half is ever seen under the file's name.
+//! One state has one file, whoever exports it, and however often. Nothing unfinished ever has the file's name.
 
 use std::fs;
 use std::time::Duration;
@@ -79,7 +79,7 @@ async fn an_export_that_is_killed_leaves_the_file_that_was_there() {
         }
     }
     assert!(killed > 4, "only {killed} of 24 exports were killed before their end");
-    // Neither a server nor a later export is bothered by what was killed.
+    // A killed export disturbs neither a server nor a later export.
     mirror.restart().await;
     mirror.ready().await;
     desk.does(&mirror.setup, &mirror.data_dir(), &["export"], "again.gsb").await;

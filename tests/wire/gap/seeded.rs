@@ -1,4 +1,4 @@
-//! A bundle seeds a mirror: what it brought is asked about, not fetched.
+//! A bundle seeds a mirror: imported data is revalidated, not fetched.
 
 use grandstand::sample::{Switches, World};
 
@@ -31,7 +31,7 @@ async fn a_seeded_mirror_fetches_nothing_that_the_bundle_brought() {
     assert_eq!(fetched, 0, "{fetched} details were fetched anew");
     assert!(log.len() <= 2 * 7 + 8 + 10, "{} requests, {} of them for details", log.len(), details.len());
 
-    // It goes on as any mirror does.
+    // It goes on as a mirror does.
     let ids = origin.world(World::ids);
     edit(&origin, &server, |world| {
         assert!(world.touch(ids[3]) && world.remove(ids[50]));
@@ -66,7 +66,7 @@ async fn a_mirror_that_is_seeded_while_the_origin_went_on_fetches_what_changed()
         assert!(ids[..6].iter().all(|id| world.touch(*id)) && world.remove(ids[100]));
         world.insert_like(ids[80], "The New Park").unwrap();
     });
-    // Beside a mirror whose origin does not answer, so that it has nothing.
+    // Beside a mirror without data, because its origin does not answer.
     origin.shutdown().await;
     let server = Setup::mirror_of(&origin).start().await;
     desk.does(&server.setup, &server.data_dir(), &["import"], "seed.gsb").await;
@@ -125,7 +125,7 @@ async fn a_mirror_that_is_ahead_refuses_an_older_bundle_by_name() {
 async fn data_of_another_origin_seeds_a_mirror_with_a_warning_and_never_takes_one_over() {
     let (other, others_mirror) = mirrored(60, Switches::default()).await;
     let (origin, mut mirror) = mirrored(90, Switches::default()).await;
-    // Later than what the mirror has.
+    // Newer than the mirror's data.
     edit(&other, &others_mirror, |world| assert!(world.touch(world.ids()[7]))).await;
     let desk = Desk::new();
     desk.does(&others_mirror.setup, &others_mirror.data_dir(), &["export"], "other.gsb").await;
@@ -145,6 +145,6 @@ async fn data_of_another_origin_seeds_a_mirror_with_a_warning_and_never_takes_on
     assert!(said.contains("warning: the bundle's data comes from"), "{said}");
     let said = desk.does(&others_mirror.setup, &desk.path("its"), &["import"], "other.gsb").await;
     assert!(!said.contains("warning"), "{said}");
-    // Without an origin it is the operator who says what is served.
+    // Without an origin the operator decides what is served.
     desk.does(&Setup::offline(), &desk.data(), &["import"], "other.gsb").await;
 }

@@ -1,4 +1,4 @@
-//! Signatures made by the real tool and by `export --sign`: who is trusted is believed, and nobody else.
+//! Signatures by the real tool and by `export --sign`: only trusted keys are believed.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn key(desk: &Desk, name: &str) -> String {
     fs::read_to_string(desk.path(&public)).unwrap().lines().nth(1).unwrap().to_owned()
 }
 
-/// `name` with what is refused in it or beside it; what has to be said.
+/// `name` with a fault in it or beside it; the expected message.
 fn prepare(desk: &Desk, case: &str) -> &'static str {
     let (good, name) = (desk.path("new.gsb"), desk.path("case.gsb"));
     let beside = desk.path("case.gsb.minisig");
@@ -100,7 +100,7 @@ async fn only_what_a_trusted_key_signed_is_imported_by_command_and_by_server() {
             desk.refuses(&strict, &desk.data(), &[action], "case.gsb", &[named]).await;
         }
         desk.refuses(&strict, &server.data_dir(), &["import"], "case.gsb", &[named]).await;
-        // A command that trusts everybody does not make the server do so.
+        // A command that trusts every key does not make the server do so.
         let damaged = case == "altered";
         let named = if damaged {
             "altered"
@@ -145,7 +145,7 @@ async fn an_export_without_a_signature_takes_the_old_one_away() {
     desk.refuses(&strict, &desk.data(), &["verify"], "b.gsb", &["not signed"]).await;
 }
 
-/// Puts something that is no file to be read in the place of another.
+/// Replaces a file by something that cannot be read as a file.
 fn put_odd(path: &Path, odd: &str) {
     let _ = fs::remove_file(path);
     match odd {
@@ -183,7 +183,7 @@ async fn a_bundle_or_a_signature_that_is_no_file_to_be_read_is_refused_at_once()
             desk.refuses(&strict, &desk.data(), &[action], &copy, &[of_signature]).await;
         }
         desk.refuses(&lax, &server.data_dir(), &["import"], &bundle, &[of_bundle]).await;
-        // Nobody asks for a signature here, but the server that is to judge it must not be told that there is none.
+        // No signature is required here, but the server that judges must not be told that there is none.
         let said = desk.does(&lax, &desk.data(), &["verify"], &copy).await;
         assert!(said.contains(of_signature), "{said}");
         desk.refuses(&lax, &server.data_dir(), &["import"], &copy, &[of_signature]).await;

@@ -1,4 +1,4 @@
-//! What the origin listed for terms that no name explains: each snapshot keeps its own, wherever it is carried.
+//! The origin's lists for terms that no name explains: each snapshot keeps its own, wherever it is carried.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! When to kill what runs: at instants spread over the time that it takes, which is learned from what came of the last.
+//! When to kill a process: at instants spread over its run time, which is learned from earlier kills.
 
 use std::time::Duration;
 

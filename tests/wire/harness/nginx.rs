@@ -1,6 +1,6 @@
 //! A real nginx with its cache in front of a server, over a socket file: nginx takes no port of the system's choice.
 //!
-//! One process, as whoever runs the tests. Called by tests of what nginx makes of our answers.
+//! One process, as the user who runs the tests. Callers: tests of our answers behind nginx.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts it in front of `server`; `cache` is added to the directives of its cache. Answers tell by `X-Cache` what the
+    /// Starts it in front of `server`; `cache` is added to its cache directives. `X-Cache` in answers tells what the
     /// cache did.
     pub async fn before(server: SocketAddr, cache: &str) -> Self {
         let dir = TempDir::new().unwrap();

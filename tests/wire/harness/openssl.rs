@@ -1,6 +1,6 @@
 //! Certificates made for a test by `openssl`: an authority, and what it signs.
 //!
-//! Called by the tests of TLS, towards the origin and towards clients.
+//! Callers: the tests of TLS, towards the origin and towards clients.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ pub fn signed(dir: &Path, name: &str, days: &[&str]) {
     sign_request(dir, name, days);
 }
 
-/// A certificate for `name` and the key in `key.pem`, of whatever kind that is.
+/// A certificate for `name` and the key in `key.pem`, of any kind.
 pub fn signed_for_key(dir: &Path, name: &str, days: &[&str]) {
     openssl(dir, &["req", "-new", "-subj", "/CN=origin", "-key", "key.pem", "-out", "cert.csr"]);
     sign_request(dir, name, days);

@@ -1,6 +1,6 @@
-//! The real binary as a child process: started, signalled, killed, and everything that it says.
+//! The real binary as a child process: started, signalled, killed, and all its output.
 //!
-//! It knows nothing of addresses and requests. Called by `super` for servers, and by tests of commands.
+//! It knows nothing of addresses and requests. Callers: `super` for servers, tests of commands.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read};
@@ -17,7 +17,7 @@ use super::PATIENCE;
 /// Lines of the log that a failure shows.
 const TAIL: usize = 60;
 
-/// A child process and what it has said so far.
+/// A child process and its output so far.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -75,7 +75,7 @@ impl Process {
         self.child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
     }
 
-    /// Waits for the end: exit code and everything that was said.
+    /// Waits for the end: exit code and all output.
     pub async fn end(mut self) -> (i32, String) {
         let start = Instant::now();
         let code = loop {
@@ -131,7 +131,7 @@ fn listen(stream: Box<dyn Read + Send>, said: Arc<Mutex<String>>) -> JoinHandle<
     })
 }
 
-/// Runs a command to its end: exit code and everything that it said.
+/// Runs a command to its end: exit code and all output.
 pub async fn run(arguments: &[String]) -> (i32, String) {
     Process::spawn(arguments).end().await
 }

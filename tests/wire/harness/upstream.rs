@@ -1,7 +1,7 @@
-//! An origin that answers whatever a test scripts: any status, field, body, pause or end of a connection.
+//! An origin that answers as a test scripts it: any status, field, body, pause or end of a connection.
 //!
-//! It knows nothing of the API; where the real data matters use [`grandstand::sample`]. Plain HTTP/1.1, keep-alive, over
-//! real sockets. Called by tests of the caching reverse proxy.
+//! It knows nothing of the API; where the real data matters use [`grandstand::sample`]. Plain HTTP/1.1, keep-alive,
+//! over real sockets. Callers: tests of the caching reverse proxy.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Seen {
     }
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     status: u16,
@@ -53,11 +53,11 @@ pub struct Script {
     announced: Option<usize>,
     chunked: bool,
     hangs_up: bool,
-    /// Sent as it is instead of all the rest; the connection ends after it.
+    /// Sent instead of all the rest; the connection ends after it.
     raw: Option<Bytes>,
     /// Sent that often after the pieces; counted in `Content-Length` unless the body is chunked.
     repeated: Option<(Bytes, usize)>,
-    /// What each of the head and the later pieces takes a permit of before it leaves.
+    /// Head and later pieces each take a permit from it before they leave.
     head_gate: Option<Arc<Semaphore>>,
     piece_gate: Option<Arc<Semaphore>>,
     resets: bool,
@@ -79,21 +79,21 @@ impl Script {
         Self { raw: Some(bytes.into()), ..Self::default() }
     }
 
-    /// With a piece of the body that is sent over and over.
+    /// With a piece of the body that is repeated.
     #[must_use]
     pub fn repeating(mut self, piece: impl Into<Bytes>, times: usize) -> Self {
         self.repeated = Some((piece.into(), times));
         self
     }
 
-    /// Whose head waits for a permit, which it uses up.
+    /// Its head waits for a permit, which it uses up.
     #[must_use]
     pub fn held_by(mut self, gate: &Arc<Semaphore>) -> Self {
         self.head_gate = Some(gate.clone());
         self
     }
 
-    /// With another piece of the body, which like all later ones waits for a permit; the body is then chunked.
+    /// With another piece of the body, which waits for a permit like all later ones; the body is then chunked.
     #[must_use]
     pub fn then_held_by(mut self, gate: &Arc<Semaphore>, piece: impl Into<Bytes>) -> Self {
         self.piece_gate = Some(gate.clone());
@@ -141,7 +141,7 @@ impl Script {
         self
     }
 
-    /// With a body that breaks off after what there is of it.
+    /// With a body that breaks off early.
     #[must_use]
     pub fn announced(mut self, length: usize) -> Self {
         self.announced = Some(length);
@@ -190,7 +190,7 @@ impl Upstream {
         Self { address, seen, answer, accepting, reserved: Mutex::default(), open, counters }
     }
 
-    /// Answers otherwise from now on.
+    /// Answers so from now on.
     pub fn answers(&self, answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) {
         *self.answer.lock() = Arc::new(answer);
     }
@@ -208,7 +208,7 @@ impl Upstream {
         self.counters.connections.load(Ordering::SeqCst)
     }
 
-    /// How many answers could not be sent to their end, because the other side had gone.
+    /// How many answers could not be sent to the end, because the client had gone.
     pub fn broken(&self) -> u64 {
         self.counters.broken.load(Ordering::SeqCst)
     }
@@ -218,7 +218,7 @@ impl Upstream {
         self.counters.repeated.load(Ordering::SeqCst)
     }
 
-    /// What arrived, in order.
+    /// The requests, in order.
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().clone()
     }
@@ -237,7 +237,7 @@ impl Upstream {
         self.accepting.lock().abort();
     }
 
-    /// Is gone: connections are refused, and those that are open end.
+    /// Goes down: connections are refused, and open ones end.
     pub async fn go_down(&self) {
         self.close();
         for connection in self.open.lock().drain(..) {

@@ -1,4 +1,4 @@
-//! The fields of an answer: which come from the origin, which are ours, and what `Age` and `Date` say.
+//! The fields of an answer: the origin's, ours, and what `Age` and `Date` say.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use http::Method;
 use super::{Fields, answer, case_of, document, in_both, in_each_coding, nothing, number, pass, started, target, with};
 use crate::harness::{Script, Upstream};
 
-/// Fields of the origin that clients get as they are.
+/// Fields of the origin that clients get unchanged.
 const KEPT: Fields<'_> = &[
     ("x-foo", "bar"),
     ("test-header", "a"),
@@ -23,7 +23,7 @@ const KEPT: Fields<'_> = &[
     ("server", "the-origin"),
 ];
 
-/// Fields of the origin that are of its connection, of its listener, or for one client.
+/// Fields of the origin's connection or listener, or for one client.
 const DROPPED: Fields<'_> = &[
     ("connection", "a, B"),
     ("a", "1"),
@@ -49,7 +49,7 @@ const DROPPED: Fields<'_> = &[
     ("mirror-confirmed", "forged"),
 ];
 
-/// Fields of which clients get ours.
+/// Fields that we replace.
 const REPLACED: Fields<'_> = &[
     ("ratelimit", "\"default\";r=7;t=7"),
     ("ratelimit-policy", "\"default\";q=7;w=7"),
@@ -206,7 +206,7 @@ async fn age_is_that_of_the_origins_copy_and_the_time_since() {
     .await;
 }
 
-/// The origin's links name addresses that clients cannot or should not reach.
+/// The origin's links have addresses that clients cannot or should not reach.
 #[tokio::test]
 async fn the_links_of_a_taxonomy_are_rewritten_and_those_of_a_list_are_not() {
     in_both(async |uses| {
@@ -228,7 +228,7 @@ async fn the_links_of_a_taxonomy_are_rewritten_and_those_of_a_list_are_not() {
     .await;
 }
 
-/// Whatever the origin calls it, it was read as JSON; called a page, a browser would run what is in it.
+/// Any media type of the origin becomes JSON: a browser would run what a page contains.
 #[tokio::test]
 async fn documents_are_called_json_whatever_the_origin_calls_them() {
     const OURS: &str = "application/json";

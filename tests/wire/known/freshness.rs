@@ -1,5 +1,5 @@
-//! How long an answer is used: `Cache-Control`, `CDN-Cache-Control`, `Expires`, `Age`, `Date`, `Vary`, and what may not
-//! be kept at all. The scenarios are those of the public HTTP cache test suite.
+//! How long an answer is used: `Cache-Control`, `CDN-Cache-Control`, `Expires`, `Age`, `Date`, `Vary`, and what must
+//! not be kept. The scenarios are those of the public HTTP cache test suite.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use super::{CODINGS, Fields, Use, answer, case_of, in_both, in_each_coding, nothing, number, pass, target};
 use crate::harness::Upstream;
 
-/// What has got old after this time must not be used.
+/// Answers stale after this time must not be used.
 const PAUSE: Duration = Duration::from_millis(2_100);
 
 /// Answers that are used without asking again.
@@ -70,13 +70,13 @@ const REUSED: &[Fields<'_>] = &[
     &[("cdn-cache-control", "max-age=3600"), ("expires", "0"), ("date", "@0")],
     &[("cdn-cache-control", "max-age=3600"), ("cache-control", "max-age=1")],
     &[("cdn-cache-control", "max-age=10000"), ("cache-control", "no-store")],
-    // vary: nothing that a client sends reaches the origin, so that all clients are one
+    // vary: no client field reaches the origin, so all clients are one
     &[("cache-control", "max-age=3600"), ("vary", "Foo")],
     &[("cache-control", "max-age=3600"), ("vary", "Accept-Encoding, Cookie, User-Agent")],
     &[("cache-control", "max-age=3600"), ("vary", "origin"), ("vary", "accept-language")],
 ];
 
-/// Answers of which none is used when some time has passed.
+/// Answers that are not used after some time.
 const OUTLIVED: &[Fields<'_>] = &[
     // cc-freshness
     &[("cache-control", "max-age=1")],
@@ -129,7 +129,7 @@ const OUTLIVED: &[Fields<'_>] = &[
     &[("cdn-cache-control", "no-cache"), ("cache-control", "max-age=10000"), ("expires", "@10000"), ("date", "@0")],
 ];
 
-/// Answers that are for who asked, and for nobody else.
+/// Answers for one client only.
 const NOT_KEPT: &[Fields<'_>] = &[
     &[("cache-control", "private, max-age=3600")],
     &[("cache-control", "private=\"set-cookie\", max-age=3600")],

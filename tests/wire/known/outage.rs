@@ -1,4 +1,4 @@
-//! The origin fails: what is kept stands in, what is not is an honest error, and its return is noticed.
+//! The origin fails: kept answers stand in, others are an honest error, and its return is noticed.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use super::{Use, answer, case_of, document, in_both, nothing, number, pass, star
 use crate::client::Reply;
 use crate::harness::{Script, Upstream, soon, wait_until};
 
-/// Reads take the same second try as other requests: the connection had been idle, and nothing was done.
+/// Reads are retried as other requests are: the connection had been idle, and nothing was done.
 #[tokio::test]
 async fn a_connection_that_the_origin_closes_between_two_reads_is_not_noticed() {
     let origin = Upstream::start(|_| answer(1, &[])).await;
@@ -34,7 +34,7 @@ async fn a_connection_that_the_origin_closes_between_two_reads_is_not_noticed() 
 
 const PAUSE: Duration = Duration::from_millis(1_200);
 
-/// Ways to fail, and what a client is told that has nothing kept: 503 for no answer, 502 for a bad one.
+/// Ways to fail, and the status without a kept answer: 503 for no answer, 502 for a bad one.
 fn failures() -> Vec<(&'static str, Script, u16)> {
     let json = |body: &str| Script::new(200, body.to_owned()).with("content-type", "application/json");
     let long = Duration::from_secs(20);
@@ -110,7 +110,7 @@ async fn whatever_the_origin_does_a_good_answer_stands_in_and_is_never_replaced_
         // A 304 stands for the good one, too.
         let unchanged = server.get_with(&target, &[("if-none-match", "\"a\"")]).await;
         assert_eq!(unchanged.status, 304, "{name}");
-        // And what has never been here is an error.
+        // A resource never seen is an error.
         let other = super::target(case + failures().len());
         let error = server.get(&other).await;
         assert_eq!(error.status, status, "{name}: {error:?}");
@@ -118,7 +118,7 @@ async fn whatever_the_origin_does_a_good_answer_stands_in_and_is_never_replaced_
         assert_eq!(status == 503, error.header("retry-after").is_some(), "{name}");
         assert!(!error.text().contains("127.0.0.1"), "{name}");
         assert_eq!(upstream.count_of("/api/listings.json?sport=case-1000"), 0, "{name}: no redirect is followed");
-        // It is well again: the good one is confirmed or replaced.
+        // It is well again: the answer is confirmed or replaced.
         upstream.answers(|seen| answer(seen.number, &[("cache-control", "max-age=60"), ("etag", "\"b\"")]));
         soon("the return of the origin shows", || async { server.get(&target).await.etag() == "W/\"b\"" }).await;
     })
@@ -201,7 +201,7 @@ async fn a_429_is_heeded_and_what_is_kept_stands_in_without_a_wait() {
     .await;
 }
 
-/// An outage under load: the origin is tried, but by one at a time and not by everybody, and its return shows.
+/// An outage under load: the origin is tried by one request at a time, and its return shows.
 #[tokio::test]
 async fn a_dead_origin_is_tried_gently_and_its_return_is_noticed_within_seconds() {
     in_both(async |uses| {
@@ -219,7 +219,7 @@ async fn a_dead_origin_is_tried_gently_and_its_return_is_noticed_within_seconds(
         upstream.forget();
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(4) {
-            // Kept and unknown ones; who waits for the latter is not waited for here.
+            // Kept and unknown ones; nobody waits for the latter here.
             let kept = join_all((0..50).map(async |case| server.get(&target(case)).await)).await;
             assert!(kept.iter().all(|reply: &Reply| reply.status == 200), "{kept:?}");
         }
@@ -271,7 +271,7 @@ async fn one_resource_that_hangs_is_no_outage_of_the_others() {
             Some(_) => answer(seen.nth, &[]),
         })
         .await;
-        // Without patience: a read that is held up by anything is answered 503.
+        // Without patience: a read that waits for anything is answered 503.
         let setup = uses.setup(&upstream).set("origin.timeout", "2s").set("origin.wait", "0s");
         let server = started(setup, uses).await;
         let hangs = AtomicBool::new(true);
@@ -318,7 +318,7 @@ async fn one_resource_that_wants_to_be_left_alone_stops_no_other() {
     .await;
 }
 
-/// An origin that answers, but nothing but errors, is as dead as one that does not: the budget is not spent on it.
+/// An origin that answers only errors is as dead as one that does not answer: the budget is not spent on it.
 #[tokio::test]
 async fn an_origin_that_answers_errors_to_everything_is_tried_gently_and_its_return_is_noticed() {
     let good = |seen: &crate::harness::Seen| answer(seen.number, &[("cache-control", "max-age=1")]);

@@ -1,5 +1,5 @@
-//! Nothing that is not part of the key reaches the origin: however a client spells its question, the origin gets the one
-//! canonical request for it, and the answer of others is what it would have been without that client.
+//! Nothing outside the key reaches the origin: however a client spells its request, the origin gets the one canonical
+//! form, and others get the same answer as without that client.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -18,17 +18,17 @@ use crate::harness::{Script, Upstream};
 /// How many requests are generated.
 const REQUESTS: usize = 1_500;
 
-/// What a client means: the parameters that count, as their values are.
+/// A client's meaning: the parameters that count, with their values.
 type Meaning = BTreeMap<&'static str, String>;
 
-/// A request as a client spells it, and the target of the one question that it comes to.
+/// A request as a client spells it, and its canonical target.
 #[derive(Clone, Debug)]
 struct Spelled {
     request: String,
     asks: String,
 }
 
-/// A text in which some bytes are percent-encoded that need not be, by the bits of `how`.
+/// A text with some needless percent-encodings, by the bits of `how`.
 fn spelled(text: &str, how: u64) -> String {
     let mut out = String::new();
     for (index, byte) in text.bytes().enumerate() {
@@ -42,7 +42,7 @@ fn spelled(text: &str, how: u64) -> String {
     out
 }
 
-/// The query that the origin is asked, in its documented order and without what goes without saying.
+/// The query to the origin, in its documented order and without defaults.
 fn asked(meaning: &Meaning) -> String {
     let mut query = Vec::new();
     for name in ["sport", "state", "city", "page", "per_page"] {
@@ -146,7 +146,7 @@ fn spellings() -> impl proptest::strategy::Strategy<Value = Spelled> {
             let turn = turn % query.len().max(1);
             query.rotate_left(turn);
             let path = other.unwrap_or("/api/listings.json");
-            // One letter of the path is written another way, too.
+            // One letter of the path is encoded, too.
             let path = if how & 1 == 1 {
                 path.replace("sp", "%73p").replace("st", "s%74").replace("77", "7%37")
             } else {
@@ -168,7 +168,7 @@ async fn however_a_question_is_spelled_the_origin_gets_the_canonical_one_and_oth
     let strategy = spellings();
     let all: Vec<Spelled> = (0..REQUESTS).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect();
     in_both(async |uses| {
-        // It tells its whole question, so that an answer in the wrong place or to another one shows.
+        // It repeats its whole request, so that an answer in the wrong place shows.
         let upstream = Upstream::start(|seen| {
             let body = serde_json::json!({ "head": seen.head.lines().filter(|line| !line.contains("grandstand-")).fold(String::new(), |head, line| head + line + "\r\n"), "padding": "x".repeat(300) }).to_string();
             Script::new(200, body).with("cache-control", "max-age=3600").with("content-type", "application/json")

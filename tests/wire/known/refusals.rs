@@ -1,4 +1,4 @@
-//! What the origin refuses, in its own words; links, dates and bounds of what is read through.
+//! The origin's refusals, in its own words; links, dates and bounds of read-through answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
-//! What a client says beyond what it asks for: it changes nothing, and the origin never hears of it.
+//! Client fields beside the request itself: they change nothing and never reach the origin.
 
 use http::Method;
 
 use super::{answer, case_of, in_both, nothing, number, target};
 use crate::harness::Upstream;
 
-/// Fields that other caches heed, or pass on.
+/// Fields that other caches heed or forward.
 const IGNORED: &[(&str, &str)] = &[
     ("cache-control", "no-cache"),
     ("cache-control", "max-age=0"),
@@ -79,7 +79,7 @@ pub fn unsigned(head: &str) -> String {
     rest.concat()
 }
 
-/// The head of the one question that there is for a target.
+/// The head of the canonical request for a target.
 pub fn canonical(upstream: &Upstream, target: &str) -> String {
     let host = upstream.url();
     let host = host.strip_prefix("http://").unwrap();
@@ -90,7 +90,7 @@ pub fn canonical(upstream: &Upstream, target: &str) -> String {
     )
 }
 
-/// Who is let in with a password by the origin is one thing; we have none, and what it says to us is for everybody.
+/// The origin may let in clients with a password; we have none, and its answer to us is for everybody.
 #[tokio::test]
 async fn a_client_with_a_secret_shares_the_answer_of_those_without() {
     in_both(async |uses| {

@@ -1,4 +1,4 @@
-//! Load that the origin never sees: many clients, one request; and a budget that is shared fairly.
+//! Load that the origin never sees: one request for many clients, and a fairly shared budget.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ async fn the_client_that_asked_first_leaves_and_the_others_are_served_with_the_s
     .await;
 }
 
-/// A key that is revalidated is no different: many who ask at once for what is stale make one conditional request.
+/// Revalidation is no different: many clients that ask for a stale answer at once make one conditional request.
 #[tokio::test]
 async fn many_clients_at_once_on_a_stale_key_make_one_request() {
     in_both(async |uses| {
@@ -78,7 +78,7 @@ async fn many_clients_at_once_on_a_stale_key_make_one_request() {
             Some(_) => Script::new(304, "").with("cache-control", "max-age=60").held_by(&held),
         })
         .await;
-        // Who has something that may stand in does not wait for longer than two seconds.
+        // With a stale answer at hand no client waits longer than two seconds.
         let setup = uses.setup(&upstream).set("cache.stale_if_error", "0s");
         let (server, target) = (started(setup, uses).await, target(1));
         server.ok(&target).await;
@@ -122,7 +122,7 @@ async fn reads_past_the_budget_wait_for_a_bounded_time_and_are_told_when_there_i
     }))
     .await;
     for (reply, waited) in &replies {
-        // A slot frees 60 s after its answer: who had waited for one would have got it.
+        // A slot frees 60 s after its answer: a waiting client would have got it.
         reply.assert_problem(503, &["budget"]);
         assert!(*waited >= Duration::from_millis(1_900), "{waited:?}");
         let honest: u64 = reply.the("retry-after").parse().unwrap();
@@ -132,7 +132,7 @@ async fn reads_past_the_budget_wait_for_a_bounded_time_and_are_told_when_there_i
     assert_eq!(upstream.count(), 6, "none of them reached the origin");
     let waited = replies.iter().map(|(_, waited)| *waited).min().unwrap();
     assert!(waited < Duration::from_secs(4), "the first who gives up has waited {waited:?}");
-    // What is kept is served all the same: fresh or, without a wait, stale.
+    // Kept answers are served: fresh or, without a wait, stale.
     assert!(server.ok(&target(1)).await.the("cache-status").starts_with("grandstand; hit; ttl="));
     let waited = quickest(async || {
         let stale = server.ok(&target(0)).await;

@@ -71,7 +71,7 @@ async fn one_background_refresh_serves_whoever_asks_and_they_get_the_stale_answe
         let first = Instant::now();
         assert_eq!(number(&server.get(&target).await), 1);
         pass(PAUSE).await;
-        // Nobody waits: the origin answers when all of them have been.
+        // Nobody waits: the origin answers after all have been served.
         let replies = join_all((0..100).map(|_| server.get(&target))).await;
         let oldest = -i64::try_from(first.elapsed().as_secs()).unwrap();
         for reply in &replies {
@@ -90,7 +90,7 @@ async fn one_background_refresh_serves_whoever_asks_and_they_get_the_stale_answe
     .await;
 }
 
-/// How long a stale answer is served at once is the origin's to say, and the configuration's where it does not.
+/// The origin says how long a stale answer is served at once; the configuration, if it does not.
 #[tokio::test]
 async fn the_window_of_stale_while_revalidate_is_the_origins_or_the_configured_one() {
     // Two seconds after an answer that is fresh for one: is it served before a new one is there?
@@ -126,7 +126,7 @@ async fn the_window_of_stale_while_revalidate_is_the_origins_or_the_configured_o
     .await;
 }
 
-/// A refresh in the background that fails leaves what is kept as it is, and is not tried again by everybody.
+/// A failed background refresh changes no kept answer, and is not retried by everybody.
 #[tokio::test]
 async fn a_background_refresh_that_fails_never_replaces_what_is_kept() {
     fn failures() -> [Script; 5] {
@@ -165,7 +165,7 @@ async fn a_background_refresh_that_fails_never_replaces_what_is_kept() {
     .await;
 }
 
-/// The `Age` of what stands in grows past its freshness, and its confirmation starts it anew.
+/// The `Age` of a stand-in grows past its freshness, and its confirmation resets it.
 #[tokio::test]
 async fn what_stood_in_is_confirmed_when_the_origin_is_back() {
     in_both(async |uses| {

@@ -1,4 +1,4 @@
-//! How an answer came about, in the same words everywhere: `Cache-Status`, `/metrics` and the access log.
+//! How an answer was made, in the same words everywhere: `Cache-Status`, `/metrics` and the access log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn counted(server: &Server, outcome: &str, status: u16) -> u64 {
     line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
-/// Asks, and takes care that the header, the counter and the log say the same; `N` in the header is any number.
+/// Asks, and asserts that header, counter and log say the same; `N` in the header is any number.
 async fn told(server: &Server, target: &str, headers: Fields<'_>, outcome: &str, header: &str) -> Reply {
     let logged = |server: &Server| {
         let said = server.process.said();
@@ -50,7 +50,7 @@ async fn told(server: &Server, target: &str, headers: Fields<'_>, outcome: &str,
 async fn header_metrics_and_log_say_the_same_of_every_outcome() {
     in_both(async |uses| {
         let upstream = Upstream::start(|seen| {
-            // Fresh for as long as it takes to see what is told of it.
+            // Fresh for as long as the checks of its reports take.
             let fields: Fields<'_> = &[("cache-control", "max-age=5, stale-while-revalidate=0"), ("etag", "\"a\"")];
             match (case_of(seen), seen.nth) {
                 (None, _) => nothing(),
@@ -79,7 +79,7 @@ async fn header_metrics_and_log_say_the_same_of_every_outcome() {
         let failed = "grandstand; fwd=stale; fwd-status=503; detail=stale-if-error";
         told(&server, &target, &[], "stale-if-error", failed).await;
         told(&server, &target, &[], "stale-if-error", "grandstand; fwd=stale; detail=stale-if-error").await;
-        // It may be left alone for a moment after two failures.
+        // It may be paused for a moment after two failures.
         wait_until("it is asked again", || async { !server.ok(&target).await.the("cache-status").contains("error") })
             .await;
         pass(Duration::from_millis(1_100)).await;

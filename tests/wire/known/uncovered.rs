@@ -1,5 +1,5 @@
-//! A mirror before its first snapshot: it answers from the first second, with priority over its own crawl, and from the
-//! snapshot as soon as there is one.
+//! A mirror before its first snapshot: it answers at once, with priority over its own crawl, and from the snapshot as
+//! soon as there is one.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
 
-/// A mirror whose crawl does not get past what this fault befalls.
+/// A mirror whose crawl is stopped by this fault.
 async fn held_up(fault: Fault, paths: &[&str]) -> (Origin, Server) {
     let origin = origin(250).await;
     let rules = paths.iter().map(|path| FaultRule::always(path, fault.clone())).collect();
@@ -50,7 +50,7 @@ async fn it_answers_from_the_first_second_and_from_the_snapshot_once_there_is_on
             assert!(hit.the("cache-status").starts_with("grandstand; hit; ttl="), "{hit:?}");
             assert_eq!(server.get_with(target, &[("if-none-match", &reply.etag())]).await.status, 304);
         }
-        // The crawl is held up for as long as the fault lasts: nothing above has waited for it.
+        // The crawl stands still while the fault lasts: nothing above has waited for it.
         let golf = server.ok("/api/listings.json?sport=golf").await;
         same_list(golf.text(), &origin.expected_text("/api/listings.json?sport=golf").1, "golf");
         for target in ["/api/listings.json?snapshot=any", "/api/sports.json?snapshot=any"] {
@@ -72,7 +72,7 @@ async fn it_answers_from_the_first_second_and_from_the_snapshot_once_there_is_on
     .await;
 }
 
-/// The origin is slow and its budget is small: a client's read does not wait until the crawl is through.
+/// The origin is slow and its budget is small: a client's read does not wait for the whole crawl.
 #[tokio::test]
 async fn a_clients_read_has_priority_over_the_crawl() {
     let origin = origin(3_000).await;
@@ -80,7 +80,7 @@ async fn a_clients_read_has_priority_over_the_crawl() {
     let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "24").set("origin.wait", "5s");
     let server = setup.start().await;
     wait_until("the crawl is under way", || async { origin.count() >= 3 }).await;
-    // 30 pages and more do not fit into the budget of the first minute: clients have to have a part of it.
+    // 30 pages and more do not fit into the budget of the first minute: clients must get a part of it.
     let ids = origin.world(World::ids);
     let replies = join_all(ids[..6].iter().map(async |id| server.get(&format!("/api/listings/{id}.json")).await)).await;
     for reply in &replies {
@@ -106,14 +106,14 @@ async fn when_the_origin_goes_away_before_the_first_snapshot_what_was_read_stand
     assert!(missing.the("retry-after").parse::<u64>().unwrap() >= 1);
 }
 
-/// One resource that the crawl cannot get is no outage: reads of all others are answered as if nothing were wrong.
+/// One resource that the crawl cannot get is no outage: all other reads are answered as usual.
 #[tokio::test]
 async fn a_crawl_that_gets_stuck_does_not_hold_up_the_reads_of_clients() {
     let faults = [Fault::Hang, Fault::Reset, Fault::Status(503), Fault::Redirect("/x".into())];
     each(faults, async |fault| {
         let origin = origin(250).await;
         origin.set(|switches| switches.faults = vec![FaultRule::always("/api/cities.json", fault.clone())]);
-        // Without patience: a read that is held up by anything is answered 503.
+        // Without patience: a read that waits for anything is answered 503.
         let setup = Setup::mirror_of(&origin).set("origin.timeout", "2s").set("origin.wait", "0s");
         let server = setup.start().await;
         let tried = || origin.log().iter().filter(|seen| seen.path_and_query.ends_with("cities.json")).count();

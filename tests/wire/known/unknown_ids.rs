@@ -1,4 +1,4 @@
-//! What the origin does not have: remembered for a short time, so that nobody hammers it with ids that do not exist.
+//! Missing resources: remembered for a short time, so that nobody hammers the origin with unknown ids.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn what_is_missing_is_asked_for_once_by_however_many() {
             let again = server.get_with(&target, &[("cache-control", "no-cache")]).await;
             for reply in replies.iter().chain([&again]) {
                 if case % 2 == 0 {
-                    // What a list does not have is for the origin to say.
+                    // Only the origin knows what a list lacks.
                     assert_eq!(reply.status, [404, 410][case / 2 % 2], "{uses:?} {case}: {reply:?}");
                     assert_eq!(reply.text(), "<html>secret path</html>");
                 } else {
@@ -48,7 +48,7 @@ async fn what_is_missing_is_asked_for_once_by_however_many() {
     .await;
 }
 
-/// How long what is missing is remembered: as long as the origin says, but for a minute at most.
+/// How long a missing resource is remembered: as long as the origin says, at most a minute.
 #[tokio::test]
 async fn what_is_missing_is_remembered_for_a_minute_at_most() {
     const CASES: [(Fields<'_>, u64); 6] = [

@@ -1,5 +1,4 @@
-//! Asking again whether something is still right, and what a client that asks the same is told. The scenarios are those
-//! of the public HTTP cache test suite.
+//! Revalidation at the origin, and by clients. The scenarios are those of the public HTTP cache test suite.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use crate::harness::{Script, Upstream, wait_until};
 const PAUSE: Duration = Duration::from_millis(2_100);
 const OLD: &str = "Wed, 01 Jan 2020 00:00:00 GMT";
 
-/// Validators of an answer, and with what it is confirmed.
+/// Validators of an answer, and those of its confirmation.
 const VALIDATED: &[(Fields<'_>, &str, &str)] = &[
     (&[("etag", "\"abcd\"")], "if-none-match", "\"abcd\""),
     (&[("etag", "W/\"abcd\"")], "if-none-match", "W/\"abcd\""),
@@ -23,7 +22,7 @@ const VALIDATED: &[(Fields<'_>, &str, &str)] = &[
     (&[("etag", "\"abcd\""), ("vary", "Abc")], "if-none-match", "\"abcd\""),
 ];
 
-/// Freshness that is over at once or soon.
+/// Freshness that ends at once or soon.
 const SHORT: [Fields<'_>; 6] = [
     &[("cache-control", "max-age=1")],
     &[("cache-control", "max-age=1, must-revalidate")],
@@ -105,7 +104,7 @@ async fn a_304_renews_freshness_for_its_whole_length() {
     .await;
 }
 
-/// What of a kept header a 304 changes: all that it names, but for what describes the kept bytes.
+/// What a 304 changes in a kept header: all fields it names, except those about the kept bytes.
 #[tokio::test]
 async fn a_304_updates_the_header_but_for_what_describes_the_body() {
     in_both(async |uses| {
@@ -311,7 +310,7 @@ async fn a_304_that_nobody_asked_for_is_no_answer() {
     .await;
 }
 
-/// The origin changed under its old name: what it sends replaces what is kept, in every coding.
+/// The origin changed under its old name: its new body replaces the kept one, in every coding.
 #[tokio::test]
 async fn a_new_body_replaces_the_old_one_in_every_coding_at_once() {
     in_both(async |uses| {
@@ -319,7 +318,7 @@ async fn a_new_body_replaces_the_old_one_in_every_coding_at_once() {
             if case_of(seen).is_none() {
                 return nothing();
             }
-            // Fresh for as long as it takes to ask in each coding.
+            // Fresh for as long as asking in each coding takes.
             let control = if seen.nth == 1 { "max-age=4" } else { "max-age=60" };
             answer(seen.nth, &[("cache-control", control), ("etag", &format!("\"{}\"", seen.nth))])
         })

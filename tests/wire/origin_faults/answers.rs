@@ -1,4 +1,4 @@
-//! Answers as a broken origin, a tired proxy or a captive portal sends them. Called by `fault`.
+//! Answers of a broken origin, a tired proxy or a captive portal. Callers: `fault`.
 
 use std::convert::Infallible;
 use std::io::{self, Write as _};
@@ -74,7 +74,7 @@ pub fn detour(target: &str, hops: u32) -> Option<Response<Body>> {
     Some(redirect(&format!("{name}?{}", pairs.join("&"))))
 }
 
-/// 200 with JSON of which the text is given.
+/// 200 with this text as JSON.
 pub fn json(asked: &Asked<'_>, text: impl Into<Bytes>) -> Response<Body> {
     plain(asked, 200, JSON, text)
 }
@@ -99,7 +99,7 @@ pub fn gzip_bomb() -> io::Result<Response<Body>> {
     encoder.write_all(zeros.as_bytes())?;
     encoder.flush()?;
     let start = Bytes::from(std::mem::take(encoder.get_mut()));
-    // What follows looks back at the same text each time, so that it can be sent again and again.
+    // The rest repeats the same text, so that it can be sent again and again.
     encoder.write_all(zeros.as_bytes())?;
     encoder.flush()?;
     let more = Bytes::from(std::mem::take(encoder.get_mut()));

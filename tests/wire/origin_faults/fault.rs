@@ -1,4 +1,4 @@
-//! The faults, each as what the sample origin answers instead.
+//! The faults, each as the sample origin's answer.
 
 use std::io;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub enum Fault {
     HtmlWith200,
     /// This text as JSON with status 200 and no entity tag: wrong types, half a document, a total that collapsed.
     Body(String),
-    /// The right answer, of which the second half is missing although `Content-Length` counts it.
+    /// The right answer without its second half, although `Content-Length` counts it.
     Truncated,
     /// The right answer in pieces of 64 bytes, each after this pause.
     SlowDrip(Duration),
@@ -38,7 +38,7 @@ pub enum Fault {
     Detour(u32),
     /// This status with a `Retry-After` that is an HTTP-date so many seconds ahead.
     Later(u16, u64),
-    /// 304, whatever was asked.
+    /// 304 to everything.
     NotModified,
     /// A JSON array that never ends, in a gzip body that grows a thousand times more slowly; endless without gzip
     /// where the client does not accept it.

@@ -1,7 +1,7 @@
-//! Answers that no HTTP library would send, written to the socket past the one that serves the rest.
+//! Answers that no HTTP library would send, written directly to the socket.
 //!
-//! Bytes only: what the right text is, and for whom, is decided by the caller. Each ends with the connection. Called
-//! by `fault`.
+//! Bytes only: the caller decides on the right text and its recipient. Each answer ends the connection. Callers:
+//! `fault`.
 
 use std::io;
 use std::time::Duration;

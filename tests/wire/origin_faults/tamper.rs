@@ -1,8 +1,7 @@
 //! The right answer with one thing wrong in its text.
 //!
-//! Text only; on the wire it is an answer like any other, with status 200 and no entity tag. It expects the default
-//! spelling (dense bodies) and leaves a text alone in which it does not find what it would alter. Called by
-//! `fault`.
+//! Text only; on the wire it is a normal answer with status 200 and no entity tag. It expects the default spelling
+//! (dense bodies) and leaves a text unchanged that lacks what it would alter. Callers: `fault`.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! `/openapi.json` and the running server: what is described is answered as it is described.
+//! `/openapi.json` and the running server: the answers match their description.
 
 use http::Method;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::mirrored;
 use crate::client::Reply;
 use crate::harness::{Server, Setup};
 
-/// What a `$ref` leads to.
+/// The target of a `$ref`.
 fn resolved<'v>(whole: &'v Value, value: &'v Value) -> &'v Value {
     value["$ref"].as_str().map_or(value, |to| whole.pointer(&to[1..]).unwrap())
 }
@@ -16,8 +16,8 @@ fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), |text| text.replace(' ', "%20").replace('&', "%26"))
 }
 
-/// The targets that the examples of an operation make: with what is required, then with each other parameter, then with all
-/// of them but `snapshot`.
+/// The targets of an operation's examples: with required parameters, then with each other parameter, then with all but
+/// `snapshot`.
 fn targets(whole: &Value, path: &str, operation: &Value) -> Vec<String> {
     let parameters = operation["parameters"].as_array().unwrap().iter().map(|one| resolved(whole, one));
     let (mut target, mut required, mut optional) = (path.to_owned(), Vec::new(), Vec::new());
@@ -102,7 +102,7 @@ async fn description(server: &Server) -> Value {
 async fn every_example_is_answered_as_described() {
     let (_origin, server) = mirrored(300).await;
     let mut whole = description(&server).await;
-    // A name that exists: it holds a hash of the content.
+    // An existing name: it holds a hash of the content.
     let front = server.get_with("/", &[super::HTML]).await;
     let style = super::values(front.text(), "href").into_iter().find(|link| link.contains("style")).unwrap();
     whole["components"]["parameters"]["name"]["example"] = style.trim_start_matches("assets/").into();

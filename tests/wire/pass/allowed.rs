@@ -1,4 +1,4 @@
-//! Of a client's GET and HEAD the origin sees what `passthrough.request_headers` names, and nothing else.
+//! The origin sees only those fields of a client's GET and HEAD that `passthrough.request_headers` names.
 
 use http::Method;
 
@@ -11,7 +11,7 @@ async fn shield(answer: impl Fn(&Seen) -> Script + Send + Sync + 'static) -> (Up
     (origin, server)
 }
 
-/// What the origin saw of a request beside what this proxy says of itself.
+/// What the origin saw of a request, without this proxy's own fields.
 fn said(seen: &Seen) -> Vec<String> {
     let own = ["host", "user-agent", "via", "cdn-loop"];
     let mut said: Vec<String> =

@@ -1,4 +1,4 @@
-//! Bodies go through as they are and as they come; what breaks off, runs on for ever or is too large harms nobody.
+//! Bodies pass unchanged, as they come; one that breaks off, never ends or is too large harms nobody.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +101,7 @@ async fn framing_is_right_for_every_kind_of_answer_and_client() {
         ("/api/204", ""),
     ] {
         let status = if target == "/api/204" { 204 } else { 200 };
-        // Once as it streams, once from what is kept; by HTTP/1.1, HTTP/1.0 and HTTP/2.
+        // Once as it streams, once from the cache; by HTTP/1.1, HTTP/1.0 and HTTP/2.
         for round in 0..2 {
             for kind in ["HTTP/1.1", "HTTP/1.0", "HTTP/2"] {
                 let fresh = format!("{target}?{kind}");
@@ -170,7 +170,7 @@ async fn a_body_beyond_the_bounds_passes_without_being_kept_or_held() {
         server.head("/api/warm").await;
         let before = resident(&server);
         for target in ["/api/length", "/api/chunked"] {
-            // A client that reads nothing holds up the origin, not the memory.
+            // A client that reads nothing delays the origin; no memory grows.
             let passed = origin.repeated();
             let mut slow = Wire::get(server.public, target).await;
             slow.until("\r\n\r\n").await;
@@ -184,7 +184,7 @@ async fn a_body_beyond_the_bounds_passes_without_being_kept_or_held() {
                 }
             })
             .await;
-            // How much the kernel holds is its own business: dozens of MiB, if it likes.
+            // The kernel may hold as much as it likes: dozens of MiB.
             let on_the_wire = on_the_wire(server.public) + on_the_wire(origin.address());
             let ahead = (origin.repeated() - passed).saturating_sub(on_the_wire);
             assert!(ahead < 40 * MEBIBYTE as u64, "{key} {target}: {ahead} bytes left the origin for nobody");

@@ -1,4 +1,4 @@
-//! Where a message ends is said anew on each side, and an answer that does not say it in one way is none.
+//! Each side frames its messages itself; an answer whose end is ambiguous is none.
 
 use std::time::{Duration, Instant};
 

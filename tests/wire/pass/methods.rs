@@ -1,4 +1,4 @@
-//! Unsafe methods that the operator lets pass, ranges, and conditions of clients.
+//! Unsafe methods that the operator allows, ranges, and conditions of clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -346,7 +346,7 @@ async fn what_is_refreshed_in_the_background_is_asked_for_in_nobodys_name() {
         shield(move |_| Script::new(200, "x").with("Cache-Control", control).with("ETag", "\"a\"")).await;
     server.ok(PATH).await;
     for field in [("authorization", "Bearer secret"), ("cookie", "a=1")] {
-        // One for somebody else may be under way, which is not for this one.
+        // A request for another client may be under way.
         let before = origin.count();
         wait_until("it is refreshed twice", || async {
             server.get_with(PATH, &[field]).await;

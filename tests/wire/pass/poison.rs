@@ -1,4 +1,4 @@
-//! Nothing that one client sends shows in an answer that another one gets, unless `Vary` says so.
+//! Nothing that one client sends shows in another client's answer, unless `Vary` says so.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::{Wire, kept, shield};
 use crate::harness::{Script, Seen};
 
-/// What attacks on caches are known to use, and what clients send every day.
+/// Fields known from attacks on caches, and everyday fields.
 const NAMES: [&str; 44] = [
     "Accept",
     "Accept-Charset",
@@ -103,7 +103,7 @@ async fn no_reflection_of_a_request_reaches_another_client() {
             (dice.random_bool(0.2), if dice.random_bool(0.5) { evil.as_str() } else { "mirror.test" });
         let uri = if absolute { format!("http://{evil}{target}") } else { target.clone() };
         let request = format!("{method} {uri} HTTP/1.1\r\nHost: {host}\r\n{lines}Connection: close\r\n\r\n");
-        // What is kept already must not be touched, either.
+        // Kept answers must not change, either.
         let before = dice.random_bool(0.3);
         if before {
             server.get(&target).await;
@@ -121,7 +121,7 @@ async fn no_reflection_of_a_request_reaches_another_client() {
 
 #[tokio::test]
 async fn what_is_hidden_in_a_request_does_not_choose_what_others_get() {
-    // Nothing is reflected here: the field is obeyed.
+    // Nothing is reflected: the field has an effect.
     let (_origin, server) = shield(|seen| {
         let chosen = ["x-original-url", "x-rewrite-url", "x-http-method-override", "x-forwarded-host", "x-host"];
         let chosen = chosen.iter().filter_map(|name| seen.header(name)).count();

@@ -7,7 +7,7 @@ use crate::harness::{PUBLIC, Script, Seen, Server, Setup, Upstream};
 
 const ALIAS: &str = "https://www.alias.example:8443/data";
 
-/// An origin whose `Location` and `Content-Location` are what the query asks for, percent-encoded; `ORIGIN` stands for its own
+/// An origin whose `Location` and `Content-Location` come from the query, percent-encoded; `ORIGIN` stands for its own
 /// address.
 fn redirecting(seen: &Seen) -> Script {
     let (_, wanted) = seen.target.split_once("to=").unwrap_or_default();

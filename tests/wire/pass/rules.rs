@@ -1,4 +1,4 @@
-//! RFC 9111 on unknown paths, as clients and the origin see it: who is asked, how often, and who gets what.
+//! RFC 9111 on unknown paths, as clients and the origin see it: requests, their number, and answers.
 
 use std::sync::Arc;
 
@@ -222,7 +222,7 @@ async fn a_private_resource_is_asked_for_by_each_at_once_and_shared_with_nobody(
         .await;
         gate.add_permits(1);
         server.ok(PATH).await;
-        // Nobody is answered before all have asked.
+        // All requests precede the first answer.
         let release = async {
             asked(&origin, 21).await;
             gate.add_permits(20);
@@ -236,7 +236,7 @@ async fn a_private_resource_is_asked_for_by_each_at_once_and_shared_with_nobody(
         assert!(bodies.iter().all(|(body, cookie)| *cookie == format!("id={body}")));
         assert_eq!(origin.count(), 21, "{control}");
 
-        // Even when nobody knows yet that it is private, it takes no more than two turns.
+        // Even before it is known to be private, it takes no more than two turns.
         gate.add_permits(1000);
         let cold = join_all((0..20).map(|_| server.get("/api/cold"))).await;
         let mut bodies: Vec<_> = cold.iter().map(|reply| reply.text().to_owned()).collect();

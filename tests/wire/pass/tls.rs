@@ -25,7 +25,7 @@ use super::PATH;
 use crate::harness::Setup;
 use crate::harness::openssl::certificate;
 
-/// What a connection agreed on: the name asked for, and the protocol.
+/// The agreement of a connection: server name and protocol.
 type Agreed = (Option<String>, Option<String>);
 
 /// An origin behind TLS.

@@ -1,4 +1,4 @@
-//! The way to the origin: connections are reused, each step has an end, failures are told, and everything is counted.
+//! The way to the origin: connections are reused, each step has an end, failures are reported, everything is counted.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ async fn one_connection_serves_many_requests() {
         let target = format!("/api/{number}");
         assert_eq!(server.ok(&target).await.text(), target);
     }
-    // A request may come before the connection of the one before is back in the pool.
+    // A request may come before the last connection is back in the pool.
     assert!(origin.connections() <= 3, "{} connections for {} requests", origin.connections(), origin.count());
 }
 
@@ -57,7 +57,7 @@ async fn an_origin_that_never_answers_is_not_asked_over_and_over() {
     assert!(origin.count() <= 2, "{}", origin.count());
 }
 
-/// A socket whose queue of connections is full, so that nobody gets through to it; keep what fills it.
+/// A socket with a full queue, so that nobody can connect; keep the streams that fill it.
 fn unreachable() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
     let socket = short_queue();
     let address = socket.local_addr().unwrap();
@@ -81,7 +81,7 @@ async fn every_step_has_an_end() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = (silent.local_addr().unwrap(), silent);
     let headless = Upstream::start(|_| kept("late").after(PATIENCE)).await;
-    // Taken, so that nobody else listens there, and not listened on.
+    // Bound, so that nobody else listens there, but not listening.
     let deaf = tokio::net::TcpSocket::new_v4().unwrap();
     deaf.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let refused = deaf.local_addr().unwrap();
@@ -102,7 +102,7 @@ async fn every_step_has_an_end() {
         let status = server.status().await;
         let said = status["last_error"]["message"].as_str().unwrap_or_default().to_owned();
         assert!(said.contains(PATH), "{step}: {status}");
-        // Of two timers that end at once either may be told of.
+        // Of two timers that end at once either may show.
         let named: &[&str] = if step == "refused" { &["refused"] } else { &["not answer", "deadline has elapsed"] };
         assert!(named.iter().any(|text| said.contains(text)), "{step}: {said}");
     }
@@ -152,7 +152,7 @@ async fn what_passes_takes_from_the_budget() {
     assert_eq!(server.ok("/api/0").await.text(), "/api/0", "what is kept is served all the same");
 }
 
-/// It speaks for that path: requests of unknown paths say nothing about the origin as a whole.
+/// It speaks for that path: failures on unknown paths say nothing about the whole origin.
 #[tokio::test]
 async fn a_path_that_wants_to_be_left_alone_rests_and_no_other_does() {
     for status in [429, 503] {
@@ -187,7 +187,7 @@ async fn a_mirror_passes_what_it_does_not_know_and_keeps_it_when_the_origin_is_g
     assert_eq!(server.ok(PATH).await.body, first.body);
     assert_eq!(origin.count(), 1, "{:?}", origin.log());
     origin.shutdown().await;
-    // Beyond its freshness, too: a client that insists gets what there is.
+    // Beyond its freshness, too: a client that insists gets what is kept.
     let reply = server.get_with(PATH, &[("cache-control", "no-cache")]).await;
     assert_eq!((reply.status, &reply.body), (200, &first.body), "{reply:?}");
     assert!(reply.the("cache-status").contains("stale-if-error"), "{reply:?}");

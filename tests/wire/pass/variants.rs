@@ -1,4 +1,4 @@
-//! Answers that vary: who shares one, how many are kept, and what the origin gets to see.
+//! Answers that vary: who shares one, how many are kept, and what the origin sees.
 
 use std::sync::Arc;
 

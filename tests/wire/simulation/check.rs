@@ -1,6 +1,6 @@
-//! What each certificate promises, checked against the origin's history.
+//! Checks each certificate's promise against the origin's history.
 //!
-//! Called by `script` for every publication, for details on samples, and at the end.
+//! Callers: `script`, for every publication, for details on samples, and at the end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use rand::rngs::SmallRng;
 
 use super::history::{History, Ms, State, blanked};
 
-/// How much later than it says a confirmed instant may lie: `Date` and `Age` are whole seconds.
+/// How much later a confirmed instant may be than it says: `Date` and `Age` are whole seconds.
 const GRAIN: Ms = 2_000;
-/// The newest listings that every refresh sees, whatever it asks with.
+/// The newest listings that every refresh sees, with any question.
 const PROBED: usize = 10;
 
 /// The checker of one run.
 pub struct Checker {
     history: Arc<Mutex<History>>,
     clock: Clock,
-    /// Whether the mirror's clock may have been behind: then what it dates may be confirmed too early.
+    /// Whether the mirror's clock may have been behind: then its dates may be too early.
     jumps: bool,
     dice: SmallRng,
     /// The oldest version that may still be shown, by listing.
@@ -45,7 +45,6 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// One that has seen nothing yet; `clock` is the origin's.
     pub fn new(history: Arc<Mutex<History>>, clock: Clock, jumps: bool, dice: SmallRng) -> Self {
         let (least, shown, gone, details) = Default::default();
         let (confirmed, counts) = Default::default();
@@ -81,7 +80,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Nothing is confirmed for the future, and nothing less confirmed than before.
+    /// Nothing is confirmed for the future, nor less confirmed than before.
     fn dated(&mut self, published: &Published) -> Result<(), String> {
         let (confirmed, now) = (published.meta.confirmed_ms, self.clock.now_wall().as_millis());
         if confirmed > now {
@@ -95,7 +94,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Data never goes backwards from one settled snapshot to the next.
+    /// Data never goes back from one settled snapshot to the next.
     fn forwards(&mut self, history: &History, content: &Content) -> Result<(), String> {
         for summary in &content.summaries {
             let id = summary.id.0;
@@ -115,7 +114,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Every term, and a sample of combinations, finds what the origin's own walk over the same listings finds.
+    /// Every term, and a sample of combinations, finds the same as the origin's own walk over these listings.
     fn queries(&mut self, history: &History, dataset: &Dataset, versions: &[(u64, usize)]) -> Result<(), String> {
         let mut queries = Vec::new();
         let mut slugs: [BTreeSet<&str>; 3] = Default::default();
@@ -193,7 +192,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks that a mirror of a quiet origin shows all that a refresh can see; with `exact` all that there is.
+    /// Checks that a mirror of a quiet origin shows all that a refresh can see; with `exact`, all there is.
     pub fn settled(&self, published: Option<&Published>, exact: bool) -> Result<(), String> {
         let Some(published) = published else { return Err("nothing is published".to_owned()) };
         let (certificate, content) = (published.meta.certificate, &published.dataset.content);
@@ -286,8 +285,8 @@ fn no_instant(history: &History, content: &Content, confirmed: Ms, last: Ms) -> 
     format!("full, but {when}; at the confirmed instant: {differences:?}")
 }
 
-/// Everything that a refresh sees was so at an instant that is not before the confirmed one. It need not be one instant
-/// for all of it: the answers of a refresh may be copies of different age, and a pass takes its time.
+/// All that a refresh sees was true at an instant no earlier than the confirmed one. It need not be one instant for
+/// everything: a refresh's answers may be copies of different age, and a pass takes time.
 fn seen_since(history: &History, content: &Content, confirmed: Ms) -> Result<(), String> {
     for seen in Seen::ALL {
         let states = history.between(confirmed, Ms::MAX);
@@ -304,8 +303,8 @@ fn seen_since(history: &History, content: &Content, confirmed: Ms) -> Result<(),
 enum Seen {
     Taxonomy(TaxonomyKind),
     FirstPage,
-    /// The total, and every listing whose `modified` moved. What it cannot see: changes that do not move `modified`,
-    /// and deletions made good by insertions with an old `modified`.
+    /// The total, and every listing whose `modified` moved. Invisible are changes that do not move `modified`, and
+    /// deletions balanced by insertions with an old `modified`.
     Listings,
     /// The order of the listings that did not change.
     Order,

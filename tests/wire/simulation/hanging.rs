@@ -1,6 +1,6 @@
-//! One page that hangs: neither refreshes nor the other pages wait for it.
+//! One page that hangs delays neither refreshes nor the other pages.
 //!
-//! In virtual time, so that minutes can be looked at second by second.
+//! In virtual time, so that minutes can be checked second by second.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn mirror(listings: usize, dir: &std::path::Path) -> (Arc<Origin>, Clock, Rig) {
     let (mut scene, _) = Scene::draw(1, 150);
     scene.switches = Switches { latency: Duration::from_millis(50), ..Switches::default() };
     (scene.ttl, scene.budget, scene.cache_ttl, scene.listings) = (TTL, None, SECOND, listings);
-    // A sweep would meet the fault as well.
+    // A sweep would meet the fault, too.
     (scene.sweep_every, scene.verify_every) = (1_000_000 * SECOND, 1_000_000 * SECOND);
     let world = World::generate(listings, 1);
     let origin = Arc::new(Origin::within(world, scene.switches.clone(), clock.clone()));

@@ -1,7 +1,7 @@
-//! Everything that the origin ever was: each version of each listing, and each state with the instant it began at.
+//! The origin's history: each version of each listing, and each state with the instant it began at.
 //!
-//! It is written down beside the origin after each edit, and answers queries in its own way, by walking. Called by
-//! `script`, which edits, and by `check`, which compares.
+//! Recorded beside the origin after each edit; answers queries in its own way, by walking. Callers: `script`, which
+//! edits, and `check`, which compares.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,10 +26,9 @@ pub struct Version {
     pub slugs: [String; 3],
 }
 
-/// What the origin was from one edit to the next.
+/// The origin's state from one edit to the next.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// Since when.
     pub from: Ms,
     /// Ids in the origin's order, each with the number of its version.
     pub order: Vec<(u64, usize)>,
@@ -46,7 +45,7 @@ pub struct History {
 }
 
 impl History {
-    /// Writes down what the origin is from `now` on; `changed` are the listings that may have a new version, `replaced`
+    /// Records the origin's state from `now` on; `changed` are the listings that may have a new version, `replaced`
     /// those that went or came one for another, so that neither counts nor `modified` show it.
     pub fn record(&mut self, origin: &Origin, now: Ms, changed: &[u64], replaced: &[u64]) {
         self.replaced.extend(replaced);
@@ -104,7 +103,7 @@ impl History {
         &self.versions[&id][number]
     }
 
-    /// The numbers of the first and the last version of a listing that look so; `None` when none ever did.
+    /// The numbers of the first and the last such version of a listing; `None` when there was none.
     pub fn numbers(&self, id: u64, looks_so: impl Fn(&Version) -> bool) -> Option<(usize, usize)> {
         let versions = self.versions.get(&id)?;
         Some((versions.iter().position(&looks_so)?, versions.iter().rposition(&looks_so)?))

@@ -1,6 +1,6 @@
-//! A mirror wired as the binary wires it, with an origin that lives in the same process and the same virtual time.
+//! A mirror wired as in the binary, with an origin in the same process and the same virtual time.
 //!
-//! It can be aborted and built anew over the same store; that is no kill -9, which `kills` is about. Called by `script`.
+//! It can be aborted and started again on the same store; `kills` is about kill -9. Callers: `script`.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -168,18 +168,18 @@ impl Rig {
         Self { live, commands, details, tasks }
     }
 
-    /// Aborts its tasks wherever they are. What it had given to a blocking thread is done when this returns.
+    /// Aborts its tasks anywhere. On return, the work of its blocking thread is done.
     pub async fn abort(self) {
         for task in self.tasks {
             task.abort();
             let _ = task.await;
         }
-        // There is one blocking thread: whatever was given to it before this is done.
+        // There is one blocking thread: all work given to it before is done.
         tokio::task::spawn_blocking(|| ()).await.unwrap();
         assert!(self.details.flush());
     }
 
-    /// Whether all its tasks still run: none is ever meant to end.
+    /// Whether all its tasks still run: none should ever end.
     pub fn is_alive(&self) -> bool {
         self.tasks.iter().all(|task| !task.is_finished())
     }

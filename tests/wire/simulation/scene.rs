@@ -1,6 +1,6 @@
 //! The scene of one run: the origin's dialect and the mirror's settings, drawn from a seed.
 //!
-//! Called by `script`.
+//! Callers: `script`.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::origin_faults::Fault;
 /// One run's scene.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// What everything is drawn from.
+    /// The seed of everything.
     pub seed: u64,
     /// Listings at the start.
     pub listings: usize,
@@ -83,7 +83,7 @@ impl Scene {
         (scene, dice)
     }
 
-    /// Something that goes wrong for a while.
+    /// A fault that lasts for a while.
     pub fn fault(dice: &mut SmallRng) -> FaultRule {
         let fault = match dice.random_range(0..8) {
             0 => Fault::Status(500),
@@ -100,8 +100,8 @@ impl Scene {
         FaultRule { path_prefix: place.to_owned(), ..FaultRule::share(share, fault) }
     }
 
-    /// The longest that a whole pass and what follows from it takes when nothing goes wrong: every page and taxonomy
-    /// twice, as many terms again, at what the budget leaves (or at one request in its latency).
+    /// The longest that a whole pass and its consequences take without trouble: every page and taxonomy twice, as many
+    /// terms again, at the pace that the budget leaves (or one request per latency).
     pub fn pass_time(&self, listings: usize) -> Duration {
         let pages = listings.div_ceil(100) as u32;
         self.pace() * (2 * (pages + 3) + 60)
@@ -125,7 +125,7 @@ impl Scene {
     }
 
     /// By when every detail is current, also those whose summary shows nothing: two cycles (the first may have met an
-    /// old copy), each at a tenth of the budget, and the longest that a detail that failed often is left alone.
+    /// old copy), each at a tenth of the budget, and the longest pause of a detail that failed often.
     pub fn details_after(&self, listings: usize) -> Duration {
         2 * (self.verify_every + Duration::from_secs(10) * listings as u32) + Duration::from_secs(3600)
     }

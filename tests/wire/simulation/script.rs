@@ -1,7 +1,7 @@
-//! One run: a random origin, a mirror, and thousands of seconds in which both are pushed about.
+//! One run: a random origin, a mirror, and thousands of seconds in which both are disturbed.
 //!
-//! Everything is drawn from the seed and happens in virtual time, so that a seed repeats its run. Called by the test
-//! and by the bench of this name.
+//! Everything is drawn from the seed and happens in virtual time, so that a seed repeats its run. Callers: the test and
+//! the bench of this name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -87,7 +87,7 @@ pub fn run(seed: u64, steps: usize, listings: usize) -> Result<Account, Box<Fail
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
-        // One: blocking work is done in the order in which it was given away.
+        // One: blocking work is done in order.
         .max_blocking_threads(1)
         .build()
         .unwrap();
@@ -192,7 +192,7 @@ impl Run {
         Ok(())
     }
 
-    /// The end: nothing changes and nothing fails any more. The mirror must come to rest, and be right.
+    /// The end: nothing changes or fails any more. The mirror must settle, and be right.
     async fn quiet(&mut self) -> Result<(), String> {
         self.ground.origin.set(|switches| switches.faults.clear());
         self.tell("all is quiet");
@@ -226,7 +226,7 @@ impl Run {
                 self.edit(edits);
             }
             45..60 => {
-                // While a pass, a refresh or whatever it is just doing goes on.
+                // While a pass, a refresh or anything else is going on.
                 let commands = &self.rig.as_ref().unwrap().0.commands;
                 if self.dice.random_bool(0.5) {
                     commands.pass();
@@ -271,7 +271,7 @@ impl Run {
         }
     }
 
-    /// Starts a mirror, and somebody who looks at everything that it publishes.
+    /// Starts a mirror, and a checker of all its publications.
     fn begin(&mut self) {
         self.lives += 1;
         let rig = Rig::start(&self.scene, &self.ground, self.lives);
@@ -343,7 +343,7 @@ impl Run {
                     format!("change the detail of {id}")
                 }
                 _ => {
-                    // One for another, and nothing moves but an id.
+                    // One for another: only an id changes.
                     let stamp = world.venue(id).unwrap().modified;
                     let new = world.insert_like(id, &format!("Instead {number}")).unwrap();
                     world.alter(new, |venue| venue.modified = stamp);

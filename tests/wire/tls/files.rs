@@ -1,4 +1,4 @@
-//! What may be in the certificate files, and what is said of what may not.
+//! The certificate files: their content, and the messages about bad ones.
 
 use std::path::Path;
 
@@ -78,7 +78,7 @@ async fn an_expired_certificate_is_served_with_a_warning() {
     assert_eq!(trusting.get(url).send().await.unwrap().status(), 404);
 }
 
-/// Makes `key.pem` of a kind, by these commands; the second finds what the first made in `made.pem`.
+/// Makes `key.pem` of a kind, by these commands; the second reads `made.pem` of the first.
 fn make_key(dir: &Path, commands: &[&[&str]]) {
     for command in commands {
         openssl(dir, command);
@@ -110,7 +110,7 @@ async fn keys_of_every_usual_kind_and_form_are_served() {
     }
 }
 
-/// The file of the chain and of the key may be one, and the chain may be long.
+/// Chain and key may share a file, and the chain may be long.
 #[tokio::test]
 async fn a_chain_is_sent_whole_and_may_share_a_file_with_the_key() {
     let (root, below) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -135,7 +135,7 @@ async fn a_chain_is_sent_whole_and_may_share_a_file_with_the_key() {
     assert_eq!(client(root.path()).build().unwrap().get(url).send().await.unwrap().status(), 404);
 }
 
-/// Only who serves needs the key.
+/// Only `serve` needs the key.
 #[tokio::test]
 async fn status_needs_no_key() {
     let dir = certified();

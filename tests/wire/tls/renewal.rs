@@ -1,4 +1,4 @@
-//! Certificates are renewed in place, without a restart and without a request lost.
+//! Certificates are renewed in place, without a restart or a lost request.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,7 +17,7 @@ async fn served(address: SocketAddr, dir: &Path) -> Vec<u8> {
     stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
 }
 
-/// What a renewal of the certificate in `dir` would put in its place: chain and key.
+/// The renewal of the certificate in `dir`: chain and key.
 fn renewed(dir: &Path) -> [Vec<u8>; 2] {
     let apart = TempDir::new().unwrap();
     for name in ["ca.pem", "ca.key", "ca.cnf", "index", "ca.srl"] {
@@ -63,7 +63,7 @@ async fn a_new_certificate_is_taken_under_load_and_no_request_fails() {
             })
         })
         .collect();
-    // One after the other, as certbot does, and nobody tells the server.
+    // One after the other, as certbot does, without telling the server.
     let [cert, key] = renewed(dir.path());
     replace(dir.path(), "cert.pem", &cert);
     let so_far = answered.load(Ordering::Relaxed);
@@ -112,7 +112,7 @@ async fn a_broken_renewal_keeps_the_old_certificate_and_says_so() {
     says(&server, "the certificate files have not changed").await;
 }
 
-/// Without a signal as well, but only when it is no replacement under way.
+/// Without a signal, too, but only if no replacement is under way.
 #[tokio::test]
 async fn files_that_vanish_are_reported_and_the_old_certificate_stays() {
     let dir = certified();

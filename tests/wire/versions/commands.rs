@@ -1,4 +1,4 @@
-//! `grandstand snapshot` without a server, beside one, twice at once, and on what is damaged.
+//! `grandstand snapshot` without a server, beside one, twice at once, and on damaged data.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn shortened<'a>(id: &'a str, others: &[String]) -> &'a str {
     &id[..(1..id.len()).find(is_alone).unwrap()]
 }
 
-/// The commands, as one does them beside a server and without one.
+/// The commands, as used beside a server and without one.
 async fn goes_through_all(server: &Server, ids: &[String]) {
     let (new, old) = (&ids[0], ids.last().unwrap());
     let list = json(command(server, &["list", "--json"]).await);
@@ -89,7 +89,7 @@ async fn the_commands_do_the_same_beside_a_server_and_without_one() {
     server.restart().await;
     let list = server.ok(LIST).await;
     assert_eq!((list.the("mirror-snapshot"), list.total()), (next, 43));
-    // What changed by a command is told, too.
+    // Changes by a command are reported, too.
     let changes = server.ok(&format!("/changes.json?since={}", ids[1])).await;
     assert_eq!(changes.json()["added"].as_array().unwrap().len(), 2, "{changes:?}");
 }
@@ -117,7 +117,7 @@ async fn a_shield_and_a_place_without_data_are_told_apart() {
     let (code, said) = run(&Setup::offline().arguments(&["snapshot", "list"], &data)).await;
     assert!(code == 1 && said.contains("no data in"), "{said}");
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
-    // A server that has nothing yet is no failure.
+    // A server without data is no failure.
     let server = Setup::offline().start_in(dir).await;
     let list = json(command(&server, &["list", "--json"]).await);
     assert!(list["snapshots"].as_array().unwrap().is_empty() && list["served"].is_null(), "{list}");
@@ -223,7 +223,7 @@ async fn verify_tells_a_damaged_snapshot_from_whole_ones() {
                     assert!(told(id, "intact") || told(id, "damaged"), "byte {at}: {said}");
                 }
             }
-            // What is served, or the file as such, cannot be read.
+            // The current snapshot, or the file, cannot be read.
             1 => {
                 assert!(said.contains("damaged"), "byte {at}: {said}");
                 refused += 1;

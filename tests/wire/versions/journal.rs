@@ -49,7 +49,7 @@ async fn what_is_told_over_several_switches_is_the_difference_of_the_listings() 
         roll_back(&server, target).await;
         all_are_told(&server, &contents, &format!("rollback {step}")).await;
     }
-    // What waits was never served: it is not known to those who follow.
+    // The waiting snapshot was never served: followers do not know it.
     let waiting = grow(&origin, &server, "Waits").await;
     server.get(&format!("/changes.json?since={waiting}")).await.assert_problem(410, &["since", &waiting, &first]);
     all_are_told(&server, &contents, "something waits").await;
@@ -82,7 +82,7 @@ async fn changes_are_forgotten_in_time_even_if_nothing_is_published_any_more() {
     server.ok(&format!("/changes.json?since={second}")).await;
     server.restart().await;
     server.get(&target).await.assert_problem(410, &[&first]);
-    // What came since is told all the same.
+    // Later changes are told all the same.
     server.settled(&origin).await;
     let third = grow(&origin, &server, "Third").await;
     let reply = server.ok(&format!("/changes.json?since={second}")).await;

@@ -1,5 +1,5 @@
-//! kill -9 at random instants of rollbacks, releases, pins and publications: whatever was told is so afterwards, and
-//! what was not is done as a whole or not at all.
+//! kill -9 at random instants of rollbacks, releases, pins and publications: a confirmed command is in force
+//! afterwards, any other is done as a whole or not at all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::harness::{Aim, Server, until};
 
 const ROUNDS: u64 = 24;
 
-/// What a server tells, all of one state.
+/// A server's report, all of one state.
 struct Look {
     after: Value,
     status: Value,
@@ -24,7 +24,7 @@ struct Look {
     changes: Vec<(String, Reply)>,
 }
 
-/// Looks until nothing is published meanwhile: a refresh may do so at any moment.
+/// Retries until nothing is published meanwhile: a refresh may do so any time.
 async fn look(server: &Server, snapshots: impl Iterator<Item = &String> + Clone) -> Look {
     until("nothing is published while it is looked at", || async {
         let after = listed(server).await;

@@ -1,4 +1,4 @@
-//! Switching under load: no request fails, and every answer is of one snapshot as a whole.
+//! Switching under load: no request fails, and every answer is of one snapshot.
 
 use std::collections::HashMap;
 use std::sync::Arc;

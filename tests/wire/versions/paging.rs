@@ -1,4 +1,4 @@
-//! Pages that are read one after the other, pinned by `snapshot=`, while versions are switched under the reader.
+//! Consecutive pages, pinned by `snapshot=`, while versions are switched under the reader.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn next_of(reply: &Reply) -> Option<String> {
     reply.links().get("next").map(|link| link.strip_prefix(PUBLIC).unwrap().to_owned())
 }
 
-/// The items of a page without what is around them.
+/// The items of a page, without the envelope.
 fn items(reply: &Reply) -> Vec<Value> {
     reply.json()["items"].as_array().unwrap().clone()
 }
@@ -60,7 +60,7 @@ async fn pages_that_are_read_while_versions_are_switched_are_of_the_one_that_was
         all
     };
     assert_eq!(whole.len(), 230);
-    // The terms with the most listings; what is not known for sure of a term is the origin's business.
+    // The terms with the most listings; terms in doubt are the origin's business.
     let (sport, state) = origin.world(|world| {
         let mut counts = BTreeMap::new();
         for id in world.ids() {

@@ -1,4 +1,4 @@
-//! Which versions stay, what becomes of those that go, and what keeping them costs.
+//! Which versions stay, what happens to the others, and what keeping them costs.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -99,7 +99,7 @@ async fn the_last_of_each_day_stays() {
     assert_eq!(server.ok(&format!("{LIST}?snapshot={}", last[1])).await.total(), 64);
 }
 
-/// Blocks are counted: a file has free pages as well, more than so little data takes.
+/// Counts blocks: a file has free pages as well, more than so little data takes.
 #[tokio::test]
 async fn thirty_versions_with_small_changes_share_what_is_equal() {
     const LISTINGS: usize = 3000;
@@ -124,7 +124,7 @@ async fn thirty_versions_with_small_changes_share_what_is_equal() {
         })
         .await;
     }
-    // What a publication makes superfluous goes soon after it; nobody waits for that.
+    // Superfluous data is dropped soon after a publication; nobody waits for that.
     wait_until("the other one keeps one", || async { kept(&one).await.len() == 1 }).await;
     assert_eq!(kept(&all).await.len(), 31);
     let size = |server: &Server| fs::metadata(server.store_file()).unwrap().len();

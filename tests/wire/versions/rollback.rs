@@ -133,7 +133,7 @@ async fn the_details_of_a_kept_version_outlive_their_listings() {
     edit(&origin, &server, |world| assert!(world.remove(gone))).await;
     wait_until("it is unknown", || async { server.get(&target).await.status == 404 }).await;
     for round in 0..2 {
-        // Each drops the one before: what nobody has any more is forgotten.
+        // Each drops the one before: data without a version is forgotten.
         grow(&origin, &server, &format!("Another {round}")).await;
     }
     server.settled(&origin).await;
@@ -185,7 +185,7 @@ async fn what_is_held_back_is_judged_by_the_newest_and_waits_behind_a_rollback_w
     assert!(server.status().await["held"].is_null());
     release(&server).await;
     served_is(&server, &held, left).await;
-    // And a release while something is held back serves the newest that was published.
+    // A release while a list is held back serves the newest published snapshot.
     roll_back(&server, &old).await;
     origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(8)));
     server.refresh().await;

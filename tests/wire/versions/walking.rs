@@ -1,4 +1,4 @@
-//! One client that asks for one old snapshot after the other: it is held up, and nobody else.
+//! A client that asks for one old snapshot after the other delays only itself.
 
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ async fn a_client_that_walks_through_old_snapshots_causes_few_loads_and_holds_up
     refused.assert_problem(503, &[snapshot, "many snapshots"]);
     assert!((1..=6).contains(&refused.the("retry-after").parse::<u64>().unwrap()), "{refused:?}");
     assert!(answered >= 10, "{answered}");
-    // What others use is at hand, and they may load others.
+    // Others' snapshots are loaded, and more may be.
     for (client, snapshot) in [("192.0.2.1", &used[0]), ("192.0.2.2", &used[1]), ("192.0.2.3", snapshot)] {
         assert_eq!(ask(&server, client, snapshot).await.status, 200, "{client}");
     }

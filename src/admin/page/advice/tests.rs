@@ -1,4 +1,4 @@
-//! What the page says of each trouble.
+//! The page's words for each trouble.
 
 use std::path::Path;
 
@@ -40,14 +40,14 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
         (
             down.clone(),
             Weight::Attention,
-            &["https://origin.test cannot be asked", "onnection refused."][..],
+            &["https://origin.test cannot be reached", "onnection refused."][..],
             "Nothing is lost yet",
             None,
         ),
         (
             Facts { reasons: &late, ..down.clone() },
             Weight::Unwell,
-            &["Data not confirmed for 29 s (limit 3 s).", "cannot be asked", "onnection refused."],
+            &["Data not confirmed for 29 s (limit 3 s).", "cannot be reached", "onnection refused."],
             "Check that the origin works",
             None,
         ),
@@ -81,7 +81,10 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
 fn data_that_grows_old_during_a_rollback_does_so_because_of_it() {
     let late = [reason(Trouble::Unconfirmed, "data not confirmed for 29 s (limit 3 s)")];
     let findings = findings(&Facts { reasons: &late, rolled_back: Some(("aaaa", Some("bbbb"))), ..well() });
-    assert!(findings[0].what.contains("that of a rollback") && findings[0].todo.contains("Release"), "{findings:?}");
+    assert!(
+        findings[0].what.contains("A rollback is in force") && findings[0].todo.contains("Release"),
+        "{findings:?}"
+    );
     assert_eq!(findings[1].action, Some(Action::release()));
 }
 

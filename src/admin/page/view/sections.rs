@@ -10,7 +10,7 @@ use crate::admin::page::words;
 
 use super::button;
 
-/// A section that describes something line by line.
+/// A section of lines.
 pub(super) fn lines(id: &str, name: &str, lines: &[Line], end: &Markup) -> Markup {
     let title = format!("{id}-title");
     html! {
@@ -134,7 +134,7 @@ fn kept(snapshot: &Snapshot, writes: Writes) -> Markup {
     }
 }
 
-/// Bundles to download and upload: it stays as it is while the page updates, because somebody may be filling it in.
+/// Bundles to download and upload: unchanged while the page updates, because a person may be filling it in.
 pub(super) fn bundles(model: &Model) -> Markup {
     let off = model.writes == Writes::Refused;
     html! {

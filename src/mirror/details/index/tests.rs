@@ -22,7 +22,7 @@ fn known(id: u64, edition: u64) -> Known {
     Known { summary_hash: summary(id, edition).hash, origin_time_ms: 0, fetched_ms: 0 }
 }
 
-/// How far it is covered, counted to the end.
+/// The coverage, counted to the end.
 fn covered(index: &mut Index, dataset: &Dataset) -> Covered {
     loop {
         if let Some(covered) = index.covered(dataset) {
@@ -44,7 +44,7 @@ fn counted(index: &Index, dataset: &Dataset) -> Covered {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever arrives, is forgotten or is published while it is counted, the count is what looking up says.
+    /// Whatever arrives, is forgotten or published during the count, the count equals looking up.
     #[test]
     fn a_count_is_kept_true(steps in proptest::collection::vec((0_u64..3_000, 0_u64..2, 0_u8..12), 1..200)) {
         let listings = || (0..2_500_u64).map(|id| (id, 0));

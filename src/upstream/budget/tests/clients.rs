@@ -1,5 +1,5 @@
-//! Reads of clients: what nobody has and what is served stale by turns, spread over time under overload, one at a time
-//! while the origin fails.
+//! Client reads: cache misses and stale resources in turns, spread over time under overload, one at a time while the
+//! origin fails.
 
 use parking_lot::Mutex;
 
@@ -212,7 +212,7 @@ async fn a_turn_of_somebody_who_has_just_left_goes_to_the_next() {
     }
 }
 
-/// The task that keeps the time lives in the runtime of whoever came first, which may end before the others do.
+/// The keeper lives in the runtime of the first caller, which may end before the others do.
 #[test]
 fn somebody_else_keeps_the_time_when_the_runtime_of_the_keeper_ends() {
     let budget = Budget::open(None, None, Clock::system());
@@ -229,7 +229,7 @@ fn somebody_else_keeps_the_time_when_the_runtime_of_the_keeper_ends() {
     assert!(second.block_on(async { tokio::time::timeout(Duration::from_secs(20), waits).await.unwrap().unwrap() }));
 }
 
-/// What clients ask for may fail although everything else works: they do not take every try.
+/// What clients ask for may fail although all else works: they do not take every try.
 #[tokio::test(start_paused = true)]
 async fn an_origin_that_fails_is_tried_by_all_kinds_in_turns() {
     let budget = budget(60);

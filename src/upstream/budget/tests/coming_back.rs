@@ -1,4 +1,4 @@
-//! What those are told who leave, and how many may wait.
+//! What a leaving request is told; how many may wait.
 
 use futures_util::FutureExt;
 

@@ -1,4 +1,4 @@
-//! Who gets how much of the budget over hours: a seeded simulation of everybody who wants more than there is.
+//! Shares of the budget over hours: a seeded simulation in which everybody wants more than there is.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const STEP: u64 = 100;
 const MINUTE: u64 = 60_000;
 /// Slots of the window.
 const LIMIT: usize = 60;
-/// The client with a hundred waiting reads, its neighbours with some, and one that asks again after each answer only.
+/// The client with a hundred waiting reads, neighbours with some, and one that asks again only after each answer.
 const GREEDY: u8 = 1;
 const NEIGHBOURS: [u8; 2] = [2, 3];
 const PATIENT: u8 = 4;
@@ -31,12 +31,12 @@ struct Granted {
     waited: u64,
 }
 
-/// The budget, those who want something of it, and what they got.
+/// The budget, its users, and what they got.
 struct Simulation {
     state: State,
     rng: StdRng,
     now: u64,
-    /// Each ticket that waits, and since when.
+    /// Each waiting ticket, and since when.
     waiting: BTreeMap<u64, (Class, Option<u8>, u64)>,
     /// Ends of requests on the wire, with their slots.
     wire: Vec<(u64, usize, Class, Option<u8>)>,
@@ -108,7 +108,7 @@ impl Simulation {
         shares
     }
 
-    /// Everybody wants more than there is; who crawls and whether there are clients differs.
+    /// Everybody wants more than there is; with or without crawl, details and clients.
     fn run(&mut self, minutes: u64, crawls: bool, details: bool, clients: bool) {
         let end = self.now + minutes * MINUTE;
         self.state.crawl_work = usize::from(crawls || details);
@@ -166,7 +166,7 @@ fn every_client_has_its_turn_however_many_reads_another_one_has_waiting() {
         let shares = simulation.shares(3 * MINUTE, simulation.now);
         let [greedy, one, other] = [GREEDY, NEIGHBOURS[0], NEIGHBOURS[1]].map(|client| shares[&client]);
         assert!(one * 100 >= greedy * 97 && other * 100 >= greedy * 97, "{shares:?}");
-        // It does not queue while its answer is on the way, and so misses turns; but it never misses two windows.
+        // It does not queue while its answer is on the way, so it misses turns, but never two windows.
         assert!(shares[&PATIENT] * 4 >= greedy, "{shares:?}");
         let waited = |client: u8| {
             let own = simulation.granted.iter().filter(move |one| one.client == Some(client));
@@ -174,7 +174,7 @@ fn every_client_has_its_turn_however_many_reads_another_one_has_waiting() {
         };
         let longest = waited(PATIENT).max().unwrap();
         assert!(longest <= MINUTE + 2_000, "the patient client waited {longest} ms");
-        // A hundred reads at the greedy one's share, and one window for luck.
+        // The greedy client's share for a hundred reads, plus one window.
         let longest = waited(GREEDY).max().unwrap();
         assert!(longest <= (100 / (45 / 4) + 3) * MINUTE, "a read of the greedy client waited {longest} ms");
     }
