@@ -4,6 +4,7 @@
 //! and how answers are judged is in `client` and `compare`. Called by all tests.
 
 mod aim;
+pub mod haproxy;
 pub mod nginx;
 pub mod openssl;
 mod process;

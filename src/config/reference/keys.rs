@@ -254,7 +254,12 @@ pub(super) const KEYS: &[Key] = &[
         ALL,
         "`\"x-forwarded-for\"`, `\"forwarded\"`, or the name of a header that holds one address.",
     ),
-    key("client_ip.proxy_protocol", Words("`false`"), ALL, "Not implemented yet: `true` is refused."),
+    key(
+        "client_ip.proxy_protocol",
+        Words("`true` or `false`"),
+        ALL,
+        "Connections to `listen` and `tls.listen` begin with a [PROXY protocol](operate.md#behind-a-load-balancer) header, version 1 or 2, and come from `client_ip.trusted_proxies`, which must not be empty. Other connections are closed.",
+    ),
     key("cache.max_bytes", Size("1KiB", "1024GiB"), ALL, "Memory for cached answers."),
     key(
         "cache.stale_while_revalidate",
