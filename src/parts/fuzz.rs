@@ -117,8 +117,8 @@ pub fn store(directory: &Path) -> Result<(usize, usize), String> {
     match read() {
         Ok(read) => Ok(read),
         Err(error) => {
-            let healed = store.heal(None).map_err(|error| text(&error))?;
-            read().map_err(|again| format!("{error}; healed {} snapshots; {again}", healed.versions))
+            store.heal(None).map_err(|error| text(&error))?;
+            read().map_err(|again| format!("{error}; healed, and then {again}"))
         }
     }
 }

@@ -43,9 +43,12 @@ pub enum BadHeader {
     /// They begin in another way.
     #[error("the connection does not begin with a PROXY protocol header; turn the header on in the proxy")]
     Missing,
-    /// It is longer than this number of bytes.
-    #[error("the PROXY protocol header is longer than {0} bytes")]
-    TooLong(usize),
+    /// It is too long.
+    #[error("the PROXY protocol header is longer than {limit} bytes")]
+    TooLong {
+        /// In bytes.
+        limit: usize,
+    },
     /// It cannot be parsed.
     #[error("the PROXY protocol header is malformed")]
     Malformed,
@@ -73,7 +76,7 @@ fn read_text(bytes: &[u8]) -> Result<Header, BadHeader> {
     let bounded = &bytes[..bytes.len().min(LONGEST_TEXT)];
     let Some(end) = memchr(b'\n', bounded) else {
         let is_full = bounded.len() == LONGEST_TEXT;
-        return if is_full { Err(BadHeader::TooLong(LONGEST_TEXT)) } else { Ok(Header::Unfinished) };
+        return if is_full { Err(BadHeader::TooLong { limit: LONGEST_TEXT }) } else { Ok(Header::Unfinished) };
     };
     let line = &bounded[..=end];
     // Section 2.1: whatever follows UNKNOWN is ignored. The crate allows four words there.
@@ -95,7 +98,7 @@ fn read_binary(bytes: &[u8]) -> Result<Header, BadHeader> {
     let Some(fixed) = bytes.get(..FIXED) else { return Ok(Header::Unfinished) };
     let length = FIXED + usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
     if length > LONGEST_BINARY {
-        return Err(BadHeader::TooLong(LONGEST_BINARY));
+        return Err(BadHeader::TooLong { limit: LONGEST_BINARY });
     }
     let Some(bytes) = bytes.get(..length) else { return Ok(Header::Unfinished) };
     // Section 2.2: with LOCAL the addresses are ignored, whatever family they claim. The crate would check them.

@@ -33,7 +33,7 @@ pub(super) enum Refusal {
     Bad(#[from] BadHeader),
     #[error("the connection ended within the PROXY protocol header")]
     Cut,
-    #[error("the PROXY protocol header did not arrive within {} s", DEADLINE.as_secs())]
+    #[error("the PROXY protocol header did not arrive within 3 s")]
     Late,
 }
 
@@ -43,7 +43,7 @@ impl Refusal {
         match self {
             Self::Untrusted => "untrusted",
             Self::Bad(BadHeader::Missing) => "missing",
-            Self::Bad(BadHeader::TooLong(_)) => "too-long",
+            Self::Bad(BadHeader::TooLong { .. }) => "too-long",
             Self::Bad(BadHeader::Malformed) => "malformed",
             Self::Cut => "cut",
             Self::Late => "late",

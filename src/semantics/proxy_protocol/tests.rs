@@ -76,8 +76,8 @@ fn version_1_has_107_bytes_at_most() {
     let longest = format!("PROXY UNKNOWN {}\r\n", "x".repeat(107 - 16));
     assert_eq!(read(longest.as_bytes()), Ok(Header::Complete { length: 107, announced: None }));
     let longer = format!("PROXY UNKNOWN {}\r\n", "x".repeat(107 - 15));
-    assert_eq!(read(longer.as_bytes()), Err(BadHeader::TooLong(107)));
-    assert_eq!(read(&longer.as_bytes()[..107]), Err(BadHeader::TooLong(107)), "without its end");
+    assert_eq!(read(longer.as_bytes()), Err(BadHeader::TooLong { limit: 107 }));
+    assert_eq!(read(&longer.as_bytes()[..107]), Err(BadHeader::TooLong { limit: 107 }), "without its end");
 }
 
 #[test]
@@ -130,10 +130,10 @@ fn what_is_not_version_2_is_refused() {
         assert_eq!(read(&header), Err(BadHeader::Malformed), "{command:x} {family:x} {rest:?}");
     }
     let long = binary(0x21, 0x11, &vec![0; 4096 - 15]);
-    assert_eq!(read(&long), Err(BadHeader::TooLong(4096)));
-    assert_eq!(read(&long[..16]), Err(BadHeader::TooLong(4096)), "as soon as it says so");
+    assert_eq!(read(&long), Err(BadHeader::TooLong { limit: 4096 }));
+    assert_eq!(read(&long[..16]), Err(BadHeader::TooLong { limit: 4096 }), "as soon as it says so");
     let endless = [BINARY, &[0x20, 0, 255, 255]].concat();
-    assert_eq!(read(&endless), Err(BadHeader::TooLong(4096)), "LOCAL, too");
+    assert_eq!(read(&endless), Err(BadHeader::TooLong { limit: 4096 }), "LOCAL, too");
 }
 
 fn addresses() -> impl Strategy<Value = (IpAddr, u16)> {
