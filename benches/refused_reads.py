@@ -23,7 +23,6 @@ import multiprocessing
 import os
 import re
 import statistics
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -32,10 +31,9 @@ from measure import tools
 from measure.mirror import start_origin
 from measure.processes import check, cpu_seconds, end_on_signals, free_port, resident, say, start, stop_all, wait_for
 from measure.row import spread
+from measure.steady import steady
 from measure.web import LIST, get
 
-HERE = Path(__file__).resolve().parent
-CONNECTIONS = 16
 GOALS = {"cost": 0.1, "p99": 1.2}
 # Until the queue is full: 4,096 reads, and as long as the first of them wait.
 FILLS = 12
@@ -113,19 +111,6 @@ def crowd(port, first, rate, seconds, core, answers):
     answers.put({"sent": sent, "lost": readers.lost, "last": readers.number, **readers.statuses})
 
 
-def hot(core, port, file, options):
-    """What wrk says of the hot page."""
-    delay = max(1, round(1000 * CONNECTIONS / options.hot_rate))
-    command = ["taskset", "-c", str(core), "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{options.seconds}s", "--latency"]
-    command += ["-s", str(HERE / "publish" / "hot.lua"), f"http://127.0.0.1:{port}", "--", str(file), str(delay)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=options.seconds + 30)
-    found = re.search(r"^RESULT (.*)$", done.stdout, re.MULTILINE)
-    check(found, f"wrk said nothing:\n{done.stdout}")
-    result = json.loads(found[1])
-    check(result["refused"] == 0 and result["broken"] == 0, f"answers that are none: {result}")
-    return result
-
-
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
@@ -184,7 +169,7 @@ def main():
                 readers.start()
                 time.sleep(FILLS)
             before, began, queued = cpu_seconds(server), time.monotonic(), waiting()
-            result = hot(load_core, port, file, options)
+            result = steady(load_core, port, file, options.hot_rate, options.seconds)
             result["cpu"] = (cpu_seconds(server) - before) / (time.monotonic() - began)
             result["waiting"], result["resident"] = (queued, waiting()), resident(server)[0]
             if name == "with":

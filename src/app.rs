@@ -42,12 +42,14 @@ use crate::serve::connections::{Connections, Room};
 use crate::serve::gate::Gate;
 use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
+use crate::serve::proxy_header::ProxyHeaders;
 use crate::serve::public::Public;
 use crate::serve::request_head::HeadBounds;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::connections::ConnectionCounters;
 use crate::telemetry::history::History;
+use crate::telemetry::proxy_protocol::ProxyProtocolCounters;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
 
@@ -118,6 +120,8 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let mut registry = Registry::default();
     let telemetry = Telemetry::new(&mut registry);
     let counters = ConnectionCounters::new(&mut registry);
+    let headers = ProxyHeaders::new(ProxyProtocolCounters::new(&mut registry));
+    let headers = config.client_ip.proxy_protocol.then(|| Arc::new(headers));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut server = Server::new_with_opt_and_conf(
         None,
@@ -167,7 +171,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         );
     }
 
-    let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections));
+    let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections, headers.clone()));
     sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
     let mut operator = Service::new(
         "admin".to_owned(),
@@ -179,7 +183,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     server.add_service(Prebound::new(operator, vec![sockets.admin]));
     let mut certificate = None;
     if let Some(https) = https {
-        let (mut service, nudge) = https.start(&public, &connections)?;
+        let (mut service, nudge) = https.start(Gate::new(&public, &connections, headers))?;
         certificate = Some(nudge);
         sockets.tls.iter().map(|bound| buffered(bound.address)).for_each(|listener| service.add_listener(listener));
         server.add_service(Prebound::new(service, sockets.tls));

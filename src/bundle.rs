@@ -26,6 +26,7 @@ mod parts;
 mod records;
 mod regular;
 mod script;
+pub(crate) mod sealed;
 pub(crate) mod signature;
 #[cfg(test)]
 mod tests;

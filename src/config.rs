@@ -142,9 +142,6 @@ impl Examined {
         if self.config.rate_limit.store.is_some() {
             self.fail("rate_limit.store", &"a shared limit is not supported yet; remove the key");
         }
-        if self.config.client_ip.proxy_protocol {
-            self.fail("client_ip.proxy_protocol", &"the PROXY protocol is not supported yet");
-        }
     }
 
     /// Checks that `origin.ca_file` can be opened. Not `tls.cert` and `tls.key`, which only the server checks: `status`

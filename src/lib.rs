@@ -33,8 +33,8 @@
 //!
 //! # The life of a request
 //!
-//! 1. [`serve::gate`] accepts a connection if there is room ([`serve::connections`]) and detects its protocol;
-//!    [`serve::tls`] does the TLS handshake.
+//! 1. [`serve::gate`] accepts a connection if there is room ([`serve::connections`]) and detects its protocol. Behind a
+//!    load balancer, [`serve::proxy_header`] first reads who the client is. [`serve::tls`] does the TLS handshake.
 //! 2. [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and within
 //!    `limits.head`. pingora's session parses the complete head.
 //! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, size, path, route, method, body,

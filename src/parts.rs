@@ -64,6 +64,7 @@ pub mod clock {
 pub mod config {
     pub use crate::config::Config;
 }
+pub mod fuzz;
 pub mod limit {
     pub use crate::limit::{LimitConfig, Limiter};
 }
@@ -96,7 +97,7 @@ pub mod semantics {
         pub use crate::semantics::cache_status::CacheOutcome;
     }
     pub mod client_address {
-        pub use crate::semantics::client_address::ClientIpConfig;
+        pub use crate::semantics::client_address::{ClientIpConfig, ClientIpHeader};
     }
     pub mod coding {
         pub use crate::semantics::coding::{Coding, negotiate};
@@ -109,6 +110,9 @@ pub mod semantics {
     }
     pub mod hops {
         pub use crate::semantics::hops::Pseudonym;
+    }
+    pub mod proxy_protocol {
+        pub use crate::semantics::proxy_protocol::{BadHeader, Header, read};
     }
 }
 pub mod snapshot {

@@ -18,6 +18,7 @@ pub(crate) mod network;
 pub mod path;
 pub mod precondition;
 pub(crate) mod problem;
+pub(crate) mod proxy_protocol;
 
 /// Drops the optional whitespace (RFC 9110 §5.6.3: space and tab) around a field value or list member.
 fn trim(mut text: &[u8]) -> &[u8] {

@@ -1,7 +1,7 @@
 //! The public listener, kept thin.
 //!
 //! Sockets only: [`crate::answer`] finds and makes the answers. [`public`] moves the bytes, [`tls`] makes connections secure,
-//! [`gate`] tells protocols apart, `connection` holds clients to deadlines, [`request_head`] to sizes and [`connections`] to
+//! [`gate`] tells protocols apart, [`proxy_header`] reads what a load balancer announces, `connection` holds clients to deadlines, [`request_head`] to sizes and [`connections`] to
 //! numbers, [`listener`] holds the sockets. Callers: [`crate::app`].
 
 mod connection;
@@ -11,6 +11,7 @@ pub(crate) mod gate;
 pub(crate) mod in_flight;
 pub(crate) mod listener;
 mod pass;
+pub(crate) mod proxy_header;
 pub(crate) mod public;
 pub(crate) mod request_head;
 mod rest;

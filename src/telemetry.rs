@@ -6,6 +6,7 @@
 pub(crate) mod connections;
 pub(crate) mod history;
 mod latency;
+pub(crate) mod proxy_protocol;
 pub(crate) mod recent;
 mod tally;
 

@@ -43,7 +43,7 @@ pub struct View<'a> {
     pub target: &'a [u8],
     /// The header.
     pub headers: &'a HeaderMap,
-    /// The TCP peer.
+    /// The TCP peer, or the client that a load balancer announced by the PROXY protocol.
     pub peer: IpAddr,
     /// Whether a body follows the head.
     pub has_body: bool,

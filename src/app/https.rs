@@ -11,9 +11,7 @@ use rustls::crypto::CryptoProvider;
 use crate::admin::status::TlsStatus;
 use crate::clock::Clock;
 use crate::config::TlsConfig;
-use crate::serve::connections::Connections;
 use crate::serve::gate::Gate;
-use crate::serve::public::Public;
 use crate::serve::tls::certificate::Files;
 use crate::serve::tls::renewal::{Nudge, Renewal};
 use crate::serve::tls::{TlsGate, provider};
@@ -49,12 +47,8 @@ impl Https {
     ///
     /// # Errors
     /// When the TLS library refuses.
-    pub(crate) fn start(
-        self,
-        public: &Arc<Public>,
-        connections: &Connections,
-    ) -> Result<(Service<TlsGate>, Nudge), AppError> {
-        let gate = TlsGate::new(Gate::new(public, connections), self.provider, self.renewal.current());
+    pub(crate) fn start(self, gate: Gate) -> Result<(Service<TlsGate>, Nudge), AppError> {
+        let gate = TlsGate::new(gate, self.provider, self.renewal.current());
         let gate = gate.map_err(|error| AppError::Certificate(error.to_string()))?;
         Ok((Service::new("public-https".to_owned(), gate), self.renewal.start()))
     }

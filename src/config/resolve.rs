@@ -27,6 +27,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     let config = Section::read(&mut reader, "", root, read);
     check_listeners(&config, &mut reader);
     check_origin(&config, &mut reader);
+    check_proxies(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
     // A line that is not TOML has been reported; findings about it would be guesses.
@@ -96,6 +97,19 @@ fn check_origin(config: &Config, reader: &mut Reader) {
         "\"{url}\" is also public_url, the address of this server, so it would ask itself; set the address of the API to mirror"
     );
     reader.fail("origin.url", problem);
+}
+
+/// With the PROXY protocol every connection comes from a trusted proxy, so there must be one.
+fn check_proxies(config: &Config, reader: &mut Reader) {
+    const KEY: &str = "client_ip.proxy_protocol";
+    let is_alone = config.client_ip.proxy_protocol && config.client_ip.trusted_proxies.is_empty();
+    // An unreadable list has been reported, so it only looks empty.
+    let is_unread = reader.errors.iter().any(|error| error.key().starts_with("client_ip.trusted_proxies"));
+    if is_alone && !is_unread && !reader.incomplete {
+        let problem = "is true, but client_ip.trusted_proxies is empty, so every connection would be closed; \
+             list the addresses of the load balancers there";
+        reader.fail(KEY, problem);
+    }
 }
 
 /// Legal but suspicious values.

@@ -231,6 +231,24 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
+    /// It counts for this household from now on, if for any. It must not count for one yet.
+    ///
+    /// # Errors
+    /// At the household's limit.
+    pub(crate) fn stand_for(&mut self, household: Option<IpAddr>) -> Result<(), Full> {
+        let Some(household) = household else { return Ok(()) };
+        let inner = &*self.connections.0;
+        let mut table = inner.table.lock();
+        let count = table.households.entry(household).or_default();
+        if *count >= inner.room.each {
+            inner.counters.refused(Full::Household(inner.room.each).as_str());
+            return Err(Full::Household(inner.room.each));
+        }
+        *count += 1;
+        self.household = Some(household);
+        Ok(())
+    }
+
     /// It is idle from now on.
     pub(crate) fn rest(&self, now: Instant) {
         self.seat.since.store(self.connections.0.nanoseconds(now), Ordering::Release);
@@ -246,6 +264,11 @@ impl Guest {
     pub(crate) fn stream(self: &Arc<Self>) -> Stream {
         self.seat.busy.fetch_add(1, Ordering::AcqRel);
         Stream(self.clone())
+    }
+
+    /// The number of its busy streams.
+    pub(crate) fn streams(&self) -> usize {
+        self.seat.busy.load(Ordering::Acquire)
     }
 
     /// Ends when the connection must close: for another one, or because the server stops.

@@ -1,4 +1,4 @@
-//! The way in: admits connections within the limits, and detects their protocol.
+//! The way in: admits connections within the limits, behind load balancers too, and detects their protocol.
 //!
 //! It answers only refused connections: `super::connection` serves HTTP/1, pingora splits HTTP/2 into streams, and
 //! [`super::public`] answers. Callers: [`crate::app`] hands it to pingora.
@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
+use pingora::protocols::l4::stream::Stream as Tcp;
 use pingora::protocols::{ALPN, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt as _;
@@ -24,6 +25,7 @@ use crate::answer::head::{Lines, Persistence};
 use super::connection::{self, HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
 use super::connections::{Connections, Full, Guest};
 use super::farewell;
+use super::proxy_header::{self, ProxyHeaders, Refusal};
 use super::public::Public;
 use super::write::WRITE_TIMEOUT;
 
@@ -31,6 +33,10 @@ use super::write::WRITE_TIMEOUT;
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// How long a closing HTTP/2 connection may take to finish its streams.
 const LAST_STREAMS: Duration = Duration::from_secs(5);
+/// How many streams of a connection may be open at once.
+const STREAMS: u32 = 128;
+/// How many of its requests may be in work at once: those of streams that the client has reset go on for a while.
+const IN_WORK: usize = 2 * STREAMS as usize;
 /// How many refused connections get an answer at once; others are closed.
 const TOLD_AT_ONCE: usize = 64;
 /// How long a refused connection may take to send a request.
@@ -54,6 +60,11 @@ impl HttpServerApp for Http2 {
         session.set_write_timeout(Some(WRITE_TIMEOUT));
         session.set_total_drain_timeout(Some(READ_TIMEOUT));
         let _works = self.guest.stream();
+        if self.guest.streams() > IN_WORK {
+            // A client that opens streams and resets them, again and again. The end of the session resets this one.
+            tracing::debug!("a stream was refused: too many of its connection were reset and are still in work");
+            return None;
+        }
         if !session.read_request().await.ok()? {
             return None;
         }
@@ -69,7 +80,7 @@ impl HttpServerApp for Http2 {
 
     fn h2_options(&self) -> Option<H2Options> {
         let mut options = pingora::protocols::http::v2::server::default_h2_options();
-        options.max_concurrent_streams(128);
+        options.max_concurrent_streams(STREAMS);
         // A slightly too large header gets our own answer.
         let head = u32::try_from(self.public.answers.rules.head).unwrap_or(u32::MAX);
         options.max_header_list_size(head.saturating_add(16 << 10));
@@ -87,32 +98,82 @@ pub(crate) struct Gate {
     public: Arc<Public>,
     /// Of all public listeners.
     connections: Connections,
+    /// Set if connections begin with a PROXY protocol header.
+    headers: Option<Arc<ProxyHeaders>>,
     telling: Semaphore,
+}
+
+/// A connection that was accepted.
+pub(super) struct Arrival {
+    /// Its bytes, without the PROXY protocol header.
+    pub stream: Stream,
+    /// The TCP peer, or the client that a load balancer announced.
+    pub peer: IpAddr,
+    pub admitted: Result<Guest, Full>,
 }
 
 impl Gate {
     /// A gate before the public listener's state.
-    pub(crate) fn new(public: &Arc<Public>, connections: &Connections) -> Self {
+    pub(crate) fn new(public: &Arc<Public>, connections: &Connections, headers: Option<Arc<ProxyHeaders>>) -> Self {
         let telling = Semaphore::new(TOLD_AT_ONCE);
-        Self { public: public.clone(), connections: connections.clone(), telling }
+        Self { public: public.clone(), connections: connections.clone(), headers, telling }
+    }
+
+    fn trusts(&self, peer: IpAddr) -> bool {
+        self.public.answers.rules.client_ip.trusts(peer.to_canonical())
     }
 
     /// The household of a connection from this address; `None` for a trusted proxy.
     pub(super) fn counts_for(&self, peer: IpAddr) -> Option<IpAddr> {
-        let trusted = self.public.answers.rules.client_ip.trusts(peer.to_canonical());
-        self.connections.household(Some(peer).filter(|_| !trusted))
+        self.connections.household(Some(peer).filter(|peer| !self.trusts(*peer)))
     }
 
-    /// Admits a connection.
-    ///
-    /// # Errors
-    /// At the limit.
-    pub(super) fn admit(&self, peer: IpAddr) -> Result<Guest, Full> {
-        let admitted = self.connections.admit(self.counts_for(peer));
-        if let Err(full) = &admitted {
-            tracing::debug!(%peer, limit = full.as_str(), "a connection was refused: the limit is reached");
+    /// Admits a connection within the limits, after its PROXY protocol header if there must be one. `None`: it is closed.
+    pub(super) async fn arrive(&self, stream: Stream) -> Option<Arrival> {
+        let arrival = match &self.headers {
+            None => {
+                let peer = peer_of(&stream);
+                Arrival { stream, peer, admitted: self.connections.admit(self.counts_for(peer)) }
+            }
+            Some(headers) => self.arrive_announced(headers, stream).await?,
+        };
+        if let Err(full) = &arrival.admitted {
+            tracing::debug!(peer = %arrival.peer, limit = full.as_str(), "a connection was refused: the limit is reached");
         }
-        admitted
+        Some(arrival)
+    }
+
+    async fn arrive_announced(&self, headers: &ProxyHeaders, stream: Stream) -> Option<Arrival> {
+        let proxy = peer_of(&stream);
+        if !self.trusts(proxy) {
+            headers.refuse(proxy, Refusal::Untrusted);
+            return None;
+        }
+        // It counts from now on, and for a household once that is known.
+        let mut guest = match self.connections.admit(None) {
+            Ok(guest) => guest,
+            Err(full) => return Some(Arrival { stream, peer: proxy, admitted: Err(full) }),
+        };
+        let Ok(mut tcp) = stream.into_any().downcast::<Tcp>() else {
+            tracing::error!("a connection to a public listener is not TCP");
+            return None;
+        };
+        let taken = tokio::select! {
+            taken = proxy_header::take(&mut tcp) => taken,
+            () = guest.told_to_leave() => return None,
+        };
+        match taken {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(why) => {
+                headers.refuse(proxy, why);
+                return None;
+            }
+        }
+        let stream: Stream = tcp;
+        let peer = peer_of(&stream);
+        let admitted = guest.stand_for(self.counts_for(peer)).map(|()| guest);
+        Some(Arrival { stream, peer, admitted })
     }
 
     /// Serves an admitted connection.
@@ -192,8 +253,8 @@ async fn begins_http2(stream: &mut Stream) -> std::io::Result<bool> {
 #[async_trait]
 impl ServerApp for Gate {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let peer = peer_of(&stream);
-        match self.admit(peer) {
+        let Arrival { stream, peer, admitted } = self.arrive(stream).await?;
+        match admitted {
             Ok(guest) => self.serve(stream, guest, shutdown).await,
             Err(full) => self.turn_away(stream, peer, full).await,
         }

@@ -28,9 +28,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::clock;
 
-use super::connection::peer_of;
 use super::farewell;
-use super::gate::{Gate, PREFACE};
+use super::gate::{Arrival, Gate, PREFACE};
 use handshakes::Handshakes;
 use rewound::Rewound;
 
@@ -135,12 +134,12 @@ impl TlsGate {
 #[async_trait]
 impl ServerApp for TlsGate {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let peer = peer_of(&stream);
+        let Arrival { stream, peer, admitted } = self.gate.arrive(stream).await?;
+        let Ok(guest) = admitted else { return None };
         let Ok(tcp) = stream.into_any().downcast::<Tcp>() else {
             tracing::error!("a connection to the HTTPS listener is not TCP");
             return None;
         };
-        let Ok(guest) = self.gate.admit(peer) else { return None };
         let established = {
             let leave = pin!(guest.told_to_leave());
             let handshake = pingora_timeout::timeout(DEADLINE, self.establish(*tcp, self.gate.counts_for(peer)));

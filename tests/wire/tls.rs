@@ -30,25 +30,25 @@ const DAYS: [&str; 2] = ["-days", "2"];
 /// Longer than the deadline for a handshake, with room for a busy machine.
 const BOUND: Duration = Duration::from_secs(25);
 
-fn certified() -> TempDir {
+pub fn certified() -> TempDir {
     let dir = TempDir::new().unwrap();
     certificate(dir.path(), NAME, &DAYS);
     dir
 }
 
-fn with_tls(setup: Setup, dir: &Path) -> Setup {
+pub fn with_tls(setup: Setup, dir: &Path) -> Setup {
     setup
         .set("tls.listen", r#"["127.0.0.1:0"]"#)
         .set("tls.cert", dir.join("cert.pem").to_str().unwrap())
         .set("tls.key", dir.join("key.pem").to_str().unwrap())
 }
 
-async fn address(server: &Server) -> SocketAddr {
+pub async fn address(server: &Server) -> SocketAddr {
     server.status().await["tls"]["listen"][0].as_str().unwrap().parse().unwrap()
 }
 
 /// A client that trusts the authority of `dir` only.
-fn client(dir: &Path) -> reqwest::ClientBuilder {
+pub fn client(dir: &Path) -> reqwest::ClientBuilder {
     let authority = reqwest::Certificate::from_pem(&std::fs::read(dir.join("ca.pem")).unwrap()).unwrap();
     reqwest::Client::builder().no_proxy().no_gzip().no_brotli().no_zstd().tls_certs_only([authority])
 }
@@ -61,7 +61,7 @@ async fn connect(address: SocketAddr, dir: &Path, protocols: &[&str]) -> TlsStre
 }
 
 /// What a client that trusts the authority of `dir` only offers.
-fn config(dir: &Path, protocols: &[&str]) -> ClientConfig {
+pub fn config(dir: &Path, protocols: &[&str]) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(dir.join("ca.pem")).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -246,7 +246,7 @@ pub(super) const KEYS: &[Key] = &[
         "client_ip.trusted_proxies",
         Words("list of networks or addresses"),
         ALL,
-        "Peers whose `client_ip.header` is believed. Empty: no peer is believed, and the TCP peer is the client.",
+        "Peers whose `client_ip.header` and PROXY protocol header are believed. Empty: no peer is believed, and the TCP peer is the client.",
     ),
     key(
         "client_ip.header",
@@ -254,7 +254,12 @@ pub(super) const KEYS: &[Key] = &[
         ALL,
         "`\"x-forwarded-for\"`, `\"forwarded\"`, or the name of a header that holds one address.",
     ),
-    key("client_ip.proxy_protocol", Words("`false`"), ALL, "Not implemented yet: `true` is refused."),
+    key(
+        "client_ip.proxy_protocol",
+        Words("`true` or `false`"),
+        ALL,
+        "Connections to `listen` and `tls.listen` begin with a [PROXY protocol](operate.md#behind-a-load-balancer) header, version 1 or 2, and come from `client_ip.trusted_proxies`, which must not be empty. Other connections are closed.",
+    ),
     key("cache.max_bytes", Size("1KiB", "1024GiB"), ALL, "Memory for cached answers."),
     key(
         "cache.stale_while_revalidate",
@@ -363,7 +368,7 @@ pub(super) const KEYS: &[Key] = &[
         "limits.connections_per_client",
         Whole(1, 1_000_000),
         ALL,
-        "Connections of one client. More get 503 or are closed. Peers in `client_ip.trusted_proxies` are exempt.",
+        "Connections of one client. More get 503 or are closed. Peers in `client_ip.trusted_proxies` are exempt; with `client_ip.proxy_protocol` the announced client counts.",
     ),
     key("limits.head", Size("1KiB", "256KiB"), ALL, "The longest request line (414) and request head (431)."),
     key(
