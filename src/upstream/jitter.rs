@@ -1,6 +1,7 @@
 //! Random shortening of pauses, from the operating system or, for repeatable runs, from a seed.
 //!
-//! Not for secrets. Callers: [`super::client`], which hands it to the rest of [`crate::upstream`] and the mirror.
+//! Not for anything that must not be guessed. Callers: [`super::client`], which hands it to the rest of
+//! [`crate::upstream`] and the mirror.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -156,7 +156,7 @@ impl Setup {
             .set("mirror.enabled", "false")
     }
 
-    /// A mirror without an origin budget that refreshes on command and samples nothing by itself.
+    /// A mirror without an origin budget, that refreshes when told to and samples nothing by itself.
     pub fn mirror_of(origin: &Origin) -> Self {
         Self::offline()
             .set("origin.url", &origin.url())
