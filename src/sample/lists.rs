@@ -11,7 +11,7 @@ use super::venue::Venue;
 
 /// Page size by default.
 const DEFAULT_PAGE: u64 = 50;
-/// Largest page size; more is cut to this.
+/// Largest page size; larger wishes get this.
 const LARGEST_PAGE: u64 = 100;
 
 /// Answers with one page.

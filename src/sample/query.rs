@@ -27,7 +27,7 @@ pub(super) struct Query {
 const FILTERS: [&str; 4] = ["sport", "state", "city", "modified_since"];
 
 impl Query {
-    /// Parses the part after the `?`. The last of a repeated parameter counts; unknown ones are ignored.
+    /// Parses the part after the `?`. Of a repeated parameter the last counts; unknown ones are ignored.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Query {
     /// A predicate for the selected venues.
     pub(super) fn selection<'a>(&self, world: &'a World, switches: &Switches) -> impl Fn(&Venue) -> bool + use<'a> {
         let slug = |name| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
-        // An unknown slug becomes an empty bucket.
+        // An unknown slug becomes a bucket that nothing is in.
         let index = |found: Option<usize>| found.unwrap_or(usize::MAX);
         let sport = slug("sport").map(|slug| index(SPORTS.iter().position(|sport| sport.slug == slug)));
         let state = slug("state").map(|slug| index((0..STATES.len()).position(|at| state_slug(at as u8) == slug)));

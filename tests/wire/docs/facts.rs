@@ -12,7 +12,7 @@ use crate::harness::{Setup, origin};
 /// Metrics that a server without HTTPS and without traffic does not have.
 const LATER: [&str; 3] = ["grandstand_certificate_seconds", "grandstand_forwards_total", "grandstand_parity_ratio"];
 
-/// Everything between backticks on the page.
+/// Whatever on the page stands between backticks.
 fn quoted(page: &str) -> Vec<&str> {
     page.split('`').skip(1).step_by(2).collect()
 }
