@@ -86,10 +86,10 @@ struct Serve {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the server: a mirror, a shield or an offline replica
+    /// Run the server: a mirror, a shield, a replica or an offline server
     ///
-    /// The configuration decides: a mirror if origin.url is set, a shield if also mirror.enabled = false, an offline replica
-    /// without origin.url. SIGTERM and Ctrl-C stop the server after the requests in flight (drain).
+    /// The configuration decides: a mirror if origin.url is set, a shield if also mirror.enabled = false. Without origin.url,
+    /// a replica if replica.url is set, otherwise an offline server. SIGTERM and Ctrl-C stop the server after the requests in flight (drain).
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///

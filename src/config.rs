@@ -31,6 +31,7 @@ mod rate_limit;
 mod raw;
 #[cfg(test)]
 mod reference;
+mod replica;
 mod resolve;
 mod secret;
 mod section;
@@ -58,6 +59,7 @@ pub(crate) use origin::OriginConfig;
 pub(crate) use pages::PagesConfig;
 pub(crate) use passthrough::PassthroughConfig;
 pub(crate) use rate_limit::RateLimitConfig;
+pub(crate) use replica::ReplicaConfig;
 pub(crate) use secret::Secret;
 pub(crate) use tls::TlsConfig;
 
@@ -103,6 +105,8 @@ pub struct Config {
     pub pages: PagesConfig,
     /// `[limits]`: bounds on connections and memory.
     pub limits: LimitsConfig,
+    /// `[replica]`: the store that is followed.
+    pub replica: ReplicaConfig,
 }
 
 /// A configuration, and its legal but suspicious values.
@@ -180,7 +184,7 @@ impl Examined {
     }
 }
 
-/// The three uses of grandstand, chosen by the configuration.
+/// The four uses of grandstand, chosen by the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Use {
     /// Crawls the origin into a local snapshot and answers from it.
@@ -189,6 +193,8 @@ pub enum Use {
     Shield,
     /// Has no origin: answers from an imported bundle and makes no outgoing connection.
     Offline,
+    /// Has no origin: follows the bundles that a publisher writes to an object store.
+    Replica,
 }
 
 impl Use {
@@ -198,7 +204,20 @@ impl Use {
             Self::Mirror => "mirror",
             Self::Shield => "shield",
             Self::Offline => "offline",
+            Self::Replica => "replica",
         }
+    }
+}
+
+impl Use {
+    /// Whether an origin is asked.
+    pub const fn has_origin(self) -> bool {
+        matches!(self, Self::Mirror | Self::Shield)
+    }
+
+    /// Whether the data is confirmed from time to time, by an origin or by a publisher.
+    pub const fn is_confirmed(self) -> bool {
+        matches!(self, Self::Mirror | Self::Replica)
     }
 }
 
@@ -253,12 +272,13 @@ impl Config {
         public.chain(tls).chain([("admin.listen", self.admin.listen)]).collect()
     }
 
-    /// Which of the three uses this configuration asks for.
+    /// Which of the four uses this configuration asks for.
     pub fn usage(&self) -> Use {
-        match (&self.origin.url, self.mirror.enabled) {
-            (None, _) => Use::Offline,
-            (Some(_), true) => Use::Mirror,
-            (Some(_), false) => Use::Shield,
+        match (&self.origin.url, self.mirror.enabled, &self.replica.url) {
+            (None, _, None) => Use::Offline,
+            (None, _, Some(_)) => Use::Replica,
+            (Some(_), true, _) => Use::Mirror,
+            (Some(_), false, _) => Use::Shield,
         }
     }
 }
@@ -286,6 +306,7 @@ impl Default for Config {
             log: LogConfig::default(),
             pages: PagesConfig::default(),
             limits: LimitsConfig::default(),
+            replica: ReplicaConfig::default(),
         }
     }
 }

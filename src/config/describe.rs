@@ -72,6 +72,7 @@ impl Config {
         self.log.write(&mut out);
         self.pages.write(&mut out);
         self.limits.write(&mut out);
+        self.replica.write(&mut out);
         out.0
     }
 }

@@ -24,7 +24,8 @@ grandstand reads its configuration from three places. A later one wins:
 2. the environment: `GRANDSTAND__ORIGIN__URL=...` sets `origin.url`. Two underscores separate the levels.
 3. the command line: `--set origin.url=...`. `--set` can be repeated. A value that is not TOML is a string.
 
-[`config/`](../config) has one commented file for each use: `mirror.toml`, `shield.toml` and `offline.toml`.
+[`config/`](../config) has one commented file for each use: `mirror.toml`, `shield.toml`, `offline.toml` and
+`replica.toml`.
 
 `grandstand check` prints the configuration in effect. If there are mistakes, it prints all of them, each with its key,
 and exits with 64. An unknown key is a mistake.
@@ -99,7 +100,7 @@ fn grouped(number: u32) -> String {
 }
 
 fn uses_text(uses: &[Use]) -> String {
-    if uses.len() == 3 {
+    if uses.len() == 4 {
         return "all".to_owned();
     }
     uses.iter().map(|usage| usage.as_str()).collect::<Vec<_>>().join(", ")

@@ -13,7 +13,7 @@ use super::section::{Reader, Section};
 use super::units::{DAY, duration};
 use super::{
     AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Examined, LimitsConfig, LogConfig, MirrorConfig,
-    OriginConfig, PagesConfig, PassthroughConfig, RateLimitConfig, TlsConfig,
+    OriginConfig, PagesConfig, PassthroughConfig, RateLimitConfig, ReplicaConfig, TlsConfig, replica,
 };
 
 /// A shorter token than this is worth a warning, in characters.
@@ -27,6 +27,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     let config = Section::read(&mut reader, "", root, read);
     check_listeners(&config, &mut reader);
     check_origin(&config, &mut reader);
+    replica::check(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
     // A line that is not TOML has been reported; findings about it would be guesses.
@@ -65,6 +66,7 @@ fn read(root: &mut Section<'_>) -> Config {
         log: root.section("log", LogConfig::read),
         pages: root.section("pages", PagesConfig::read),
         limits: root.section("limits", LimitsConfig::read),
+        replica: root.section("replica", ReplicaConfig::read),
     }
 }
 
@@ -135,8 +137,9 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
         warn("client_ip.header", "has no effect, because client_ip.trusted_proxies is empty");
     }
     if !config.mirror.enabled && config.origin.url.is_none() {
-        let problem = "is false, but origin.url is not set, so this is an offline replica; set origin.url for a shield";
-        warn("mirror.enabled", problem);
+        let usage = if config.usage() == Use::Replica { "a replica" } else { "an offline server" };
+        let problem = format!("is false, but origin.url is not set, so this is {usage}; set origin.url for a shield");
+        warn("mirror.enabled", &problem);
     }
     found
 }

@@ -15,6 +15,7 @@ use super::notes::{self, ExportedDetail};
 use super::{Import, Imported, Versions, VersionsError};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
+use crate::api::taxonomy::VolatileKeys;
 use crate::bundle::{self, Bundle, BundleError, Counts, Detail, DetailHash, Export, Progress, WriteError, Written};
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
@@ -208,14 +209,22 @@ impl Versions {
         allow_older: bool,
         committed: &dyn Fn(),
     ) -> Result<Imported, ImportError> {
+        self.mending(|| self.try_import(bundle, file, now_ms, allow_older, committed))
+    }
+
+    /// Imports, with a repair of the store if it is damaged.
+    pub(super) fn mending(
+        &self,
+        import: impl Fn() -> Result<Imported, ImportError>,
+    ) -> Result<Imported, ImportError> {
         if let Some(damage) = self.store().damage() {
             self.mend(&damage)?;
         }
-        let imported = match self.try_import(bundle, file, now_ms, allow_older, committed) {
+        let imported = match import() {
             // The damage was not noticed before.
             Err(ImportError::Versions(VersionsError::Store(StoreError::Damaged(damage)))) => {
                 self.mend(&damage)?;
-                self.try_import(bundle, file, now_ms, allow_older, committed)
+                import()
             }
             imported => imported,
         };
@@ -256,30 +265,9 @@ impl Versions {
         });
         let base = base.transpose()?;
         let content = bundle.content_over(base.as_deref().map(|base| &base.dataset.content))?;
-        let (meta, summaries) = (bundle.meta(now_ms), summaries_by_id(&content));
+        let (meta, summaries) = (bundle.meta(now_ms), hashes_by_id(&content));
         let (volatile, confirmed_ms) = (meta.volatile.clone(), meta.confirmed_ms);
-        let details = || -> Result<DetailStream<'_>, StoreError> {
-            let mut again = file.try_clone().map_err(unreadable)?;
-            again.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-            let (volatile, summaries) = (&volatile, &summaries);
-            let records = bundle.details(again).map(move |detail| {
-                let (id, detail) = detail.map_err(unreadable)?;
-                let Detail { state, body, current, etag, last_modified } = detail;
-                let hash = match state {
-                    DetailState::Present => volatile.hash(&String::from_utf8_lossy(&body)),
-                    DetailState::Gone => ContentHash::default(),
-                };
-                let (origin_time_ms, summary_hash) = match summaries.get(&id) {
-                    Some(summary_hash) if current => (confirmed_ms, *summary_hash),
-                    // With an origin, it is fetched again.
-                    _ => (0, ContentHash::of(b"another summary")),
-                };
-                let fetched_ms = confirmed_ms;
-                let meta = DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
-                Ok((id, DetailRecord { meta, body }))
-            });
-            Ok(Box::new(records))
-        };
+        let details = || records(bundle, file, &volatile, &summaries);
         // With an origin, a stored detail of a later instant stays. A detail fetched for this summary always stays if
         // the bundle's was not.
         let has_origin = self.policy().has_origin;
@@ -290,7 +278,9 @@ impl Versions {
         let details = Arriving { stream: &details, stays: &stays };
         let details_bytes = file.metadata()?.len().saturating_mul(2);
         let evidence = bundle.evidence().clone();
-        Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed })?)
+        let followed = None;
+        let import = Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed, followed };
+        Ok(self.import(import)?)
     }
 
     /// Whether a bundle brings nothing: the newest version was confirmed later, or it is the same one of the same
@@ -338,8 +328,38 @@ fn unreadable(error: impl Display) -> StoreError {
     StoreError::Source(format!("the bundle cannot be read again: {error}"))
 }
 
-fn summaries_by_id(content: &Content) -> HashMap<ListingId, ContentHash, RandomState> {
+/// The hashes of all summaries.
+pub(super) fn hashes_by_id(content: &Content) -> HashMap<ListingId, ContentHash, RandomState> {
     content.summaries.iter().map(|summary| (summary.id, summary.hash)).collect()
+}
+
+/// The details of a bundle as they are stored; `summaries`: those of the bundle's snapshot.
+pub(super) fn records<'a>(
+    bundle: &'a Bundle,
+    file: &File,
+    volatile: &'a VolatileKeys,
+    summaries: &'a HashMap<ListingId, ContentHash, RandomState>,
+) -> Result<DetailStream<'a>, StoreError> {
+    let mut again = file.try_clone().map_err(unreadable)?;
+    again.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+    let confirmed_ms = bundle.manifest().confirmed_ms;
+    let records = bundle.details(again).map(move |detail| {
+        let (id, detail) = detail.map_err(unreadable)?;
+        let Detail { state, body, current, etag, last_modified } = detail;
+        let hash = match state {
+            DetailState::Present => volatile.hash(&String::from_utf8_lossy(&body)),
+            DetailState::Gone => ContentHash::default(),
+        };
+        let (origin_time_ms, summary_hash) = match summaries.get(&id) {
+            Some(summary_hash) if current => (confirmed_ms, *summary_hash),
+            // With an origin, it is fetched again.
+            _ => (0, ContentHash::of(b"another summary")),
+        };
+        let fetched_ms = confirmed_ms;
+        let meta = DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
+        Ok((id, DetailRecord { meta, body }))
+    });
+    Ok(Box::new(records))
 }
 
 fn exported(id: ListingId, meta: &DetailMeta) -> ExportedDetail {

@@ -118,6 +118,8 @@ impl Versions {
     fn write_back(&self, notes: &Notes) -> Result<(), StoreError> {
         let mut states = States::default();
         notes.write_all(&mut states)?;
+        // Details may be lost: a replica fetches all again.
+        super::follow::forget_in(&mut states);
         match notes.rolled_back.map(|seq| self.0.store.activate(seq, &states)) {
             None | Some(Err(StoreError::NoSuchVersion(_))) => self.0.store.put_states(&states),
             Some(activated) => activated,

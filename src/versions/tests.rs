@@ -127,6 +127,7 @@ fn import_as(
         details_bytes: 100,
         allow_older: false,
         committed: &|| {},
+        followed: None,
     })
 }
 
@@ -141,6 +142,7 @@ fn import_older(versions: &Versions, ids: &[u64], at_ms: i64) -> Result<Imported
         details_bytes: 0,
         allow_older: true,
         committed: &|| {},
+        followed: None,
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Not the defaults, which are read from the code. Callers: [`super`].
 
-use super::Use::{self, Mirror, Offline, Shield};
+use super::Use::{self, Mirror, Offline, Replica, Shield};
 use Values::{Duration, Size, Whole, Words};
 
 /// Which values a key takes. Bounds are included, and a test compares them with the program.
@@ -38,12 +38,15 @@ impl Key {
     }
 }
 
-const ALL: &[Use] = &[Mirror, Shield, Offline];
+const ALL: &[Use] = &[Mirror, Shield, Offline, Replica];
 /// Uses that have an origin.
 const ONLINE: &[Use] = &[Mirror, Shield];
 /// Uses that have snapshots.
-const KEPT: &[Use] = &[Mirror, Offline];
+const KEPT: &[Use] = &[Mirror, Offline, Replica];
 const MIRROR: &[Use] = &[Mirror];
+const REPLICA: &[Use] = &[Replica];
+/// Uses that read a store.
+const FOLLOWS: &[Use] = &[Mirror, Replica];
 
 const RATE: u32 = 1_000_000_000;
 
@@ -63,7 +66,7 @@ const fn unset(
 }
 
 /// The tables of the file with their descriptions, in the order of the page.
-pub(super) const SECTIONS: [(&str, &str); 13] = [
+pub(super) const SECTIONS: [(&str, &str); 14] = [
     ("", "Where grandstand listens, where it stores data, and how fresh answers are."),
     ("origin", "The provider's server, and how much it may be asked."),
     ("mirror", "What is crawled, how often, and which snapshots are kept."),
@@ -77,6 +80,7 @@ pub(super) const SECTIONS: [(&str, &str); 13] = [
     ("log", "The log on standard error."),
     ("pages", "The pages for people on the public listener. See [Pages](pages.md)."),
     ("limits", "Bounds on connections, request heads and memory."),
+    ("replica", "The object store that a replica follows. See [Run a fleet](fleet.md#replicas)."),
 ];
 
 /// Every key, in the order of the page.
@@ -112,7 +116,7 @@ pub(super) const KEYS: &[Key] = &[
         "none",
         Words("URL, may have a path"),
         ONLINE,
-        "The base address of the origin. Without it grandstand is offline.",
+        "The base address of the origin. Without it grandstand is offline, or a replica if `replica.url` is set.",
     ),
     key(
         "origin.aliases",
@@ -371,5 +375,20 @@ pub(super) const KEYS: &[Key] = &[
         Size("1MiB", "1024GiB"),
         ONLINE,
         "Memory for all bodies from the origin that are being received, decoded or checked.",
+    ),
+    unset(
+        "replica.url",
+        "none",
+        Words("`s3://`, `gs://`, `az://`, `file://`, `https://` or `http://` URL"),
+        FOLLOWS,
+        "The store that a publisher writes to. With `origin.url`, a mirror with an empty disk takes its first data from it. `http://` needs `bundle.trusted_keys`.",
+    ),
+    key("replica.poll", Duration("100ms", "1d"), REPLICA, "How often a replica looks for a new head."),
+    unset(
+        "replica.options",
+        "none",
+        Words("table of texts"),
+        FOLLOWS,
+        "Credentials and settings of the store, over those of the environment, such as `aws_access_key_id`. Values are never shown.",
     ),
 ];

@@ -1,0 +1,37 @@
+//! A replica's way to its store, and a mirror's that begins with the data of one.
+//!
+//! Callers: [`super::core`] makes it, [`super::serve`] and `sync` run it.
+
+use crate::config::Config;
+use crate::fleet::place::Place;
+use crate::fleet::replica::Follower;
+use crate::fleet::replica::fetch::Fetcher;
+use crate::mirror::task::Mirror;
+
+use super::core::{AppError, Core};
+use super::trusted_keys;
+
+/// What follows `replica.url`; `None`: it is not set.
+///
+/// # Errors
+/// When its options do not make a client, or a trusted key is invalid.
+pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>, AppError> {
+    let (Some(url), Some(versions)) = (&config.replica.url, &core.versions) else { return Ok(None) };
+    let place = Place::open(url, &config.replica.options);
+    let fetcher = Fetcher {
+        place: place.map_err(|source| AppError::Place { key: "replica.url", source })?,
+        data_dir: core.data_dir.path().to_owned(),
+        most: config.bundle.max_size,
+        status: core.replica.clone(),
+    };
+    let (details, clock) = (core.details.clone(), core.clock.clone());
+    Ok(Some(Follower::new(fetcher, versions.clone(), details, trusted_keys(config)?, clock)))
+}
+
+/// Mirrors, for ever; takes the first data from the store, if there is one.
+pub(crate) async fn mirror(mirror: Mirror, seed: Option<Follower>) {
+    if let Some(seed) = seed {
+        seed.seed().await;
+    }
+    mirror.run().await;
+}
