@@ -191,9 +191,10 @@ impl Admin {
                 commands.refresh();
                 accepted("refresh")
             }
-            "/sync" if self.status.replica.is_some() => {
-                error(StatusCode::CONFLICT, "this is a replica: it follows replica.url, and POST /refresh looks there now")
-            }
+            "/sync" if self.status.replica.is_some() => error(
+                StatusCode::CONFLICT,
+                "this is a replica: it follows replica.url, and POST /refresh looks there now",
+            ),
             "/sync" => {
                 commands.pass();
                 accepted("sync")

@@ -23,10 +23,12 @@ mod limits;
 mod log;
 mod loops;
 mod mirror;
+mod object_store;
 mod origin;
 mod pages;
 mod parse;
 mod passthrough;
+mod publish;
 mod rate_limit;
 mod raw;
 #[cfg(test)]
@@ -55,9 +57,11 @@ pub(crate) use errors::{ConfigErrors, Finding, Place};
 pub(crate) use limits::LimitsConfig;
 pub(crate) use log::{LogConfig, LogFormat, LogLevel};
 pub(crate) use mirror::{Details, MirrorConfig};
+pub(crate) use object_store::{ObjectStoreUrl, StoreKind, StoreOptions};
 pub(crate) use origin::OriginConfig;
 pub(crate) use pages::PagesConfig;
 pub(crate) use passthrough::PassthroughConfig;
+pub(crate) use publish::PublishConfig;
 pub(crate) use rate_limit::RateLimitConfig;
 pub(crate) use replica::ReplicaConfig;
 pub(crate) use secret::Secret;
@@ -65,7 +69,7 @@ pub(crate) use tls::TlsConfig;
 
 /// The whole configuration, checked and with every default filled in.
 ///
-/// `Debug` shows neither `admin.token` nor the password of `rate_limit.store`.
+/// `Debug` shows neither `admin.token` nor the password of `rate_limit.store`, nor options of object stores.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Public addresses, cleartext HTTP; at least one, no two alike. Port 0: the system chooses.
@@ -105,6 +109,8 @@ pub struct Config {
     pub pages: PagesConfig,
     /// `[limits]`: bounds on connections and memory.
     pub limits: LimitsConfig,
+    /// `[publish]`: the object store that replicas follow.
+    pub publish: PublishConfig,
     /// `[replica]`: the store that is followed.
     pub replica: ReplicaConfig,
 }
@@ -151,13 +157,22 @@ impl Examined {
         }
     }
 
-    /// Checks that `origin.ca_file` can be opened. Not `tls.cert` and `tls.key`, which only the server checks: `status`
+    /// Checks that `origin.ca_file` and the files of `[publish]` can be opened. Not `tls.cert` and `tls.key`, which only the server checks: `status`
     /// must run for users who cannot read the private key.
     pub fn check_files(&mut self) {
-        let Some(path) = &self.config.origin.ca_file else { return };
-        if let Err(error) = std::fs::File::open(path) {
-            let problem = format!("\"{}\" cannot be opened: {error}", path.display());
-            self.fail("origin.ca_file", &problem);
+        let publish = &self.config.publish;
+        let files = [
+            ("origin.ca_file", &self.config.origin.ca_file),
+            ("publish.sign_key", &publish.sign_key),
+            ("publish.sign_password_file", &publish.sign_password_file),
+        ];
+        let unreadable = files.into_iter().filter_map(|(key, path)| {
+            let path = path.as_ref()?;
+            let error = std::fs::File::open(path).err()?;
+            Some((key, format!("\"{}\" cannot be opened: {error}", path.display())))
+        });
+        for (key, problem) in unreadable.collect::<Vec<_>>() {
+            self.fail(key, &problem);
         }
     }
 
@@ -306,6 +321,7 @@ impl Default for Config {
             log: LogConfig::default(),
             pages: PagesConfig::default(),
             limits: LimitsConfig::default(),
+            publish: PublishConfig::default(),
             replica: ReplicaConfig::default(),
         }
     }

@@ -16,7 +16,7 @@
 //! | 8 | [`app`] | builds the state, wires the services |
 //! | 7 | [`admin`], [`serve`] | sockets and nothing else: the admin listener, the public listener |
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
-//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file |
+//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; the object store that feeds other machines |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
 //! | 3 | [`versions`], [`upstream`] | which snapshots are kept and which one is current; the only way to the origin |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store, the file that crosses an air gap |
@@ -210,6 +210,7 @@ mod cli;
 mod clock;
 mod config;
 mod dumps;
+mod fleet;
 #[cfg(test)]
 mod floors;
 mod limit;

@@ -127,7 +127,9 @@ impl Status {
         }
         let pass = self.origin.as_ref().and_then(|origin| origin.picture().pass);
         Err(match (self.usage, pass) {
-            (Use::Replica, _) => self.replica.as_ref().map_or_else(String::new, |replica| replica.picture().not_ready()),
+            (Use::Replica, _) => {
+                self.replica.as_ref().map_or_else(String::new, |replica| replica.picture().not_ready())
+            }
             (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
             (_, Some(pass)) => {
                 format!("the first crawl is running: {} of {} done", pass.done, counted(pass.of, "request"))

@@ -313,7 +313,8 @@ mod tests {
 
     #[test]
     fn a_replica_tells_how_it_stands_to_its_store() {
-        let mut status = json!({ "state": "healthy", "use": "replica", "replica": { "sequence": 7, "behind_seconds": 0 } });
+        let mut status =
+            json!({ "state": "healthy", "use": "replica", "replica": { "sequence": 7, "behind_seconds": 0 } });
         assert!(screen(&status).contains("store      head 7, nothing is missing\n"), "{}", screen(&status));
         status["replica"] = json!({ "sequence": null, "behind_seconds": 90, "why": "no head" });
         let text = screen(&status);

@@ -62,7 +62,8 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
         reader.fail("replica.url", problem);
     }
     if config.usage() == Use::Shield {
-        reader.fail("replica.url", "is set, but a shield keeps no data: set mirror.enabled = true, or remove origin.url");
+        reader
+            .fail("replica.url", "is set, but a shield keeps no data: set mirror.enabled = true, or remove origin.url");
     }
 }
 

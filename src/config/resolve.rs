@@ -13,7 +13,8 @@ use super::section::{Reader, Section};
 use super::units::{DAY, duration};
 use super::{
     AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Examined, LimitsConfig, LogConfig, MirrorConfig,
-    OriginConfig, PagesConfig, PassthroughConfig, RateLimitConfig, ReplicaConfig, TlsConfig, replica,
+    OriginConfig, PagesConfig, PassthroughConfig, PublishConfig, RateLimitConfig, ReplicaConfig, TlsConfig, Use,
+    replica,
 };
 
 /// A shorter token than this is worth a warning, in characters.
@@ -27,6 +28,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     let config = Section::read(&mut reader, "", root, read);
     check_listeners(&config, &mut reader);
     check_origin(&config, &mut reader);
+    check_publish(&config, &mut reader);
     replica::check(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
@@ -66,6 +68,7 @@ fn read(root: &mut Section<'_>) -> Config {
         log: root.section("log", LogConfig::read),
         pages: root.section("pages", PagesConfig::read),
         limits: root.section("limits", LimitsConfig::read),
+        publish: root.section("publish", PublishConfig::read),
         replica: root.section("replica", ReplicaConfig::read),
     }
 }
@@ -98,6 +101,13 @@ fn check_origin(config: &Config, reader: &mut Reader) {
         "\"{url}\" is also public_url, the address of this server, so it would ask itself; set the address of the API to mirror"
     );
     reader.fail("origin.url", problem);
+}
+
+/// A shield has no snapshot that it could publish.
+fn check_publish(config: &Config, reader: &mut Reader) {
+    if config.publish.url.is_some() && config.usage() == Use::Shield {
+        reader.fail("publish.url", "is set, but a shield has nothing to publish: set mirror.enabled = true");
+    }
 }
 
 /// Legal but suspicious values.
@@ -135,6 +145,9 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     }
     if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {
         warn("client_ip.header", "has no effect, because client_ip.trusted_proxies is empty");
+    }
+    if config.publish.url.is_none() && reader.place("publish.sign_key").is_some() {
+        warn("publish.sign_key", "has no effect, because publish.url is not set");
     }
     if !config.mirror.enabled && config.origin.url.is_none() {
         let usage = if config.usage() == Use::Replica { "a replica" } else { "an offline server" };

@@ -40,7 +40,9 @@ pub(crate) enum Refusal {
         taken: u64,
     },
     /// Two publishers, or a forgery.
-    #[error("the store shows another head with the number {0} than the one that was taken here; do two publishers write there?")]
+    #[error(
+        "the store shows another head with the number {0} than the one that was taken here; do two publishers write there?"
+    )]
     Rival(u64),
 }
 

@@ -154,7 +154,11 @@ impl Follower {
                     failures = failures.saturating_add(1);
                     let why = Excerpt(&error).to_string();
                     if said.as_ref().is_none_or(|(last, at)| *last != why || now.since(*at) >= REPEATED) {
-                        tracing::warn!(error = why, failures, "the store could not be followed; the data here is still served");
+                        tracing::warn!(
+                            error = why,
+                            failures,
+                            "the store could not be followed; the data here is still served"
+                        );
                         said = Some((why.clone(), now));
                     }
                     status.failed(why, error.outcome());
@@ -286,10 +290,13 @@ impl Follower {
             return Err(FollowError::Bad(bad.why.clone()));
         }
         let times = before.map_or(0, |bad| bad.times);
-        let what = match chain.iter().filter(|named| named.base.is_some()).position(|delta| delta.digest == named.digest) {
-            None => "the full bundle".to_owned(),
-            Some(at) => format!("delta {} of {}", at + 1, chain.iter().filter(|named| named.base.is_some()).count()),
-        };
+        let what =
+            match chain.iter().filter(|named| named.base.is_some()).position(|delta| delta.digest == named.digest) {
+                None => "the full bundle".to_owned(),
+                Some(at) => {
+                    format!("delta {} of {}", at + 1, chain.iter().filter(|named| named.base.is_some()).count())
+                }
+            };
         match self.fetcher.bundle(named, &what).await {
             Ok(step) => {
                 if times > 0 {
@@ -340,7 +347,8 @@ impl Follower {
     ) -> Result<(), FollowError> {
         let (versions, details, from) = (self.versions.clone(), self.details.clone(), stand.digest.clone());
         let of_head = (head.certificate, head.confirmed_ms);
-        let of_last = steps.last().map(|last| (last.bundle.manifest().certificate, last.bundle.manifest().confirmed_ms));
+        let of_last =
+            steps.last().map(|last| (last.bundle.manifest().certificate, last.bundle.manifest().confirmed_ms));
         let (certificate, confirmed_ms) = if took == Took::Part { of_last.unwrap_or(of_head) } else { of_head };
         let (confirmed_ms, now_ms) = (self.believed(confirmed_ms), self.clock.now_wall().as_millis());
         let imported = blocking(move || {

@@ -19,8 +19,7 @@ use crate::api::listing::ListingId;
 use super::content::{Content, SnapshotId};
 use super::dataset::Dataset;
 
-#[cfg(test)]
-use coding::BadEntry;
+pub(crate) use coding::BadEntry;
 
 /// A journal holds at most this much: ids, and `OVERHEAD` for each entry. 16 MiB, give or take.
 pub(crate) const MAX_WEIGHT: usize = 2 << 20;
@@ -88,7 +87,7 @@ impl Entry {
     }
 
     /// Its share of [`MAX_WEIGHT`].
-    fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         OVERHEAD + self.added.len() + self.changed.len() + self.removed.len()
     }
 }

@@ -213,10 +213,7 @@ impl Versions {
     }
 
     /// Imports, with a repair of the store if it is damaged.
-    pub(super) fn mending(
-        &self,
-        import: impl Fn() -> Result<Imported, ImportError>,
-    ) -> Result<Imported, ImportError> {
+    pub(super) fn mending(&self, import: impl Fn() -> Result<Imported, ImportError>) -> Result<Imported, ImportError> {
         if let Some(damage) = self.store().damage() {
             self.mend(&damage)?;
         }
@@ -279,7 +276,8 @@ impl Versions {
         let details_bytes = file.metadata()?.len().saturating_mul(2);
         let evidence = bundle.evidence().clone();
         let followed = None;
-        let import = Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed, followed };
+        let import =
+            Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed, followed };
         Ok(self.import(import)?)
     }
 

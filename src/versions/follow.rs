@@ -208,7 +208,8 @@ impl Versions {
         let followed = Some(Followed { took, from, digest: last.bundle.digest().to_string(), feed });
         let evidence = last.bundle.evidence().clone();
         let (allow_older, committed) = (false, following.committed);
-        let import = Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed, followed };
+        let import =
+            Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed, followed };
         Ok(self.import(import)?)
     }
 

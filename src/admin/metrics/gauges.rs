@@ -80,7 +80,12 @@ fn replica(picture: &Picture, now: Monotonic, families: &mut Families) {
         let help = "Seconds for which something has been missing that the store has; 0: nothing is";
         families.gauge("grandstand_replica_behind_seconds", help, behind.as_secs_f64());
     }
-    families.counters("grandstand_replica_polls", "Reads of the store's head, by outcome", "outcome", picture.polls.counts());
+    families.counters(
+        "grandstand_replica_polls",
+        "Reads of the store's head, by outcome",
+        "outcome",
+        picture.polls.counts(),
+    );
     let help = "Bytes of bundles and journals received from the store";
     families.counter("grandstand_replica_received_bytes", help, picture.received);
 }

@@ -238,7 +238,11 @@ mod tests {
             (at(0), at(50), None),
             (at(-3000), at(-9), None),
             (at(-3), at(-11), Some("the publisher itself has not confirmed its data since")),
-            (at(-12), at(-11), Some("12 seconds ago; either the publisher does not write, or the store shows an old state")),
+            (
+                at(-12),
+                at(-11),
+                Some("12 seconds ago; either the publisher does not write, or the store shows an old state"),
+            ),
         ] {
             status.saw(Stamps { written, confirmed });
             match said {
