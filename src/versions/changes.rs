@@ -43,7 +43,7 @@ impl Versions {
             Feed::Publishers(entries) if ends(&entries) => self.taken_over(entries, states).map(Some),
             // Without gap: what is served is where they begin.
             Feed::Steps(entries)
-                if ends(&entries) && served.is_some_and(|served| entries[0].from == served.dataset.id) =>
+                if ends(&entries) && served.as_ref().is_some_and(|served| entries[0].from == served.dataset.id) =>
             {
                 let journal = self.0.journal.load();
                 let all = journal.entries().cloned().chain(entries).collect();
@@ -77,7 +77,7 @@ impl Versions {
     }
 
     /// The journal with the changes of the next switch; it is written with the switch.
-    fn change(&self, next: &Arc<Dataset>, states: &mut States) -> Result<Option<Change>, StoreError> {
+    pub(super) fn change(&self, next: &Arc<Dataset>, states: &mut States) -> Result<Option<Change>, StoreError> {
         let served = self.0.live.current();
         let Some(served) = served.filter(|served| served.dataset.id != next.id) else { return Ok(None) };
         let entry = Entry::between(&served.dataset, next, self.0.clock.now_wall().as_millis());

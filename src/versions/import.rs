@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::changes::Feed;
 use super::follow::{self, Followed};
 use super::{Versions, VersionsError};
 use crate::clock::WallTime;

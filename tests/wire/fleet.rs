@@ -1,0 +1,3 @@
+//! Many machines: what one writes to an object store, others follow.
+
+mod replica;
