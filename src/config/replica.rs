@@ -8,7 +8,7 @@ use super::describe::Toml;
 use super::object_store::{ObjectStoreUrl, StoreOptions, for_reading};
 use super::section::{Reader, Section};
 use super::units::{DAY, duration, duration_text};
-use super::{Config, Use};
+use super::Config;
 
 /// `[replica]`, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,15 +61,12 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
         let problem = format!("\"{url}\" is publish.url, too: a server that follows itself gets nothing new");
         reader.fail("replica.url", problem);
     }
-    if config.usage() == Use::Shield {
-        reader
-            .fail("replica.url", "is set, but a shield keeps no data: set mirror.enabled = true, or remove origin.url");
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Use;
 
     const KEY: &str = "RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -83,6 +80,7 @@ mod tests {
             (format!("mirror.enabled = false\n{replica}"), Use::Replica),
             (origin.to_owned(), Use::Mirror),
             (format!("{origin}{replica}"), Use::Mirror),
+            (format!("mirror.enabled = false\n{origin}{replica}"), Use::Shield),
         ] {
             assert_eq!(Config::from_text(&text).unwrap().config.usage(), usage, "{text}");
         }
@@ -94,7 +92,6 @@ mod tests {
         for (text, said) in [
             (http.to_owned(), "read without TLS"),
             (format!("{file}\npublish.url = \"file:///srv/fleet/\""), "is publish.url, too"),
-            (format!("{file}\nmirror.enabled = false\norigin.url = \"https://a.example\""), "a shield keeps no data"),
             ("replica.url = \"ftp://store.example\"".to_owned(), "is not an address of the form"),
             (format!("{file}\nreplica.poll = \"10ms\""), "replica.poll"),
         ] {

@@ -149,6 +149,9 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     if config.publish.url.is_none() && reader.place("publish.sign_key").is_some() {
         warn("publish.sign_key", "has no effect, because publish.url is not set");
     }
+    if config.replica.url.is_some() && config.usage() == Use::Shield {
+        warn("replica.url", "has no effect, because a shield keeps no data that could come from a store");
+    }
     if !config.mirror.enabled && config.origin.url.is_none() {
         let usage = if config.usage() == Use::Replica { "a replica" } else { "an offline server" };
         let problem = format!("is false, but origin.url is not set, so this is {usage}; set origin.url for a shield");

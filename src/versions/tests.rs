@@ -422,6 +422,7 @@ fn an_import_that_breaks_off_changes_nothing() {
         details_bytes: 10,
         allow_older: false,
         committed: &|| {},
+        followed: None,
     };
     assert!(rig.versions.import(import).is_err());
     assert_eq!((rig.served(), rig.newest(), rig.kept().len()), (one.clone(), one.clone(), 1));
