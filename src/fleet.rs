@@ -6,8 +6,9 @@
 //! | what does the head say, and who signed it | [`head`] |
 //! | how does the journal of changes travel | [`journal`] |
 //! | how is a store read and written | [`place`] |
+//! | what is written to it, and when | [`publisher`] |
 //!
-//! All but [`place`] is pure. Callers: [`crate::app`].
+//! Callers: [`crate::app`].
 //!
 #![doc = include_str!("fleet/FORMAT.md")]
 
@@ -15,3 +16,4 @@ pub(crate) mod head;
 pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod place;
+pub(crate) mod publisher;

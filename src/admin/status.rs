@@ -2,6 +2,8 @@
 //!
 //! Callers: [`super::Admin`], [`super::page`], [`super::sampler`], `metrics`.
 
+mod publish;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +15,7 @@ use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::{Clock, WallTime};
 use crate::config::Use;
+use crate::fleet::publisher::status::PublishStatus;
 use crate::limit::Limiter;
 use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
@@ -101,6 +104,8 @@ pub(crate) struct Status {
     pub history: History,
     /// The last warnings and errors.
     pub recent: Recent,
+    /// The publisher; `None`: nothing is published.
+    pub publish: Option<PublishStatus>,
 }
 
 impl TlsStatus {
@@ -213,6 +218,7 @@ impl Status {
             "hit_ratio": self.telemetry.hit_ratio(),
             "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
             "disk": disk,
+            "publish": self.publish.as_ref().map(|publish| publish::describe(&publish.view(), &self.clock)),
             "last_error": picture.last_error,
         });
         // It may contain texts from outside.

@@ -85,6 +85,9 @@ pub enum AppError {
         /// Why.
         source: url::ParseError,
     },
+    /// The object store cannot be used.
+    #[error("publish.options: {0}")]
+    Publish(String),
     /// A damaged store cannot be repaired.
     #[error("{path} is damaged and could not be repaired: {source}")]
     Unhealed {

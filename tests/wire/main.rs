@@ -38,6 +38,7 @@ mod docs;
 mod dumps;
 mod excerpts;
 mod faults;
+mod fleet;
 mod gap;
 mod golden;
 mod headers;

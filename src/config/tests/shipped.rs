@@ -71,6 +71,10 @@ connections = 20000
 connections_per_client = 512
 head = "48KiB"
 origin_bytes = "128MiB"
+
+[publish]
+full_every = "7d"
+keep = "7d"
 "#;
 
 /// Every key, each with another value than its default.
@@ -94,6 +98,8 @@ tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
 log = { format = "json", level = "trace" }
 pages = { enabled = false }
 limits = { connections = 1, connections_per_client = 2, head = "1KiB", origin_bytes = "1MiB" }
+publish = { url = "s3://bucket/fleet", sign_key = "minisign.key", sign_password_file = "password", full_every = "1d",
+  keep = "2h" }
 [rate_limit]
 requests_per_minute = 0
 ipv6_prefix = 128
