@@ -7,6 +7,7 @@ pub(crate) mod descriptors;
 pub(crate) mod https;
 pub(crate) mod keeper;
 pub(crate) mod origin;
+pub(crate) mod publisher;
 pub(crate) mod replica;
 pub(crate) mod shutdown;
 
@@ -34,6 +35,7 @@ use crate::answer::respond::Responder;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, TrustedKey, Use};
 use crate::dumps::Dumps;
+use crate::fleet::publisher::status::PublishStatus;
 use crate::limit::{LimitConfig, Limiter};
 use crate::pages::{Pages, Site};
 use crate::semantics::client_address::ClientIpConfig;
@@ -115,7 +117,7 @@ impl BackgroundService for Task {
 ///
 /// # Errors
 /// When something is wrong before the first request is accepted.
-pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::convert::Infallible, AppError> {
+pub fn serve(config: &Config, sockets: Sockets, mut core: Core) -> Result<std::convert::Infallible, AppError> {
     let mut registry = Registry::default();
     let telemetry = Telemetry::new(&mut registry);
     let counters = ConnectionCounters::new(&mut registry);
@@ -132,7 +134,10 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let in_flight = InFlight::default();
     let limiter = Arc::new(limiter(config, 1));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
-    let status = Arc::new(status(config, &sockets, &core, https.as_ref(), &limiter, &telemetry));
+    let publishing = PublishStatus::default();
+    let mut status = status(config, &sockets, &core, https.as_ref(), &limiter, &telemetry);
+    status.publish = config.publish.url.is_some().then(|| publishing.clone());
+    let status = Arc::new(status);
     let sampler = Sampler(status.clone());
     let keeper = Keeper {
         data_dir: core.data_dir.clone(),
@@ -143,6 +148,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         clock: core.clock.clone(),
     };
     keeper.start();
+    let publisher = publisher::of(config, &core, &publishing)?;
     let commands = (core.mirror.is_some() || core.follower.is_some()).then(|| core.commands.clone());
     let purger = Purger {
         cache: core.cache.clone(),
@@ -187,16 +193,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         server.add_service(Prebound::new(service, sockets.tls));
     }
     server.add_service(background_service("history", Task::new(sampler.run())));
-    match (core.mirror, core.follower) {
-        (Some(mirror), seed) => {
-            server.add_service(background_service("mirror", Task::new(replica::mirror(mirror, seed))));
-        }
-        (None, Some(follower)) => {
-            let (every, commands) = (config.replica.poll, core.commands.clone());
-            server.add_service(background_service("replica", Task::new(follower.run(move || every, commands))));
-        }
-        (None, None) => {}
-    }
+    replica::keep_current(&mut server, config, &mut core);
     if let Some(sweeper) = core.sweeper {
         server.add_service(background_service("sweep", Task::new(sweeper.run())));
     }
@@ -205,6 +202,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     }
     if let Some(worker) = core.worker {
         server.add_service(background_service("details", Task::new(worker.run())));
+    }
+    if let Some(publisher) = publisher {
+        server.add_service(background_service("publish", Task::new(publisher.run())));
     }
     shutdown::watch(&server, in_flight, config.drain, core.details);
     server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { certificate }) });
@@ -240,6 +240,7 @@ fn status(
         origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
         history: History::default(),
         recent: core.recent.clone(),
+        publish: None,
         replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),
     }
 }

@@ -29,6 +29,7 @@ use crate::app::https::files;
 use crate::app::{Sockets, serve};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded};
+use crate::fleet::place::Place;
 use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
 
@@ -215,6 +216,16 @@ fn examine(sources: &Sources) -> Examined {
 fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
     examined.check_loops();
+    if let Some(url) = &examined.config.replica.url
+        && let Err(error) = Place::open(url, &examined.config.replica.options)
+    {
+        examined.fail("replica.options", &error);
+    }
+    if let Some(url) = &examined.config.publish.url
+        && let Err(error) = Place::open(url, &examined.config.publish.options)
+    {
+        examined.fail("publish.options", &error);
+    }
     let Some(tls) = &examined.config.tls else { return examined };
     match files(tls).certificate(&provider()) {
         Ok(certificate) => {

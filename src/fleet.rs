@@ -1,19 +1,1 @@
-//! The fleet: one instance writes what it serves to an object store, others follow it.
-//!
-//! | question | file |
-//! |---|---|
-//! | what is a name in the store | [`keys`] |
-//! | what does the head say, and who signed it | [`head`] |
-//! | how does the journal of changes travel | [`journal`] |
-//! | how is a store read and written | [`place`] |
-//!
-//! All but [`place`] is pure. Callers: [`crate::app`].
-//!
-#![doc = include_str!("fleet/FORMAT.md")]
 
-pub(crate) mod follow;
-pub(crate) mod head;
-pub(crate) mod journal;
-pub(crate) mod keys;
-pub(crate) mod place;
-pub(crate) mod replica;

@@ -7,6 +7,7 @@
 //! [`crate::serve`] looks kept versions up.
 
 pub(crate) mod bundles;
+pub(crate) mod chain;
 mod changes;
 mod error;
 pub(crate) mod follow;
@@ -105,6 +106,8 @@ struct Inner {
     is_rolled_back: AtomicBool,
     /// The versions that are being exported: they are kept meanwhile.
     exporting: Mutex<Vec<u64>>,
+    /// The snapshot that the next delta of a chain builds on: it is kept.
+    chained: Mutex<Option<SnapshotId>>,
 }
 
 /// A rollback: the served version, and the newest.

@@ -15,7 +15,6 @@ use crate::bundle::signature::SignatureError;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{Config, Details as DetailsMode, Use};
-use crate::fleet::place::PlaceError;
 use crate::fleet::replica::Follower;
 use crate::fleet::replica::status::ReplicaStatus;
 use crate::mirror::commands::Commands;
@@ -70,12 +69,8 @@ pub enum AppError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The store of a fleet cannot be used.
-    #[error("{key}: {source}")]
-    Place {
-        key: &'static str,
-        /// Why.
-        source: PlaceError,
-    },
+    #[error("{key}: {why}")]
+    Place { key: &'static str, why: String },
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
         "the store {path} is damaged: {detail}. Repair it with `grandstand bundle import FILE`, or serve an intact snapshot: \
@@ -95,6 +90,9 @@ pub enum AppError {
         /// Why.
         source: url::ParseError,
     },
+    /// The object store cannot be used.
+    #[error("publish.options: {0}")]
+    Publish(String),
     /// A damaged store cannot be repaired.
     #[error("{path} is damaged and could not be repaired: {source}")]
     Unhealed {
@@ -138,9 +136,9 @@ pub struct Core {
     /// How audits are asked for.
     pub audits: Audits,
     /// Follows a store, or takes the first data of a mirror from it; if there is one.
-    pub follower: Option<Follower>,
+    pub(crate) follower: Option<Follower>,
     /// What is known of that store.
-    pub replica: ReplicaStatus,
+    pub(crate) replica: ReplicaStatus,
     /// The last warnings and errors.
     pub(crate) recent: Recent,
 }

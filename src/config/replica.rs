@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use super::Config;
 use super::describe::Toml;
 use super::object_store::{ObjectStoreUrl, StoreOptions, for_reading};
 use super::section::{Reader, Section};
 use super::units::{DAY, duration, duration_text};
-use super::Config;
 
 /// `[replica]`, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]

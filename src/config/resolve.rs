@@ -28,7 +28,6 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     let config = Section::read(&mut reader, "", root, read);
     check_listeners(&config, &mut reader);
     check_origin(&config, &mut reader);
-    check_publish(&config, &mut reader);
     replica::check(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
@@ -103,13 +102,6 @@ fn check_origin(config: &Config, reader: &mut Reader) {
     reader.fail("origin.url", problem);
 }
 
-/// A shield has no snapshot that it could publish.
-fn check_publish(config: &Config, reader: &mut Reader) {
-    if config.publish.url.is_some() && config.usage() == Use::Shield {
-        reader.fail("publish.url", "is set, but a shield has nothing to publish: set mirror.enabled = true");
-    }
-}
-
 /// Legal but suspicious values.
 fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -145,6 +137,9 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     }
     if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {
         warn("client_ip.header", "has no effect, because client_ip.trusted_proxies is empty");
+    }
+    if config.publish.url.is_some() && config.usage() == Use::Shield {
+        warn("publish.url", "has no effect, because a shield keeps no snapshot that could be published");
     }
     if config.publish.url.is_none() && reader.place("publish.sign_key").is_some() {
         warn("publish.sign_key", "has no effect, because publish.url is not set");

@@ -21,6 +21,11 @@ impl Digest {
         digits(text).map(Self)
     }
 
+    /// Its bytes.
+    pub(crate) const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The first eight bytes, which stand in keys.
     pub(crate) fn short(&self) -> ShortDigest {
         let [a, b, c, d, e, f, g, h, ..] = self.0;

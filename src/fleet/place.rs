@@ -7,6 +7,7 @@
 mod error;
 mod open;
 mod read;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -23,7 +24,7 @@ use tokio::time::timeout;
 use super::keys::Key;
 
 pub(crate) use error::PlaceError;
-pub(crate) use read::{Download, Found};
+pub(crate) use read::Found;
 pub(crate) use write::Condition;
 
 /// How long calls may take.

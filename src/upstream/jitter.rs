@@ -1,7 +1,7 @@
 //! Jitter: the jitter in pauses, from the operating system or, for a run that is to be repeated, from a seed.
 //!
 //! Not for anything that must not be guessed. Callers: [`super::client`], which hands it to the rest of
-//! [`crate::upstream`] and the mirror.
+//! [`crate::upstream`] and the mirror; [`crate::fleet`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -57,7 +57,14 @@ pub enum ImportError {
 }
 
 /// The metadata of the exported details, in ascending id order.
-type Known = Vec<(ListingId, DetailMeta)>;
+pub(super) type Known = Vec<(ListingId, DetailMeta)>;
+
+/// What was written: the bundle, the details that there are, and those that are in it.
+pub(super) struct Output {
+    pub written: Written,
+    pub known: Known,
+    wanted: Known,
+}
 
 /// Keeps a version for as long as it lives.
 pub(super) struct Hold(Versions, u64);
@@ -108,27 +115,48 @@ impl Versions {
             Some(base) => notes::exported_details(self.store(), base.dataset.id.as_str())?,
             None => None,
         };
+        let base = base.as_ref().map(|base| &*base.dataset);
+        let Output { written, known, wanted } = self.write_bundle(out, &served, base, before.as_deref(), progress)?;
+        let is_exact = base.is_none() || before.is_some();
+        // Without a record, the details of the base are unknown.
+        let held = if is_exact { known } else { wanted };
+        let held = held.iter().map(|(id, meta)| exported(*id, meta)).collect();
+        let base = base.map(|base| base.id.clone());
+        let is_whole = self.store().damage().is_none();
+        Ok(Exported { written, base, held, is_exact, is_whole, _hold: hold })
+    }
+
+    /// Writes a snapshot into an empty file: all of it, or the changes since `base`, whose holder has the details
+    /// `before` (`None`: not known).
+    pub(super) fn write_bundle(
+        &self,
+        out: &mut File,
+        served: &Published,
+        base: Option<&Dataset>,
+        before: Option<&[ExportedDetail]>,
+        progress: Progress<'_>,
+    ) -> Result<Output, ExportError> {
         let evidence = served.dataset.evidence();
         let lost = RefCell::new(HashSet::new());
         let mut tries = 0;
         loop {
             let mut known = self.known(&served.dataset)?;
             known.retain(|(id, _)| !lost.borrow().contains(id));
-            let wanted = match &base {
+            let wanted = match base {
                 None => known.clone(),
-                Some(base) => changed(&known, before.as_deref(), &base.dataset, &served.dataset),
+                Some(base) => changed(&known, before, base, &served.dataset),
             };
             let export = Export {
                 content: &served.dataset.content,
                 meta: &served.meta,
                 evidence: &evidence,
-                base: base.as_deref().map(|base| &base.dataset.content),
+                base: base.map(|base| &base.content),
                 coverage: counts(&known),
                 details: counts(&wanted),
             };
             out.set_len(0).and_then(|()| out.rewind()).map_err(WriteError::Io)?;
             let mut buffered = BufWriter::with_capacity(1 << 18, &mut *out);
-            let details = wanted.iter().filter_map(|(id, meta)| self.detail(*id, meta, &served, &lost).transpose());
+            let details = wanted.iter().filter_map(|(id, meta)| self.detail(*id, meta, served, &lost).transpose());
             let written = bundle::write(&mut buffered, &export, details, progress);
             match written {
                 // A detail came or went meanwhile, or cannot be read.
@@ -138,13 +166,7 @@ impl Versions {
                     buffered.flush().map_err(WriteError::Io)?;
                     drop(buffered);
                     out.sync_all().map_err(WriteError::Io)?;
-                    let is_exact = base.is_none() || before.is_some();
-                    // Without a record, the details of the base are unknown.
-                    let held = if is_exact { known } else { wanted };
-                    let held = held.iter().map(|(id, meta)| exported(*id, meta)).collect();
-                    let base = base.map(|base| base.dataset.id.clone());
-                    let is_whole = self.store().damage().is_none();
-                    return Ok(Exported { written, base, held, is_exact, is_whole, _hold: hold });
+                    return Ok(Output { written, known, wanted });
                 }
             }
         }
@@ -161,7 +183,7 @@ impl Versions {
     }
 
     /// The metadata of the stored details of a data set's listings.
-    fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
+    pub(super) fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
         let mut known = self.store().detail_metas()?;
         known.retain(|(id, _)| dataset.position(*id).is_some());
         known.sort_unstable_by_key(|(id, _)| *id);
@@ -360,7 +382,7 @@ pub(super) fn records<'a>(
     Ok(Box::new(records))
 }
 
-fn exported(id: ListingId, meta: &DetailMeta) -> ExportedDetail {
+pub(super) fn exported(id: ListingId, meta: &DetailMeta) -> ExportedDetail {
     let hash = match meta.state {
         DetailState::Present => meta.hash,
         DetailState::Gone => ContentHash::default(),

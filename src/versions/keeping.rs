@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use super::notes::{ExportedDetail, Notes, exported_details};
 use super::retention::Candidate;
 use super::{Versions, VersionsError};
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::store::{Healed, States, StoreError};
 
@@ -133,8 +134,10 @@ impl Versions {
     pub fn tidy(&self) -> Result<(), StoreError> {
         let notes = self.0.notes.lock();
         let (kept, exporting) = (self.0.kept.load_full(), self.0.exporting.lock().clone());
+        let chained = self.0.chained.lock().clone();
         let mut exported: Vec<&str> = notes.exports.iter().map(String::as_str).collect();
         let mut pins: Vec<&str> = notes.pins.iter().map(String::as_str).collect();
+        exported.extend(chained.iter().map(SnapshotId::as_str));
         // The newest of those with the same id, in this order.
         let mut takes = |id: &str| {
             let from =

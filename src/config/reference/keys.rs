@@ -66,7 +66,7 @@ const fn unset(
 }
 
 /// The tables of the file with their descriptions, in the order of the page.
-pub(super) const SECTIONS: [(&str, &str); 14] = [
+pub(super) const SECTIONS: [(&str, &str); 15] = [
     ("", "Where grandstand listens, where it stores data, and how fresh answers are."),
     ("origin", "The provider's server, and how much it may be asked."),
     ("mirror", "What is crawled, how often, and which snapshots are kept."),
@@ -80,6 +80,10 @@ pub(super) const SECTIONS: [(&str, &str); 14] = [
     ("log", "The log on standard error."),
     ("pages", "The pages for people on the public listener. See [Pages](pages.md)."),
     ("limits", "Bounds on connections, request heads and memory."),
+    (
+        "publish",
+        "The object store that this instance writes what it serves to, for replicas. See [Run a fleet](fleet.md).",
+    ),
     ("replica", "The object store that a replica follows. See [Run a fleet](fleet.md#replicas)."),
 ];
 
@@ -375,6 +379,46 @@ pub(super) const KEYS: &[Key] = &[
         Size("1MiB", "1024GiB"),
         ONLINE,
         "Memory for all bodies from the origin that are being received, decoded or checked.",
+    ),
+    unset(
+        "publish.url",
+        "none",
+        Words("`s3://bucket/prefix`, `gs://...`, `az://...` or `file:///path`"),
+        KEPT,
+        "The object store. Without it nothing is published. One publisher for each prefix.",
+    ),
+    unset(
+        "publish.sign_key",
+        "none",
+        Words("path of a minisign secret key"),
+        KEPT,
+        "Signs every bundle and every head. Replicas with `bundle.trusted_keys` need it.",
+    ),
+    unset(
+        "publish.sign_password_file",
+        "none",
+        Words("path of a file"),
+        KEPT,
+        "The password of that key is the first line of the file. Without it the key must have no password.",
+    ),
+    key(
+        "publish.full_every",
+        Duration("1s", "365d"),
+        KEPT,
+        "A full bundle is published at least this often. Deltas follow it.",
+    ),
+    key(
+        "publish.keep",
+        Duration("1m", "3650d"),
+        KEPT,
+        "How long bundles stay in the store that no head names any more. A replica that falls back by less than this can finish its downloads.",
+    ),
+    unset(
+        "publish.options",
+        "none",
+        Words("table of texts"),
+        KEPT,
+        "Credentials and settings of the store, such as `aws_endpoint`. They win over the environment (`AWS_ENDPOINT`), and are never printed. [The names](fleet.md#options-of-stores).",
     ),
     unset(
         "replica.url",

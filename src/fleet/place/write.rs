@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::{MultipartUpload, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload, UpdateVersion};
@@ -50,8 +51,10 @@ impl Place {
     /// condition; or the store fails.
     pub(crate) async fn write(&self, key: &Key, bytes: Bytes, condition: Condition) -> Result<Version, PlaceError> {
         let path = self.path(key);
+        // Journals can be some MiB.
+        let limit = self.patience.call + Duration::from_secs(bytes.len() as u64 >> 16);
         let put = self.store.put_opts(&path, PutPayload::from_bytes(bytes), condition.mode().into());
-        let written = self.within(key, self.patience.call, put).await?;
+        let written = self.within(key, limit, put).await?;
         Ok(Version(written.into()))
     }
 

@@ -6,8 +6,8 @@ use grandstand::sample::{Switches, World};
 use http::Method;
 
 use super::{Shelf, follows, health, polled, replica_of, says};
-use crate::gap::{LIST, edit, everything, is_one_of, mirrored};
-use crate::harness::{Setup, run, soon, wait_until};
+use crate::gap::{LIST, everything, is_one_of, mirrored};
+use crate::harness::{Setup, edit, run, soon, wait_until};
 
 #[tokio::test]
 async fn a_replica_answers_as_its_publisher_does_and_follows_each_change() {

@@ -6,8 +6,8 @@ use grandstand::sample::Switches;
 use serde_json::{Value, json};
 
 use super::{Shelf, follows, polled, replica_of, says};
-use crate::gap::{LIST, edit, everything, is_one_of, mirrored};
-use crate::harness::{Server, soon};
+use crate::gap::{LIST, everything, is_one_of, mirrored};
+use crate::harness::{Server, edit, soon};
 
 /// A mirror, a shelf with its first snapshot, and a replica that has taken it; then a delta lies there without a head.
 async fn prepared() -> (Server, Shelf, Server, String) {

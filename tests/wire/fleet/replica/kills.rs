@@ -8,8 +8,8 @@ use std::time::Duration;
 use grandstand::sample::Switches;
 
 use super::{Shelf, follows, replica_of};
-use crate::gap::{edit, everything, is_one_of, mirrored, names};
-use crate::harness::{Aim, until};
+use crate::gap::{everything, is_one_of, mirrored, names};
+use crate::harness::{Aim, edit, until};
 
 #[tokio::test]
 async fn a_replica_that_is_killed_at_any_instant_has_a_published_state_and_follows_on() {

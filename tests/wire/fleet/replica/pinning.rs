@@ -4,8 +4,8 @@ use grandstand::sample::{Origin, Switches, World};
 use http::Method;
 
 use super::{Shelf, follows, replica_of};
-use crate::gap::{Desk, LIST, edit, everything, is_one_of, mirrored};
-use crate::harness::{Server, soon};
+use crate::gap::{Desk, LIST, everything, is_one_of, mirrored};
+use crate::harness::{Server, edit, soon};
 
 /// A mirror with two snapshots, the older of which is on the shelf; its id.
 async fn two() -> (Origin, Server, Shelf, String) {

@@ -4,8 +4,8 @@ use grandstand::sample::{Switches, World};
 
 use super::Shelf;
 use crate::compare::{detail_is_the_origins, list_is_the_origins};
-use crate::gap::{LIST, edit, mirrored};
-use crate::harness::{Setup, origin, wait_until};
+use crate::gap::{LIST, mirrored};
+use crate::harness::{Setup, edit, origin, wait_until};
 
 #[tokio::test]
 async fn a_mirror_begins_with_the_data_of_a_store_and_confirms_it() {
