@@ -7,6 +7,7 @@ mod following;
 mod hostile;
 mod kills;
 mod pinning;
+mod real;
 mod seeding;
 mod shelf;
 mod web;
