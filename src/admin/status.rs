@@ -1,1 +1,303 @@
+//! The contents of `/status` and `/readyz`.
+//!
+//! Callers: [`super::Admin`], [`super::page`], [`super::sampler`], `metrics`.
 
+mod publish;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::api::taxonomy::TaxonomyKind;
+use crate::audit::job::Audits;
+use crate::cache::Cache;
+use crate::clock::{Clock, WallTime};
+use crate::config::Use;
+use crate::fleet::publisher::status::PublishStatus;
+use crate::fleet::replica::status::ReplicaStatus;
+use crate::limit::Limiter;
+use crate::mirror::details::Details;
+use crate::mirror::pass::PAGE_SIZE;
+use crate::semantics::excerpt;
+use crate::serve::tls::renewal::Current;
+use crate::snapshot::live::{Live, Published};
+use crate::snapshot::membership::Membership;
+use crate::store::Store;
+use crate::telemetry::Telemetry;
+use crate::telemetry::history::History;
+use crate::telemetry::recent::Recent;
+use crate::upstream::budget::Budget;
+use crate::upstream::eta;
+use crate::upstream::status::{OriginState, OriginStatus, Picture};
+use crate::versions::Versions;
+use crate::words::counted;
+
+use super::health::{self, Facts, Reason};
+use super::replica::ReplicaReading;
+
+/// The public HTTPS listener.
+pub(crate) struct TlsStatus {
+    /// Its addresses.
+    pub listen: Vec<SocketAddr>,
+    /// The served certificate.
+    pub certificate: Arc<Current>,
+}
+
+/// What the state is at one instant, before it is put into words.
+pub(super) struct Reading {
+    /// The instant.
+    pub now: WallTime,
+    /// What is served.
+    pub published: Option<Arc<Published>>,
+    /// What is known of the origin.
+    pub picture: Picture,
+    /// How the last look at it ended.
+    pub state: OriginState,
+    /// Seconds since the data was confirmed; `None` without data, or while its date is in the future.
+    pub age: Option<u32>,
+    /// Whether its date is in the future.
+    pub unconfirmed: bool,
+    /// What is wrong with the disk.
+    pub disk: Option<String>,
+    /// Why this is unhealthy; empty: it is not.
+    pub reasons: Vec<Reason>,
+    /// How many details are mirrored, of how many.
+    pub details: Option<(usize, usize)>,
+    /// See `Status::eta_seconds`.
+    pub eta_seconds: Option<u64>,
+    /// What a replica knows of its store; `None` in other uses.
+    pub replica: Option<ReplicaReading>,
+}
+
+/// The state that `/status` shows.
+pub(crate) struct Status {
+    /// How this process is used.
+    pub usage: Use,
+    /// The public addresses.
+    pub listen: Vec<SocketAddr>,
+    /// The public HTTPS listener, if any.
+    pub tls: Option<TlsStatus>,
+    /// The served snapshot.
+    pub live: Live,
+    /// The origin's health; `None` offline.
+    pub origin: Option<OriginStatus>,
+    /// The origin's budget; `None` offline.
+    pub budget: Option<Budget>,
+    /// The details; `None` in shield use.
+    pub details: Option<Details>,
+    /// The audits; `None` without a mirror.
+    pub audits: Option<Audits>,
+    /// The store; `None` in shield use.
+    pub store: Option<Arc<Store>>,
+    /// The versions; `None` in shield use.
+    pub versions: Option<Versions>,
+    pub cache: Cache,
+    /// The counters.
+    pub telemetry: Telemetry,
+    pub limiter: Arc<Limiter>,
+    /// The time by which a refresh must have happened.
+    pub ttl: Duration,
+    /// `bundle.max_age`; `None`: any age.
+    pub max_age: Option<Duration>,
+    pub clock: Clock,
+    /// The origin's address; `None` offline.
+    pub origin_url: Option<String>,
+    /// Samples of the last hours.
+    pub history: History,
+    /// The last warnings and errors.
+    pub recent: Recent,
+    /// The publisher; `None`: nothing is published.
+    pub publish: Option<PublishStatus>,
+    /// The store that a replica follows; `None` in other uses.
+    pub replica: Option<ReplicaStatus>,
+}
+
+impl TlsStatus {
+    fn describe(&self, now: WallTime) -> Value {
+        let (until, problem) = (self.certificate.until().rfc3339(), self.certificate.problem(now));
+        json!({ "listen": self.listen, "valid_until": until, "problem": problem })
+    }
+}
+
+impl Status {
+    /// Whether requests can be answered.
+    ///
+    /// # Errors
+    /// With the reason when they are not.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        if self.usage == Use::Shield || self.live.load().is_some() {
+            return Ok(());
+        }
+        let pass = self.origin.as_ref().and_then(|origin| origin.picture().pass);
+        Err(match (self.usage, pass) {
+            (Use::Replica, _) => {
+                self.replica.as_ref().map_or_else(String::new, |replica| replica.picture().not_ready())
+            }
+            (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
+            (_, Some(pass)) => {
+                format!("the first crawl is running: {} of {} done", pass.done, counted(pass.of, "request"))
+            }
+            (_, None) => "the first crawl has not begun".to_owned(),
+        })
+    }
+
+    /// Whether a snapshot is held back.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
+    }
+
+    /// Whether the server is healthy, and the JSON of `/status`.
+    pub(crate) fn describe(&self) -> (bool, Value) {
+        self.describe_reading(&self.read())
+    }
+
+    /// Everything that is decided or counted at one instant.
+    pub(super) fn read(&self) -> Reading {
+        let now = self.clock.now_wall();
+        let published = self.live.current();
+        let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
+        let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
+        let age = published.as_ref().and_then(|published| published.age_seconds(now));
+        // A stamp from the future confirms nothing.
+        let unconfirmed = published.as_ref().is_some_and(|published| published.is_unconfirmed(now));
+        let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
+        let replica = self.replica.as_ref().map(|replica| {
+            let oldest = health::oldest(self.usage, self.ttl, self.max_age).unwrap_or(self.ttl);
+            ReplicaReading::of(&replica.picture(), now, self.clock.now_mono(), oldest)
+        });
+        let reasons = health::reasons(&Facts {
+            usage: self.usage,
+            not_ready: self.ready().err(),
+            age: age.or(unconfirmed.then_some(0)),
+            unconfirmed,
+            ttl: self.ttl,
+            max_age: self.max_age,
+            held: picture.held.as_ref().map(|held| held.reason.as_str()),
+            disk: disk.as_deref(),
+            replica: replica.as_ref().and_then(|replica| replica.why.as_deref()),
+        });
+        let details = published.as_ref().zip(self.details.as_ref());
+        let details =
+            details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
+        let eta_seconds = self.eta_seconds(&picture, details);
+        Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds, replica }
+    }
+
+    /// Whether all is well at an instant, and everything as JSON.
+    pub(super) fn describe_reading(&self, reading: &Reading) -> (bool, Value) {
+        let Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds, replica } =
+            reading;
+        let healthy = reasons.is_empty();
+        let wanted = self.details.as_ref().and_then(Details::all_wanted);
+        let wanted = wanted.map(|all| if all { "all" } else { "on-demand" });
+        let mut value = json!({
+            "use": self.usage.as_str(),
+            "state": if healthy { "healthy" } else { "unhealthy" },
+            "reasons": reasons.iter().map(|reason| &reason.text).collect::<Vec<_>>(),
+            "listen": self.listen,
+            "tls": self.tls.as_ref().map(|tls| tls.describe(*now)),
+            "snapshot": published.as_ref().map(|published| json!({
+                "id": published.dataset.id.as_str(),
+                "certificate": published.meta.certificate.as_str(),
+                "open_points": published.meta.open_points,
+            })),
+            "rollback": self.versions.as_ref().and_then(Versions::rolled_back).map(|rollback| json!({
+                "served": rollback.served,
+                "newest": rollback.newest,
+                "waiting": rollback.newest.as_ref() != Some(&rollback.served),
+            })),
+            "versions": self.versions.as_ref().map(|versions| versions.kept().len()),
+            "listings": published.as_ref().map(|published| published.dataset.len()),
+            "details": details.map(|(mirrored, of)| json!({ "mirrored": mirrored, "of": of, "wanted": wanted })),
+            "confirmed_at": published.as_ref().and_then(|published| published.claimed().rfc3339()),
+            "age_seconds": age,
+            "unconfirmed": unconfirmed,
+            "origin": {
+                "state": state.as_str(),
+                "budget": self.budget_json(),
+                "eta_seconds": eta_seconds,
+                "pass": picture.pass,
+                "passes": picture.passes,
+                "failures": picture.health.failures(),
+                "requests": picture.sent,
+                "stamps": picture.stamps,
+            },
+            "terms": published.as_ref().map(|published| terms(published)),
+            "volatile": published.as_ref().map(|published| published.meta.volatile.iter().collect::<Vec<_>>()),
+            "left_out": published.as_ref().map(|published| published.meta.left_out.clone()),
+            "disproved": published.as_ref().and_then(|published| published.meta.disproved.clone()),
+            "held": picture.held,
+            "parity": self.audits.as_ref().map_or(Value::Null, parity),
+            "hit_ratio": self.telemetry.hit_ratio(),
+            "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
+            "disk": disk,
+            "publish": self.publish.as_ref().map(|publish| publish::describe(&publish.view(), &self.clock)),
+            "last_error": picture.last_error,
+            "replica": replica,
+        });
+        // It may contain texts from outside.
+        excerpt::cut_all(&mut value);
+        (healthy, value)
+    }
+
+    fn budget_json(&self) -> Value {
+        self.budget.as_ref().map_or(Value::Null, |budget| {
+            let view = budget.view();
+            json!({
+                "limit": view.limit,
+                "free": view.limit.map(|_| view.free),
+                "paused_seconds": view.paused.as_secs(),
+                "waiting": view.waiting,
+            })
+        })
+    }
+
+    /// Seconds until everything is mirrored: the rest of a pass, the closing pass of a first one, and the details if
+    /// all are wanted. `None`: unknown.
+    fn eta_seconds(&self, picture: &Picture, details: Option<(usize, usize)>) -> Option<u64> {
+        let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
+        let (left, missing) = match (pass, details) {
+            // The first page is not here yet.
+            (Some((_, 0)) | None, None) => return None,
+            (Some((left, of)), None) => (left + of, of.saturating_mul(PAGE_SIZE)),
+            (pass, Some((mirrored, of))) => (pass.map_or(0, |(left, _)| left), of.saturating_sub(mirrored) as u64),
+        };
+        let all = self.details.as_ref().and_then(Details::all_wanted) == Some(true);
+        let left = if all { left.saturating_add(missing) } else { left };
+        eta::seconds(left, self.budget.as_ref()?.view().limit, picture.pace.per_second(Instant::now()))
+    }
+}
+
+/// The running score of the audits; `null` before anything was compared.
+fn parity(audits: &Audits) -> Value {
+    let score = audits.score();
+    score.percent().map_or(Value::Null, |percent| {
+        json!({
+            "percent": percent,
+            "compared": score.compared(),
+            "differences": score.differences(),
+            "last_at": score.last_at().and_then(WallTime::rfc3339),
+        })
+    })
+}
+
+/// How many terms are certain, and how.
+fn terms(published: &Published) -> Value {
+    let mut counts = serde_json::Map::new();
+    for kind in TaxonomyKind::ALL {
+        let of = |word: &str| published.dataset.memberships(kind).filter(|(_, known)| known.as_str() == word).count();
+        let doubtful: Vec<&str> = published
+            .dataset
+            .memberships(kind)
+            .filter(|(_, known)| **known == Membership::Doubtful)
+            .map(|(slug, _)| slug)
+            .take(20)
+            .collect();
+        let value =
+            json!({ "named": of("named"), "listed": of("listed"), "doubtful": of("doubtful"), "in_doubt": doubtful });
+        counts.insert(kind.parameter().to_owned(), value);
+    }
+    Value::Object(counts)
+}
