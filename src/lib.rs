@@ -165,6 +165,14 @@
 //! changes. The whole bundle is verified before [`versions`] imports it, in one transaction with its details and evidence.
 //! A delta carries the differences from a base that both sides keep. Each export records which details it carried.
 //!
+//! # The fleet
+//!
+//! [`fleet::publisher`] writes what is served to an object store: bundles that follow each other, the journal, and one head
+//! that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next; [`versions::chain`] exports
+//! what a holder of the chain lacks. Its ledger lies in the store of this instance and is written before each head, so a
+//! crash can leave objects that no head names, never a head without its objects. A publication, a rollback and an import
+//! are the same to it: it watches [`snapshot::live`].
+//!
 //! # Deviations
 //!
 //! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.
