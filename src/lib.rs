@@ -167,7 +167,13 @@
 //! changes. The whole bundle is verified before [`versions`] imports it, in one transaction with its details and evidence.
 //! A delta carries the differences from a base that both sides keep. Each export records which details it carried.
 //!
-//! # Replicas
+//! # The fleet
+//!
+//! [`fleet::publisher`] writes what is served to an object store: bundles that follow each other, the journal, and one head
+//! that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next; [`versions::chain`] exports
+//! what a holder of the chain lacks. Its ledger lies in the store of this instance and is written before each head, so a
+//! crash can leave objects that no head names, never a head without its objects. A publication, a rollback and an import
+//! are the same to it: it watches [`snapshot::live`].
 //!
 //! [`fleet::replica`] polls the head of a store. What it does about a head is one pure function, [`fleet::follow`]: nothing,
 //! note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files in the data directory whose names

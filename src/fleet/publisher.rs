@@ -39,7 +39,7 @@ use store_head::{Conditions, InStore};
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause after a failure, doubled after each further one up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after a key could not be opened: a try costs seconds of work and a GiB of memory.
 const KEY_PAUSE: Duration = Duration::from_secs(600);
 /// A plan has fewer steps than this: two publishers that write at once must not keep each other busy.

@@ -87,12 +87,6 @@ impl Place {
         let prefix = Path::from_url_path(url.url().path()).map_err(|error| wrong(&error))?;
         Ok(Self { store, prefix, directory: url.directory(), patience: Patience::default() })
     }
-
-    /// The same with other deadlines.
-    #[cfg(test)]
-    pub(crate) fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, ..self }
-    }
 }
 
 fn retries() -> RetryConfig {

@@ -8,7 +8,7 @@ mod signed;
 
 use grandstand::sample::World;
 
-use super::store::{Store, leads_to, publishing, told};
+use super::store::{Store, leads_to, leads_to_all, publishing, told};
 use crate::clocks::Hand;
 use crate::harness::{Aim, Setup, edit, origin, run, wait_until};
 
@@ -28,7 +28,7 @@ async fn a_mirror_writes_what_it_serves_and_then_the_changes() {
     let first = store.has(&server).await;
     assert_eq!((first.deltas().len(), &first.outer["signature"]), (0, &serde_json::Value::Null));
     assert_eq!(store.keys(), first.keys(), "nothing else lies there");
-    leads_to(&store, &first, &server).await;
+    leads_to_all(&store, &first, &server).await;
 
     for round in 1..=3 {
         change(&origin, &server).await;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::gap::{Desk, Everything, everything, is_one_of, names};
-use crate::harness::{Server, Setup, until};
+use crate::harness::{Server, Setup, until, wait_until};
 
 /// A head, taken apart.
 #[derive(Clone, Debug)]
@@ -147,7 +147,7 @@ impl Store {
         for (number, entry) in head.chain().into_iter().enumerate() {
             let name = format!("{number}.gsb");
             fs::copy(path(entry["key"].as_str().unwrap()), desk.path(&name)).unwrap();
-            desk.does(&Setup::offline(), &desk.data(), &["import"], &name).await;
+            desk.does(&Setup::offline(), &desk.data(), &["import", "--allow-older"], &name).await;
         }
         everything(&desk.serve_copy(Setup::offline()).await).await
     }
@@ -158,14 +158,32 @@ pub async fn publishing(listings: usize, url: &str, change: impl FnOnce(Setup) -
     let origin = crate::harness::origin(listings).await;
     let mut server = change(Setup::mirror_of(&origin)).start().await;
     server.settled(&origin).await;
+    // What has arrived is durable then.
+    server.process.signal("TERM");
+    wait_until("it has stopped", || {
+        let has_stopped = server.process.ended().is_some();
+        async move { has_stopped }
+    })
+    .await;
     server.restart_with("publish.url", url).await;
     server.settled(&origin).await;
     (origin, server)
 }
 
-/// Asserts that the chain leads to what the server serves.
-pub async fn leads_to(store: &Store, head: &Head, server: &Server) {
+/// Asserts that the chain leads to what the server serves, details included.
+pub async fn leads_to_all(store: &Store, head: &Head, server: &Server) {
     is_one_of(&store.imported(head).await, &[&everything(server).await]);
+}
+
+/// The same without details, which may follow a minute later.
+pub async fn leads_to(store: &Store, head: &Head, server: &Server) {
+    is_one_of(&lists(store.imported(head).await), &[&lists(everything(server).await)]);
+}
+
+/// All but details.
+pub fn lists(mut all: Everything) -> Everything {
+    all.retain(|target, _| !target.starts_with("/api/listings/"));
+    all
 }
 
 /// What `/status` says of the publisher.
