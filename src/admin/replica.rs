@@ -32,4 +32,14 @@ impl ReplicaReading {
             why: picture.why(now, oldest),
         }
     }
+
+    /// The same in words, for people.
+    pub(super) fn told(&self) -> String {
+        let head = self.sequence.map_or_else(|| "No head was taken yet".to_owned(), |number| format!("Head {number}"));
+        match (self.behind_seconds, &self.why) {
+            (_, Some(why)) => format!("{head}; {why}"),
+            (Some(0), None) => format!("{head}, and nothing is missing"),
+            (_, None) => head,
+        }
+    }
 }

@@ -71,6 +71,8 @@ pub struct Followed {
     from: Option<String>,
     /// The digest that it stands at then.
     digest: String,
+    /// Whether it began with a full bundle.
+    pub(super) is_full: bool,
     feed: Feed,
 }
 
@@ -207,7 +209,8 @@ impl Versions {
             None => Feed::Own,
         };
         let (took, from) = (following.took.clone(), following.from.clone());
-        let followed = Some(Followed { took, from, digest: last.bundle.digest().to_string(), feed });
+        let is_full = following.steps.first().is_some_and(|first| first.bundle.base().is_none());
+        let followed = Some(Followed { took, from, digest: last.bundle.digest().to_string(), is_full, feed });
         let evidence = last.bundle.evidence().clone();
         let (allow_older, committed) = (false, following.committed);
         let import =

@@ -98,8 +98,10 @@ impl Versions {
             // The present origin is checked again.
             meta.disproved = None;
         }
+        // A full bundle repairs; a delta builds on what was verified when it came.
+        let verifies = followed.as_ref().is_none_or(|followed| followed.is_full);
         let feed = follow::write(followed, &dataset.id, &mut states)?;
-        let along = Along { activate: true, verifies: true, details: Some(details), details_bytes, states };
+        let along = Along { activate: true, verifies, details: Some(details), details_bytes, states };
         self.put_with(&mut notes, &dataset, meta, along, feed, committed)?;
         let imported = Imported {
             snapshot: dataset.id.clone(),

@@ -16,6 +16,7 @@ use http::Method;
 use serde_json::Value;
 
 use crate::client::Reply;
+use crate::gap::{Everything, everything};
 use crate::harness::{Server, Setup, soon, until};
 
 use shelf::Shelf;
@@ -32,6 +33,18 @@ async fn follows(server: &Server, snapshot: &str, sequence: u64) {
         status["snapshot"]["id"] == snapshot && status["replica"]["sequence"] == sequence
     })
     .await;
+}
+
+/// Everything that a server has. Lists name the instant for which they are confirmed, which the heads here choose freely.
+async fn all_of(server: &Server) -> Everything {
+    let mut all = everything(server).await;
+    for (_, _, text) in all.values_mut() {
+        if let Some((before, after)) = text.split_once("\"generated_at\":\"") {
+            let rest = after.split_once('"').map_or("", |(_, rest)| rest);
+            *text = format!("{before}{rest}");
+        }
+    }
+    all
 }
 
 /// Waits until `replica.why` names something; the whole text.

@@ -5,8 +5,8 @@ use std::fs;
 use grandstand::sample::{Switches, World};
 use http::Method;
 
-use super::{Shelf, follows, health, polled, replica_of, says};
-use crate::gap::{LIST, everything, is_one_of, mirrored};
+use super::{Shelf, all_of, follows, health, polled, replica_of, says};
+use crate::gap::{LIST, is_one_of, mirrored};
 use crate::harness::{Setup, edit, run, soon, wait_until};
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn a_replica_answers_as_its_publisher_does_and_follows_each_change() {
     let sequence = shelf.publish();
     let replica = replica_of(&shelf).start().await;
     follows(&replica, &first, sequence).await;
-    is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
     let status = replica.status().await;
     assert_eq!((&status["use"], &status["state"]), (&"replica".into(), &"healthy".into()), "{status:#}");
     assert_eq!(
@@ -39,7 +39,7 @@ async fn a_replica_answers_as_its_publisher_does_and_follows_each_change() {
     shelf.delta(&mirror).await;
     let sequence = shelf.publish();
     follows(&replica, &shelf.snapshot(), sequence).await;
-    is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
     for target in ["/dumps/listings.csv", "/dumps/listings.ndjson", "/explore", "/api/sports.json"] {
         let [ours, theirs] = [replica.ok(target).await, mirror.ok(target).await];
         assert_eq!((ours.etag(), ours.text()), (theirs.etag(), theirs.text()), "{target}");
@@ -92,12 +92,12 @@ async fn without_its_store_a_replica_starts_and_serves_and_then_says_that_it_is_
     let sequence = shelf.publish();
     let mut replica = replica_of(&shelf).set("ttl", "2s").start().await;
     follows(&replica, &shelf.snapshot(), sequence).await;
-    let all = everything(&replica).await;
+    let all = all_of(&replica).await;
     let aside = shelf.root().with_extension("aside");
     fs::rename(shelf.root(), &aside).unwrap();
     replica.restart().await;
     assert_eq!(replica.admin(Method::GET, "/readyz").await.status, 200, "it serves its own data at once");
-    is_one_of(&everything(&replica).await, &[&all]);
+    is_one_of(&all_of(&replica).await, &[&all]);
     says(&replica, "there is no head.json in the store").await;
     wait_until("it is unhealthy", || async { health(&replica).await.0 == 503 }).await;
     let (_, status) = health(&replica).await;
@@ -113,7 +113,7 @@ async fn without_its_store_a_replica_starts_and_serves_and_then_says_that_it_is_
     shelf.delta(&mirror).await;
     let sequence = shelf.publish();
     follows(&replica, &shelf.snapshot(), sequence).await;
-    is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
 }
 
 #[tokio::test]

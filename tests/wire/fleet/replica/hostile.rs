@@ -5,8 +5,8 @@ use std::fs;
 use grandstand::sample::Switches;
 use serde_json::{Value, json};
 
-use super::{Shelf, follows, polled, replica_of, says};
-use crate::gap::{LIST, everything, is_one_of, mirrored};
+use super::{Shelf, all_of, follows, polled, replica_of, says};
+use crate::gap::{LIST, is_one_of, mirrored};
 use crate::harness::{Server, edit, soon};
 
 /// A mirror, a shelf with its first snapshot, and a replica that has taken it; then a delta lies there without a head.
@@ -25,7 +25,7 @@ async fn prepared() -> (Server, Shelf, Server, String) {
 #[tokio::test]
 async fn an_object_that_is_not_the_named_one_changes_nothing_until_the_right_one_is_there() {
     let (mirror, mut shelf, replica, old) = prepared().await;
-    let before = everything(&replica).await;
+    let before = all_of(&replica).await;
     let key = shelf.key_of(1).to_owned();
     let good = fs::read(shelf.file(&key)).unwrap();
     let full = fs::read(shelf.file(shelf.key_of(0))).unwrap();
@@ -55,11 +55,11 @@ async fn an_object_that_is_not_the_named_one_changes_nothing_until_the_right_one
         })
         .await;
         assert_eq!(replica.snapshot().await, old);
-        is_one_of(&everything(&replica).await, &[&before]);
+        is_one_of(&all_of(&replica).await, &[&before]);
     }
     shelf.put(&key, &good);
     follows(&replica, &shelf.snapshot(), sequence).await;
-    is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn an_empty_disk_takes_what_can_be_taken_when_the_last_delta_is_broken() {
     assert!(status["replica"]["sequence"].is_null(), "the head is not taken: {status:#}");
     shelf.put(&key, &good);
     follows(&fresh, &shelf.snapshot(), sequence).await;
-    is_one_of(&everything(&fresh).await, &[&everything(&mirror).await]);
+    is_one_of(&all_of(&fresh).await, &[&all_of(&mirror).await]);
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn a_delta_that_does_not_fit_the_data_here_is_replaced_by_the_full_bundle(
     shelf.full(&mirror).await;
     let sequence = shelf.publish();
     follows(&replica, &shelf.snapshot(), sequence).await;
-    is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use grandstand::sample::Switches;
 
-use super::{Shelf, follows, replica_of};
-use crate::gap::{everything, is_one_of, mirrored, names};
+use super::{Shelf, all_of, follows, replica_of};
+use crate::gap::{is_one_of, mirrored, names};
 use crate::harness::{Aim, edit, until};
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn a_replica_that_is_killed_at_any_instant_has_a_published_state_and_follo
     let sequence = shelf.publish();
     let mut replica = replica_of(&shelf).set("replica.poll", "100ms").start().await;
     follows(&replica, &shelf.snapshot(), sequence).await;
-    let mut old = everything(&mirror).await;
+    let mut old = all_of(&mirror).await;
     let mut aim = Aim::new(Duration::from_millis(600));
     let (mut befores, mut afters) = (0, 0);
     for round in 0..rounds {
@@ -38,17 +38,17 @@ async fn a_replica_that_is_killed_at_any_instant_has_a_published_state_and_follo
         } else {
             shelf.delta(&mirror).await
         }
-        let new = everything(&mirror).await;
+        let new = all_of(&mirror).await;
         let sequence = shelf.publish();
         tokio::time::sleep(aim.next()).await;
         // Without its store it shows what it has.
         replica.restart_with("replica.url", "file:///nowhere/at/all").await;
-        let which = is_one_of(&everything(&replica).await, &[&old, &new]);
+        let which = is_one_of(&all_of(&replica).await, &[&old, &new]);
         (befores, afters) = if which == 0 { (befores + 1, afters) } else { (befores, afters + 1) };
         aim.learn(which == 1);
         replica.restart_with("replica.url", &shelf.url()).await;
         follows(&replica, &shelf.snapshot(), sequence).await;
-        is_one_of(&everything(&replica).await, &[&new]);
+        is_one_of(&all_of(&replica).await, &[&new]);
         let left = until("downloads are tidied", || async {
             let left: Vec<_> = names(&replica.data_dir()).into_iter().filter(|name| name.contains("follow-")).collect();
             left.is_empty().then_some(left)

@@ -3,8 +3,8 @@
 use grandstand::sample::{Origin, Switches, World};
 use http::Method;
 
-use super::{Shelf, follows, replica_of};
-use crate::gap::{Desk, LIST, everything, is_one_of, mirrored};
+use super::{Shelf, all_of, follows, replica_of};
+use crate::gap::{Desk, LIST, is_one_of, mirrored};
 use crate::harness::{Server, edit, soon};
 
 /// A mirror with two snapshots, the older of which is on the shelf; its id.
@@ -38,12 +38,12 @@ async fn a_rollback_of_the_publisher_reaches_the_replica() {
         assert_eq!(shelf.snapshot(), old);
         let sequence = shelf.publish();
         follows(&replica, &old, sequence).await;
-        is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+        is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
         assert_eq!(mirror.admin(Method::POST, "/snapshots/release").await.status, 200);
         shelf.delta(&mirror).await;
         let sequence = shelf.publish();
         follows(&replica, &shelf.snapshot(), sequence).await;
-        is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+        is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
     }
     assert!(origin.world(World::ids).len() == 119);
 }
@@ -63,7 +63,7 @@ async fn a_rollback_on_a_replica_holds_there_and_newer_heads_wait() {
     assert_eq!((&status["rollback"]["served"], &status["rollback"]["newest"]), (&old[..].into(), &new[..].into()));
     assert_eq!(replica.admin(Method::POST, "/snapshots/release").await.status, 200);
     follows(&replica, &new, sequence).await;
-    is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use grandstand::sample::Switches;
 use http::Method;
 
-use super::{Shelf, follows, says};
-use crate::gap::{everything, is_one_of, mirrored};
+use super::{Shelf, all_of, follows, says};
+use crate::gap::{is_one_of, mirrored};
 use crate::harness::nginx::Files;
 use crate::harness::{Script, Seen, Setup, Upstream, soon};
 
@@ -66,7 +66,7 @@ async fn a_download_goes_on_where_it_was_interrupted_also_by_the_end_of_the_proc
     assert!(ready.status == 503, "{ready:?}");
     replica.restart().await;
     follows(&replica, &snapshot, sequence).await;
-    is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
     let seen = web.seen_of(&target);
     let ranges: Vec<u64> = seen
         .iter()
@@ -113,7 +113,7 @@ async fn nginx_serves_a_store_as_plain_files() {
     let nginx = Files::of(&shelf.root()).await;
     let replica = setup.set("replica.url", &nginx.url()).start().await;
     follows(&replica, &snapshot, sequence).await;
-    is_one_of(&everything(&replica).await, &[&everything(&mirror).await]);
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
     super::polled(&replica, "unchanged").await;
     let sequence = shelf.publish();
     follows(&replica, &snapshot, sequence).await;
