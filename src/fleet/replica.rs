@@ -3,6 +3,7 @@
 //! It never stops serving: whatever fails is said and tried again. What to do about a head is decided in
 //! [`super::follow`]; [`fetch`] moves bytes; [`crate::versions::follow`] writes. Callers: [`crate::app`].
 
+mod error;
 pub(crate) mod fetch;
 mod seed;
 pub(crate) mod status;
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::follow::{Decision, Refusal, believed_ms, decide, everything, taken};
-use super::head::{self, Head, HeadError, NamedBundle};
+use super::follow::{Decision, believed_ms, decide, everything, taken};
+use super::head::{self, Head, NamedBundle};
 use super::keys::{Digest, Key};
 use super::place::{Found, PlaceError, Version};
 use crate::bundle::signature::TrustedKeys;
@@ -22,13 +23,12 @@ use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::journal::Entry;
-use crate::store::StoreError;
 use crate::upstream::jitter::Jitter;
-use crate::versions::bundles::ImportError;
+use crate::versions::Versions;
 use crate::versions::follow::{Following, Stand, Step, Took};
-use crate::versions::{Versions, VersionsError};
 
-use fetch::{FetchError, Fetcher, blocking};
+use error::FollowError;
+use fetch::{Fetcher, blocking};
 use status::{Outcome, Stamps};
 
 /// The longest pause after failures, unless polls are further apart.
@@ -42,55 +42,6 @@ const REPEATED: Duration = Duration::from_secs(60);
 const SMALL_JOURNAL: u64 = 64 << 10;
 /// Any journal is fetched this often, if there are changes.
 const JOURNAL_EVERY: Duration = Duration::from_secs(3600);
-
-/// Why a round ended without the newest data.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FollowError {
-    /// Nobody has written there yet.
-    #[error("there is no head.json in the store; either no publisher has written there yet, or the address is wrong")]
-    NoHead,
-    /// The head cannot be read from the store.
-    #[error(transparent)]
-    Place(PlaceError),
-    /// It is no head, or not signed by a trusted key.
-    #[error(transparent)]
-    Head(#[from] HeadError),
-    /// It is not newer.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// An object is not here.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// An object was not what the head names, and is not fetched again yet.
-    #[error("{0}")]
-    Bad(String),
-    /// A mirror does not begin with the data of another origin.
-    #[error("the data in the store comes from {0}, which is neither origin.url nor one of origin.aliases")]
-    Foreign(String),
-    /// It cannot be imported.
-    #[error(transparent)]
-    Import(#[from] ImportError),
-    /// The data directory fails.
-    #[error("the data directory: {0}")]
-    Store(#[from] StoreError),
-    /// The head cannot be noted.
-    #[error(transparent)]
-    Versions(#[from] VersionsError),
-}
-
-impl FollowError {
-    const fn outcome(&self) -> Outcome {
-        match self {
-            Self::Head(_) | Self::Refused(_) => Outcome::Refused,
-            _ => Outcome::Failed,
-        }
-    }
-
-    /// Whether bundles do not fit what is here, or one another.
-    const fn is_misfit(&self) -> bool {
-        matches!(self, Self::Import(ImportError::Bundle(_)))
-    }
-}
 
 /// An object that was not what the head names.
 struct BadObject {
@@ -151,7 +102,7 @@ impl Follower {
                     every().mul_f64(0.9) + self.jitter.jittered(every() / 10)
                 }
                 Err(error) => {
-                    failures = failures.saturating_add(1);
+                    failures = if error.backs_off() { failures.saturating_add(1) } else { 0 };
                     let why = Excerpt(&error).to_string();
                     if said.as_ref().is_none_or(|(last, at)| *last != why || now.since(*at) >= REPEATED) {
                         tracing::warn!(
@@ -164,8 +115,7 @@ impl Follower {
                     status.failed(why, error.outcome());
                     let longest = LONGEST.max(every());
                     let pause = every().saturating_mul(1 << failures.min(16).saturating_sub(1)).min(longest);
-                    // A head that is refused costs nothing, and a better one may follow.
-                    if error.outcome() == Outcome::Refused { every() } else { self.jitter.jittered(pause) }
+                    if failures > 0 { self.jitter.jittered(pause) } else { every() }
                 }
             };
             tokio::select! {

@@ -74,7 +74,7 @@ async fn what_an_operator_imports_gives_way_to_the_store() {
     let sequence = shelf.publish();
     let replica = replica_of(&shelf).set("replica.poll", "1h").start().await;
     follows(&replica, &old, sequence).await;
-    desk.does(&replica.setup, &replica.data_dir(), &["import"], "new.gsb").await;
+    desk.does(&replica.setup, &replica.data_dir(), &["import", "--allow-older"], "new.gsb").await;
     assert_ne!(replica.snapshot().await, old);
     // The same head again: its data is not here any more.
     replica.refresh().await;
