@@ -99,7 +99,7 @@ fn painted(value: &Value) -> String {
     let mut text = String::new();
     for line in screen(value).lines().map(plain) {
         let is_fact = line.starts_with("  ");
-        let is_wrong = ["held", "disk", "last error"].iter().any(|name| line.trim_start().starts_with(name));
+        let is_wrong = ["held", "disk", "publish", "last error"].iter().any(|name| line.trim_start().starts_with(name));
         text.push_str(&match (is_fact, is_wrong) {
             (false, _) => paint.verdict(is_healthy, &line),
             (true, true) => paint.warning(&line),
@@ -175,7 +175,7 @@ fn screen(value: &Value) -> String {
     if mirrors && !replicates {
         line("parity", parity.unwrap_or_else(|| "-".to_owned()));
     }
-    let wrong = [("https", "/tls/problem"), ("held", "/held/reason"), ("disk", "/disk")];
+    let wrong = [("https", "/tls/problem"), ("held", "/held/reason"), ("disk", "/disk"), ("publish", "/publish/why")];
     for (name, pointer) in wrong.into_iter().chain([("last error", "/last_error/message")]) {
         if text(pointer) != "-" {
             lines.push(format!("  {name:<10} {}", text(pointer)));
@@ -309,6 +309,8 @@ mod tests {
             let text = screen(&json!({ "state": state, "use": "mirror", "reasons": reasons }));
             assert_eq!(text.lines().next(), Some(first));
         }
+        let text = screen(&json!({ "state": "healthy", "publish": { "why": "the store is full" } }));
+        assert!(text.contains("  publish    the store is full\n"), "{text}");
     }
 
     #[test]

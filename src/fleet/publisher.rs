@@ -16,7 +16,7 @@ mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
@@ -24,6 +24,7 @@ use super::place::Place;
 use crate::bundle::signature::Signer;
 use crate::clock::Clock;
 use crate::mirror::details::Details;
+use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::live::Published;
 use crate::store::Store;
 use crate::upstream::jitter::Jitter;
@@ -37,6 +38,8 @@ use store_head::{Conditions, InStore};
 
 /// How often the task looks for details, chores and periods that have ended. A new snapshot wakes it at once.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often the head in the store is looked at without a new snapshot: it may have been removed.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The pause after a failure, doubled after each further one up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -84,8 +87,12 @@ pub(crate) struct Publisher {
     offered: Option<(u64, Offer, Arc<Vec<u8>>)>,
     /// The revision of the details when the chain was known to have all of them.
     seen_details: Option<u64>,
+    /// Whether the store has lost an object of the chain.
     is_broken: bool,
-    tidied: Option<std::time::Instant>,
+    /// When the objects were looked after.
+    tidied: Option<Instant>,
+    /// The epoch of the current snapshot when the head in the store was looked at, and when that was.
+    looked: Option<(u64, Instant)>,
 }
 
 impl Publisher {
@@ -116,6 +123,7 @@ impl Publisher {
             seen_details: None,
             is_broken: false,
             tidied: None,
+            looked: None,
         };
         // The mirror may drop old snapshots before the key is open.
         publisher.versions.keep_for_chain(ledger::end_of(publisher.versions.store(), &publisher.settings.url));
@@ -189,7 +197,7 @@ impl Publisher {
     async fn catch_up(&mut self) -> Result<(), PublishError> {
         for _ in 0..MOST_STEPS {
             let Some(served) = self.versions.live().current() else { return Ok(()) };
-            let journal = self.offer(&served).await;
+            let journal = self.offer(&served).await?;
             let step = self.plan(&served).await?;
             if let Step::Nothing | Step::Later(_) = step {
                 if self.status.succeeded(self.clock.now_wall()) {
@@ -213,26 +221,25 @@ impl Publisher {
     }
 
     /// The journal of what is served; the offer is kept for the plan.
-    async fn offer(&mut self, served: &Arc<Published>) -> Arc<Vec<u8>> {
+    async fn offer(&mut self, served: &Arc<Published>) -> Result<Arc<Vec<u8>>, PublishError> {
         if let Some((epoch, _, journal)) = &self.offered
             && *epoch == served.epoch
         {
-            return journal.clone();
+            return Ok(journal.clone());
         }
         let (versions, published) = (self.versions.clone(), served.clone());
-        let (offer, journal) = match tokio::task::spawn_blocking(move || offer::of(&versions, &published)).await {
-            Ok(offered) => offered,
-            Err(_panicked) => offer::of(&self.versions, served),
-        };
+        let (offer, journal) = write::blocking(move || Ok(offer::of(&versions, &published))).await?;
         let journal = Arc::new(journal);
         self.offered = Some((served.epoch, offer, journal.clone()));
-        journal
+        Ok(journal)
     }
 
     /// Looks at the store and decides.
     async fn plan(&mut self, served: &Arc<Published>) -> Result<Step, PublishError> {
-        if self.stored.is_none() || self.offered.as_ref().is_some_and(|(_, offer, _)| self.says_else(offer)) {
+        if self.stored.is_none() || self.looked.is_none_or(|(epoch, _)| epoch != served.epoch) || self.is_time_to_look()
+        {
             self.look().await?;
+            self.looked = Some((served.epoch, Instant::now()));
         }
         let now_ms = self.clock.now_wall().as_millis();
         let revision = self.details.as_ref().map(Details::revision);
@@ -243,7 +250,12 @@ impl Publisher {
             && now_ms.abs_diff(ledger.chain.last_ms) >= PAUSE_MS.unsigned_abs()
         {
             let (versions, served, end) = (self.versions.clone(), served.clone(), end.clone());
-            has_more_details = write::blocking(move || Ok(versions.has_more_details(&served, &end)?)).await?;
+            let details = self.details.clone();
+            let compare = move || {
+                settle(details.as_ref());
+                Ok(versions.has_more_details(&served, &end)?)
+            };
+            has_more_details = write::blocking(compare).await?;
             if !has_more_details {
                 self.seen_details = revision;
             }
@@ -262,13 +274,9 @@ impl Publisher {
         Ok(step)
     }
 
-    /// Whether the last head does not say what is served.
-    fn says_else(&self, offer: &Offer) -> bool {
-        self.ledger.as_ref().is_none_or(|Ledger { chain, .. }| {
-            let head = &chain.head;
-            (&head.snapshot, head.confirmed_ms, head.certificate)
-                != (&offer.snapshot, offer.confirmed_ms, offer.certificate)
-        })
+    /// Whether the head in the store is to be looked at without another reason.
+    fn is_time_to_look(&self) -> bool {
+        self.looked.is_none_or(|(_, at)| at.elapsed() >= LOOK_AGAIN)
     }
 
     /// Whether it is worth a turn without another snapshot.
@@ -279,6 +287,7 @@ impl Publisher {
         let chain = self.ledger.as_ref().map(|ledger| &ledger.chain);
         let details = self.details.as_ref().map(Details::revision);
         self.is_time_to_tidy()
+            || self.is_time_to_look()
             || chain.is_some_and(|chain| is_late(chain.full_ms, full_every_ms))
             || chain.is_some_and(|chain| {
                 let evidence = self.offered.as_ref().is_some_and(|(_, offer, _)| offer.content != chain.content);
@@ -287,13 +296,21 @@ impl Publisher {
     }
 
     fn fail(&self, error: &PublishError, pause: Duration) {
-        let why = format!("publishing to {} fails: {error}", self.settings.url);
-        if self.status.failed(error.as_str(), crate::semantics::excerpt::Excerpt(&why).to_string()) {
-            tracing::warn!(pause = ?pause, "{}", crate::semantics::excerpt::Excerpt(&why));
+        self.status.lacks(self.clock.now_mono());
+        let why = Excerpt(format!("publishing to {} fails: {error}", self.settings.url)).to_string();
+        if self.status.failed(error.as_str(), why.clone()) {
+            tracing::warn!(pause = ?pause, "{why}");
         }
     }
 
     fn store(&self) -> &Arc<Store> {
         self.versions.store()
+    }
+}
+
+/// Makes details that have just arrived part of what can be exported. A disk that does not take them is told elsewhere.
+fn settle(details: Option<&Details>) {
+    if let Some(details) = details {
+        details.flush();
     }
 }

@@ -137,5 +137,44 @@ fn chain(error: &object_store::Error) -> String {
         }
         source = cause.source();
     }
-    Excerpt(text.split_whitespace().collect::<Vec<_>>().join(" ")).to_string()
+    Excerpt(timeless(&text.split_whitespace().collect::<Vec<_>>().join(" "))).to_string()
+}
+
+/// Without how long and how often the library tried: the same failure is told in the same words.
+fn timeless(text: &str) -> String {
+    let Some(begin) = text.find("Error performing ") else { return text.to_owned() };
+    let (before, told) = text.split_at(begin);
+    match (told.find(" in "), told.find(" - ")) {
+        (Some(from), Some(to)) if from < to => format!("{before}{}: {}", &told[..from], &told[to + 3..]),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_failure_is_told_in_the_same_words() {
+        let told = |tries: &str| {
+            timeless(&format!(
+                "Generic S3 error: Error performing GET http://h/b/head.json in {tries} - HTTP error: gone"
+            ))
+        };
+        let want = "Generic S3 error: Error performing GET http://h/b/head.json: HTTP error: gone";
+        assert_eq!(told("1.04s"), want);
+        assert_eq!(told("630ms, after 2 retries, max_retries: 2, retry_timeout: 20s"), want);
+        assert_eq!(timeless("no space in it - none"), "no space in it - none");
+    }
+
+    #[test]
+    fn causes_in_the_system_are_told_apart() {
+        let of = |kind: std::io::ErrorKind| {
+            let source = Box::new(std::io::Error::from(kind));
+            PlaceError::of("head.json", &object_store::Error::Generic { store: "X", source }).as_str()
+        };
+        assert_eq!(of(std::io::ErrorKind::StorageFull), "full");
+        assert_eq!(of(std::io::ErrorKind::ReadOnlyFilesystem), "forbidden");
+        assert_eq!(of(std::io::ErrorKind::Other), "failed");
+    }
 }

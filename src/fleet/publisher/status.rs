@@ -20,7 +20,7 @@ pub(crate) struct View {
     pub sequence: Option<u64>,
     /// When the store last had everything.
     pub last_success: Option<WallTime>,
-    /// Since when the store lacks something; `None`: it lacks nothing.
+    /// Since when the store lacks something, or cannot be asked; `None`: it has everything.
     pub behind_since: Option<Monotonic>,
     /// Why it lacks something, as a sentence; `None`: it is being written, or nothing is lacking.
     pub why: Option<String>,
@@ -44,7 +44,7 @@ pub(super) enum Kind {
 }
 
 impl View {
-    /// For how many seconds the store has lacked something.
+    /// For how many seconds the store has not been known to have everything.
     pub(crate) fn behind_seconds(&self, now: Monotonic) -> u64 {
         self.behind_since.map_or(Duration::ZERO, |since| now.since(since)).as_secs()
     }
@@ -61,7 +61,7 @@ impl PublishStatus {
         self.0.lock().sequence = sequence;
     }
 
-    /// Something is to be written.
+    /// Something is to be written, or the store cannot be asked.
     pub(super) fn lacks(&self, now: Monotonic) {
         self.0.lock().behind_since.get_or_insert(now);
     }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Publisher;
 use super::error::PublishError;
 use super::ledger::{self, Ledger};
 use super::plan::{self, Chain, Step, Why};
 use super::status::Kind;
+use super::{Publisher, settle};
 use crate::bundle::signature::Signer;
 use crate::fleet::head::{Head, NamedBundle, NamedJournal};
 use crate::fleet::keys::{Digest, Key};
@@ -107,7 +107,9 @@ impl Publisher {
     async fn make(&self, served: &Arc<Published>, base: Option<(ChainEnd, Digest)>) -> Result<Made, PublishError> {
         let (versions, served) = (self.versions.clone(), served.clone());
         let (signer, data_dir) = (self.signer.clone(), self.settings.data_dir.clone());
+        let details = self.details.clone();
         blocking(move || {
+            settle(details.as_ref());
             let mut file = nameless::create(&data_dir, nameless::BUNDLE)?;
             let link = versions.export_link(&mut file, &served, base.as_ref().map(|(end, _)| end))?;
             let mut hasher = blake3::Hasher::new();

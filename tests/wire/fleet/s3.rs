@@ -5,10 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
+use http::Method;
+
 use crate::client::{Reply, plain_client};
 use crate::harness::{PATIENCE, Setup};
 
 const BUCKET: &str = "fleet";
+/// The server reads who asks, and does not check the signature.
+const AUTHORIZATION: &str =
+    "AWS4-HMAC-SHA256 Credential=tester/20261122/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 
 /// The server until it is dropped.
 pub struct S3 {
@@ -38,8 +43,7 @@ impl S3 {
         });
         let url = tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE)).await.unwrap();
         let this = Self { child, url: url.expect("moto_server says where it listens") };
-        let made = plain_client().put(format!("{}/{BUCKET}", this.url)).send().await.unwrap();
-        assert_eq!(made.status(), 200);
+        assert_eq!(this.send(Method::PUT, "").await.status(), 200);
         this
     }
 
@@ -59,12 +63,16 @@ impl S3 {
 
     /// An object, read without our code.
     pub async fn get(&self, prefix: &str, key: &str) -> Reply {
-        Reply::of(plain_client().get(format!("{}/{BUCKET}/{prefix}/{key}", self.url)).send().await.unwrap()).await
+        Reply::of(self.send(Method::GET, &format!("{prefix}/{key}")).await).await
     }
 
     pub async fn delete(&self, prefix: &str, key: &str) {
-        let url = format!("{}/{BUCKET}/{prefix}/{key}", self.url);
-        assert_eq!(plain_client().delete(url).send().await.unwrap().status(), 204);
+        assert_eq!(self.send(Method::DELETE, &format!("{prefix}/{key}")).await.status(), 204);
+    }
+
+    async fn send(&self, method: Method, path: &str) -> reqwest::Response {
+        let request = plain_client().request(method, format!("{}/{BUCKET}/{path}", self.url));
+        request.header("authorization", AUTHORIZATION).send().await.unwrap()
     }
 }
 
