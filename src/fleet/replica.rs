@@ -144,7 +144,7 @@ impl Follower {
                 let renewed = move || Ok(versions.follow_renewed(&taken(&head), head.certificate, confirmed_ms));
                 blocking(renewed).await??;
             }
-            Decision::Deltas(missing) => match self.take(&head, &stand, missing.iter().collect()).await {
+            Decision::Deltas(missing) => match self.take(&head, &stand, &missing.iter().collect::<Vec<_>>()).await {
                 Err(error) if error.is_misfit() => {
                     tracing::warn!(%error, "the deltas do not fit the data here; the full bundle is fetched");
                     self.take_all(&head, &stand).await?;
@@ -189,15 +189,15 @@ impl Follower {
             let bytes: u64 = head.chain().map(|bundle| bundle.bytes).sum();
             tracing::info!(snapshot = %head.snapshot, bytes, "the first data is being downloaded from the store");
         }
-        self.take(head, stand, std::iter::once(full).chain(deltas).collect()).await
+        self.take(head, stand, &std::iter::once(full).chain(deltas).collect::<Vec<_>>()).await
     }
 
     /// Fetches these bundles and makes them the newest snapshot, together. If one of them is not what the head names, those
     /// before it are taken where this is no step back.
-    async fn take(&mut self, head: &Head, stand: &Stand, chain: Vec<&NamedBundle>) -> Result<(), FollowError> {
+    async fn take(&mut self, head: &Head, stand: &Stand, chain: &[&NamedBundle]) -> Result<(), FollowError> {
         let wanted: Vec<Digest> = chain.iter().map(|named| named.blake3).collect();
         self.fetcher.tidy(&wanted);
-        let (steps, failure) = self.fetch_all(&chain).await;
+        let (steps, failure) = self.fetch_all(chain).await;
         if let Some(error) = failure {
             let is_bad = matches!(&error, FollowError::Bad(_))
                 || matches!(&error, FollowError::Fetch(error) if error.is_bad_object());
@@ -207,7 +207,7 @@ impl Follower {
             }
             return Err(error);
         }
-        let journal = self.journal(head, &chain).await;
+        let journal = self.journal(head, chain).await;
         self.import(head, stand, steps, Took::Head(taken(head)), journal).await?;
         self.fetcher.tidy(&[]);
         Ok(())

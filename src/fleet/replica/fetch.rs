@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -27,6 +28,9 @@ const END: &str = ".part";
 
 /// A part on its way to the disk is at least this long.
 const PIECE: usize = 256 << 10;
+
+/// How often the progress of a long download is logged.
+const PROGRESS: Duration = Duration::from_secs(10);
 
 /// Why an object is not here.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +136,7 @@ impl Fetcher {
         if here > 0 {
             tracing::info!(%key, from = here, of = named.bytes, "the download goes on where it was interrupted");
         }
-        let mut waiting: Vec<u8> = Vec::new();
+        let (mut waiting, mut logged): (Vec<u8>, _) = (Vec::new(), Instant::now());
         loop {
             let piece = download.next().await;
             let ended = !matches!(piece, Ok(Some(_)));
@@ -152,6 +156,11 @@ impl Fetcher {
                     written.map_err(|source| FetchError::Disk { path, source })
                 })
                 .await?;
+            }
+            if logged.elapsed() >= PROGRESS {
+                let percent = here.saturating_mul(100) / named.bytes.max(1);
+                tracing::info!(%key, bytes = here, of = named.bytes, percent, "downloading from the store");
+                logged = Instant::now();
             }
             // What has arrived before an interruption stays.
             piece?;
