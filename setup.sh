@@ -15,6 +15,21 @@ esac
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
+here=$(cd "$(dirname "$0")" && pwd)
+
+# An S3 server for tests. It is a Python package, which gets a directory of its own below target/.
+lacks_moto=""
+install_moto() {
+    if [ -z "$lacks_moto" ]; then
+        return 0
+    fi
+    echo "setup: installing moto into target/moto"
+    if python3 -m venv "$here/target/moto" && "$here/target/moto/bin/pip" install -q "moto[server]==5.2.1"; then
+        return 0
+    fi
+    echo "setup: moto could not be installed; some tests fail without it" >&2
+}
+
 # A compiler without the C library's headers is of no use, so compile something.
 c_compiler_works() {
     have cc && printf '#include <stdio.h>\nint main(void) { return 0; }\n' | cc -x c -o /dev/null - 2>/dev/null
@@ -43,9 +58,14 @@ if [ "${1-}" != build ]; then
     have nginx || [ -x /usr/sbin/nginx ] || for_tests="$for_tests nginx-light"
     have haproxy || [ -x /usr/sbin/haproxy ] || for_tests="$for_tests haproxy"
     have jq || for_tests="$for_tests jq"
+    if ! have moto_server && [ ! -x "$here/target/moto/bin/moto_server" ]; then
+        lacks_moto=yes
+        python3 -c "import venv, ensurepip" 2>/dev/null || for_tests="$for_tests python3-venv"
+    fi
 fi
 
 if [ -z "$missing$for_tests" ]; then
+    install_moto
     exit 0
 fi
 
@@ -106,3 +126,4 @@ for package in $for_tests; do
     esac
     $install "$package" || echo "setup: $package could not be installed; some tests fail without it" >&2
 done
+install_moto

@@ -10,6 +10,7 @@ mod health;
 mod metrics;
 pub(crate) mod page;
 pub(crate) mod purge;
+mod replica;
 pub(crate) mod sampler;
 pub(crate) mod snapshots;
 pub(crate) mod status;
@@ -190,6 +191,10 @@ impl Admin {
                 commands.refresh();
                 accepted("refresh")
             }
+            "/sync" if self.status.replica.is_some() => error(
+                StatusCode::CONFLICT,
+                "this is a replica: it follows replica.url, and POST /refresh looks there now",
+            ),
             "/sync" => {
                 commands.pass();
                 accepted("sync")

@@ -7,6 +7,8 @@ pub(crate) mod descriptors;
 pub(crate) mod https;
 pub(crate) mod keeper;
 pub(crate) mod origin;
+pub(crate) mod publisher;
+pub(crate) mod replica;
 pub(crate) mod shutdown;
 
 use std::sync::Arc;
@@ -28,11 +30,12 @@ use crate::admin::sampler::Sampler;
 use crate::admin::status::Status;
 use crate::answer::admit::Rules;
 use crate::answer::compose::Standing;
-use crate::answer::find::Finder;
+use crate::answer::find::{Absent, Finder};
 use crate::answer::respond::Responder;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, TrustedKey, Use};
 use crate::dumps::Dumps;
+use crate::fleet::publisher::status::PublishStatus;
 use crate::limit::{LimitConfig, Limiter};
 use crate::pages::{Pages, Site};
 use crate::semantics::client_address::ClientIpConfig;
@@ -116,7 +119,7 @@ impl BackgroundService for Task {
 ///
 /// # Errors
 /// When something is wrong before the first request is accepted.
-pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::convert::Infallible, AppError> {
+pub fn serve(config: &Config, sockets: Sockets, mut core: Core) -> Result<std::convert::Infallible, AppError> {
     let mut registry = Registry::default();
     let telemetry = Telemetry::new(&mut registry);
     let counters = ConnectionCounters::new(&mut registry);
@@ -135,17 +138,22 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let in_flight = InFlight::default();
     let limiter = Arc::new(limiter(config, 1));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
-    let status = Arc::new(status(config, &sockets, &core, https.as_ref(), &limiter, &telemetry));
+    let publishing = PublishStatus::default();
+    let mut status = status(config, &sockets, &core, https.as_ref(), &limiter, &telemetry);
+    status.publish = config.publish.url.is_some().then(|| publishing.clone());
+    let status = Arc::new(status);
     let sampler = Sampler(status.clone());
     let keeper = Keeper {
         data_dir: core.data_dir.clone(),
         versions: core.versions.clone(),
         origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
+        heals: core.origin.is_some() || core.follower.is_some(),
         admin: sockets.admin(),
         clock: core.clock.clone(),
     };
     keeper.start();
-    let commands = core.mirror.is_some().then(|| core.commands.clone());
+    let publisher = publisher::of(config, &core, &publishing)?;
+    let commands = (core.mirror.is_some() || core.follower.is_some()).then(|| core.commands.clone());
     let purger = Purger {
         cache: core.cache.clone(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
@@ -189,9 +197,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         server.add_service(Prebound::new(service, sockets.tls));
     }
     server.add_service(background_service("history", Task::new(sampler.run())));
-    if let Some(mirror) = core.mirror {
-        server.add_service(background_service("mirror", Task::new(mirror.run())));
-    }
+    replica::keep_current(&mut server, config, &mut core);
     if let Some(sweeper) = core.sweeper {
         server.add_service(background_service("sweep", Task::new(sweeper.run())));
     }
@@ -200,6 +206,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     }
     if let Some(worker) = core.worker {
         server.add_service(background_service("details", Task::new(worker.run())));
+    }
+    if let Some(publisher) = publisher {
+        server.add_service(background_service("publish", Task::new(publisher.run())));
     }
     shutdown::watch(&server, in_flight, config.drain, core.details);
     server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { certificate }) });
@@ -235,6 +244,8 @@ fn status(
         origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
         history: History::default(),
         recent: core.recent.clone(),
+        publish: None,
+        replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),
     }
 }
 
@@ -326,15 +337,15 @@ fn public(
     dumps: Option<Dumps>,
 ) -> Public {
     let header = config.client_ip.header.as_str().parse().unwrap_or_default();
-    let offline = config.usage() == Use::Offline;
-    let passes = !offline && !config.passthrough.paths.is_empty();
+    let has_origin = config.usage().has_origin();
+    let passes = has_origin && !config.passthrough.paths.is_empty();
     let passthrough_methods = if passes { &config.passthrough.methods[..] } else { &[] };
     let rules = Rules {
         client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
         limiter,
         pages: config.pages.enabled.then(|| Arc::new(self::limiter(config, PAGES))),
         base_path: base_path(config),
-        passthrough_paths: if offline { Vec::new() } else { config.passthrough.paths.clone() },
+        passthrough_paths: if has_origin { config.passthrough.paths.clone() } else { Vec::new() },
         passthrough_methods: config.passthrough.methods.clone(),
         head: head_bytes(config),
         name: core.origin.as_ref().map(|origin| origin.client.name().clone()),
@@ -361,6 +372,7 @@ fn public(
         }),
         kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
         ipv6_prefix: config.rate_limit.ipv6_prefix,
+        absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
         is_behind: {
             let versions = core.versions.clone();
             Box::new(move || versions.as_ref().is_some_and(Versions::is_behind))
@@ -374,7 +386,7 @@ fn public(
     let answers = Responder {
         rules,
         finder,
-        standing: Standing::new(cache_control, !offline, passthrough_methods),
+        standing: Standing::new(cache_control, config.usage() != Use::Offline, passthrough_methods),
         telemetry,
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         dumps,

@@ -29,6 +29,7 @@ use crate::app::https::files;
 use crate::app::{Sockets, serve};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded};
+use crate::fleet::place::Place;
 use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
 
@@ -86,10 +87,10 @@ struct Serve {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the server: a mirror, a shield or an offline replica
+    /// Run the server: a mirror, a shield, a replica or an offline server
     ///
-    /// The configuration decides: a mirror if origin.url is set, a shield if also mirror.enabled = false, an offline replica
-    /// without origin.url. SIGTERM and Ctrl-C stop the server after the requests in flight (drain).
+    /// The configuration decides: a mirror if origin.url is set, a shield if also mirror.enabled = false. Without origin.url,
+    /// a replica if replica.url is set, otherwise an offline server. SIGTERM and Ctrl-C stop the server after the requests in flight (drain).
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
@@ -215,6 +216,16 @@ fn examine(sources: &Sources) -> Examined {
 fn examine_to_serve(sources: &Sources) -> Examined {
     let mut examined = examine(sources);
     examined.check_loops();
+    if let Some(url) = &examined.config.replica.url
+        && let Err(error) = Place::open(url, &examined.config.replica.options)
+    {
+        examined.fail("replica.options", &error);
+    }
+    if let Some(url) = &examined.config.publish.url
+        && let Err(error) = Place::open(url, &examined.config.publish.options)
+    {
+        examined.fail("publish.options", &error);
+    }
     let Some(tls) = &examined.config.tls else { return examined };
     match files(tls).certificate(&provider()) {
         Ok(certificate) => {

@@ -23,14 +23,17 @@ mod limits;
 mod log;
 mod loops;
 mod mirror;
+mod object_store;
 mod origin;
 mod pages;
 mod parse;
 mod passthrough;
+mod publish;
 mod rate_limit;
 mod raw;
 #[cfg(test)]
 mod reference;
+mod replica;
 mod resolve;
 mod secret;
 mod section;
@@ -54,16 +57,19 @@ pub(crate) use errors::{ConfigErrors, Finding, Place};
 pub(crate) use limits::LimitsConfig;
 pub(crate) use log::{LogConfig, LogFormat, LogLevel};
 pub(crate) use mirror::{Details, MirrorConfig};
+pub(crate) use object_store::{ObjectStoreUrl, StoreKind, StoreOptions};
 pub(crate) use origin::OriginConfig;
 pub(crate) use pages::PagesConfig;
 pub(crate) use passthrough::PassthroughConfig;
+pub(crate) use publish::PublishConfig;
 pub(crate) use rate_limit::RateLimitConfig;
+pub(crate) use replica::ReplicaConfig;
 pub(crate) use secret::Secret;
 pub(crate) use tls::TlsConfig;
 
 /// The whole configuration, checked and with every default filled in.
 ///
-/// `Debug` shows neither `admin.token` nor the password of `rate_limit.store`.
+/// `Debug` shows neither `admin.token` nor the password of `rate_limit.store`, nor options of object stores.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Public addresses, cleartext HTTP; at least one, no two alike. Port 0: the system chooses.
@@ -103,6 +109,10 @@ pub struct Config {
     pub pages: PagesConfig,
     /// `[limits]`: bounds on connections and memory.
     pub limits: LimitsConfig,
+    /// `[publish]`: the object store that replicas follow.
+    pub publish: PublishConfig,
+    /// `[replica]`: the store that is followed.
+    pub replica: ReplicaConfig,
 }
 
 /// A configuration, and its legal but suspicious values.
@@ -144,13 +154,22 @@ impl Examined {
         }
     }
 
-    /// Checks that `origin.ca_file` can be opened. Not `tls.cert` and `tls.key`, which only the server checks: `status`
+    /// Checks that `origin.ca_file` and the files of `[publish]` can be opened. Not `tls.cert` and `tls.key`, which only the server checks: `status`
     /// must run for users who cannot read the private key.
     pub fn check_files(&mut self) {
-        let Some(path) = &self.config.origin.ca_file else { return };
-        if let Err(error) = std::fs::File::open(path) {
-            let problem = format!("\"{}\" cannot be opened: {error}", path.display());
-            self.fail("origin.ca_file", &problem);
+        let publish = &self.config.publish;
+        let files = [
+            ("origin.ca_file", &self.config.origin.ca_file),
+            ("publish.sign_key", &publish.sign_key),
+            ("publish.sign_password_file", &publish.sign_password_file),
+        ];
+        let unreadable = files.into_iter().filter_map(|(key, path)| {
+            let path = path.as_ref()?;
+            let error = std::fs::File::open(path).err()?;
+            Some((key, format!("\"{}\" cannot be opened: {error}", path.display())))
+        });
+        for (key, problem) in unreadable.collect::<Vec<_>>() {
+            self.fail(key, &problem);
         }
     }
 
@@ -177,7 +196,7 @@ impl Examined {
     }
 }
 
-/// The three uses of grandstand, chosen by the configuration.
+/// The four uses of grandstand, chosen by the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Use {
     /// Crawls the origin into a local snapshot and answers from it.
@@ -186,6 +205,8 @@ pub enum Use {
     Shield,
     /// Has no origin: answers from an imported bundle and makes no outgoing connection.
     Offline,
+    /// Has no origin: follows the bundles that a publisher writes to an object store.
+    Replica,
 }
 
 impl Use {
@@ -195,7 +216,20 @@ impl Use {
             Self::Mirror => "mirror",
             Self::Shield => "shield",
             Self::Offline => "offline",
+            Self::Replica => "replica",
         }
+    }
+}
+
+impl Use {
+    /// Whether an origin is asked.
+    pub const fn has_origin(self) -> bool {
+        matches!(self, Self::Mirror | Self::Shield)
+    }
+
+    /// Whether the data is confirmed from time to time, by an origin or by a publisher.
+    pub const fn is_confirmed(self) -> bool {
+        matches!(self, Self::Mirror | Self::Replica)
     }
 }
 
@@ -250,12 +284,13 @@ impl Config {
         public.chain(tls).chain([("admin.listen", self.admin.listen)]).collect()
     }
 
-    /// Which of the three uses this configuration asks for.
+    /// Which of the four uses this configuration asks for.
     pub fn usage(&self) -> Use {
-        match (&self.origin.url, self.mirror.enabled) {
-            (None, _) => Use::Offline,
-            (Some(_), true) => Use::Mirror,
-            (Some(_), false) => Use::Shield,
+        match (&self.origin.url, self.mirror.enabled, &self.replica.url) {
+            (None, _, None) => Use::Offline,
+            (None, _, Some(_)) => Use::Replica,
+            (Some(_), true, _) => Use::Mirror,
+            (Some(_), false, _) => Use::Shield,
         }
     }
 }
@@ -283,6 +318,8 @@ impl Default for Config {
             log: LogConfig::default(),
             pages: PagesConfig::default(),
             limits: LimitsConfig::default(),
+            publish: PublishConfig::default(),
+            replica: ReplicaConfig::default(),
         }
     }
 }

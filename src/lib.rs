@@ -1,9 +1,10 @@
 //! A caching reverse proxy and mirror of the Public Sports Venue Listings API.
 //!
-//! One binary has three uses, chosen by configuration. A **mirror** crawls the origin into a durable snapshot and answers
-//! the whole API from it. A **shield** crawls nothing and caches the answers that clients ask for. An **offline** replica
-//! answers from an imported snapshot and makes no outgoing connection. All follow one rule: if the snapshot covers a
-//! request, it answers. Otherwise the request is read through from the origin, once for all clients that wait, and cached.
+//! One binary has four uses, chosen by configuration. A **mirror** crawls the origin into a durable snapshot and answers
+//! the whole API from it. A **shield** crawls nothing and caches the answers that clients ask for. A **replica** follows
+//! the bundles that a mirror writes to an object store. An **offline** server answers from an imported snapshot and makes
+//! no outgoing connection. All follow one rule: if the snapshot covers a request, it answers. Otherwise the request is
+//! read through from the origin, once for all clients that wait, and cached.
 //!
 //! # The house
 //!
@@ -16,7 +17,7 @@
 //! | 8 | [`app`] | builds the state, wires the services |
 //! | 7 | [`admin`], [`serve`] | sockets and nothing else: the admin listener, the public listener |
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
-//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file |
+//! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; the object store that feeds other machines |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
 //! | 3 | [`versions`], [`upstream`] | which snapshots are kept and which one is current; the only way to the origin |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store, the file that crosses an air gap |
@@ -150,7 +151,8 @@
 //! evidence and certificates are stored beside the snapshots, as state of the synchronisation.
 //!
 //! A full or read-only disk is still read. A damaged file is replaced by what can be read of it, and the rest is fetched
-//! again ([`app::keeper`] does both). Offline, a damaged file is an error at start, and an import repairs it.
+//! again, from the origin or from the store that a replica follows ([`app::keeper`] does both). Offline, a damaged file is
+//! an error at start, and an import repairs it.
 //!
 //! # Versions and bundles
 //!
@@ -164,6 +166,20 @@
 //! A [`bundle`] carries one snapshot with its details as records, not as blocks, so it stays readable when the store
 //! changes. The whole bundle is verified before [`versions`] imports it, in one transaction with its details and evidence.
 //! A delta carries the differences from a base that both sides keep. Each export records which details it carried.
+//!
+//! # The fleet
+//!
+//! [`fleet::publisher`] writes what is served to an object store: bundles that follow each other, the journal, and one head
+//! that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next; [`versions::chain`] exports
+//! what a holder of the chain lacks. Its ledger lies in the store of this instance and is written before each head, so a
+//! crash can leave objects that no head names, never a head without its objects. A publication, a rollback and an import
+//! are the same to it: it watches [`snapshot::live`].
+//!
+//! [`fleet::replica`] polls the head of a store. What it does about a head is one pure function, [`fleet::follow`]: nothing,
+//! note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files in the data directory whose names
+//! are the hashes of the objects, so that a part of one is of use to the next process. Bundles are applied in memory and
+//! imported in one transaction, together with where the replica then stands ([`versions::follow`]): the number of the head,
+//! and the digest of its last bundle. An import by hand, or a repair, removes the digest; the same head is then taken again.
 //!
 //! # Deviations
 //!
@@ -210,6 +226,7 @@ mod cli;
 mod clock;
 mod config;
 mod dumps;
+mod fleet;
 #[cfg(test)]
 mod floors;
 mod limit;

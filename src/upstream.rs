@@ -17,7 +17,7 @@ pub(crate) mod failures;
 pub(crate) mod flight;
 pub(crate) mod forward;
 pub(crate) mod health;
-mod jitter;
+pub(crate) mod jitter;
 mod ledger;
 mod log_throttle;
 pub(crate) mod room;

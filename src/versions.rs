@@ -7,8 +7,10 @@
 //! [`crate::serve`] looks kept versions up.
 
 pub(crate) mod bundles;
+pub(crate) mod chain;
 mod changes;
 mod error;
+pub(crate) mod follow;
 mod import;
 mod keeping;
 pub(crate) mod kept;
@@ -39,7 +41,7 @@ pub(crate) use error::VersionsError;
 pub(crate) use import::{Import, Imported, SIZES};
 pub use retention::Retention;
 
-use changes::Change;
+use changes::{Change, Feed};
 use kept::Kept;
 use notes::Notes;
 
@@ -104,6 +106,8 @@ struct Inner {
     is_rolled_back: AtomicBool,
     /// The versions that are being exported: they are kept meanwhile.
     exporting: Mutex<Vec<u64>>,
+    /// The snapshot that the next delta of a chain builds on: it is kept.
+    chained: Mutex<Option<SnapshotId>>,
 }
 
 /// A rollback: the served version, and the newest.
@@ -176,7 +180,20 @@ impl Versions {
         notes: &mut Notes,
         dataset: &Arc<Dataset>,
         meta: VersionMeta,
+        along: Along<'_>,
+        committed: &dyn Fn(),
+    ) -> Result<u64, VersionsError> {
+        self.put_with(notes, dataset, meta, along, Feed::Own, committed)
+    }
+
+    /// The same; `feed` says what goes into the journal.
+    fn put_with(
+        &self,
+        notes: &mut Notes,
+        dataset: &Arc<Dataset>,
+        meta: VersionMeta,
         mut along: Along<'_>,
+        feed: Feed,
         committed: &dyn Fn(),
     ) -> Result<u64, VersionsError> {
         let mut next = notes.clone();
@@ -187,7 +204,7 @@ impl Versions {
         }
         along.activate = next.rolled_back.is_none();
         self.keep_evidence(dataset, &mut along.states);
-        let change = if along.activate { self.change(dataset, &mut along.states)? } else { None };
+        let change = if along.activate { self.fed(feed, dataset, &mut along.states)? } else { None };
         let record = self.0.store.keep(&dataset.content, &meta, &along)?;
         committed();
         let served = if along.activate { Some(record.seq) } else { self.served() };

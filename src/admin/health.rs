@@ -24,6 +24,14 @@ pub(super) struct Facts<'a> {
     pub held: Option<&'a str>,
     /// The problem of the disk.
     pub disk: Option<&'a str>,
+    /// Why the data of a replica is not the newest.
+    pub replica: Option<&'a str>,
+}
+
+/// The age from which on data is not healthy; `None`: at any age it is.
+pub(super) fn oldest(usage: Use, ttl: Duration, max_age: Option<Duration>) -> Option<Duration> {
+    let refreshed_within = usage.is_confirmed().then(|| Duration::from_secs(3 * ttl.as_secs().max(1)));
+    refreshed_within.into_iter().chain(max_age).min()
 }
 
 /// A kind of reason: what to do depends on it.
@@ -61,16 +69,16 @@ pub(super) fn reasons(facts: &Facts<'_>) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = Vec::new();
     reasons.extend(facts.disk.map(|why| Reason::new(Trouble::Disk, why.to_owned())));
     reasons.extend(facts.not_ready.clone().map(|why| Reason::new(Trouble::NotReady, why)));
-    let refreshed_within = (facts.usage == Use::Mirror).then(|| 3 * facts.ttl.as_secs().max(1));
-    let limit = [refreshed_within, facts.max_age.map(|age| age.as_secs())].into_iter().flatten().min();
+    let limit = oldest(facts.usage, facts.ttl, facts.max_age).map(|oldest| oldest.as_secs());
     match (limit, facts.age) {
         (Some(_), Some(_)) if facts.unconfirmed => {
             let why = "data not confirmed: it is dated in the future, so check the clocks";
             reasons.push(Reason::new(Trouble::Clock, why.to_owned()));
         }
         (Some(limit), Some(age)) if u64::from(age) > limit => {
-            reasons
-                .push(Reason::new(Trouble::Unconfirmed, format!("data not confirmed for {age} s (limit {limit} s)")));
+            let why = facts.replica.map_or_else(String::new, |why| format!(": {why}"));
+            let text = format!("data not confirmed for {age} s (limit {limit} s){why}");
+            reasons.push(Reason::new(Trouble::Unconfirmed, text));
         }
         _ => {}
     }
@@ -94,6 +102,7 @@ mod tests {
             max_age: None,
             held: None,
             disk: None,
+            replica: None,
         };
         let (none, minute): (&[&str], _) = (&[], Some(Duration::from_secs(60)));
         for (facts, want) in [
@@ -131,6 +140,11 @@ mod tests {
                 &["data not confirmed: it is dated in the future, so check the clocks"],
             ),
             (Facts { age: Some(29), max_age: minute, ..mirror() }, &["data not confirmed for 29 s (limit 3 s)"]),
+            (Facts { usage: Use::Replica, replica: Some("no head"), ..mirror() }, none),
+            (
+                Facts { usage: Use::Replica, age: Some(4), replica: Some("no head"), ..mirror() },
+                &["data not confirmed for 4 s (limit 3 s): no head"],
+            ),
         ] {
             let texts: Vec<String> = reasons(&facts).into_iter().map(|reason| reason.text).collect();
             assert_eq!(texts, want);

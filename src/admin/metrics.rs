@@ -6,6 +6,7 @@
 mod families;
 mod gauges;
 mod process;
+mod publish;
 
 use http::header::{ACCEPT, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -72,6 +73,7 @@ pub(super) fn answer(status: &Status, registry: &Registry, headers: &HeaderMap) 
     let mut families = Families::after(text);
     gauges::write(status, &mut families);
     process::write(&mut families);
+    publish::write(status, &mut families);
     let text = families.into_text();
     let mut response = match format {
         Format::OpenMetrics => reply(StatusCode::OK, format.content_type(), text + "# EOF\n"),

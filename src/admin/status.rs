@@ -2,6 +2,8 @@
 //!
 //! Callers: [`super::Admin`], [`super::page`], [`super::sampler`], `metrics`.
 
+mod publish;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +15,8 @@ use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::{Clock, WallTime};
 use crate::config::Use;
+use crate::fleet::publisher::status::PublishStatus;
+use crate::fleet::replica::status::ReplicaStatus;
 use crate::limit::Limiter;
 use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
@@ -31,6 +35,7 @@ use crate::versions::Versions;
 use crate::words::counted;
 
 use super::health::{self, Facts, Reason};
+use super::replica::ReplicaReading;
 
 /// The public HTTPS listener.
 pub(crate) struct TlsStatus {
@@ -62,6 +67,8 @@ pub(super) struct Reading {
     pub details: Option<(usize, usize)>,
     /// See `Status::eta_seconds`.
     pub eta_seconds: Option<u64>,
+    /// What a replica knows of its store; `None` in other uses.
+    pub replica: Option<ReplicaReading>,
 }
 
 /// The state that `/status` shows.
@@ -101,6 +108,10 @@ pub(crate) struct Status {
     pub history: History,
     /// The last warnings and errors.
     pub recent: Recent,
+    /// The publisher; `None`: nothing is published.
+    pub publish: Option<PublishStatus>,
+    /// The store that a replica follows; `None` in other uses.
+    pub replica: Option<ReplicaStatus>,
 }
 
 impl TlsStatus {
@@ -121,6 +132,9 @@ impl Status {
         }
         let pass = self.origin.as_ref().and_then(|origin| origin.picture().pass);
         Err(match (self.usage, pass) {
+            (Use::Replica, _) => {
+                self.replica.as_ref().map_or_else(String::new, |replica| replica.picture().not_ready())
+            }
             (Use::Offline, _) => "no snapshot has been imported yet".to_owned(),
             (_, Some(pass)) => {
                 format!("the first crawl is running: {} of {} done", pass.done, counted(pass.of, "request"))
@@ -144,11 +158,15 @@ impl Status {
         let now = self.clock.now_wall();
         let published = self.live.current();
         let picture = self.origin.as_ref().map(OriginStatus::picture).unwrap_or_default();
-        let state = if self.usage == Use::Offline { OriginState::Offline } else { picture.state };
+        let state = if self.usage.has_origin() { picture.state } else { OriginState::Offline };
         let age = published.as_ref().and_then(|published| published.age_seconds(now));
         // A stamp from the future confirms nothing.
         let unconfirmed = published.as_ref().is_some_and(|published| published.is_unconfirmed(now));
         let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
+        let replica = self.replica.as_ref().map(|replica| {
+            let oldest = health::oldest(self.usage, self.ttl, self.max_age).unwrap_or(self.ttl);
+            ReplicaReading::of(&replica.picture(), now, self.clock.now_mono(), oldest)
+        });
         let reasons = health::reasons(&Facts {
             usage: self.usage,
             not_ready: self.ready().err(),
@@ -158,17 +176,19 @@ impl Status {
             max_age: self.max_age,
             held: picture.held.as_ref().map(|held| held.reason.as_str()),
             disk: disk.as_deref(),
+            replica: replica.as_ref().and_then(|replica| replica.why.as_deref()),
         });
         let details = published.as_ref().zip(self.details.as_ref());
         let details =
             details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
         let eta_seconds = self.eta_seconds(&picture, details);
-        Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds }
+        Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds, replica }
     }
 
     /// Whether all is well at an instant, and everything as JSON.
     pub(super) fn describe_reading(&self, reading: &Reading) -> (bool, Value) {
-        let Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds } = reading;
+        let Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds, replica } =
+            reading;
         let healthy = reasons.is_empty();
         let wanted = self.details.as_ref().and_then(Details::all_wanted);
         let wanted = wanted.map(|all| if all { "all" } else { "on-demand" });
@@ -213,7 +233,9 @@ impl Status {
             "hit_ratio": self.telemetry.hit_ratio(),
             "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
             "disk": disk,
+            "publish": self.publish.as_ref().map(|publish| publish::describe(&publish.view(), &self.clock)),
             "last_error": picture.last_error,
+            "replica": replica,
         });
         // It may contain texts from outside.
         excerpt::cut_all(&mut value);

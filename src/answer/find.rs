@@ -30,8 +30,10 @@ use crate::versions::kept::Kept;
 
 use super::{basis, render};
 
+mod absent;
 mod pinned;
 
+pub(crate) use absent::Absent;
 use pinned::{Version, not_at_hand};
 
 /// What was found.
@@ -98,6 +100,8 @@ pub(crate) struct Finder {
     pub kept: Kept,
     /// How many bits of an IPv6 address make a household.
     pub ipv6_prefix: u8,
+    /// What a client is told of what is not here, where there is no origin to ask.
+    pub absent: Absent,
     /// Whether newer data waits behind what is served, so that the origin's answers are not those of the snapshot.
     pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
 }
@@ -256,11 +260,8 @@ impl Finder {
             }
             Ok(None) => {
                 let Some(proxy) = &self.proxy else {
-                    let why = "this server is offline and cannot fetch it";
-                    return Found::Problem {
-                        problem: Problem::detail_not_mirrored(id.0, why),
-                        retry_after: Some(86_400),
-                    };
+                    let problem = Problem::detail_not_mirrored(id.0, self.absent.detail);
+                    return Found::Problem { problem, retry_after: Some(self.absent.retry_after) };
                 };
                 let asker = proxy.asker(client);
                 match details.fetch_once(proxy.upstream().origin(), &published.meta.volatile, summary, asker).await {
@@ -353,10 +354,10 @@ impl Finder {
     async fn through(&self, path: &str, rewrites: bool, client: &Caller) -> Found {
         let Some(proxy) = &self.proxy else {
             if self.live.load().is_some() {
-                let why = "Only the origin can answer this query, and this server is offline";
-                return Found::Problem { problem: Problem::unavailable(why), retry_after: Some(86_400) };
+                let problem = Problem::unavailable(self.absent.query);
+                return Found::Problem { problem, retry_after: Some(self.absent.retry_after) };
             }
-            let problem = Problem::unavailable("No snapshot has been imported yet");
+            let problem = Problem::unavailable(self.absent.data);
             return Found::Problem { problem, retry_after: Some(30) };
         };
         match proxy.read(path, rewrites, client).await {

@@ -15,6 +15,8 @@ use crate::bundle::signature::SignatureError;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{Config, Details as DetailsMode, Use};
+use crate::fleet::replica::Follower;
+use crate::fleet::replica::status::ReplicaStatus;
 use crate::mirror::commands::Commands;
 use crate::mirror::copies::Copies;
 use crate::mirror::crawl::Crawler;
@@ -31,10 +33,10 @@ use crate::store::{DataDir, OpenError, Store, StoreError};
 use crate::telemetry::recent::Recent;
 use crate::upstream::client::ClientError;
 use crate::upstream::status::OriginStatus;
-use crate::versions::{Policy, Retention, Versions, VersionsError};
+use crate::versions::{Policy, Retention, Versions, VersionsError, follow};
 
-use super::keeper;
 use super::origin::{self, Origin};
+use super::{keeper, replica};
 
 /// Why nothing can be started.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +68,9 @@ pub enum AppError {
     /// The origin cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The store of a fleet cannot be used.
+    #[error("{key}: {why}")]
+    Place { key: &'static str, why: String },
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
         "the store {path} is damaged: {detail}. Repair it with `grandstand bundle import FILE`, or serve an intact snapshot: \
@@ -85,6 +90,9 @@ pub enum AppError {
         /// Why.
         source: url::ParseError,
     },
+    /// The object store cannot be used.
+    #[error("publish.options: {0}")]
+    Publish(String),
     /// A damaged store cannot be repaired.
     #[error("{path} is damaged and could not be repaired: {source}")]
     Unhealed {
@@ -127,6 +135,10 @@ pub struct Core {
     pub auditor: Option<Auditor>,
     /// How audits are asked for.
     pub audits: Audits,
+    /// Follows a store, or takes the first data of a mirror from it; if there is one.
+    pub(crate) follower: Option<Follower>,
+    /// What is known of that store.
+    pub(crate) replica: ReplicaStatus,
     /// The last warnings and errors.
     pub(crate) recent: Recent,
 }
@@ -171,6 +183,8 @@ impl Core {
             worker: None,
             auditor: None,
             audits: Audits::default(),
+            follower: None,
+            replica: ReplicaStatus::default(),
             recent: Recent::default(),
         };
         if config.usage() == Use::Shield {
@@ -182,7 +196,9 @@ impl Core {
     }
 
     fn open_store(&mut self, config: &Config, status: &OriginStatus) -> Result<(), AppError> {
-        let (store, aside) = open_or_rebuild(&self.data_dir, self.origin.is_some())?;
+        // What is lost can be fetched again.
+        let refetches = self.origin.is_some() || config.usage() == Use::Replica;
+        let (store, aside) = open_or_rebuild(&self.data_dir, refetches)?;
         let store = Arc::new(store);
         self.store = Some(store.clone());
         if let Some(told) = aside {
@@ -196,7 +212,7 @@ impl Core {
         let versions = versions(config, &store, &self.live, &self.clock);
         if let Err(error) = versions.restore() {
             let error = AppError::from(error);
-            if self.origin.is_none() {
+            if !refetches {
                 return Err(hopeless(error, store.path()));
             }
             tracing::error!(%error, "the stored snapshot cannot be served");
@@ -253,6 +269,7 @@ impl Core {
             });
         }
         self.details = Some(details);
+        self.follower = replica::follower(config, self)?;
         Ok(())
     }
 
@@ -362,7 +379,10 @@ fn open_or_rebuild(data_dir: &DataDir, rebuilds: bool) -> Result<(Store, Option<
             let healed = crate::store::salvage(data_dir).map_err(failed)?;
             let told = healed.text(&path, &detail);
             tracing::error!("{told}");
-            Store::open(data_dir).map(|store| (store, Some(told))).map_err(AppError::Open)
+            let store = Store::open(data_dir).map_err(AppError::Open)?;
+            // A replica fetches everything again.
+            follow::forget(&store)?;
+            Ok((store, Some(told)))
         }
         Err(error @ OpenError::Damaged { .. }) => {
             let path = data_dir.path().join("grandstand.redb");

@@ -22,8 +22,10 @@ pub(crate) struct Keeper {
     pub data_dir: DataDir,
     /// The versions in its store; `None` in shield use.
     pub versions: Option<Versions>,
-    /// The origin's health; `None` offline: lost data could not be fetched again, so nothing is repaired.
+    /// The origin's health; `None` without an origin.
     pub origin: Option<OriginStatus>,
+    /// Whether lost data can be fetched again; if not, nothing is repaired.
+    pub heals: bool,
     /// The admin listener.
     pub admin: SocketAddr,
     pub clock: Clock,
@@ -44,7 +46,7 @@ impl Keeper {
                 let _ = store.try_writing();
                 let _ = versions.forget_old_changes();
                 let may_try = tried.is_none_or(|at| at.elapsed() > PATIENCE);
-                if may_try && self.origin.is_some() && store.damage().is_some() {
+                if may_try && self.heals && store.damage().is_some() {
                     heal(versions, self.origin.as_ref(), &self.clock);
                     tried = Some(Instant::now());
                 }

@@ -99,7 +99,7 @@ fn painted(value: &Value) -> String {
     let mut text = String::new();
     for line in screen(value).lines().map(plain) {
         let is_fact = line.starts_with("  ");
-        let is_wrong = ["held", "disk", "last error"].iter().any(|name| line.trim_start().starts_with(name));
+        let is_wrong = ["held", "disk", "publish", "last error"].iter().any(|name| line.trim_start().starts_with(name));
         text.push_str(&match (is_fact, is_wrong) {
             (false, _) => paint.verdict(is_healthy, &line),
             (true, true) => paint.warning(&line),
@@ -147,6 +147,18 @@ fn screen(value: &Value) -> String {
         let eta = eta.map_or_else(String::new, |seconds| format!(", ETA {seconds} s"));
         line("details", format!("{mirrored} of {of}{eta}"));
     }
+    let replicates = text("/use") == "replica";
+    if replicates {
+        let behind = value.pointer("/replica/behind_seconds").and_then(Value::as_u64);
+        let behind = match behind {
+            None => "not followed yet".to_owned(),
+            Some(0) => "nothing is missing".to_owned(),
+            Some(seconds) => format!("behind for {seconds} s"),
+        };
+        let why = text("/replica/why");
+        let why = if why == "-" { String::new() } else { format!(": {why}") };
+        line("store", format!("head {}, {behind}{why}", text("/replica/sequence")));
+    }
     let state = text("/origin/state");
     line("origin", if state == "could-not-be-asked" { "unreachable".to_owned() } else { state.replace('-', " ") });
     let limit = text("/origin/budget/limit");
@@ -160,10 +172,10 @@ fn screen(value: &Value) -> String {
         line("https", format!("certificate valid until {}", text("/tls/valid_until")));
     }
     line("hit ratio", percent.unwrap_or_else(|| "-".to_owned()));
-    if mirrors {
+    if mirrors && !replicates {
         line("parity", parity.unwrap_or_else(|| "-".to_owned()));
     }
-    let wrong = [("https", "/tls/problem"), ("held", "/held/reason"), ("disk", "/disk")];
+    let wrong = [("https", "/tls/problem"), ("held", "/held/reason"), ("disk", "/disk"), ("publish", "/publish/why")];
     for (name, pointer) in wrong.into_iter().chain([("last error", "/last_error/message")]) {
         if text(pointer) != "-" {
             lines.push(format!("  {name:<10} {}", text(pointer)));
@@ -297,6 +309,18 @@ mod tests {
             let text = screen(&json!({ "state": state, "use": "mirror", "reasons": reasons }));
             assert_eq!(text.lines().next(), Some(first));
         }
+        let text = screen(&json!({ "state": "healthy", "publish": { "why": "the store is full" } }));
+        assert!(text.contains("  publish    the store is full\n"), "{text}");
+    }
+
+    #[test]
+    fn a_replica_tells_how_it_stands_to_its_store() {
+        let mut status =
+            json!({ "state": "healthy", "use": "replica", "replica": { "sequence": 7, "behind_seconds": 0 } });
+        assert!(screen(&status).contains("store      head 7, nothing is missing\n"), "{}", screen(&status));
+        status["replica"] = json!({ "sequence": null, "behind_seconds": 90, "why": "no head" });
+        let text = screen(&status);
+        assert!(text.contains("store      head -, behind for 90 s: no head\n") && !text.contains("parity"), "{text}");
     }
 
     #[test]

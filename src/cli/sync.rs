@@ -40,6 +40,10 @@ pub(super) fn needs_mirror(config: &Config, command: &str) -> Result<(), Failure
     match config.usage() {
         Use::Mirror => Ok(()),
         Use::Offline => Err(no_origin(command)),
+        Use::Replica => {
+            let problem = format!("is set, and origin.url is not: this is a replica, and `{command}` needs a mirror");
+            Err(Failure::Config(Finding::about("replica.url", &problem).into()))
+        }
         Use::Shield => {
             let problem = format!("is false, but `{command}` needs a mirror");
             Err(Failure::Config(Finding::about("mirror.enabled", &problem).into()))
@@ -90,7 +94,7 @@ fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let watched = Watched::of(&core).ok_or_else(|| no_origin("sync"))?;
     if let Some(mirror) = core.mirror {
-        runtime.spawn(mirror.run());
+        runtime.spawn(crate::app::replica::mirror(mirror, core.follower));
     }
     if let Some(mut worker) = core.worker {
         // This command fetches all details, whatever the server is configured to fetch.

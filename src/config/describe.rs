@@ -45,8 +45,8 @@ impl Toml {
 impl Config {
     /// The effective configuration as TOML, every key in the order of the manual.
     ///
-    /// Loads again to an equal configuration; `admin.token` and a `rate_limit.store` with a password are
-    /// left out, with a comment in their place.
+    /// Loads again to an equal configuration; `admin.token`, a `rate_limit.store` with a password and the
+    /// options of object stores are left out, with a comment in their place.
     pub fn describe(&self) -> String {
         let mut out = Toml::default();
         out.list("listen", &self.listen);
@@ -72,6 +72,8 @@ impl Config {
         self.log.write(&mut out);
         self.pages.write(&mut out);
         self.limits.write(&mut out);
+        self.publish.write(&mut out);
+        self.replica.write(&mut out);
         out.0
     }
 }

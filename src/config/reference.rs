@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Config, Use};
-use keys::{KEYS, Key, SECTIONS, Values};
+use keys::{Key, SECTIONS, Values, keys};
 
 /// The text before the tables.
 const INTRODUCTION: &str = "\
@@ -24,7 +24,8 @@ grandstand reads its configuration from three places. A later one wins:
 2. the environment: `GRANDSTAND__ORIGIN__URL=...` sets `origin.url`. Two underscores separate the levels.
 3. the command line: `--set origin.url=...`. `--set` can be repeated. A value that is not TOML is a string.
 
-[`config/`](../config) has one commented file for each use: `mirror.toml`, `shield.toml` and `offline.toml`.
+[`config/`](../config) has one commented file for each use: `mirror.toml`, `shield.toml`, `offline.toml` and
+`replica.toml`.
 
 `grandstand check` prints the configuration in effect. If there are mistakes, it prints all of them, each with its key,
 and exits with 64. An unknown key is a mistake.
@@ -47,7 +48,7 @@ fn page() -> String {
             page,
             "\n## {title}\n\n{about}\n\n| key | default | value | use | what it does |\n|---|---|---|---|---|\n"
         );
-        for key in KEYS.iter().filter(|key| key.section() == section) {
+        for key in keys().filter(|key| key.section() == section) {
             let default = key.default.map_or_else(|| default_of(&defaults, key), str::to_owned);
             let _ = writeln!(
                 page,
@@ -99,7 +100,7 @@ fn grouped(number: u32) -> String {
 }
 
 fn uses_text(uses: &[Use]) -> String {
-    if uses.len() == 3 {
+    if uses.len() == 4 {
         return "all".to_owned();
     }
     uses.iter().map(|usage| usage.as_str()).collect::<Vec<_>>().join(", ")
@@ -154,17 +155,17 @@ mod tests {
         let asked: BTreeSet<String> = examined.places.keys().map(|key| key.replace("[0]", "")).collect();
         let is_section = |key: &&String| asked.iter().any(|other| other.starts_with(&format!("{key}.")));
         let read: Vec<&str> = asked.iter().filter(|key| !is_section(key)).map(String::as_str).collect();
-        let mut told: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        let mut told: Vec<&str> = keys().map(|key| key.name).collect();
         told.sort_unstable();
         assert_eq!(told, read, "keys in the table (left) and keys that the program reads (right)");
-        for key in KEYS {
+        for key in keys() {
             assert!(SECTIONS.iter().any(|(section, _)| *section == key.section()), "{} has no section", key.name);
         }
     }
 
     #[test]
     fn the_bounds_on_the_configuration_page_are_those_of_the_program() {
-        for key in KEYS {
+        for key in keys() {
             // An element of a list cannot be set alone.
             if key.name.starts_with("rate_limit.override.") {
                 continue;

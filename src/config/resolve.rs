@@ -13,7 +13,8 @@ use super::section::{Reader, Section};
 use super::units::{DAY, duration};
 use super::{
     AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Examined, LimitsConfig, LogConfig, MirrorConfig,
-    OriginConfig, PagesConfig, PassthroughConfig, RateLimitConfig, TlsConfig,
+    OriginConfig, PagesConfig, PassthroughConfig, PublishConfig, RateLimitConfig, ReplicaConfig, TlsConfig, Use,
+    replica,
 };
 
 /// A shorter token than this is worth a warning, in characters.
@@ -28,6 +29,7 @@ pub(super) fn resolve(merged: Merged) -> Examined {
     check_listeners(&config, &mut reader);
     check_origin(&config, &mut reader);
     check_proxies(&config, &mut reader);
+    replica::check(&config, &mut reader);
     reader.report_unknown();
     let warnings = warnings(&config, &reader);
     // A line that is not TOML has been reported; findings about it would be guesses.
@@ -66,6 +68,8 @@ fn read(root: &mut Section<'_>) -> Config {
         log: root.section("log", LogConfig::read),
         pages: root.section("pages", PagesConfig::read),
         limits: root.section("limits", LimitsConfig::read),
+        publish: root.section("publish", PublishConfig::read),
+        replica: root.section("replica", ReplicaConfig::read),
     }
 }
 
@@ -148,9 +152,19 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     if config.client_ip.header != ClientIpConfig::default().header && config.client_ip.trusted_proxies.is_empty() {
         warn("client_ip.header", "has no effect, because client_ip.trusted_proxies is empty");
     }
+    if config.publish.url.is_some() && config.usage() == Use::Shield {
+        warn("publish.url", "has no effect, because a shield keeps no snapshot that could be published");
+    }
+    if config.publish.url.is_none() && reader.place("publish.sign_key").is_some() {
+        warn("publish.sign_key", "has no effect, because publish.url is not set");
+    }
+    if config.replica.url.is_some() && config.usage() == Use::Shield {
+        warn("replica.url", "has no effect, because a shield keeps no data that could come from a store");
+    }
     if !config.mirror.enabled && config.origin.url.is_none() {
-        let problem = "is false, but origin.url is not set, so this is an offline replica; set origin.url for a shield";
-        warn("mirror.enabled", problem);
+        let usage = if config.usage() == Use::Replica { "a replica" } else { "an offline server" };
+        let problem = format!("is false, but origin.url is not set, so this is {usage}; set origin.url for a shield");
+        warn("mirror.enabled", &problem);
     }
     found
 }

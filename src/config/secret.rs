@@ -1,6 +1,6 @@
 //! Values that must not be printed: the admin token, the address of a store with its password.
 //!
-//! Callers: `[admin]` and `[rate_limit]`.
+//! Callers: `[admin]`, `[rate_limit]`, and the options of object stores.
 
 use std::fmt;
 
@@ -15,6 +15,11 @@ use super::raw::Node;
 pub struct Secret(String);
 
 impl Secret {
+    /// A secret of this text.
+    pub(super) const fn new(text: String) -> Self {
+        Self(text)
+    }
+
     /// The text itself, to send it.
     pub fn expose(&self) -> &str {
         &self.0

@@ -205,6 +205,13 @@ impl<'a> Section<'a> {
         Section::read(self.reader, &path, node, read)
     }
 
+    /// All keys that are left, with their values: for a table whose keys belong to somebody else.
+    pub(super) fn entries<T>(&mut self, parse: impl Fn(&str, &Node) -> Result<T, String>) -> Vec<(String, T)> {
+        let keys: Vec<String> = self.rest.keys().cloned().collect();
+        let read = |key: String| self.optional(&key, |node| parse(&key, node)).map(|value| (key, value));
+        keys.into_iter().filter_map(read).collect()
+    }
+
     /// Reports an error about a key of this section.
     pub(super) fn fail(&mut self, key: &str, problem: impl Into<String>) {
         let path = join(&self.path, key);

@@ -1,6 +1,6 @@
-//! What others may ask of the running mirror, and how it hears of it.
+//! What others may ask of the running mirror or replica, and how it hears of it.
 //!
-//! Callers: [`crate::admin`], [`crate::audit`] and [`super::sweep`] ask, [`super::task`] takes.
+//! Callers: [`crate::admin`], [`crate::audit`] and [`super::sweep`] ask, [`super::task`] and [`crate::fleet`] take.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct CommandState {
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// A refresh now.
     pub refresh: bool,
     /// A whole pass.
@@ -48,12 +48,12 @@ impl Commands {
     }
 
     /// Takes what was asked for since the last time.
-    pub(super) fn take(&self) -> Asked {
+    pub(crate) fn take(&self) -> Asked {
         std::mem::take(&mut *self.0.asked.lock())
     }
 
     /// Waits until something is asked for.
-    pub(super) async fn wait(&self) {
+    pub(crate) async fn wait(&self) {
         self.0.wake.notified().await;
     }
 }

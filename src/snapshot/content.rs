@@ -32,6 +32,12 @@ pub struct Content {
 pub struct SnapshotId(Box<str>);
 
 impl SnapshotId {
+    /// Reads an id: 32 hexadecimal digits in lower case; `None` otherwise.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_hex = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        (text.len() == 32 && is_hex).then(|| Self(text.into()))
+    }
+
     /// The id as hexadecimal text, 32 characters.
     pub fn as_str(&self) -> &str {
         &self.0

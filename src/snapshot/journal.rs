@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
 
-use super::content::SnapshotId;
+use super::content::{Content, SnapshotId};
 use super::dataset::Dataset;
 
-#[cfg(test)]
-use coding::BadEntry;
+pub(crate) use coding::BadEntry;
 
 /// A journal holds at most this much: ids, and `OVERHEAD` for each entry. 16 MiB, give or take.
 pub(crate) const MAX_WEIGHT: usize = 2 << 20;
@@ -67,8 +67,27 @@ impl Entry {
         Self { from: from.id.clone(), to: to.id.clone(), at_ms, added, changed, removed }
     }
 
+    /// Compares two contents that are not indexed.
+    pub fn between_contents(from: &Content, to: &Content, at_ms: i64) -> Self {
+        let mut before: HashMap<ListingId, ContentHash, RandomState> =
+            from.summaries.iter().map(|old| (old.id, old.hash)).collect();
+        let (mut added, mut changed) = (Vec::new(), Vec::new());
+        for new in &to.summaries {
+            match before.remove(&new.id) {
+                None => added.push(new.id),
+                Some(old) if old != new.hash => changed.push(new.id),
+                Some(_) => {}
+            }
+        }
+        let mut removed: Vec<ListingId> = before.into_keys().collect();
+        for ids in [&mut added, &mut changed, &mut removed] {
+            ids.sort_unstable();
+        }
+        Self { from: from.id(), to: to.id(), at_ms, added, changed, removed }
+    }
+
     /// Its share of [`MAX_WEIGHT`].
-    fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         OVERHEAD + self.added.len() + self.changed.len() + self.removed.len()
     }
 }

@@ -192,13 +192,21 @@ impl Store {
     /// # Errors
     /// When there is no such version, or the write fails.
     pub fn update_meta(&self, seq: u64, meta: &VersionMeta) -> Result<(), StoreError> {
+        self.update_meta_along(seq, meta, &States::default())
+    }
+
+    /// The same, and writes `states` with it.
+    ///
+    /// # Errors
+    /// As for [`Store::update_meta`].
+    pub fn update_meta_along(&self, seq: u64, meta: &VersionMeta, states: &States) -> Result<(), StoreError> {
         let sealed = encode_meta(seq, meta)?;
-        self.handle.write(sealed.len() as u64, |transaction| {
+        self.handle.write(sealed.len() as u64 + states.bytes(), |transaction| {
             if transaction.open_table(tables::VERSIONS)?.get(seq)?.is_none() {
                 return Err(StoreError::NoSuchVersion(seq).into());
             }
             transaction.open_table(tables::VERSION_META)?.insert(seq, sealed.as_slice())?;
-            Ok(())
+            states.write(transaction)
         })
     }
 

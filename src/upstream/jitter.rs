@@ -1,7 +1,7 @@
 //! Random shortening of pauses, from the operating system or, for repeatable runs, from a seed.
 //!
 //! Not for anything that must not be guessed. Callers: [`super::client`], which hands it to the rest of
-//! [`crate::upstream`] and the mirror.
+//! [`crate::upstream`] and the mirror; [`crate::fleet`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,6 +15,7 @@ use super::notes::{self, ExportedDetail};
 use super::{Import, Imported, Versions, VersionsError};
 use crate::api::hash::ContentHash;
 use crate::api::listing::ListingId;
+use crate::api::taxonomy::VolatileKeys;
 use crate::bundle::{self, Bundle, BundleError, Counts, Detail, DetailHash, Export, Progress, WriteError, Written};
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
@@ -56,7 +57,14 @@ pub enum ImportError {
 }
 
 /// The metadata of the exported details, in ascending id order.
-type Known = Vec<(ListingId, DetailMeta)>;
+pub(super) type Known = Vec<(ListingId, DetailMeta)>;
+
+/// What was written: the bundle, the details that there are, and those that are in it.
+pub(super) struct Output {
+    pub written: Written,
+    pub known: Known,
+    wanted: Known,
+}
 
 /// Keeps a version for as long as it lives.
 pub(super) struct Hold(Versions, u64);
@@ -107,27 +115,48 @@ impl Versions {
             Some(base) => notes::exported_details(self.store(), base.dataset.id.as_str())?,
             None => None,
         };
+        let base = base.as_ref().map(|base| &*base.dataset);
+        let Output { written, known, wanted } = self.write_bundle(out, &served, base, before.as_deref(), progress)?;
+        let is_exact = base.is_none() || before.is_some();
+        // Without a record, the details of the base are unknown.
+        let held = if is_exact { known } else { wanted };
+        let held = held.iter().map(|(id, meta)| exported(*id, meta)).collect();
+        let base = base.map(|base| base.id.clone());
+        let is_whole = self.store().damage().is_none();
+        Ok(Exported { written, base, held, is_exact, is_whole, _hold: hold })
+    }
+
+    /// Writes a snapshot into an empty file: all of it, or the changes since `base`, whose holder has the details
+    /// `before` (`None`: not known).
+    pub(super) fn write_bundle(
+        &self,
+        out: &mut File,
+        served: &Published,
+        base: Option<&Dataset>,
+        before: Option<&[ExportedDetail]>,
+        progress: Progress<'_>,
+    ) -> Result<Output, ExportError> {
         let evidence = served.dataset.evidence();
         let lost = RefCell::new(HashSet::new());
         let mut tries = 0;
         loop {
             let mut known = self.known(&served.dataset)?;
             known.retain(|(id, _)| !lost.borrow().contains(id));
-            let wanted = match &base {
+            let wanted = match base {
                 None => known.clone(),
-                Some(base) => changed(&known, before.as_deref(), &base.dataset, &served.dataset),
+                Some(base) => changed(&known, before, base, &served.dataset),
             };
             let export = Export {
                 content: &served.dataset.content,
                 meta: &served.meta,
                 evidence: &evidence,
-                base: base.as_deref().map(|base| &base.dataset.content),
+                base: base.map(|base| &base.content),
                 coverage: counts(&known),
                 details: counts(&wanted),
             };
             out.set_len(0).and_then(|()| out.rewind()).map_err(WriteError::Io)?;
             let mut buffered = BufWriter::with_capacity(1 << 18, &mut *out);
-            let details = wanted.iter().filter_map(|(id, meta)| self.detail(*id, meta, &served, &lost).transpose());
+            let details = wanted.iter().filter_map(|(id, meta)| self.detail(*id, meta, served, &lost).transpose());
             let written = bundle::write(&mut buffered, &export, details, progress);
             match written {
                 // A detail came or went meanwhile, or cannot be read.
@@ -137,13 +166,7 @@ impl Versions {
                     buffered.flush().map_err(WriteError::Io)?;
                     drop(buffered);
                     out.sync_all().map_err(WriteError::Io)?;
-                    let is_exact = base.is_none() || before.is_some();
-                    // Without a record, the details of the base are unknown.
-                    let held = if is_exact { known } else { wanted };
-                    let held = held.iter().map(|(id, meta)| exported(*id, meta)).collect();
-                    let base = base.map(|base| base.dataset.id.clone());
-                    let is_whole = self.store().damage().is_none();
-                    return Ok(Exported { written, base, held, is_exact, is_whole, _hold: hold });
+                    return Ok(Output { written, known, wanted });
                 }
             }
         }
@@ -160,7 +183,7 @@ impl Versions {
     }
 
     /// The metadata of the stored details of a data set's listings.
-    fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
+    pub(super) fn known(&self, dataset: &Dataset) -> Result<Known, StoreError> {
         let mut known = self.store().detail_metas()?;
         known.retain(|(id, _)| dataset.position(*id).is_some());
         known.sort_unstable_by_key(|(id, _)| *id);
@@ -208,14 +231,19 @@ impl Versions {
         allow_older: bool,
         committed: &dyn Fn(),
     ) -> Result<Imported, ImportError> {
+        self.mending(|| self.try_import(bundle, file, now_ms, allow_older, committed))
+    }
+
+    /// Imports, with a repair of the store if it is damaged.
+    pub(super) fn mending(&self, import: impl Fn() -> Result<Imported, ImportError>) -> Result<Imported, ImportError> {
         if let Some(damage) = self.store().damage() {
             self.mend(&damage)?;
         }
-        let imported = match self.try_import(bundle, file, now_ms, allow_older, committed) {
+        let imported = match import() {
             // The damage was not noticed before.
             Err(ImportError::Versions(VersionsError::Store(StoreError::Damaged(damage)))) => {
                 self.mend(&damage)?;
-                self.try_import(bundle, file, now_ms, allow_older, committed)
+                import()
             }
             imported => imported,
         };
@@ -256,30 +284,9 @@ impl Versions {
         });
         let base = base.transpose()?;
         let content = bundle.content_over(base.as_deref().map(|base| &base.dataset.content))?;
-        let (meta, summaries) = (bundle.meta(now_ms), summaries_by_id(&content));
+        let (meta, summaries) = (bundle.meta(now_ms), hashes_by_id(&content));
         let (volatile, confirmed_ms) = (meta.volatile.clone(), meta.confirmed_ms);
-        let details = || -> Result<DetailStream<'_>, StoreError> {
-            let mut again = file.try_clone().map_err(unreadable)?;
-            again.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-            let (volatile, summaries) = (&volatile, &summaries);
-            let records = bundle.details(again).map(move |detail| {
-                let (id, detail) = detail.map_err(unreadable)?;
-                let Detail { state, body, current, etag, last_modified } = detail;
-                let hash = match state {
-                    DetailState::Present => volatile.hash(&String::from_utf8_lossy(&body)),
-                    DetailState::Gone => ContentHash::default(),
-                };
-                let (origin_time_ms, summary_hash) = match summaries.get(&id) {
-                    Some(summary_hash) if current => (confirmed_ms, *summary_hash),
-                    // With an origin, it is fetched again.
-                    _ => (0, ContentHash::of(b"another summary")),
-                };
-                let fetched_ms = confirmed_ms;
-                let meta = DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
-                Ok((id, DetailRecord { meta, body }))
-            });
-            Ok(Box::new(records))
-        };
+        let details = || records(bundle, file, &volatile, &summaries);
         // With an origin, a stored detail of a later instant stays. A detail fetched for this summary always stays if
         // the bundle's was not.
         let has_origin = self.policy().has_origin;
@@ -290,7 +297,10 @@ impl Versions {
         let details = Arriving { stream: &details, stays: &stays };
         let details_bytes = file.metadata()?.len().saturating_mul(2);
         let evidence = bundle.evidence().clone();
-        Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed })?)
+        let followed = None;
+        let import =
+            Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed, followed };
+        Ok(self.import(import)?)
     }
 
     /// Whether a bundle brings nothing: the newest version was confirmed later, or it is the same one of the same
@@ -338,11 +348,41 @@ fn unreadable(error: impl Display) -> StoreError {
     StoreError::Source(format!("the bundle cannot be read again: {error}"))
 }
 
-fn summaries_by_id(content: &Content) -> HashMap<ListingId, ContentHash, RandomState> {
+/// The hashes of all summaries.
+pub(super) fn hashes_by_id(content: &Content) -> HashMap<ListingId, ContentHash, RandomState> {
     content.summaries.iter().map(|summary| (summary.id, summary.hash)).collect()
 }
 
-fn exported(id: ListingId, meta: &DetailMeta) -> ExportedDetail {
+/// The details of a bundle as they are stored; `summaries`: those of the bundle's snapshot.
+pub(super) fn records<'a>(
+    bundle: &'a Bundle,
+    file: &File,
+    volatile: &'a VolatileKeys,
+    summaries: &'a HashMap<ListingId, ContentHash, RandomState>,
+) -> Result<DetailStream<'a>, StoreError> {
+    let mut again = file.try_clone().map_err(unreadable)?;
+    again.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+    let confirmed_ms = bundle.manifest().confirmed_ms;
+    let records = bundle.details(again).map(move |detail| {
+        let (id, detail) = detail.map_err(unreadable)?;
+        let Detail { state, body, current, etag, last_modified } = detail;
+        let hash = match state {
+            DetailState::Present => volatile.hash(&String::from_utf8_lossy(&body)),
+            DetailState::Gone => ContentHash::default(),
+        };
+        let (origin_time_ms, summary_hash) = match summaries.get(&id) {
+            Some(summary_hash) if current => (confirmed_ms, *summary_hash),
+            // With an origin, it is fetched again.
+            _ => (0, ContentHash::of(b"another summary")),
+        };
+        let fetched_ms = confirmed_ms;
+        let meta = DetailMeta { state, etag, last_modified, origin_time_ms, fetched_ms, summary_hash, hash };
+        Ok((id, DetailRecord { meta, body }))
+    });
+    Ok(Box::new(records))
+}
+
+pub(super) fn exported(id: ListingId, meta: &DetailMeta) -> ExportedDetail {
     let hash = match meta.state {
         DetailState::Present => meta.hash,
         DetailState::Gone => ContentHash::default(),

@@ -19,7 +19,63 @@ pub(super) struct Change {
     oldest: u64,
 }
 
+/// What a switch adds to the journal.
+pub(super) enum Feed {
+    /// The difference between the snapshot before and the next one.
+    Own,
+    /// These entries, the last of which ends at the next snapshot.
+    Steps(Vec<Entry>),
+    /// The publisher's journal, in place of the own one.
+    Publishers(Vec<Entry>),
+}
+
 impl Versions {
+    /// The journal with what a switch adds; it is written with the switch.
+    pub(super) fn fed(
+        &self,
+        feed: Feed,
+        next: &Arc<Dataset>,
+        states: &mut States,
+    ) -> Result<Option<Change>, StoreError> {
+        let ends = |entries: &[Entry]| entries.last().is_some_and(|last| last.to == next.id);
+        let served = self.0.live.current();
+        match feed {
+            Feed::Publishers(entries) if ends(&entries) => self.taken_over(entries, states).map(Some),
+            // Without gap: what is served is where they begin.
+            Feed::Steps(entries)
+                if ends(&entries) && served.as_ref().is_some_and(|served| entries[0].from == served.dataset.id) =>
+            {
+                let journal = self.0.journal.load();
+                let all = journal.entries().cloned().chain(entries).collect();
+                self.taken_over(all, states).map(Some)
+            }
+            Feed::Own | Feed::Steps(_) | Feed::Publishers(_) => self.change(next, states),
+        }
+    }
+
+    /// The journal with these entries; only the new ones are written.
+    fn taken_over(&self, mut entries: Vec<Entry>, states: &mut States) -> Result<Change, StoreError> {
+        let before_ms = self.oldest_change_ms();
+        entries.retain(|entry| entry.at_ms >= before_ms);
+        let (own, oldest) = (self.0.journal.load(), *self.0.oldest.lock());
+        let own: Vec<&Entry> = own.entries().collect();
+        // As many of the own ones as the others begin with stay.
+        let is_start = |some: &[&Entry]| some.len() <= entries.len() && some.iter().zip(&entries).all(|(a, b)| *a == b);
+        let gone = (0..own.len()).find(|gone| is_start(&own[*gone..])).unwrap_or(own.len());
+        let journal = Journal::new(entries.iter().cloned());
+        // Too much for a journal.
+        let dropped = entries.len() - journal.len();
+        let first = oldest + gone as u64;
+        let from = (own.len() - gone).max(dropped);
+        for (number, entry) in (first..).zip(&entries).skip(from) {
+            states.put(&name(number), entry.encode())?;
+        }
+        let next = first + dropped as u64;
+        let last = oldest + own.len() as u64;
+        (oldest..next.min(last)).for_each(|number| states.remove(&name(number)));
+        Ok(Change { journal, oldest: next })
+    }
+
     /// The journal with the changes of the next switch; it is written with the switch.
     pub(super) fn change(&self, next: &Arc<Dataset>, states: &mut States) -> Result<Option<Change>, StoreError> {
         let served = self.0.live.current();

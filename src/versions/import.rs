@@ -1,11 +1,12 @@
 //! Imports a bundle's content as the newest version, in one transaction.
 //!
-//! It does not know files. Callers: [`super::bundles`], with verified content.
+//! It does not know files. Callers: [`super::bundles`] and [`super::follow`], with verified content.
 
 use std::sync::Arc;
 
 use url::Url;
 
+use super::follow::{self, Followed};
 use super::{Versions, VersionsError};
 use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};
@@ -36,6 +37,8 @@ pub struct Import<'a> {
     pub allow_older: bool,
     /// Called when the import is durable but not yet visible, to update details in memory.
     pub committed: &'a dyn Fn(),
+    /// Where a replica stands afterwards; `None`: an operator imports.
+    pub followed: Option<Followed>,
 }
 
 /// The result of an import.
@@ -59,9 +62,14 @@ impl Versions {
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
     /// write fails.
     pub fn import(&self, import: Import<'_>) -> Result<Imported, VersionsError> {
-        let Import { content, mut meta, evidence, details, details_bytes, allow_older, committed } = import;
+        let Import { content, mut meta, evidence, details, details_bytes, allow_older, committed, followed } = import;
         let mut notes = self.0.notes.lock();
-        let mut all_evidence = self.0.store.evidence()?;
+        self.unless_elsewhere(followed.as_ref())?;
+        let mut all_evidence = match followed {
+            // A replica answers exactly what its publisher does: older lists could settle what is doubtful there.
+            Some(_) => Evidence::new(),
+            None => self.0.store.evidence()?,
+        };
         all_evidence.extend(evidence);
         let dataset = Arc::new(Dataset::build(content, &all_evidence)?);
         let head = self.0.head.current();
@@ -78,6 +86,8 @@ impl Versions {
         if let Some(head) = head.as_ref().filter(|_| self.0.policy.has_origin) {
             self.unless_foreign(&meta, &head.meta)?;
         }
+        // Its sequence number says that a head is newer, also one that takes the data back.
+        let allow_older = allow_older || followed.is_some();
         let highest = self.highest_after(&dataset.id, meta.confirmed_ms, allow_older)?;
         let mut states = States::default();
         states.put_evidence(&all_evidence)?;
@@ -88,8 +98,11 @@ impl Versions {
             // The present origin is checked again.
             meta.disproved = None;
         }
-        let along = Along { activate: true, verifies: true, details: Some(details), details_bytes, states };
-        self.put(&mut notes, &dataset, meta, along, committed)?;
+        // A full bundle repairs; a delta builds on what was verified when it came.
+        let verifies = followed.as_ref().is_none_or(|followed| followed.is_full);
+        let feed = follow::write(followed, &dataset.id, &mut states)?;
+        let along = Along { activate: true, verifies, details: Some(details), details_bytes, states };
+        self.put_with(&mut notes, &dataset, meta, along, feed, committed)?;
         let imported = Imported {
             snapshot: dataset.id.clone(),
             listings: dataset.len(),

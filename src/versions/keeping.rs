@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use super::notes::{ExportedDetail, Notes, exported_details};
 use super::retention::Candidate;
 use super::{Versions, VersionsError};
+use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::store::{Healed, States, StoreError};
 
@@ -118,6 +119,8 @@ impl Versions {
     fn write_back(&self, notes: &Notes) -> Result<(), StoreError> {
         let mut states = States::default();
         notes.write_all(&mut states)?;
+        // Details may be lost: a replica fetches all again.
+        super::follow::forget_in(&mut states);
         match notes.rolled_back.map(|seq| self.0.store.activate(seq, &states)) {
             None | Some(Err(StoreError::NoSuchVersion(_))) => self.0.store.put_states(&states),
             Some(activated) => activated,
@@ -131,8 +134,10 @@ impl Versions {
     pub fn tidy(&self) -> Result<(), StoreError> {
         let notes = self.0.notes.lock();
         let (kept, exporting) = (self.0.kept.load_full(), self.0.exporting.lock().clone());
+        let chained = self.0.chained.lock().clone();
         let mut exported: Vec<&str> = notes.exports.iter().map(String::as_str).collect();
         let mut pins: Vec<&str> = notes.pins.iter().map(String::as_str).collect();
+        exported.extend(chained.iter().map(SnapshotId::as_str));
         // The newest of those with the same id, in this order.
         let mut takes = |id: &str| {
             let from =

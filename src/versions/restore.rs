@@ -29,6 +29,7 @@ impl Versions {
             loaded: loaded(own.clone()),
             is_rolled_back: AtomicBool::default(),
             exporting: Mutex::default(),
+            chained: Mutex::default(),
             store,
             live,
             head: Live::default(),

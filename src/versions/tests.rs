@@ -127,6 +127,7 @@ fn import_as(
         details_bytes: 100,
         allow_older: false,
         committed: &|| {},
+        followed: None,
     })
 }
 
@@ -141,6 +142,7 @@ fn import_older(versions: &Versions, ids: &[u64], at_ms: i64) -> Result<Imported
         details_bytes: 0,
         allow_older: true,
         committed: &|| {},
+        followed: None,
     })
 }
 
@@ -420,6 +422,7 @@ fn an_import_that_breaks_off_changes_nothing() {
         details_bytes: 10,
         allow_older: false,
         committed: &|| {},
+        followed: None,
     };
     assert!(rig.versions.import(import).is_err());
     assert_eq!((rig.served(), rig.newest(), rig.kept().len()), (one.clone(), one.clone(), 1));

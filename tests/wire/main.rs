@@ -39,6 +39,7 @@ mod docs;
 mod dumps;
 mod excerpts;
 mod faults;
+mod fleet;
 mod floods;
 mod gap;
 mod golden;

@@ -3,6 +3,8 @@
 //! The same facts as `/status`. Callers: [`super::answer`].
 
 use crate::audit::score::Score;
+use crate::clock::Monotonic;
+use crate::fleet::replica::status::Picture;
 
 use super::super::status::Status;
 use super::families::Families;
@@ -40,6 +42,9 @@ pub(super) fn write(status: &Status, families: &mut Families) {
         let sent = origin.picture().sent;
         families.counters("grandstand_origin_requests", "Requests sent to the origin by class", "class", sent);
     }
+    if let Some(replica) = &status.replica {
+        self::replica(&replica.picture(), status.clock.now_mono(), families);
+    }
     if let Some(audits) = &status.audits {
         audit(&audits.score(), families);
     }
@@ -67,6 +72,22 @@ fn data(status: &Status, families: &mut Families) {
         let help = "Listings whose detail is fetched in advance; 0 on demand and offline";
         families.gauge("grandstand_details_wanted", help, wanted);
     }
+}
+
+fn replica(picture: &Picture, now: Monotonic, families: &mut Families) {
+    families.gauge("grandstand_replica_sequence", "Number of the head of the store that was taken", picture.sequence);
+    if let Some(behind) = picture.behind(now) {
+        let help = "Seconds for which something has been missing that the store has; 0: nothing is";
+        families.gauge("grandstand_replica_behind_seconds", help, behind.as_secs_f64());
+    }
+    families.counters(
+        "grandstand_replica_polls",
+        "Reads of the store's head, by outcome",
+        "outcome",
+        picture.polls.counts(),
+    );
+    let help = "Bytes of bundles and journals received from the store";
+    families.counter("grandstand_replica_received_bytes", help, picture.received);
 }
 
 fn audit(score: &Score, families: &mut Families) {

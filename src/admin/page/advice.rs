@@ -81,6 +81,11 @@ impl Facts<'_> {
             ),
             Trouble::NotReady => match (self.usage, self.origin_fails()) {
                 (Use::Offline, _) => (text, "Import a bundle: below, or with `grandstand bundle import FILE`."),
+                (Use::Replica, _) => (
+                    text,
+                    "Wait while the first bundle is downloaded. If nothing comes, check replica.url, its credentials, and \
+                     that a publisher writes there.",
+                ),
                 (_, Some(fails)) => (
                     format!("{text} {fails}"),
                     "Check the address (origin.url) and that this machine can reach it. The server keeps trying.",
@@ -96,6 +101,11 @@ impl Facts<'_> {
             ),
             Trouble::Unconfirmed => match (self.usage, self.origin_fails()) {
                 (Use::Offline, _) => (text, "Import a newer bundle: below, or with `grandstand bundle import FILE`."),
+                (Use::Replica, _) if self.rolled_back.is_none() => (
+                    text,
+                    "Check that this machine can read the store (replica.url), and that the publisher runs and is healthy. \
+                     Clients get the stored data with its true Age meanwhile; the store is read again by itself.",
+                ),
                 (_, Some(fails)) => (
                     format!("{text} {fails}"),
                     "Check that the origin works and that this machine can reach it. Meanwhile clients get the stored \
@@ -149,7 +159,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         _ => {}
     }
     if let Some(damage) = facts.damage.filter(|_| !is_told(&[Trouble::Disk])) {
-        let todo = if facts.origin_url.is_some() {
+        let todo = if facts.origin_url.is_some() || facts.usage == Use::Replica {
             "Wait: the store is repaired with what can be read of it, and the rest is fetched again."
         } else {
             "Import a bundle: its data repairs the store."
@@ -184,12 +194,17 @@ pub(super) fn about_note(module: &str) -> &'static str {
 }
 
 /// What to do by module; the first prefix that fits counts.
-const ADVICE: [(&str, &str); 21] = [
+const ADVICE: [(&str, &str); 22] = [
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
     ("upstream::stamps", "Do nothing: the server takes the age of answers from Date instead."),
     ("upstream", "Check that the origin works and can be reached. The server keeps trying."),
     ("mirror::assumptions", "Do nothing: queries that depend on it are forwarded to the origin."),
     ("mirror", "Nothing, if it stops: it is tried again by itself. Else look at the origin's answers."),
+    (
+        "fleet",
+        "Check that the store can be reached with these credentials, and that the other side of it is healthy. It is tried \
+         again by itself.",
+    ),
     ("audit", "Look at the differences under Parity. What differs is fetched again by itself."),
     ("admin::bundle", "The message says why. Correct that, and try again."),
     ("dumps", "Check that the disk has room. The next request for the dump writes it again."),

@@ -32,7 +32,7 @@ pub(super) fn charts(samples: &[Option<Sample>], span: Span, scene: Scene) -> Ve
     let together = if span == Span::Hours { TOGETHER_OF_HOURS } else { 1 };
     let drawn = Drawn::new(samples, together, span.step());
     let mut charts = vec![requests(&drawn), latency(&drawn), not_modified(&drawn), refused(&drawn)];
-    if scene.usage != Use::Offline {
+    if scene.usage.has_origin() {
         charts.push(spent(&drawn, scene.budget));
     }
     if scene.usage != Use::Shield {

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::admin::health::Trouble;
+use crate::admin::health::{Trouble, oldest};
 use crate::admin::status::{Reading, Status};
 use crate::audit::job::Job;
 use crate::audit::score::{Differing, Score};
@@ -55,8 +55,7 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
         damage: damage.as_deref(),
         parity: percent,
     });
-    let mirror_limit = (status.usage == Use::Mirror).then(|| 3 * status.ttl.as_secs().max(1));
-    let oldest = mirror_limit.into_iter().chain(status.max_age.map(|age| age.as_secs())).min();
+    let oldest = oldest(status.usage, status.ttl, status.max_age).map(|oldest| oldest.as_secs());
     let scene = Scene { usage: status.usage, budget: budget.and_then(|budget| budget.limit), oldest };
     let samples = status.history.samples(span, status.clock.now_mono());
     Model {
@@ -88,7 +87,7 @@ fn state(reading: &Reading, usage: Use, findings: &[Finding]) -> State {
     match (reading.reasons.is_empty(), findings.is_empty()) {
         (true, true) => State::Well,
         (true, false) => State::Attention,
-        _ if usage == Use::Mirror && waits && !fails => State::Starting,
+        _ if usage.is_confirmed() && waits && !fails => State::Starting,
         _ => State::Unwell,
     }
 }
@@ -108,7 +107,7 @@ fn tiles(status: &Status, reading: &Reading, value: &Value) -> Vec<Tile> {
         });
         tile("Listings", words::count(listings as u64), details);
         let age = reading.age.map_or_else(|| "unknown".to_owned(), |age| words::seconds(age.into()));
-        let limit = if status.usage == Use::Mirror {
+        let limit = if status.usage.is_confirmed() {
             format!("refreshed within {}", words::seconds(status.ttl.as_secs()))
         } else {
             String::new()
@@ -315,6 +314,7 @@ fn server(status: &Status, reading: &Reading, tls_problem: Option<String>) -> Ve
         };
         lines.push(Line::new("Certificate of HTTPS", left).with(tls_problem.map(|problem| words::sentence(&problem))));
     }
+    lines.extend(reading.replica.as_ref().map(|replica| Line::new("Store that is followed", cut(&replica.told()))));
     lines.push(Line::new("Disk", reading.disk.as_deref().map_or_else(|| "Works".to_owned(), words::sentence)));
     lines.push(Line::new("Clients counted for the rate limit", words::count(status.limiter.windows() as u64)));
     lines

@@ -106,6 +106,7 @@ const fn used_as(usage: Use) -> &'static str {
         Use::Mirror => "mirror",
         Use::Shield => "shield",
         Use::Offline => "offline server",
+        Use::Replica => "replica",
     }
 }
 
@@ -138,6 +139,7 @@ const fn all_well(usage: Use) -> &'static str {
         Use::Mirror => "The origin confirmed the data in time, nothing is held back, and the disk works.",
         Use::Shield => "The origin answers, and clients get cached answers where possible.",
         Use::Offline => "There is data to serve, and the disk works.",
+        Use::Replica => "The data is that of the publisher, it is confirmed in time, and the disk works.",
     }
 }
 

@@ -98,6 +98,7 @@ impl Rig {
             pages: None,
             kept,
             ipv6_prefix: 64,
+            absent: Absent::OFFLINE,
         };
         Self { finder: Arc::new(finder), old, may, journal }
     }

@@ -2,7 +2,9 @@
 //!
 //! Not the defaults, which are read from the code. Callers: [`super`].
 
-use super::Use::{self, Mirror, Offline, Shield};
+mod fleet;
+
+use super::Use::{self, Mirror, Offline, Replica, Shield};
 use Values::{Duration, Size, Whole, Words};
 
 /// Which values a key takes. Bounds are included, and a test compares them with the program.
@@ -38,12 +40,15 @@ impl Key {
     }
 }
 
-const ALL: &[Use] = &[Mirror, Shield, Offline];
+const ALL: &[Use] = &[Mirror, Shield, Offline, Replica];
 /// Uses that have an origin.
 const ONLINE: &[Use] = &[Mirror, Shield];
 /// Uses that have snapshots.
-const KEPT: &[Use] = &[Mirror, Offline];
+const KEPT: &[Use] = &[Mirror, Offline, Replica];
 const MIRROR: &[Use] = &[Mirror];
+const REPLICA: &[Use] = &[Replica];
+/// Uses that read a store.
+const FOLLOWS: &[Use] = &[Mirror, Replica];
 
 const RATE: u32 = 1_000_000_000;
 
@@ -63,7 +68,7 @@ const fn unset(
 }
 
 /// The tables of the file with their descriptions, in the order of the page.
-pub(super) const SECTIONS: [(&str, &str); 13] = [
+pub(super) const SECTIONS: [(&str, &str); 15] = [
     ("", "Where grandstand listens, where it stores data, and how fresh answers are."),
     ("origin", "The provider's server, and how much it may be asked."),
     ("mirror", "What is crawled, how often, and which snapshots are kept."),
@@ -77,10 +82,20 @@ pub(super) const SECTIONS: [(&str, &str); 13] = [
     ("log", "The log on standard error."),
     ("pages", "The pages for people on the public listener. See [Pages](pages.md)."),
     ("limits", "Bounds on connections, request heads and memory."),
+    (
+        "publish",
+        "The object store that this instance writes what it serves to, for replicas. See [Run a fleet](fleet.md).",
+    ),
+    ("replica", "The object store that a replica follows. See [Run a fleet](fleet.md#replicas)."),
 ];
 
 /// Every key, in the order of the page.
-pub(super) const KEYS: &[Key] = &[
+pub(super) fn keys() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().chain(fleet::KEYS)
+}
+
+/// The keys of a single machine.
+const KEYS: &[Key] = &[
     key(
         "listen",
         Words("list of addresses with port"),
@@ -112,7 +127,7 @@ pub(super) const KEYS: &[Key] = &[
         "none",
         Words("URL, may have a path"),
         ONLINE,
-        "The base address of the origin. Without it grandstand is offline.",
+        "The base address of the origin. Without it grandstand is offline, or a replica if `replica.url` is set.",
     ),
     key(
         "origin.aliases",

@@ -71,6 +71,13 @@ connections = 20000
 connections_per_client = 512
 head = "48KiB"
 origin_bytes = "128MiB"
+
+[publish]
+full_every = "7d"
+keep = "7d"
+
+[replica]
+poll = "10s"
 "#;
 
 /// Every key, each with another value than its default.
@@ -94,6 +101,9 @@ tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
 log = { format = "json", level = "trace" }
 pages = { enabled = false }
 limits = { connections = 1, connections_per_client = 2, head = "1KiB", origin_bytes = "1MiB" }
+publish = { url = "s3://bucket/fleet", sign_key = "minisign.key", sign_password_file = "password", full_every = "1d",
+  keep = "2h" }
+replica = { url = "https://store.example/fleet", poll = "1s" }
 [rate_limit]
 requests_per_minute = 0
 ipv6_prefix = 128
@@ -184,7 +194,12 @@ fn a_public_url_that_nobody_names_is_the_first_listener() {
 
 #[test]
 fn each_shipped_file_loads_and_has_its_use() {
-    let uses = [("mirror.toml", Use::Mirror), ("shield.toml", Use::Shield), ("offline.toml", Use::Offline)];
+    let uses = [
+        ("mirror.toml", Use::Mirror),
+        ("shield.toml", Use::Shield),
+        ("offline.toml", Use::Offline),
+        ("replica.toml", Use::Replica),
+    ];
     for (name, want) in uses {
         let (path, text) = shipped(name);
         let loaded = Config::load(Some(&path), std::iter::empty(), &[]);
@@ -202,7 +217,9 @@ fn each_shipped_file_loads_and_has_its_use() {
 #[test]
 fn the_shipped_files_differ_from_the_defaults_only_in_what_makes_their_use() {
     let of = |name| Config::from_text(&shipped(name).1).unwrap().config;
-    let (mut mirror, mut shield) = (of("mirror.toml"), of("shield.toml"));
+    let (mut mirror, mut shield, mut replica) = (of("mirror.toml"), of("shield.toml"), of("replica.toml"));
+    replica.replica.url = None;
+    assert_eq!(replica, Config::default());
     mirror.origin.url = None;
     shield.origin.url = None;
     shield.mirror.enabled = true;

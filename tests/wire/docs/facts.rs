@@ -9,8 +9,21 @@ use http::Method;
 use super::{read, repository};
 use crate::harness::{Setup, origin};
 
-/// Metrics that a server without HTTPS and without traffic does not have.
-const LATER: [&str; 3] = ["grandstand_certificate_seconds", "grandstand_forwards_total", "grandstand_parity_ratio"];
+/// Metrics that a mirror without HTTPS, without a store and without traffic does not have.
+const LATER: [&str; 12] = [
+    "grandstand_certificate_seconds",
+    "grandstand_forwards_total",
+    "grandstand_parity_ratio",
+    "grandstand_publish_behind_seconds",
+    "grandstand_publish_bytes_total",
+    "grandstand_publish_failures_total",
+    "grandstand_publish_objects_total",
+    "grandstand_publish_sequence",
+    "grandstand_replica_behind_seconds",
+    "grandstand_replica_polls_total",
+    "grandstand_replica_received_bytes_total",
+    "grandstand_replica_sequence",
+];
 
 /// Whatever on the page stands between backticks.
 fn quoted(page: &str) -> Vec<&str> {

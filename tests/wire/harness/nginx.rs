@@ -73,6 +73,66 @@ impl Drop for Nginx {
     }
 }
 
+/// nginx as a plain web server of a directory, on a port that was free a moment before.
+pub struct Files {
+    child: Child,
+    port: u16,
+    _dir: TempDir,
+}
+
+impl Files {
+    pub async fn of(root: &Path) -> Self {
+        for _ in 0..5 {
+            if let Some(started) = Self::try_of(root).await {
+                return started;
+            }
+        }
+        panic!("nginx found no port");
+    }
+
+    async fn try_of(root: &Path) -> Option<Self> {
+        let dir = TempDir::new().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (at, root) = (dir.path().display(), root.display());
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let temporary: String = temporary.map(|name| format!("{name}_temp_path {at}/{name};\n")).concat();
+        let config = format!(
+            "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log {at}/log;\nevents {{}}\nhttp {{\naccess_log off;\n\
+             {temporary}server {{\nlisten 127.0.0.1:{port};\nlocation /fleet/ {{\nalias {root}/;\n}}\n}}\n}}\n"
+        );
+        let file = dir.path().join("nginx.conf");
+        std::fs::write(&file, config).unwrap();
+        let child = Command::new(program())
+            .args([Path::new("-e"), &dir.path().join("log"), Path::new("-c"), &file])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("nginx: setup.sh installs it");
+        let mut this = Self { child, port, _dir: dir };
+        // Somebody may have taken the port.
+        let ended = super::until("nginx listens or ends", || {
+            let ended = this.child.try_wait().unwrap().is_some();
+            async move {
+                let listens = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok();
+                (ended || listens).then_some(ended)
+            }
+        })
+        .await;
+        (!ended).then_some(this)
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/fleet", self.port)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // It may have ended by itself; both fail then, and that is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Debian has it where only root looks.
 fn program() -> &'static str {
     if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" }

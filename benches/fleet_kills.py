@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Kills a publisher and its replica at random instants, and compares what they serve, entity tag by entity tag.
+
+    cargo build --locked
+    python3 benches/fleet_kills.py                         # 100 kills
+    python3 benches/fleet_kills.py --kills 20 --seed 7
+
+In each round the origin's data changes, the publisher refreshes, and the publisher, the replica or both are killed (SIGKILL)
+and started again. Every answer of the replica must have the entity tag that the same snapshot has on the publisher: one
+that does not is a mixture. At the end of a round both serve the same. Details, which are published a minute apart at most,
+are compared at the end. Needs the Python standard library only. Everything runs on loopback, on free ports, in a temporary
+directory.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+PATIENCE = 120
+LIST = "/api/listings.json"
+COMMON = [
+    'listen=["127.0.0.1:0"]', "admin.listen=127.0.0.1:0", "public_url=http://mirror.test", "ttl=10m",
+    "rate_limit.requests_per_minute=0", "log.level=warn",
+]  # fmt: skip
+
+
+def get(url, method="GET"):
+    """Status, fields and body."""
+    request = urllib.request.Request(url, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def wait(what, attempt):
+    """Waits until an attempt gives something."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            if found := attempt():
+                return found
+        except OSError:
+            pass
+        time.sleep(0.05)
+    sys.exit(f"waited in vain until {what}")
+
+
+class Server:
+    """`grandstand serve` on a data directory, which outlives the process."""
+
+    def __init__(self, program, data, sets):
+        self.words = [program, "serve"]
+        for item in [*COMMON, *sets, f"data_dir={data}"]:
+            self.words += ["--set", item]
+        self.data, self.process = data, None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.words, stdin=subprocess.DEVNULL)
+        self.admin = wait("it listens", self.address)
+        self.public = "http://" + wait("it answers", self.status)["listen"][0]
+
+    def address(self):
+        try:
+            holder = json.loads((Path(self.data) / "LOCK").read_text())
+        except (OSError, ValueError):
+            return None
+        return holder.get("admin") and f"http://{holder['admin']}" if holder.get("pid") == self.process.pid else None
+
+    def status(self):
+        return json.loads(get(self.admin + "/status")[2])
+
+    def snapshot(self):
+        return (self.status()["snapshot"] or {}).get("id")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def tags(self, details=False):
+        """Snapshot and entity tag of each target."""
+        first = json.loads(get(f"{self.public}{LIST}?per_page=100")[2])
+        targets = [f"{LIST}?per_page=100&page={page}" for page in range(1, first["total_pages"] + 1)]
+        targets += [f"/api/{name}.json" for name in ("sports", "states", "cities")]
+        if details:
+            pages = [json.loads(get(self.public + target)[2])["items"] for target in targets if target.startswith(LIST)]
+            targets = [f"/api/listings/{item['id']}.json" for page in pages for item in page]
+        found = {}
+        for target in targets:
+            status, fields, _ = get(self.public + target)
+            found[target] = (fields.get("mirror-snapshot"), fields.get("etag"), status)
+        return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", default="target/debug/grandstand")
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--listings", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as directory:
+        origin = subprocess.Popen(
+            [options.program, "origin", "--listen", "127.0.0.1:0", "--listings", str(options.listings), "--until-stdin-closes"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        url, store = origin.stdout.readline().strip(), f"file://{directory}/store"
+        source = [f"origin.url={url}", "origin.requests_per_minute=0", "origin.cache_ttl=1s", "mirror.audit_per_hour=0"]
+        publisher = Server(options.program, f"{directory}/publisher", [*source, f"publish.url={store}"])
+        replica = Server(options.program, f"{directory}/replica", [f"replica.url={store}", "replica.poll=100ms"])
+        try:
+            run(options, chance, origin, publisher, replica)
+        finally:
+            for process in (publisher.process, replica.process, origin):
+                process.kill()
+
+
+def run(options, chance, origin, publisher, replica):
+    known, compared, began = {}, 0, time.monotonic()
+
+    def learn(tags):
+        known.update({(snapshot, target): tag for target, (snapshot, tag, _) in tags.items()})
+
+    def expect(tags):
+        nonlocal compared
+        for target, (snapshot, tag, status) in tags.items():
+            if status != 200 or known.get((snapshot, target), tag) != tag:
+                sys.exit(f"a mixture: {target} of {snapshot} is {status} with {tag}, not {known.get((snapshot, target))}")
+            compared += (snapshot, target) in known
+
+    wait("there is data", lambda: publisher.snapshot() and replica.snapshot())
+    kills = 0
+    while kills < options.kills:
+        before = publisher.snapshot()
+        learn(publisher.tags())
+        origin.stdin.write(f"{chance.choice(['touch', 'touch', 'touch', 'remove'])} {chance.randint(1, 5)}\n")
+        origin.stdin.flush()
+        origin.stdout.readline()
+        get(publisher.admin + "/refresh", "POST")
+        victims = chance.choice([[replica], [publisher], [publisher, replica]])
+        time.sleep(chance.random() * 1.2)
+        for victim in victims:
+            victim.kill()
+            kills += 1
+            time.sleep(chance.random() * 0.3)
+        for victim in victims:
+            victim.start()
+        wait("the replica serves", replica.snapshot)
+        expect(replica.tags())
+        get(publisher.admin + "/refresh", "POST")
+        wait("the change is served", lambda: publisher.snapshot() not in (None, before))
+        wait("the replica has it", lambda: replica.snapshot() == publisher.snapshot())
+        learn(publisher.tags())
+        expect(replica.tags())
+        if publisher.tags() != replica.tags():
+            sys.exit("they serve different things")
+    lists = time.monotonic() - began
+    get(publisher.admin + "/refresh", "POST")
+    wait("the details are equal", lambda: publisher.tags(details=True) == replica.tags(details=True))
+    print(f"{kills} kills in {lists:.0f} s, {compared} entity tags compared with the publisher's, all equal; details, too")
+
+
+if __name__ == "__main__":
+    main()

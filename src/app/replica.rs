@@ -1,0 +1,54 @@
+//! A replica's way to its store, and a mirror's that begins with the data of one.
+//!
+//! Callers: [`super::core`] makes it, [`super::serve`] and `sync` run it.
+
+use pingora::server::Server;
+use pingora::services::background::background_service;
+
+use crate::config::Config;
+use crate::fleet::place::Place;
+use crate::fleet::replica::Follower;
+use crate::fleet::replica::fetch::Fetcher;
+use crate::mirror::task::Mirror;
+
+use super::core::{AppError, Core};
+use super::{Task, trusted_keys};
+
+/// What follows `replica.url`; `None`: it is not set.
+///
+/// # Errors
+/// When its options do not make a client, or a trusted key is invalid.
+pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>, AppError> {
+    let (Some(url), Some(versions)) = (&config.replica.url, &core.versions) else { return Ok(None) };
+    let place = Place::open(url, &config.replica.options);
+    let fetcher = Fetcher {
+        place: place.map_err(|why| AppError::Place { key: "replica.options", why: why.to_string() })?,
+        data_dir: core.data_dir.path().to_owned(),
+        most: config.bundle.max_size,
+        status: core.replica.clone(),
+    };
+    let (details, clock) = (core.details.clone(), core.clock.clone());
+    Ok(Some(Follower::new(fetcher, versions.clone(), details, trusted_keys(config)?, clock)))
+}
+
+/// Adds the services that keep the data current: a mirror, or what follows a store.
+pub(super) fn keep_current(server: &mut Server, config: &Config, core: &mut Core) {
+    match (core.mirror.take(), core.follower.take()) {
+        (Some(own), seed) => {
+            server.add_service(background_service("mirror", Task::new(mirror(own, seed))));
+        }
+        (None, Some(follower)) => {
+            let (every, commands) = (config.replica.poll, core.commands.clone());
+            server.add_service(background_service("replica", Task::new(follower.run(move || every, commands))));
+        }
+        (None, None) => {}
+    }
+}
+
+/// Mirrors, for ever; takes the first data from the store, if there is one.
+pub(crate) async fn mirror(mirror: Mirror, seed: Option<Follower>) {
+    if let Some(seed) = seed {
+        seed.seed().await;
+    }
+    mirror.run().await;
+}

@@ -1,0 +1,262 @@
+//! The address of an object store, and its options: shared by `[publish]` and `[replica]`.
+//!
+//! Nothing is opened here. Callers: these sections; [`crate::fleet`] opens it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use object_store::ClientConfigKey;
+use object_store::aws::AmazonS3ConfigKey;
+use object_store::azure::AzureConfigKey;
+use object_store::gcp::GoogleConfigKey;
+use url::Url;
+
+use super::address::masked;
+use super::describe::Toml;
+use super::errors::quoted;
+use super::parse::expected;
+use super::raw::{Node, Value};
+use super::secret::Secret;
+use super::section::Section;
+
+/// What speaks behind an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StoreKind {
+    /// `s3://bucket/prefix`: S3 and what is compatible with it.
+    S3,
+    /// `gs://bucket/prefix`: Google Cloud Storage.
+    Gcs,
+    /// `az://container/prefix`: Azure Blob Storage.
+    Azure,
+    /// `file:///path`: a directory.
+    File,
+    /// `https://host/path` or `http://...`: a web server, only for reading.
+    Web,
+}
+
+/// What an address may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Written: no web server.
+    Publish,
+    /// Only read.
+    Follow,
+}
+
+/// The address of an object store: no user name, no query, no fragment, and no slash at the end.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ObjectStoreUrl {
+    url: Url,
+    kind: StoreKind,
+}
+
+impl ObjectStoreUrl {
+    /// What speaks there.
+    pub const fn kind(&self) -> StoreKind {
+        self.kind
+    }
+
+    /// The whole URL.
+    pub const fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The directory; `None`: it is no directory.
+    pub fn directory(&self) -> Option<PathBuf> {
+        if self.kind == StoreKind::File { self.url.to_file_path().ok() } else { None }
+    }
+
+    /// Whether it is asked without TLS. Endpoints in options and environment are not looked at.
+    pub fn is_cleartext(&self) -> bool {
+        self.url.scheme() == "http"
+    }
+
+    fn parse(text: &str, purpose: Purpose) -> Result<Self, String> {
+        let refuse = |what: &str| Err(format!("{} is not {what}", quoted(&masked(text))));
+        let known = match purpose {
+            Purpose::Publish => "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///path",
+            Purpose::Follow => "s3://bucket/prefix, gs://..., az://..., file:///path or https://host/path",
+        };
+        let Ok(mut url) = Url::parse(text) else { return refuse(&format!("an address of the form {known}")) };
+        let kind = match (url.scheme(), purpose) {
+            ("s3", _) => StoreKind::S3,
+            ("gs", _) => StoreKind::Gcs,
+            ("az", _) => StoreKind::Azure,
+            ("file", _) => StoreKind::File,
+            ("http" | "https", Purpose::Follow) => StoreKind::Web,
+            _ => return refuse(&format!("an address of the form {known}")),
+        };
+        if !url.username().is_empty() || url.password().is_some() || text.contains('@') {
+            return refuse(
+                "an address without user name and password: put credentials into the environment or options",
+            );
+        }
+        if text.contains(['?', '#', '\\']) || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return refuse("an address without query, fragment, backslash and white space");
+        }
+        let has_host = url.host_str().is_some_and(|host| !host.is_empty());
+        if has_host == (kind == StoreKind::File) || !text.contains("://") {
+            return refuse(&format!("an address of the form {known}"));
+        }
+        if kind != StoreKind::Web && url.port().is_some() {
+            return refuse("an address without a port: set the endpoint in options or environment");
+        }
+        let path = url.path().trim_end_matches('/').to_owned();
+        // The parser has resolved dots.
+        let dots = |segment: &str| matches!(segment, "." | ".." | "%2e" | "%2E");
+        if path.contains("//") || text.split('/').any(dots) || (kind == StoreKind::File && path.is_empty()) {
+            return refuse("an address with a plain path: no empty segments and no dots");
+        }
+        url.set_path(&path);
+        Ok(Self { url, kind })
+    }
+
+    /// Whether a key of the options is known for this kind of store.
+    fn knows(&self, key: &str) -> bool {
+        match self.kind {
+            StoreKind::S3 => key.parse().is_ok_and(|key: AmazonS3ConfigKey| key != AmazonS3ConfigKey::Bucket),
+            StoreKind::Gcs => key.parse().is_ok_and(|key: GoogleConfigKey| key != GoogleConfigKey::Bucket),
+            StoreKind::Azure => key.parse().is_ok_and(|key: AzureConfigKey| key != AzureConfigKey::ContainerName),
+            StoreKind::Web => key.parse::<ClientConfigKey>().is_ok(),
+            StoreKind::File => false,
+        }
+    }
+}
+
+impl fmt::Display for ObjectStoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.url.as_str())
+    }
+}
+
+impl fmt::Debug for ObjectStoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.url.as_str())
+    }
+}
+
+/// An address to publish to.
+pub(super) fn for_writing(node: &Node) -> Result<ObjectStoreUrl, String> {
+    match node.as_text() {
+        Some(text) => ObjectStoreUrl::parse(text, Purpose::Publish),
+        None => expected(node, "an address in quotes, such as \"s3://bucket/prefix\""),
+    }
+}
+
+/// An address to follow.
+pub(super) fn for_reading(node: &Node) -> Result<ObjectStoreUrl, String> {
+    match node.as_text() {
+        Some(text) => ObjectStoreUrl::parse(text, Purpose::Follow),
+        None => expected(node, "an address in quotes, such as \"s3://bucket/prefix\""),
+    }
+}
+
+/// Options of a store by their names in lower case, such as `aws_endpoint`. All values count as secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoreOptions(BTreeMap<String, Secret>);
+
+impl StoreOptions {
+    /// Reads the table of a section. `url`: the store, if its address could be read; it decides which options there are.
+    pub(super) fn read(section: &mut Section<'_>, url: Option<&ObjectStoreUrl>) -> Self {
+        let known = |key: &str| match url {
+            Some(url) if !url.knows(key) => Err(format!("is not a known option of \"{}\"", url.url.scheme())),
+            _ => Ok(()),
+        };
+        Self(section.entries(|key, node| known(key).and_then(|()| value(node))).into_iter().collect())
+    }
+
+    /// Every option with its value.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.expose()))
+    }
+
+    /// Writes the names.
+    pub(super) fn write(&self, out: &mut Toml) {
+        let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
+        if !names.is_empty() {
+            out.absent("options", &format!("set, values not shown: {}", names.join(", ")));
+        }
+    }
+}
+
+/// A value: text, or what is written like one. The message does not show it.
+fn value(node: &Node) -> Result<Secret, String> {
+    match node.value {
+        Value::String | Value::Integer(_) | Value::Boolean(_) if !node.text.is_empty() => {
+            Ok(Secret::new(node.text.clone()))
+        }
+        _ => Err("the value (not shown) is not a text in quotes".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_kept_without_its_slash() {
+        for (text, kind, kept) in [
+            ("s3://bucket/a/prefix/", StoreKind::S3, "s3://bucket/a/prefix"),
+            ("s3://bucket", StoreKind::S3, "s3://bucket"),
+            ("gs://bucket/x", StoreKind::Gcs, "gs://bucket/x"),
+            ("az://container/x", StoreKind::Azure, "az://container/x"),
+            ("file:///srv/my%20store/", StoreKind::File, "file:///srv/my%20store"),
+        ] {
+            let url = ObjectStoreUrl::parse(text, Purpose::Publish).unwrap();
+            assert_eq!((url.kind(), url.to_string().as_str()), (kind, kept));
+        }
+        let directory = ObjectStoreUrl::parse("file:///srv/my%20store", Purpose::Follow).unwrap().directory();
+        assert_eq!(directory.unwrap(), Path::new("/srv/my store"));
+        let web = ObjectStoreUrl::parse("http://127.0.0.1:8000/fleet", Purpose::Follow).unwrap();
+        assert!(web.is_cleartext() && web.kind() == StoreKind::Web);
+    }
+
+    #[test]
+    fn other_addresses_are_refused_and_passwords_not_shown() {
+        for text in [
+            "",
+            "bucket/prefix",
+            "/srv/store",
+            "ftp://host/x",
+            "https://host/x",
+            "memory:///x",
+            "s3:bucket/x",
+            "s3:///x",
+            "s3://me:hunter2@bucket/x",
+            "s3://bucket:9000/x",
+            "s3://bucket/x?y=1",
+            "s3://bucket/x#y",
+            "s3://bucket/a//b",
+            "s3://bucket/a/../b",
+            "s3://bucket/a b",
+            "file://host/srv/store",
+            "file:///",
+            "file:relative",
+        ] {
+            let refused = ObjectStoreUrl::parse(text, Purpose::Publish).err().unwrap_or_else(|| panic!("{text}"));
+            assert!(!refused.contains("hunter2"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_option_belongs_to_its_kind_of_store() {
+        let knows = |url: &str, key: &str| ObjectStoreUrl::parse(url, Purpose::Follow).unwrap().knows(key);
+        for (url, key, known) in [
+            ("s3://b/x", "aws_endpoint", true),
+            ("s3://b/x", "aws_allow_http", true),
+            ("s3://b/x", "allow_http", true),
+            ("s3://b/x", "aws_bucket", false),
+            ("s3://b/x", "azure_storage_account_name", false),
+            ("az://c/x", "azure_storage_account_name", true),
+            ("gs://b/x", "google_service_account", true),
+            ("https://h/x", "connect_timeout", true),
+            ("https://h/x", "aws_endpoint", false),
+            ("file:///x", "allow_http", false),
+        ] {
+            assert_eq!(knows(url, key), known, "{url} {key}");
+        }
+    }
+}

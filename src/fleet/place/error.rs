@@ -1,0 +1,180 @@
+//! Why a store does not do what it is asked, in plain words.
+//!
+//! Callers: [`super`] makes them, publisher and replica show them.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use crate::semantics::excerpt::Excerpt;
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PlaceError {
+    /// The configuration does not make a client.
+    #[error("{0}")]
+    Options(String),
+    /// The object is not there.
+    #[error("{0} is not in the store")]
+    Missing(String),
+    /// Somebody else has written the object.
+    #[error("{0} was changed by another writer")]
+    Changed(String),
+    /// The store does not have what is asked of it.
+    #[error("the store does not support this: {0}")]
+    Unsupported(String),
+    /// Credentials are missing, wrong, or not enough.
+    #[error("the store refuses access; check the credentials and what they may do: {0}")]
+    Forbidden(String),
+    /// There is no room.
+    #[error("the store is full: {0}")]
+    Full(String),
+    /// No connection, or it broke.
+    #[error("the store cannot be reached: {0}")]
+    Unreachable(String),
+    /// No answer in time.
+    #[error("the store did not answer within {limit} s ({what})")]
+    Slow {
+        /// The key, or what was asked for.
+        what: String,
+        /// Seconds.
+        limit: u64,
+    },
+    /// An object is longer than it may be.
+    #[error("{key} has more than {most} bytes")]
+    TooLarge {
+        /// Its name.
+        key: String,
+        most: u64,
+    },
+    /// Anything else.
+    #[error("the store failed: {0}")]
+    Failed(String),
+    /// The local file cannot be read.
+    #[error("a temporary file cannot be read: {0}")]
+    File(String),
+}
+
+impl PlaceError {
+    /// The word for metrics.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Options(_) => "options",
+            Self::Missing(_) => "missing",
+            Self::Changed(_) => "changed",
+            Self::Unsupported(_) => "unsupported",
+            Self::Forbidden(_) => "forbidden",
+            Self::Full(_) => "full",
+            Self::Unreachable(_) => "unreachable",
+            Self::Slow { .. } => "slow",
+            Self::TooLarge { .. } => "too_large",
+            Self::Failed(_) => "failed",
+            Self::File(_) => "file",
+        }
+    }
+
+    pub(super) fn slow(what: &str, limit: Duration) -> Self {
+        Self::Slow { what: what.to_owned(), limit: limit.as_secs() }
+    }
+
+    /// The reason behind an error of the library. `what`: the key.
+    pub(super) fn of(what: &str, error: &object_store::Error) -> Self {
+        use object_store::Error as E;
+        let text = chain(error);
+        match error {
+            E::NotFound { .. } => Self::Missing(what.to_owned()),
+            E::AlreadyExists { .. } | E::Precondition { .. } => Self::Changed(what.to_owned()),
+            E::NotSupported { .. } | E::NotImplemented { .. } => Self::Unsupported(text),
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => Self::Forbidden(text),
+            E::InvalidPath { .. } | E::UnknownConfigurationKey { .. } => Self::Options(text),
+            _ => Self::of_cause(error, text),
+        }
+    }
+
+    fn of_cause(error: &object_store::Error, text: String) -> Self {
+        use object_store::client::HttpErrorKind as H;
+        let first: &(dyn Error + 'static) = error;
+        for cause in std::iter::successors(Some(first), |error| (*error).source()) {
+            match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+                Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge) => {
+                    return Self::Full(text);
+                }
+                Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+                    return Self::Forbidden(text);
+                }
+                _ => {}
+            }
+            match cause.downcast_ref::<object_store::client::HttpError>().map(object_store::client::HttpError::kind) {
+                Some(H::Connect | H::Request | H::Interrupted | H::Timeout) => return Self::Unreachable(text),
+                _ => {}
+            }
+        }
+        // The library does not give the status of an answer, only its text.
+        let says = |word: &str| text.contains(word);
+        if says("507 Insufficient Storage")
+            || says("QuotaExceeded")
+            || says("InsufficientStorage")
+            || says("StorageFull")
+        {
+            return Self::Full(text);
+        }
+        if says("501 Not Implemented") || says("NotImplemented") {
+            return Self::Unsupported(text);
+        }
+        Self::Failed(text)
+    }
+}
+
+/// What an error says, and what caused it: each sentence once, cut.
+fn chain(error: &object_store::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    Excerpt(timeless(&text.split_whitespace().collect::<Vec<_>>().join(" "))).to_string()
+}
+
+/// Without how long and how often the library tried: the same failure is told in the same words.
+fn timeless(text: &str) -> String {
+    let Some(begin) = text.find("Error performing ") else { return text.to_owned() };
+    let (before, told) = text.split_at(begin);
+    match (told.find(" in "), told.find(" - ")) {
+        (Some(from), Some(to)) if from < to => format!("{before}{}: {}", &told[..from], &told[to + 3..]),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_failure_is_told_in_the_same_words() {
+        let told = |tries: &str| {
+            timeless(&format!(
+                "Generic S3 error: Error performing GET http://h/b/head.json in {tries} - HTTP error: gone"
+            ))
+        };
+        let want = "Generic S3 error: Error performing GET http://h/b/head.json: HTTP error: gone";
+        assert_eq!(told("1.04s"), want);
+        assert_eq!(told("630ms, after 2 retries, max_retries: 2, retry_timeout: 20s"), want);
+        assert_eq!(timeless("no space in it - none"), "no space in it - none");
+    }
+
+    #[test]
+    fn causes_in_the_system_are_told_apart() {
+        let of = |kind: std::io::ErrorKind| {
+            let source = Box::new(std::io::Error::from(kind));
+            PlaceError::of("head.json", &object_store::Error::Generic { store: "X", source }).as_str()
+        };
+        assert_eq!(of(std::io::ErrorKind::StorageFull), "full");
+        assert_eq!(of(std::io::ErrorKind::ReadOnlyFilesystem), "forbidden");
+        assert_eq!(of(std::io::ErrorKind::Other), "failed");
+    }
+}

@@ -1,0 +1,105 @@
+//! Makes the client of a store from its address, the environment and the options.
+//!
+//! The environment has the usual names (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`, `GOOGLE_SERVICE_ACCOUNT`,
+//! `AZURE_STORAGE_ACCOUNT_NAME` ...); an option wins over it. Nothing is connected. Callers: publisher, replica, and
+//! `grandstand check`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use url::Position;
+
+use super::{Patience, Place, PlaceError};
+use crate::config::{ObjectStoreUrl, StoreKind, StoreOptions};
+
+const USER_AGENT: &str = concat!("grandstand/", env!("CARGO_PKG_VERSION"));
+
+/// A pause before each retry of a small call, doubled each time. Longer ones are up to the caller.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const RETRIES: usize = 2;
+
+/// Bodies may take any time; each piece has its own deadline.
+const WHOLE: &str = "1 day";
+
+/// A builder with its environment, our settings, and the options over them.
+macro_rules! build {
+    ($builder:ty, $keys:ident, $endpoints:expr, $url:expr, $options:expr) => {{
+        let client = |key| $keys::Client(key);
+        let mut builder = <$builder>::from_env()
+            .with_url($url.url().as_str())
+            .with_retry(retries())
+            .with_config(client(ClientConfigKey::Timeout), WHOLE)
+            .with_config(client(ClientConfigKey::UserAgent), USER_AGENT);
+        for (key, value) in $options.iter() {
+            let key: $keys = key.parse().map_err(|error| wrong(&error))?;
+            builder = builder.with_config(key, value);
+        }
+        // An endpoint without TLS was written on purpose.
+        let is_cleartext = |key: &$keys| builder.get_config_value(key).is_some_and(|url| url.starts_with("http://"));
+        if $endpoints.iter().any(is_cleartext) {
+            builder = builder.with_config(client(ClientConfigKey::AllowHttp), "true");
+        }
+        Arc::new(builder.build().map_err(|error| wrong(&error))?) as Arc<dyn ObjectStore>
+    }};
+}
+
+impl Place {
+    /// The place at an address.
+    ///
+    /// # Errors
+    /// When the options or the environment do not make a client.
+    pub(crate) fn open(url: &ObjectStoreUrl, options: &StoreOptions) -> Result<Self, PlaceError> {
+        // The client takes the process's cryptography, which is the one of the rest of this program. An error means that
+        // it is set already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let store: Arc<dyn ObjectStore> = match url.kind() {
+            StoreKind::S3 => {
+                let endpoints = [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint];
+                build!(AmazonS3Builder, AmazonS3ConfigKey, endpoints, url, options)
+            }
+            StoreKind::Gcs => {
+                build!(GoogleCloudStorageBuilder, GoogleConfigKey, [GoogleConfigKey::BaseUrl], url, options)
+            }
+            StoreKind::Azure => {
+                build!(MicrosoftAzureBuilder, AzureConfigKey, [AzureConfigKey::Endpoint], url, options)
+            }
+            StoreKind::File => Arc::new(LocalFileSystem::new().with_fsync(true)),
+            StoreKind::Web => {
+                let mut client = ClientOptions::new()
+                    .with_config(ClientConfigKey::Timeout, WHOLE)
+                    .with_config(ClientConfigKey::UserAgent, USER_AGENT)
+                    .with_allow_http(url.is_cleartext());
+                for (key, value) in options.iter() {
+                    client = client.with_config(key.parse().map_err(|error| wrong(&error))?, value);
+                }
+                let builder = HttpBuilder::new().with_url(&url.url()[..Position::BeforePath]);
+                let builder = builder.with_client_options(client).with_retry(retries());
+                Arc::new(builder.build().map_err(|error| wrong(&error))?)
+            }
+        };
+        let prefix = Path::from_url_path(url.url().path()).map_err(|error| wrong(&error))?;
+        Ok(Self { store, prefix, directory: url.directory(), patience: Patience::default() })
+    }
+}
+
+fn retries() -> RetryConfig {
+    let backoff = BackoffConfig { init_backoff: FIRST_PAUSE, max_backoff: Duration::from_secs(2), base: 2.0 };
+    RetryConfig { backoff, max_retries: RETRIES, retry_timeout: Patience::default().call }
+}
+
+/// The library's messages about options may show their values; its keys are enough.
+fn wrong(error: &impl std::fmt::Display) -> PlaceError {
+    let text = error.to_string();
+    let shown = match text.split_once("failed to parse \"").and_then(|(_, rest)| rest.rsplit_once("\" as ")) {
+        Some((_, kind)) => format!("the value (not shown) is not a {}", kind.to_lowercase()),
+        None => text,
+    };
+    PlaceError::Options(shown)
+}

@@ -1,0 +1,93 @@
+//! Reading: small objects whole and conditionally, large ones as a stream.
+//!
+//! Callers: publisher and replica, through [`Place`].
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use object_store::{GetOptions, GetRange, ObjectStore as _, UpdateVersion};
+use tokio::time::timeout;
+
+use super::{Place, PlaceError, Version};
+use crate::fleet::keys::Key;
+
+/// The answer to a conditional read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It is the version that is known.
+    Unchanged,
+    /// Another version.
+    Changed(Bytes, Version),
+}
+
+/// An object that is being read.
+pub(crate) struct Download {
+    /// The length of the whole object.
+    pub bytes: u64,
+    key: String,
+    pieces: BoxStream<'static, object_store::Result<Bytes>>,
+    limit: std::time::Duration,
+}
+
+impl Download {
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// When the store fails, or sends nothing for too long.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PlaceError> {
+        let piece = timeout(self.limit, self.pieces.next()).await;
+        let piece = piece.map_err(|_elapsed| PlaceError::slow(&self.key, self.limit))?;
+        piece.transpose().map_err(|error| PlaceError::of(&self.key, &error))
+    }
+}
+
+impl Place {
+    /// Reads an object of at most `most` bytes, unless it still is the version `known`.
+    ///
+    /// # Errors
+    /// When it is missing or longer, or the store fails.
+    pub(crate) async fn read(&self, key: &Key, most: u64, known: Option<&Version>) -> Result<Found, PlaceError> {
+        let if_none_match = known.and_then(|known| known.0.e_tag.clone());
+        let options = GetOptions { if_none_match, ..GetOptions::default() };
+        let path = self.path(key);
+        let reading = async {
+            let answer = match self.store.get_opts(&path, options).await {
+                Err(object_store::Error::NotModified { .. }) => return Ok(Found::Unchanged),
+                answer => answer.map_err(|error| PlaceError::of(&key.to_string(), &error))?,
+            };
+            let version =
+                Version(UpdateVersion { e_tag: answer.meta.e_tag.clone(), version: answer.meta.version.clone() });
+            // A server that ignores the condition, of the same version.
+            if known.is_some_and(|known| known.0.e_tag.is_some() && *known == version) {
+                return Ok(Found::Unchanged);
+            }
+            let too_large = || PlaceError::TooLarge { key: key.to_string(), most };
+            if answer.meta.size > most {
+                return Err(too_large());
+            }
+            let (mut pieces, mut read) = (answer.into_stream(), BytesMut::new());
+            while let Some(piece) = pieces.next().await {
+                read.extend_from_slice(&piece.map_err(|error| PlaceError::of(&key.to_string(), &error))?);
+                if read.len() as u64 > most {
+                    return Err(too_large());
+                }
+            }
+            Ok(Found::Changed(read.freeze(), version))
+        };
+        let limit = self.patience.call;
+        timeout(limit, reading).await.map_err(|_elapsed| PlaceError::slow(&key.to_string(), limit))?
+    }
+
+    /// Reads an object from the byte `from` on, as a stream.
+    ///
+    /// # Errors
+    /// When it is missing, or the store fails, or does not send parts of objects.
+    pub(crate) async fn download(&self, key: &Key, from: u64) -> Result<Download, PlaceError> {
+        let range = (from > 0).then_some(GetRange::Offset(from));
+        let options = GetOptions { range, ..GetOptions::default() };
+        let path = self.path(key);
+        let answer = self.within(key, self.patience.call, self.store.get_opts(&path, options)).await?;
+        let bytes = answer.meta.size;
+        Ok(Download { bytes, key: key.to_string(), pieces: answer.into_stream(), limit: self.patience.piece })
+    }
+}

@@ -1,0 +1,105 @@
+//! Tests of places on a directory. Other stores are tested with real servers.
+
+use std::fs;
+use std::io::{Seek as _, Write as _};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::config::Config;
+
+fn place(directory: &std::path::Path) -> Place {
+    let text = format!("[publish]\nurl = \"file://{}/a/store\"", directory.display());
+    let config = Config::from_text(&text).unwrap().config.publish;
+    Place::open(&config.url.unwrap(), &config.options).unwrap()
+}
+
+fn journal(n: u8) -> Key {
+    Key::parse(&format!("journal/{n:016x}")).unwrap()
+}
+
+async fn text(place: &Place, key: &Key) -> String {
+    match place.read(key, 100, None).await.unwrap() {
+        Found::Changed(bytes, _) => String::from_utf8(bytes.to_vec()).unwrap(),
+        Found::Unchanged => panic!("there was no condition"),
+    }
+}
+
+#[tokio::test]
+async fn an_object_is_written_read_listed_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = place(dir.path());
+    assert_eq!(place.list().await.unwrap(), []);
+    assert!(matches!(place.read(&Key::Head, 100, None).await, Err(PlaceError::Missing(key)) if key == "head.json"));
+    place.write(&journal(1), Bytes::from_static(b"one"), Condition::Always).await.unwrap();
+    let before = SystemTime::now();
+    assert_eq!(text(&place, &journal(1)).await, "one");
+    fs::write(dir.path().join("a/store/journal/foreign"), "x").unwrap();
+    fs::write(dir.path().join("a/store/notes.txt"), "x").unwrap();
+    let listed = place.list().await.unwrap();
+    assert_eq!((listed.len(), &listed[0].key, listed[0].bytes), (1, &journal(1), 3));
+    let now = before.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    assert!(listed[0].modified_ms.unsigned_abs().abs_diff(now as u64) < 60_000);
+    place.delete(&journal(1)).await.unwrap();
+    place.delete(&journal(1)).await.unwrap();
+    assert_eq!(place.list().await.unwrap(), []);
+    assert!(dir.path().join("a/store/notes.txt").exists());
+}
+
+#[tokio::test]
+async fn a_known_version_is_not_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = place(dir.path());
+    let written = place.write(&Key::Head, Bytes::from_static(b"one"), Condition::Always).await.unwrap();
+    let Found::Changed(_, read) = place.read(&Key::Head, 100, None).await.unwrap() else { panic!() };
+    assert_eq!(read, written);
+    assert_eq!(place.read(&Key::Head, 100, Some(&read)).await.unwrap(), Found::Unchanged);
+    place.write(&Key::Head, Bytes::from_static(b"another"), Condition::Always).await.unwrap();
+    assert!(
+        matches!(place.read(&Key::Head, 100, Some(&read)).await.unwrap(), Found::Changed(bytes, _) if bytes == "another")
+    );
+    assert!(matches!(place.read(&Key::Head, 6, None).await, Err(PlaceError::TooLarge { most: 6, .. })));
+}
+
+#[tokio::test]
+async fn a_directory_creates_conditionally_and_does_not_replace_conditionally() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = place(dir.path());
+    let one = || Bytes::from_static(b"one");
+    let version = place.write(&Key::Head, one(), Condition::Absent).await.unwrap();
+    assert!(matches!(place.write(&Key::Head, one(), Condition::Absent).await, Err(PlaceError::Changed(_))));
+    for condition in [Condition::Over(version), Condition::Impossible] {
+        assert!(matches!(place.write(&Key::Head, one(), condition).await, Err(PlaceError::Unsupported(_))));
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_written_in_parts_and_read_from_anywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = place(dir.path());
+    let content: Vec<u8> = (0..9_000_000_u32).flat_map(|n| [(n % 251) as u8, (n >> 16) as u8]).collect();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&content).unwrap();
+    for (bytes, from) in [(content.len(), 0), (content.len(), 12_345_678), (1000, 999), (1, 0)] {
+        file.rewind().unwrap();
+        place.write_file(&journal(2), file.try_clone().unwrap(), bytes as u64).await.unwrap();
+        let mut download = place.download(&journal(2), from).await.unwrap();
+        assert_eq!(download.bytes, bytes as u64);
+        let mut read = Vec::new();
+        while let Some(piece) = download.next().await.unwrap() {
+            read.extend_from_slice(&piece);
+        }
+        assert!(read == content[from as usize..bytes], "{bytes} {from}");
+    }
+    let names: Vec<_> = fs::read_dir(dir.path().join("a/store/journal")).unwrap().collect();
+    assert_eq!(names.len(), 1, "nothing is left of the parts");
+}
+
+#[tokio::test]
+async fn a_directory_that_must_not_be_written_is_forbidden() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "a file where a directory must be").unwrap();
+    let error = place(dir.path()).write(&Key::Head, Bytes::new(), Condition::Always).await.unwrap_err();
+    assert!(!error.to_string().is_empty() && !matches!(error, PlaceError::Missing(_)), "{error:?}");
+}

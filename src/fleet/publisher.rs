@@ -1,0 +1,316 @@
+//! The publisher: writes what this instance serves to an object store, for replicas to follow.
+//!
+//! One task of its own. It never disturbs serving: all it shares with it are snapshots and the data directory. The plan
+//! decides what is written; the task writes objects first and then the head, and tries again with growing pauses. Where a
+//! snapshot came from (crawl, bundle, another store, rollback) makes no difference. Callers: [`crate::app`].
+
+mod chores;
+mod error;
+mod ledger;
+mod offer;
+mod plan;
+pub(crate) mod status;
+mod store_head;
+mod tidy;
+mod write;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::place::Place;
+use crate::bundle::signature::Signer;
+use crate::clock::Clock;
+use crate::mirror::details::Details;
+use crate::semantics::excerpt::Excerpt;
+use crate::snapshot::live::Published;
+use crate::store::Store;
+use crate::upstream::jitter::Jitter;
+use crate::versions::Versions;
+
+use error::PublishError;
+use ledger::{Ledger, Whose};
+use plan::{Facts, Offer, PAUSE_MS, Step};
+use status::PublishStatus;
+use store_head::{Conditions, InStore};
+
+/// How often the task looks for details, chores and periods that have ended. A new snapshot wakes it at once.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often the head in the store is looked at without a new snapshot: it may have been removed.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The pause after a failure, doubled after each further one up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pause after a key could not be opened: a try costs seconds of work and a GiB of memory.
+const KEY_PAUSE: Duration = Duration::from_secs(600);
+/// A plan has fewer steps than this: two publishers that write at once must not keep each other busy.
+const MOST_STEPS: u32 = 4;
+
+/// The settings of a publisher.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The address of the store, for messages and the ledger.
+    pub url: String,
+    /// The key that signs; `None`: nothing is signed.
+    pub sign_key: Option<PathBuf>,
+    /// The file with its password.
+    pub sign_password_file: Option<PathBuf>,
+    /// `publish.full_every`.
+    pub full_every: Duration,
+    /// `publish.keep`.
+    pub keep: Duration,
+    /// Where bundles are written before they are sent.
+    pub data_dir: PathBuf,
+}
+
+/// The publisher, before it runs.
+pub(crate) struct Publisher {
+    settings: Settings,
+    place: Place,
+    versions: Versions,
+    details: Option<Details>,
+    clock: Clock,
+    status: PublishStatus,
+    jitter: Jitter,
+    signer: Option<Arc<Signer>>,
+    whose: Whose,
+    /// The chain that is continued.
+    ledger: Option<Ledger>,
+    /// The highest sequence that was ever used here.
+    sequence: Option<u64>,
+    /// What is known of the head in the store.
+    stored: Option<InStore>,
+    conditions: Conditions,
+    /// The offer of an epoch of the current snapshot, and its journal.
+    offered: Option<(u64, Offer, Arc<Vec<u8>>)>,
+    /// The revision of the details when the chain was known to have all of them.
+    seen_details: Option<u64>,
+    /// Whether the store has lost an object of the chain.
+    is_broken: bool,
+    /// When the objects were looked after.
+    tidied: Option<Instant>,
+    /// The epoch of the current snapshot when the head in the store was looked at, and when that was.
+    looked: Option<(u64, Instant)>,
+}
+
+impl Publisher {
+    /// A publisher that does nothing before [`Publisher::run`], but whose snapshot is kept from now on.
+    pub(crate) fn new(
+        settings: Settings,
+        place: Place,
+        versions: Versions,
+        details: Option<Details>,
+        clock: Clock,
+        status: PublishStatus,
+    ) -> Self {
+        let mut publisher = Self {
+            whose: Whose { url: settings.url.clone(), signed_by: None },
+            settings,
+            place,
+            versions,
+            details,
+            clock,
+            status,
+            jitter: Jitter::default(),
+            signer: None,
+            ledger: None,
+            sequence: None,
+            stored: None,
+            conditions: Conditions::Unknown,
+            offered: None,
+            seen_details: None,
+            is_broken: false,
+            tidied: None,
+            looked: None,
+        };
+        // The mirror may drop old snapshots before the key is open.
+        publisher.versions.keep_for_chain(ledger::end_of(publisher.versions.store(), &publisher.settings.url));
+        publisher.sequence = ledger::sequence(publisher.versions.store(), &publisher.settings.url);
+        publisher.status.began_with(publisher.sequence);
+        publisher
+    }
+
+    /// Publishes until the process ends.
+    pub(crate) async fn run(mut self) {
+        let mut swaps = self.versions.live().watch();
+        let mut failures = 0_u32;
+        let mut is_ready = false;
+        loop {
+            swaps.mark_unchanged();
+            let done = if is_ready { Ok(()) } else { self.prepare().await };
+            let done = match done {
+                Ok(()) => {
+                    is_ready = true;
+                    self.turn().await
+                }
+                failed => failed,
+            };
+            if let Err(error) = done {
+                let growing = (FIRST_PAUSE * (1 << failures.min(10))).min(LONGEST_PAUSE);
+                let pause = self.jitter.jittered(if error.is_of_key() { KEY_PAUSE } else { growing });
+                failures = failures.saturating_add(1);
+                self.fail(&error, pause);
+                sleep(pause).await;
+                continue;
+            }
+            failures = 0;
+            loop {
+                tokio::select! {
+                    _ = swaps.changed() => break,
+                    () = sleep(LOOK) => if self.is_due() { break },
+                }
+            }
+        }
+    }
+
+    /// Opens the key and reads the ledger.
+    async fn prepare(&mut self) -> Result<(), PublishError> {
+        let Settings { sign_key, sign_password_file, .. } = self.settings.clone();
+        if let Some(key) = sign_key {
+            self.status.lacks(self.clock.now_mono());
+            let signer = write::blocking(move || write::open_key(&key, sign_password_file.as_deref())).await?;
+            self.whose.signed_by = Some(signer.key().to_string());
+            self.signer = Some(Arc::new(signer));
+        }
+        let (store, whose) = (self.versions.store().clone(), self.whose.clone());
+        let (sequence, ledger) = write::blocking(move || Ok(ledger::read(&store, &whose)?)).await?;
+        (self.sequence, self.ledger) = (self.sequence.max(sequence), ledger);
+        Ok(())
+    }
+
+    /// Writes until nothing is left to be written now.
+    async fn turn(&mut self) -> Result<(), PublishError> {
+        self.catch_up().await?;
+        if self.is_time_to_tidy() {
+            if let Err(error) = self.tidy().await {
+                tracing::warn!(url = self.settings.url, %error, "the objects in the store could not be looked after");
+            }
+            // It may have found that the chain is broken, or that the head is lost.
+            self.catch_up().await?;
+        }
+        Ok(())
+    }
+
+    /// Writes until the store has what is served.
+    async fn catch_up(&mut self) -> Result<(), PublishError> {
+        for _ in 0..MOST_STEPS {
+            let Some(served) = self.versions.live().current() else { return Ok(()) };
+            let journal = self.offer(&served).await?;
+            let step = self.plan(&served).await?;
+            if let Step::Nothing | Step::Later(_) = step {
+                if self.status.succeeded(self.clock.now_wall()) {
+                    tracing::info!(url = self.settings.url, "publishing works again");
+                }
+                return Ok(());
+            }
+            self.status.lacks(self.clock.now_mono());
+            match self.act(step, &served, &journal).await {
+                Ok(()) => {}
+                // Somebody else has written: look again.
+                Err(error) if error.is_conflict() => self.stored = None,
+                Err(error) => {
+                    // The head may have been written all the same.
+                    self.stored = None;
+                    return Err(error);
+                }
+            }
+        }
+        Err(PublishError::Busy)
+    }
+
+    /// The journal of what is served; the offer is kept for the plan.
+    async fn offer(&mut self, served: &Arc<Published>) -> Result<Arc<Vec<u8>>, PublishError> {
+        if let Some((epoch, _, journal)) = &self.offered
+            && *epoch == served.epoch
+        {
+            return Ok(journal.clone());
+        }
+        let (versions, published) = (self.versions.clone(), served.clone());
+        let (offer, journal) = write::blocking(move || Ok(offer::of(&versions, &published))).await?;
+        let journal = Arc::new(journal);
+        self.offered = Some((served.epoch, offer, journal.clone()));
+        Ok(journal)
+    }
+
+    /// Looks at the store and decides.
+    async fn plan(&mut self, served: &Arc<Published>) -> Result<Step, PublishError> {
+        if self.stored.is_none() || self.looked.is_none_or(|(epoch, _)| epoch != served.epoch) || self.is_time_to_look()
+        {
+            self.look().await?;
+            self.looked = Some((served.epoch, Instant::now()));
+        }
+        let now_ms = self.clock.now_wall().as_millis();
+        let revision = self.details.as_ref().map(Details::revision);
+        let mut has_more_details = false;
+        if let Some(ledger) = &self.ledger
+            && let Some(end) = &ledger.end
+            && (revision != self.seen_details || revision.is_none())
+            && now_ms.abs_diff(ledger.chain.last_ms) >= PAUSE_MS.unsigned_abs()
+        {
+            let (versions, served, end) = (self.versions.clone(), served.clone(), end.clone());
+            let details = self.details.clone();
+            let compare = move || {
+                settle(details.as_ref());
+                Ok(versions.has_more_details(&served, &end)?)
+            };
+            has_more_details = write::blocking(compare).await?;
+            if !has_more_details {
+                self.seen_details = revision;
+            }
+        }
+        let Some((_, offer, _)) = &self.offered else { return Ok(Step::Nothing) };
+        let ledger = self.ledger.as_ref().filter(|ledger| ledger.end.is_some());
+        let step = plan::next(&Facts {
+            now_ms,
+            full_every_ms: i64::try_from(self.settings.full_every.as_millis()).unwrap_or(i64::MAX),
+            offer,
+            chain: ledger.map(|ledger| &ledger.chain),
+            stored: self.stored_for_plan(),
+            is_broken: self.is_broken,
+            has_more_details,
+        });
+        Ok(step)
+    }
+
+    /// Whether the head in the store is to be looked at without another reason.
+    fn is_time_to_look(&self) -> bool {
+        self.looked.is_none_or(|(_, at)| at.elapsed() >= LOOK_AGAIN)
+    }
+
+    /// Whether it is worth a turn without another snapshot.
+    fn is_due(&self) -> bool {
+        let now_ms = self.clock.now_wall().as_millis();
+        let is_late = |since_ms: i64, period_ms: u64| now_ms.abs_diff(since_ms) >= period_ms;
+        let full_every_ms = u64::try_from(self.settings.full_every.as_millis()).unwrap_or(u64::MAX);
+        let chain = self.ledger.as_ref().map(|ledger| &ledger.chain);
+        let details = self.details.as_ref().map(Details::revision);
+        self.is_time_to_tidy()
+            || self.is_time_to_look()
+            || chain.is_some_and(|chain| is_late(chain.full_ms, full_every_ms))
+            || chain.is_some_and(|chain| {
+                let evidence = self.offered.as_ref().is_some_and(|(_, offer, _)| offer.content != chain.content);
+                (details != self.seen_details || evidence) && is_late(chain.last_ms, PAUSE_MS.unsigned_abs())
+            })
+    }
+
+    fn fail(&self, error: &PublishError, pause: Duration) {
+        self.status.lacks(self.clock.now_mono());
+        let why = Excerpt(format!("publishing to {} fails: {error}", self.settings.url)).to_string();
+        if self.status.failed(error.as_str(), why.clone()) {
+            tracing::warn!(pause = ?pause, "{why}");
+        }
+    }
+
+    fn store(&self) -> &Arc<Store> {
+        self.versions.store()
+    }
+}
+
+/// Makes details that have just arrived part of what can be exported. A disk that does not take them is told elsewhere.
+fn settle(details: Option<&Details>) {
+    if let Some(details) = details {
+        details.flush();
+    }
+}

@@ -1,0 +1,160 @@
+//! Which objects of a store are removed, and which are written again.
+//!
+//! Pure. Callers: [`super::tidy`].
+
+use std::collections::HashMap;
+
+use crate::fleet::head::Head;
+use crate::fleet::keys::Key;
+use crate::fleet::place::Listed;
+
+/// What is to be done in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chores {
+    /// Objects of our chain that other publishers may remove soon, because they are old.
+    pub renew: Vec<Key>,
+    /// Objects that nobody needs any more.
+    pub remove: Vec<Key>,
+    /// Whether an object of our chain is missing, or has another length.
+    pub is_broken: bool,
+}
+
+/// Decides. `own`: our last head; `stored`: the head in the store, read just before. Ages count by the store's clock:
+/// from the last write of the head, which may be some time ago, so that nothing is removed too early.
+pub(super) fn of(listed: &[Listed], own: &Head, is_signed: bool, stored: &Head, keep_ms: i64) -> Chores {
+    let Some(now_ms) = listed.iter().find(|object| object.key == Key::Head).map(|head| head.modified_ms) else {
+        return Chores::default();
+    };
+    let age = |object: &Listed| now_ms.saturating_sub(object.modified_ms);
+    let by_key: HashMap<&Key, &Listed> = listed.iter().map(|object| (&object.key, object)).collect();
+    let bundles = own.chain().map(|bundle| (Key::Bundle(bundle.key()), Some(bundle.bytes)));
+    let signatures = own.chain().filter(|_| is_signed).map(|bundle| (Key::Signature(bundle.key()), None));
+    let journal = (Key::Journal(own.journal.key()), Some(own.journal.bytes));
+    let mut chores = Chores::default();
+    for (key, bytes) in bundles.chain(signatures).chain([journal]) {
+        match by_key.get(&key) {
+            Some(object) if bytes.is_none_or(|bytes| bytes == object.bytes) => {
+                if age(object) > keep_ms / 2 {
+                    chores.renew.push(key);
+                }
+            }
+            _ => chores.is_broken = true,
+        }
+    }
+    let needed = |key: &Key| own.names(key) || stored.names(key);
+    chores.remove = listed
+        .iter()
+        .filter(|object| age(object) > keep_ms && !needed(&object.key))
+        .map(|object| object.key.clone())
+        .collect();
+    chores
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::head::{NamedBundle, NamedJournal};
+    use crate::fleet::keys::{BundleKey, Digest};
+    use crate::snapshot::content::SnapshotId;
+    use crate::snapshot::version::Certificate;
+
+    const NOW: i64 = 1_790_000_000_000;
+    const KEEP: i64 = 1000;
+
+    fn digest(n: u8) -> Digest {
+        Digest::new([n; 32])
+    }
+
+    fn bundle(base: Option<u8>, n: u8) -> NamedBundle {
+        let snapshot = SnapshotId::parse(&format!("{n:032x}")).unwrap();
+        NamedBundle { base: base.map(digest), digest: digest(n), snapshot, bytes: 100, blake3: digest(n) }
+    }
+
+    /// A head of a full bundle `n`, a delta `n + 1`, and a journal `n + 2`.
+    fn head(n: u8) -> Head {
+        let delta = bundle(Some(n), n + 1);
+        Head {
+            sequence: 1,
+            written_ms: 0,
+            confirmed_ms: 0,
+            certificate: Certificate::Full,
+            snapshot: delta.snapshot.clone(),
+            full: bundle(None, n),
+            deltas: vec![delta],
+            journal: NamedJournal { bytes: 9, blake3: digest(n + 2) },
+        }
+    }
+
+    fn listed(key: Key, bytes: u64, age: i64) -> Listed {
+        Listed { key, bytes, modified_ms: NOW - age }
+    }
+
+    /// The objects of a head, of that age.
+    fn objects(head: &Head, age: i64) -> Vec<Listed> {
+        let bundles = head.chain().map(|bundle| listed(Key::Bundle(bundle.key()), 100, age));
+        bundles.chain([listed(Key::Journal(head.journal.key()), 9, age)]).collect()
+    }
+
+    fn with_head(objects: impl IntoIterator<Item = Listed>) -> Vec<Listed> {
+        objects.into_iter().chain([listed(Key::Head, 50, 0)]).collect()
+    }
+
+    #[test]
+    fn what_no_head_names_is_removed_when_it_is_old_enough() {
+        let (own, old) = (head(10), head(20));
+        for (age, removed) in [(KEEP, 0), (KEEP + 1, 3)] {
+            let all = with_head([objects(&own, 5), objects(&old, age)].concat());
+            let chores = of(&all, &own, false, &own, KEEP);
+            assert_eq!((chores.remove.len(), chores.renew.len(), chores.is_broken), (removed, 0, false), "{age}");
+            assert!(!chores.remove.contains(&Key::Head));
+        }
+    }
+
+    #[test]
+    fn neither_our_chain_nor_that_of_the_head_in_the_store_is_removed() {
+        let (own, other, old) = (head(10), head(20), head(30));
+        let all = with_head([objects(&own, 2 * KEEP), objects(&other, 2 * KEEP), objects(&old, 2 * KEEP)].concat());
+        let chores = of(&all, &own, false, &other, KEEP);
+        let old: Vec<Key> = objects(&old, 0).into_iter().map(|object| object.key).collect();
+        assert_eq!(chores.remove, old);
+        assert_eq!(chores.renew.len(), 3, "our own are written again");
+    }
+
+    #[test]
+    fn what_is_older_than_half_of_the_time_is_written_again() {
+        let own = head(10);
+        for (age, renewed) in [(KEEP / 2, 0), (KEEP / 2 + 1, 3)] {
+            assert_eq!(of(&with_head(objects(&own, age)), &own, false, &own, KEEP).renew.len(), renewed, "{age}");
+        }
+    }
+
+    #[test]
+    fn a_missing_object_and_one_of_another_length_break_the_chain() {
+        let own = head(10);
+        let whole = objects(&own, 0);
+        for lost in 0..whole.len() {
+            let mut all = whole.clone();
+            all[lost].bytes += 1;
+            assert!(of(&with_head(all.clone()), &own, false, &own, KEEP).is_broken, "{lost}");
+            all.remove(lost);
+            assert!(of(&with_head(all), &own, false, &own, KEEP).is_broken, "{lost}");
+        }
+        assert!(of(&with_head(whole.clone()), &own, true, &own, KEEP).is_broken, "there are no signatures");
+        let signatures = own.chain().map(|bundle| listed(Key::Signature(bundle.key()), 300, 0)).collect();
+        assert!(!of(&with_head([whole, signatures].concat()), &own, true, &own, KEEP).is_broken);
+    }
+
+    #[test]
+    fn without_a_head_in_the_list_nothing_is_done() {
+        let old = head(20);
+        assert_eq!(of(&objects(&old, 9 * KEEP), &head(10), false, &old, KEEP), Chores::default());
+    }
+
+    #[test]
+    fn signatures_go_with_their_bundles() {
+        let own = head(10);
+        let gone = BundleKey::Delta(digest(70).short(), digest(71).short());
+        let all = with_head([objects(&own, 0), vec![listed(Key::Signature(gone.clone()), 300, 2 * KEEP)]].concat());
+        assert_eq!(of(&all, &own, false, &own, KEEP).remove, [Key::Signature(gone)]);
+    }
+}

@@ -1,0 +1,68 @@
+//! Why nothing is published.
+//!
+//! Callers: [`super`].
+
+use crate::bundle::signature::SignatureError;
+use crate::fleet::place::PlaceError;
+use crate::store::StoreError;
+use crate::versions::bundles::ExportError;
+
+/// Why an attempt failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PublishError {
+    /// The store.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The bundle.
+    #[error("the bundle cannot be written: {0}")]
+    Export(#[from] ExportError),
+    /// The key.
+    #[error("{0}")]
+    Signature(#[from] SignatureError),
+    /// The key needs a password.
+    #[error("the key needs a password: set publish.sign_password_file")]
+    NoPassword,
+    /// Our own data.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// A temporary file.
+    #[error("a temporary file in the data directory: {0}")]
+    File(#[from] std::io::Error),
+    /// The head of a newer version.
+    #[error("{0}; it is not replaced")]
+    Newer(String),
+    /// The sequence is at its end.
+    #[error("the head in the store has the highest sequence that there is; remove head.json to begin again")]
+    NoSequence,
+    /// Others write all the time.
+    #[error("other publishers write to this prefix at the same time; use one publisher for each prefix")]
+    Busy,
+    /// A task panicked.
+    #[error("internal error: the task was aborted ({0})")]
+    Lost(String),
+}
+
+impl PublishError {
+    /// The word for metrics.
+    pub(super) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Place(error) => error.as_str(),
+            Self::Export(_) => "export",
+            Self::Signature(_) | Self::NoPassword => "key",
+            Self::Store(_) | Self::File(_) => "disk",
+            Self::Newer(_) | Self::NoSequence => "head",
+            Self::Busy => "busy",
+            Self::Lost(_) => "internal",
+        }
+    }
+
+    /// Whether the key cannot be opened.
+    pub(super) const fn is_of_key(&self) -> bool {
+        matches!(self, Self::Signature(_) | Self::NoPassword)
+    }
+
+    /// Whether somebody else has written the head meanwhile.
+    pub(super) const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Place(PlaceError::Changed(_)))
+    }
+}

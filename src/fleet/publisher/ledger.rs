@@ -1,0 +1,126 @@
+//! The ledger: what was published last, in this instance's own data, so that a restart continues the chain and the
+//! sequence never falls.
+//!
+//! It is written before the head: a crash in between leaves a ledger that is ahead of the store, which is harmless. The
+//! details that the chain carries lie beside it, in the same transaction. Blocks. Callers: [`super`].
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::Chain;
+use crate::api::hash::ContentHash;
+use crate::api::listing::ListingId;
+use crate::fleet::head::Head;
+use crate::fleet::keys::Digest;
+use crate::snapshot::content::SnapshotId;
+use crate::store::{States, Store, StoreError};
+use crate::versions::chain::{ChainEnd, ExportedDetail};
+
+const LEDGER: &str = "publish/ledger";
+const DETAILS: &str = "publish/details";
+/// Bytes of one detail: id and hash.
+const DETAIL_BYTES: usize = 24;
+
+/// Everything that is known of what was published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ledger {
+    pub chain: Chain,
+    /// What a holder of the chain has; `None`: not known any more, so the chain cannot go on.
+    pub end: Option<ChainEnd>,
+}
+
+/// The JSON of the ledger.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    /// The store: a chain does not continue in another one.
+    url: String,
+    /// The key that signed the chain; `None`: it is not signed.
+    signed_by: Option<String>,
+    /// The file of the head, without a signature.
+    head: String,
+    content: String,
+    full_ms: i64,
+    last_ms: i64,
+}
+
+/// Where a chain lies, and who signed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Whose {
+    /// The address of the store.
+    pub url: String,
+    /// The id of the key that signs.
+    pub signed_by: Option<String>,
+}
+
+/// The snapshot at the end of the chain in a store, whoever signed it.
+pub(super) fn end_of(store: &Store, url: &str) -> Option<SnapshotId> {
+    head_of(store, url).map(|head| head.snapshot)
+}
+
+/// The highest sequence ever used for a store, whoever signed it.
+pub(super) fn sequence(store: &Store, url: &str) -> Option<u64> {
+    head_of(store, url).map(|head| head.sequence)
+}
+
+fn head_of(store: &Store, url: &str) -> Option<Head> {
+    let written = store.state_json::<Written>(LEDGER).ok().flatten().filter(|written| written.url == url)?;
+    Head::read_unverified(written.head.as_bytes()).ok()
+}
+
+/// Reads the ledger: the highest sequence ever used for this store, and the chain if it can be continued.
+///
+/// # Errors
+/// When the store cannot be read.
+pub(super) fn read(store: &Store, whose: &Whose) -> Result<(Option<u64>, Option<Ledger>), StoreError> {
+    let Some(written) = store.state_json::<Written>(LEDGER)?.filter(|written| written.url == whose.url) else {
+        return Ok((None, None));
+    };
+    let Ok(head) = Head::read_unverified(written.head.as_bytes()) else { return Ok((None, None)) };
+    let sequence = head.sequence;
+    let Some(content) = Digest::parse(&written.content).filter(|_| written.signed_by == whose.signed_by) else {
+        return Ok((Some(sequence), None));
+    };
+    let end = store.state(DETAILS)?.and_then(|bytes| details(&bytes, &head.end().digest));
+    let end = end.map(|details| ChainEnd { snapshot: head.snapshot.clone(), details });
+    let chain = Chain { head, content, full_ms: written.full_ms, last_ms: written.last_ms };
+    Ok((Some(sequence), Some(Ledger { chain, end })))
+}
+
+/// Writes the ledger; with `end`, also the details of a new end of the chain.
+///
+/// # Errors
+/// When the write fails.
+pub(super) fn write(store: &Store, whose: &Whose, chain: &Chain, end: Option<&ChainEnd>) -> Result<(), StoreError> {
+    let head = chain.head.to_file(None).unwrap_or_default();
+    let written = Written {
+        url: whose.url.clone(),
+        signed_by: whose.signed_by.clone(),
+        head: String::from_utf8(head).unwrap_or_default(),
+        content: chain.content.to_string(),
+        full_ms: chain.full_ms,
+        last_ms: chain.last_ms,
+    };
+    let mut states = States::default();
+    states.put_json(LEDGER, &written)?;
+    if let Some(end) = end {
+        let mut bytes = chain.head.end().digest.as_bytes().to_vec();
+        bytes.reserve(end.details.len() * DETAIL_BYTES);
+        for detail in &end.details {
+            bytes.extend_from_slice(&detail.id.0.to_le_bytes());
+            bytes.extend_from_slice(&detail.hash.to_bytes());
+        }
+        states.put(DETAILS, bytes)?;
+    }
+    store.put_states(&states)
+}
+
+/// The details, if they belong to the bundle with this digest.
+fn details(bytes: &[u8], digest: &Digest) -> Option<Vec<ExportedDetail>> {
+    let (of, rest) = bytes.split_first_chunk::<32>()?;
+    let (entries, rest) = rest.as_chunks::<DETAIL_BYTES>();
+    let read = |entry: &[u8; DETAIL_BYTES]| {
+        let (id, hash) = entry.split_at(8);
+        let id = ListingId(u64::from_le_bytes(id.try_into().ok()?));
+        Some(ExportedDetail { id, hash: ContentHash::from_bytes(hash.try_into().ok()?) })
+    };
+    if of == digest.as_bytes() && rest.is_empty() { entries.iter().map(read).collect() } else { None }
+}

@@ -1,0 +1,207 @@
+//! Tests of the plan.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fleet::head::{NamedBundle, NamedJournal};
+
+const DAY: i64 = 86_400_000;
+const NOW: i64 = 1_790_000_000_000;
+
+fn snapshot(n: u8) -> SnapshotId {
+    SnapshotId::parse(&format!("{n:032x}")).unwrap()
+}
+
+fn digest(n: u8) -> Digest {
+    Digest::new([n; 32])
+}
+
+fn bundle(base: Option<u8>, n: u8, bytes: u64) -> NamedBundle {
+    NamedBundle { base: base.map(digest), digest: digest(n), snapshot: snapshot(1), bytes, blake3: digest(n) }
+}
+
+/// A chain with so many deltas, written an hour ago.
+fn chain(deltas: u8) -> Chain {
+    let deltas: Vec<NamedBundle> = (0..deltas).map(|n| bundle(Some(n), n + 1, 10)).collect();
+    let head = Head {
+        sequence: 7,
+        written_ms: NOW - 1000,
+        confirmed_ms: NOW - 5000,
+        certificate: Certificate::Full,
+        snapshot: snapshot(1),
+        full: bundle(None, 0, 1000),
+        deltas,
+        journal: NamedJournal { bytes: 9, blake3: digest(99) },
+    };
+    Chain { head, content: digest(50), full_ms: NOW - 3_600_000, last_ms: NOW - 3_600_000 }
+}
+
+fn offer() -> Offer {
+    Offer {
+        snapshot: snapshot(1),
+        content: digest(50),
+        certificate: Certificate::Full,
+        confirmed_ms: NOW - 5000,
+        journal: digest(99),
+    }
+}
+
+fn facts<'a>(offer: &'a Offer, chain: &'a Chain) -> Facts<'a> {
+    Facts {
+        now_ms: NOW,
+        full_every_ms: 7 * DAY,
+        offer,
+        chain: Some(chain),
+        stored: Stored::Own,
+        is_broken: false,
+        has_more_details: false,
+    }
+}
+
+#[test]
+fn nothing_is_written_while_nothing_changes() {
+    assert_eq!(next(&facts(&offer(), &chain(0))), Step::Nothing);
+}
+
+#[test]
+fn without_a_chain_or_a_head_or_an_object_everything_is_written_again() {
+    let (offer, chain) = (offer(), chain(3));
+    let all = facts(&offer, &chain);
+    assert_eq!(next(&Facts { chain: None, stored: Stored::Other, ..all }), Step::Full(Why::First));
+    assert_eq!(next(&Facts { stored: Stored::Missing, ..all }), Step::Full(Why::NoHead));
+    assert_eq!(next(&Facts { is_broken: true, ..all }), Step::Full(Why::Broken));
+}
+
+#[test]
+fn another_snapshot_is_a_delta_at_once() {
+    let (mut chain, other) = (chain(3), Offer { snapshot: snapshot(2), content: digest(51), ..offer() });
+    chain.last_ms = NOW;
+    assert_eq!(next(&facts(&other, &chain)), Step::Delta);
+    // Also when another publisher has written meanwhile, and with details.
+    let all = Facts { stored: Stored::Other, has_more_details: true, ..facts(&other, &chain) };
+    assert_eq!(next(&all), Step::Delta);
+}
+
+#[test]
+fn a_chain_has_at_most_64_deltas() {
+    let other = Offer { snapshot: snapshot(2), ..offer() };
+    assert_eq!(next(&facts(&other, &chain(63))), Step::Delta);
+    assert_eq!(next(&facts(&other, &chain(64))), Step::Full(Why::Deltas));
+    let (offer, chain) = (offer(), chain(64));
+    let all = Facts { has_more_details: true, ..facts(&offer, &chain) };
+    assert_eq!(next(&all), Step::Full(Why::Deltas));
+    assert_eq!(next(&facts(&offer, &chain)), Step::Nothing);
+}
+
+#[test]
+fn deltas_are_together_at_most_half_of_the_full_bundle() {
+    for (deltas, bytes, fits) in
+        [(0, 500, true), (0, 501, false), (3, 470, true), (3, 471, false), (0, u64::MAX, false)]
+    {
+        assert_eq!(takes_delta(&chain(deltas).head, bytes), fits, "{deltas} {bytes}");
+    }
+}
+
+#[test]
+fn details_alone_and_evidence_alone_wait_for_a_minute() {
+    let (mut chain, same, evidence) = (chain(1), offer(), Offer { content: digest(51), ..offer() });
+    let with =
+        |offer: &Offer, chain: &Chain, has_more_details| next(&Facts { has_more_details, ..facts(offer, chain) });
+    assert_eq!(with(&same, &chain, true), Step::Delta);
+    assert_eq!(with(&evidence, &chain, false), Step::Delta);
+    chain.last_ms = NOW - PAUSE_MS + 1;
+    assert_eq!(with(&same, &chain, true), Step::Later(NOW + 1));
+    assert_eq!(with(&evidence, &chain, false), Step::Later(NOW + 1));
+    // The confirmation does not wait for them.
+    let confirmed = Offer { confirmed_ms: NOW, ..offer() };
+    assert_eq!(with(&confirmed, &chain, true), Step::Head);
+    // A clock that was set back by more than a minute does not make them wait for long.
+    chain.last_ms = NOW + PAUSE_MS;
+    assert_eq!(with(&same, &chain, true), Step::Delta);
+}
+
+#[test]
+fn a_full_bundle_follows_after_its_period_and_after_a_jump_of_the_clock() {
+    let offer = offer();
+    for (age, step) in [
+        (7 * DAY - 1, Step::Nothing),
+        (7 * DAY, Step::Full(Why::Age)),
+        (-7 * DAY + 1, Step::Nothing),
+        (-8 * DAY, Step::Full(Why::Age)),
+    ] {
+        let chain = Chain { full_ms: NOW - age, ..chain(0) };
+        assert_eq!(next(&facts(&offer, &chain)), step, "{age}");
+    }
+}
+
+#[test]
+fn a_head_follows_every_confirmation_and_certificate_and_journal_and_any_other_head() {
+    let chain = chain(2);
+    for offer in [
+        Offer { confirmed_ms: NOW, ..offer() },
+        // A rollback.
+        Offer { confirmed_ms: NOW - DAY, ..offer() },
+        Offer { certificate: Certificate::Incremental, ..offer() },
+        Offer { journal: digest(98), ..offer() },
+    ] {
+        assert_eq!(next(&facts(&offer, &chain)), Step::Head, "{offer:?}");
+    }
+    assert_eq!(next(&Facts { stored: Stored::Other, ..facts(&offer(), &chain) }), Step::Head);
+}
+
+#[test]
+fn a_sequence_is_above_the_store_the_ledger_and_the_clock() {
+    for (stored, own, now, want) in [
+        (None, None, NOW, Some(NOW as u64 + 1)),
+        (Some(5), Some(6), 7, Some(8)),
+        (Some(9), Some(6), 7, Some(10)),
+        (Some(5), Some(12), 7, Some(13)),
+        (None, None, -5, Some(1)),
+        (Some(MOST_NUMBER - 1), None, 0, Some(MOST_NUMBER)),
+        (Some(MOST_NUMBER), None, 0, None),
+    ] {
+        assert_eq!(next_sequence(stored, own, now), want);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_sequence_only_rises(stored in 0..MOST_NUMBER, own in 0..MOST_NUMBER, now in any::<i64>()) {
+        if let Some(next) = next_sequence(Some(stored), Some(own), now) {
+            prop_assert!(next > stored && next > own && next <= MOST_NUMBER);
+        }
+    }
+
+    #[test]
+    fn after_its_step_nothing_is_left_to_do(
+        other in any::<bool>(), evidence in any::<bool>(), confirmed in any::<bool>(), more in any::<bool>(),
+        stored in 0..3_u8, age in -10 * DAY..10 * DAY, pause in -2 * PAUSE_MS..2 * PAUSE_MS, deltas in 0..=64_u8,
+    ) {
+        let offer = Offer {
+            snapshot: snapshot(if other { 2 } else { 1 }),
+            content: digest(if evidence || other { 51 } else { 50 }),
+            confirmed_ms: if confirmed { NOW } else { NOW - 5000 },
+            ..offer()
+        };
+        let mut chain = Chain { full_ms: NOW - age, last_ms: NOW - pause, ..chain(deltas) };
+        let stored = [Stored::Missing, Stored::Own, Stored::Other][usize::from(stored)];
+        let all = Facts { stored, has_more_details: more, ..facts(&offer, &chain) };
+        let step = next(&all);
+        if step == Step::Nothing || matches!(step, Step::Later(_)) {
+            prop_assert!(!other && !confirmed && stored == Stored::Own);
+            return Ok(());
+        }
+        chain.head.confirmed_ms = offer.confirmed_ms;
+        if step != Step::Head {
+            chain.head.snapshot = offer.snapshot.clone();
+            (chain.content, chain.last_ms) = (offer.content, NOW);
+        }
+        if let Step::Full(_) = step {
+            chain.full_ms = NOW;
+            chain.head.deltas.clear();
+        }
+        let more = more && step == Step::Head;
+        let after = next(&Facts { stored: Stored::Own, has_more_details: more, ..facts(&offer, &chain) });
+        prop_assert!(matches!(after, Step::Nothing | Step::Later(_)), "{step:?} {after:?}");
+    }
+}

@@ -1,0 +1,131 @@
+//! The head in the store: read before each decision, and written under a condition where the store has conditions.
+//!
+//! Callers: [`super`].
+
+use bytes::Bytes;
+
+use super::Publisher;
+use super::error::PublishError;
+use super::plan::{Chain, Stored};
+use crate::fleet::head::{self, Head, HeadError};
+use crate::fleet::keys::Key;
+use crate::fleet::place::{Condition, Found, PlaceError, Version};
+
+/// The head in the store, when it was looked at last.
+#[derive(Clone, Debug)]
+pub(super) enum InStore {
+    /// There is none.
+    Missing,
+    /// There is one; `None`: it cannot be read.
+    Head(Option<Box<Head>>, Version),
+}
+
+/// Whether the store has conditional writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conditions {
+    /// Not tried yet.
+    Unknown,
+    /// A write that had to be refused was refused.
+    Kept,
+    /// It has none, or ignores them: the last write wins.
+    Ignored,
+}
+
+impl Publisher {
+    /// Reads the head, unless it is the known one.
+    pub(super) async fn look(&mut self) -> Result<(), PublishError> {
+        let known = match &self.stored {
+            Some(InStore::Head(_, version)) => Some(version.clone()),
+            _ => None,
+        };
+        match self.place.read(&Key::Head, head::MOST_BYTES, known.as_ref()).await {
+            Ok(Found::Unchanged) => {}
+            Ok(Found::Changed(file, version)) => {
+                let head = match Head::read_unverified(&file) {
+                    Ok(head) => Some(Box::new(head)),
+                    Err(error @ HeadError::Format(_)) => return Err(PublishError::Newer(error.to_string())),
+                    Err(error) => {
+                        tracing::warn!(url = self.settings.url, %error, "a head that cannot be read is replaced");
+                        None
+                    }
+                };
+                self.stored = Some(InStore::Head(head, version));
+            }
+            Err(PlaceError::Missing(_)) => self.stored = Some(InStore::Missing),
+            Err(PlaceError::TooLarge { .. }) => {
+                tracing::warn!(url = self.settings.url, "head.json is too large for a head; it is replaced");
+                self.stored = Some(InStore::Missing);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// The head in the store, if it can be read.
+    pub(super) fn stored_head(&self) -> Option<&Head> {
+        match &self.stored {
+            Some(InStore::Head(Some(head), _)) => Some(head),
+            _ => None,
+        }
+    }
+
+    pub(super) fn stored_for_plan(&self) -> Stored {
+        let own = self.ledger.as_ref().map(|ledger| &ledger.chain.head);
+        match &self.stored {
+            Some(InStore::Missing) => Stored::Missing,
+            Some(InStore::Head(Some(head), _)) if own == Some(head) => Stored::Own,
+            _ => Stored::Other,
+        }
+    }
+
+    /// Writes the head of a chain.
+    ///
+    /// # Errors
+    /// With a conflict when another publisher has written since the head was looked at.
+    pub(super) async fn put_head(&mut self, chain: &Chain) -> Result<(), PublishError> {
+        let (signer, head) = (self.signer.clone(), chain.head.clone());
+        let file = super::write::blocking(move || Ok(head.to_file(signer.as_deref())?)).await?;
+        let file = Bytes::from(file);
+        let version = match self.conditions {
+            Conditions::Kept => self.put(&file, self.condition()).await?,
+            Conditions::Ignored => self.put(&file, Condition::Always).await?,
+            // The condition can only hold where it is ignored: then this is the write, too.
+            Conditions::Unknown => match self.put(&file, Condition::Impossible).await {
+                Ok(version) => {
+                    self.conditions = Conditions::Ignored;
+                    version
+                }
+                Err(PlaceError::Changed(_) | PlaceError::Missing(_)) => {
+                    self.conditions = Conditions::Kept;
+                    self.put(&file, self.condition()).await?
+                }
+                Err(PlaceError::Unsupported(_) | PlaceError::Failed(_)) => {
+                    let version = self.put(&file, Condition::Always).await?;
+                    self.conditions = Conditions::Ignored;
+                    version
+                }
+                Err(error) => return Err(error.into()),
+            },
+        };
+        self.stored = Some(InStore::Head(Some(Box::new(chain.head.clone())), version));
+        Ok(())
+    }
+
+    async fn put(&self, file: &Bytes, condition: Condition) -> Result<Version, PlaceError> {
+        match self.place.write(&Key::Head, file.clone(), condition.clone()).await {
+            // It replaces conditionally and does not create conditionally.
+            Err(PlaceError::Unsupported(_)) if condition == Condition::Absent => {
+                self.place.write(&Key::Head, file.clone(), Condition::Always).await
+            }
+            written => written,
+        }
+    }
+
+    fn condition(&self) -> Condition {
+        match &self.stored {
+            Some(InStore::Head(_, version)) => Condition::Over(version.clone()),
+            Some(InStore::Missing) => Condition::Absent,
+            None => Condition::Always,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Looks after the objects in the store from time to time: removes old ones, writes again what others may remove.
+//!
+//! Callers: [`super`].
+
+use std::io::{Seek as _, Write as _};
+use std::time::{Duration, Instant};
+
+use super::Publisher;
+use super::chores;
+use super::error::PublishError;
+use super::write::blocking;
+use crate::fleet::keys::Key;
+use crate::fleet::place::{Condition, Found, PlaceError};
+use crate::store::nameless;
+
+/// The pause between two looks: a part of `publish.keep`, within these bounds.
+const SHORTEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(3600);
+const PART: u32 = 16;
+
+/// The longest signature.
+const MOST_SIGNATURE: u64 = 64 << 10;
+
+impl Publisher {
+    /// Whether the objects are to be looked at.
+    pub(super) fn is_time_to_tidy(&self) -> bool {
+        let every = (self.settings.keep / PART).clamp(SHORTEST, LONGEST);
+        self.ledger.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= every)
+    }
+
+    /// Lists the objects and does what is to be done. A chain that has lost an object is noted for the plan.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(super) async fn tidy(&mut self) -> Result<(), PublishError> {
+        self.tidied = Some(Instant::now());
+        let listed = self.place.list().await?;
+        // Just before anything is removed.
+        self.look().await?;
+        let (Some(ledger), Some(stored)) = (&self.ledger, self.stored_head()) else { return Ok(()) };
+        let keep_ms = i64::try_from(self.settings.keep.as_millis()).unwrap_or(i64::MAX);
+        let own = ledger.chain.head.clone();
+        let found = chores::of(&listed, &own, self.signer.is_some(), stored, keep_ms);
+        self.is_broken |= found.is_broken;
+        if !found.is_broken {
+            for key in &found.renew {
+                if !self.renew(key).await? {
+                    self.is_broken = true;
+                }
+            }
+        }
+        for key in &found.remove {
+            self.place.delete(key).await?;
+        }
+        if !found.remove.is_empty() {
+            tracing::info!(url = self.settings.url, objects = found.remove.len(), "old objects were removed");
+        }
+        let keep = self.settings.keep;
+        let place = self.place.clone();
+        blocking(move || Ok(place.sweep(keep)?)).await
+    }
+
+    /// Writes an object again as it is, so that its age begins anew. `false`: it is not what the head says.
+    async fn renew(&self, key: &Key) -> Result<bool, PublishError> {
+        let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain.head) else { return Ok(true) };
+        let bundle = own.chain().find(|bundle| Key::Bundle(bundle.key()) == *key);
+        let (blake3, bytes) = match bundle {
+            Some(bundle) => (Some(bundle.blake3), bundle.bytes),
+            None if *key == Key::Journal(own.journal.key()) => (Some(own.journal.blake3), own.journal.bytes),
+            None => (None, MOST_SIGNATURE),
+        };
+        if let (Some(blake3), true) = (blake3, bundle.is_some()) {
+            let data_dir = self.settings.data_dir.clone();
+            let mut file = blocking(move || Ok(nameless::create(&data_dir, nameless::BUNDLE)?)).await?;
+            let mut hasher = blake3::Hasher::new();
+            let mut download = self.place.download(key, 0).await?;
+            let mut read = 0_u64;
+            while let Some(piece) = download.next().await? {
+                read += piece.len() as u64;
+                if read > bytes {
+                    return Ok(false);
+                }
+                hasher.update(&piece);
+                file = blocking(move || Ok(file.write_all(&piece).map(|()| file)?)).await?;
+            }
+            if read != bytes || blake3 != hasher.finalize().into() {
+                return Ok(false);
+            }
+            file.rewind()?;
+            self.place.write_file(key, file, bytes).await?;
+            return Ok(true);
+        }
+        match self.place.read(key, bytes, None).await {
+            Ok(Found::Changed(read, _)) if blake3.is_none_or(|blake3| blake3 == blake3::hash(&read).into()) => {
+                self.place.write(key, read, Condition::Always).await?;
+                Ok(true)
+            }
+            Ok(_) | Err(PlaceError::Missing(_) | PlaceError::TooLarge { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

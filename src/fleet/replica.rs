@@ -1,0 +1,341 @@
+//! A replica: polls the head of a store, fetches what it lacks, verifies it, and makes it its own.
+//!
+//! It never stops serving: whatever fails is said and tried again. What to do about a head is decided in
+//! [`super::follow`]; [`fetch`] moves bytes; [`crate::versions::follow`] writes. Callers: [`crate::app`].
+
+mod error;
+pub(crate) mod fetch;
+mod seed;
+pub(crate) mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::follow::{Decision, believed_ms, decide, everything, taken};
+use super::head::{self, Head, NamedBundle};
+use super::keys::{Digest, Key};
+use super::place::{Found, PlaceError, Version};
+use crate::bundle::signature::TrustedKeys;
+use crate::clock::{Clock, Monotonic, WallTime};
+use crate::mirror::commands::Commands;
+use crate::mirror::details::Details;
+use crate::semantics::excerpt::Excerpt;
+use crate::snapshot::journal::Entry;
+use crate::upstream::jitter::Jitter;
+use crate::versions::Versions;
+use crate::versions::follow::{Following, Stand, Step, Took};
+
+use error::FollowError;
+use fetch::{Fetcher, blocking};
+use status::{Outcome, Stamps};
+
+/// The longest pause after failures, unless polls are further apart.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The longest pause before an object is fetched again that was not what the head names.
+const LONGEST_BAD: Duration = Duration::from_secs(600);
+/// The same failure is logged this often.
+const REPEATED: Duration = Duration::from_secs(60);
+
+/// A journal of at most so many bytes is fetched with each change.
+const SMALL_JOURNAL: u64 = 64 << 10;
+/// Any journal is fetched this often, if there are changes.
+const JOURNAL_EVERY: Duration = Duration::from_secs(3600);
+
+/// An object that was not what the head names.
+struct BadObject {
+    blake3: Digest,
+    why: String,
+    times: u32,
+    until: Monotonic,
+}
+
+/// Follows a store.
+pub(crate) struct Follower {
+    pub fetcher: Fetcher,
+    pub versions: Versions,
+    /// Details in memory.
+    pub details: Option<Details>,
+    /// The keys of heads that are believed; none: all heads are.
+    pub trusted: TrustedKeys,
+    pub clock: Clock,
+    /// The newest head, with its version in the store.
+    newest: Option<(Arc<Head>, Version)>,
+    bad: Option<BadObject>,
+    /// When the journal was last fetched.
+    journal: Option<Monotonic>,
+    jitter: Jitter,
+}
+
+impl Follower {
+    /// A follower that has read nothing yet.
+    pub(crate) fn new(
+        fetcher: Fetcher,
+        versions: Versions,
+        details: Option<Details>,
+        trusted: TrustedKeys,
+        clock: Clock,
+    ) -> Self {
+        let (newest, bad, journal, jitter) = Default::default();
+        Self { fetcher, versions, details, trusted, clock, newest, bad, journal, jitter }
+    }
+
+    /// Follows, for ever. `every`: how often the head is read.
+    pub(crate) async fn run(mut self, every: impl Fn() -> Duration, commands: Commands) {
+        let status = self.fetcher.status.clone();
+        match self.versions.stand() {
+            Ok(stand) => status.starts_at(stand.taken.sequence),
+            Err(error) => tracing::warn!(%error, "where this replica stands cannot be read"),
+        }
+        let (mut failures, mut said): (u32, Option<(String, Monotonic)>) = (0, None);
+        loop {
+            let (round, now) = (self.round().await, self.clock.now_mono());
+            let pause = match round {
+                Ok((sequence, outcome)) => {
+                    if said.take().is_some() {
+                        tracing::info!(sequence, "the store is followed again");
+                    }
+                    failures = 0;
+                    status.is_level(sequence, outcome, now);
+                    // A fleet that was started at once does not poll at once.
+                    every().mul_f64(0.9) + self.jitter.jittered(every() / 10)
+                }
+                Err(error) => {
+                    failures = if error.backs_off() { failures.saturating_add(1) } else { 0 };
+                    let why = Excerpt(&error).to_string();
+                    if said.as_ref().is_none_or(|(last, at)| *last != why || now.since(*at) >= REPEATED) {
+                        tracing::warn!(
+                            error = why,
+                            failures,
+                            "the store could not be followed; the data here is still served"
+                        );
+                        said = Some((why.clone(), now));
+                    }
+                    status.failed(why, error.outcome());
+                    let longest = LONGEST.max(every());
+                    let pause = every().saturating_mul(1 << failures.min(16).saturating_sub(1)).min(longest);
+                    if failures > 0 { self.jitter.jittered(pause) } else { every() }
+                }
+            };
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = commands.wait() => self.bad = None,
+            }
+            commands.take();
+        }
+    }
+
+    /// Reads the head once, and takes what it names.
+    pub(crate) async fn round(&mut self) -> Result<(u64, Outcome), FollowError> {
+        let head = self.look().await?;
+        let versions = self.versions.clone();
+        let stand = blocking(move || Ok(versions.stand())).await??;
+        let decision = decide(&stand, &head);
+        if !matches!(decision, Decision::Refuse(_)) {
+            let [written, confirmed] = [head.written_ms, head.confirmed_ms].map(WallTime::from_millis);
+            self.fetcher.status.saw(Stamps { written, confirmed });
+        }
+        match decision {
+            Decision::Nothing => return Ok((head.sequence, Outcome::Unchanged)),
+            Decision::Renew => {
+                let (versions, confirmed_ms) = (self.versions.clone(), self.believed(head.confirmed_ms));
+                let head = head.clone();
+                let renewed = move || Ok(versions.follow_renewed(&taken(&head), head.certificate, confirmed_ms));
+                blocking(renewed).await??;
+            }
+            Decision::Deltas(missing) => match self.take(&head, &stand, &missing.iter().collect::<Vec<_>>()).await {
+                Err(error) if error.is_misfit() => {
+                    tracing::warn!(%error, "the deltas do not fit the data here; the full bundle is fetched");
+                    self.take_all(&head, &stand).await?;
+                }
+                taken => taken?,
+            },
+            Decision::Full(..) => self.take_all(&head, &stand).await?,
+            Decision::Refuse(refusal) => return Err(refusal.into()),
+        }
+        Ok((head.sequence, Outcome::Taken))
+    }
+
+    fn believed(&self, confirmed_ms: i64) -> i64 {
+        believed_ms(confirmed_ms, self.clock.now_wall())
+    }
+
+    /// The newest head, read again only if it has changed.
+    pub(crate) async fn look(&mut self) -> Result<Arc<Head>, FollowError> {
+        let known = self.newest.as_ref().map(|(_, version)| version);
+        let found = self.fetcher.place.read(&Key::Head, head::MOST_BYTES, known).await;
+        let found = found.map_err(|error| match error {
+            PlaceError::Missing(_) => FollowError::NoHead,
+            error => FollowError::Place(error),
+        })?;
+        self.fetcher.status.answered(self.clock.now_wall());
+        match (found, &self.newest) {
+            (Found::Unchanged, Some((head, _))) => Ok(head.clone()),
+            (Found::Unchanged, None) => Err(FollowError::NoHead),
+            (Found::Changed(file, version), _) => {
+                self.newest = None;
+                let (head, _key) = Head::read(&file, &self.trusted)?;
+                let head = Arc::new(head);
+                self.newest = Some((head.clone(), version));
+                Ok(head)
+            }
+        }
+    }
+
+    async fn take_all(&mut self, head: &Head, stand: &Stand) -> Result<(), FollowError> {
+        let Decision::Full(full, deltas) = everything(head) else { return Ok(()) };
+        if self.versions.head().load().is_none() {
+            let bytes: u64 = head.chain().map(|bundle| bundle.bytes).sum();
+            tracing::info!(snapshot = %head.snapshot, bytes, "the first data is being downloaded from the store");
+        }
+        self.take(head, stand, &std::iter::once(full).chain(deltas).collect::<Vec<_>>()).await
+    }
+
+    /// Fetches these bundles and makes them the newest snapshot, together. If one of them is not what the head names, those
+    /// before it are taken where this is no step back.
+    async fn take(&mut self, head: &Head, stand: &Stand, chain: &[&NamedBundle]) -> Result<(), FollowError> {
+        let wanted: Vec<Digest> = chain.iter().map(|named| named.blake3).collect();
+        self.fetcher.tidy(&wanted);
+        let (steps, failure) = self.fetch_all(chain).await;
+        if let Some(error) = failure {
+            let is_bad = matches!(&error, FollowError::Bad(_))
+                || matches!(&error, FollowError::Fetch(error) if error.is_bad_object());
+            if is_bad && self.is_ahead(&steps) {
+                tracing::warn!(error = %Excerpt(&error), "the newest data cannot be fetched; the data before it is taken");
+                self.import(head, stand, steps, Took::Part, None).await?;
+            }
+            return Err(error);
+        }
+        let journal = self.journal(head, chain).await;
+        self.import(head, stand, steps, Took::Head(taken(head)), journal).await?;
+        self.fetcher.tidy(&[]);
+        Ok(())
+    }
+
+    /// All bundles of a chain, up to the first that cannot be had, and why.
+    async fn fetch_all(&mut self, chain: &[&NamedBundle]) -> (Vec<Step>, Option<FollowError>) {
+        let mut steps = Vec::new();
+        for named in chain {
+            match self.fetch(named, chain).await {
+                Ok(step) => steps.push(step),
+                Err(error) => return (steps, Some(error)),
+            }
+        }
+        (steps, None)
+    }
+
+    /// Whether what was fetched is no step back.
+    fn is_ahead(&self, steps: &[Step]) -> bool {
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
+        let here = self.versions.head().load().as_ref().map(|newest| newest.meta.confirmed_ms);
+        first.bundle.base().is_some() || here.is_none_or(|here| last.bundle.manifest().confirmed_ms > here)
+    }
+
+    /// One bundle of a chain. One that was not what the head names is left alone for a while.
+    async fn fetch(&mut self, named: &NamedBundle, chain: &[&NamedBundle]) -> Result<Step, FollowError> {
+        let now = self.clock.now_mono();
+        let before = self.bad.as_ref().filter(|bad| bad.blake3 == named.blake3);
+        if let Some(bad) = before.filter(|bad| now < bad.until) {
+            return Err(FollowError::Bad(bad.why.clone()));
+        }
+        let times = before.map_or(0, |bad| bad.times);
+        let what =
+            match chain.iter().filter(|named| named.base.is_some()).position(|delta| delta.digest == named.digest) {
+                None => "the full bundle".to_owned(),
+                Some(at) => {
+                    format!("delta {} of {}", at + 1, chain.iter().filter(|named| named.base.is_some()).count())
+                }
+            };
+        match self.fetcher.bundle(named, &what).await {
+            Ok(step) => {
+                if times > 0 {
+                    self.bad = None;
+                }
+                Ok(step)
+            }
+            Err(error) if error.is_bad_object() => {
+                let pause = Duration::from_secs(1).saturating_mul(1 << times.min(10)).min(LONGEST_BAD);
+                let until = now.plus(self.jitter.jittered(pause));
+                let why = error.to_string();
+                self.bad = Some(BadObject { blake3: named.blake3, why, times: times + 1, until });
+                Err(error.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The publisher's journal, where it is worth its bytes; `None`: what changed is told by the bundles alone.
+    async fn journal(&mut self, head: &Head, chain: &[&NamedBundle]) -> Option<Vec<Entry>> {
+        let now = self.clock.now_mono();
+        let bytes: u64 = chain.iter().map(|named| named.bytes).sum();
+        let is_full = chain.iter().any(|named| named.base.is_none());
+        let is_due = self.journal.is_none_or(|at| now.since(at) >= JOURNAL_EVERY);
+        if !is_full && !is_due && head.journal.bytes > bytes.max(SMALL_JOURNAL) {
+            return None;
+        }
+        match self.fetcher.journal(&head.journal, &head.snapshot).await {
+            Ok(journal) => {
+                self.journal = Some(now);
+                Some(journal.entries().cloned().collect())
+            }
+            Err(error) => {
+                let error = Excerpt(&error);
+                tracing::warn!(%error, "the publisher's journal cannot be fetched; /changes.json knows less than the publisher");
+                None
+            }
+        }
+    }
+
+    async fn import(
+        &self,
+        head: &Head,
+        stand: &Stand,
+        steps: Vec<Step>,
+        took: Took,
+        journal: Option<Vec<Entry>>,
+    ) -> Result<(), FollowError> {
+        let (versions, details, from) = (self.versions.clone(), self.details.clone(), stand.digest.clone());
+        let of_head = (head.certificate, head.confirmed_ms);
+        let of_last =
+            steps.last().map(|last| (last.bundle.manifest().certificate, last.bundle.manifest().confirmed_ms));
+        let (certificate, confirmed_ms) = if took == Took::Part { of_last.unwrap_or(of_head) } else { of_head };
+        let (confirmed_ms, now_ms) = (self.believed(confirmed_ms), self.clock.now_wall().as_millis());
+        let imported = blocking(move || {
+            let committed = || steps.iter().for_each(|step| learn(details.as_ref(), step));
+            let following = Following {
+                steps: &steps,
+                certificate,
+                confirmed_ms,
+                took,
+                from,
+                journal,
+                now_ms,
+                committed: &committed,
+            };
+            let imported = versions.follow(&following);
+            if imported.is_ok() {
+                tidy(&versions, details.as_ref());
+            }
+            Ok(imported)
+        });
+        imported.await??;
+        Ok(())
+    }
+}
+
+/// Tells the details in memory what a bundle brought.
+fn learn(details: Option<&Details>, step: &Step) {
+    let ids = || step.bundle.detail_hashes().iter().map(|detail| detail.id);
+    if let Some(Err(error)) = details.map(|details| details.look_again(ids())) {
+        tracing::error!(%error, "the details from the store become visible only after a restart");
+    }
+}
+
+/// Drops unneeded data.
+fn tidy(versions: &Versions, details: Option<&Details>) {
+    let forgotten = versions.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
+    if let Err(error) = forgotten {
+        tracing::warn!(%error, "data that is no longer needed could not be removed");
+    }
+}

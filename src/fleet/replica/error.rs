@@ -1,0 +1,75 @@
+//! Why a replica does not have the newest data, and what that means for the next try.
+//!
+//! Callers: [`super`] and its parts.
+
+use super::fetch::FetchError;
+use super::status::Outcome;
+use crate::fleet::follow::Refusal;
+use crate::fleet::head::HeadError;
+use crate::fleet::place::PlaceError;
+use crate::store::StoreError;
+use crate::versions::VersionsError;
+use crate::versions::bundles::ImportError;
+
+/// Why a round ended without the newest data.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FollowError {
+    /// Nobody has written there yet.
+    #[error("there is no head.json in the store; either no publisher has written there yet, or the address is wrong")]
+    NoHead,
+    /// The head cannot be read from the store.
+    #[error(transparent)]
+    Place(PlaceError),
+    /// It is no head, or not signed by a trusted key.
+    #[error(transparent)]
+    Head(#[from] HeadError),
+    /// It is not newer.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// An object is not here.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// An object was not what the head names, and is not fetched again yet.
+    #[error("{0}")]
+    Bad(String),
+    /// A mirror does not begin with the data of another origin.
+    #[error("the data in the store comes from {0}, which is neither origin.url nor one of origin.aliases")]
+    Foreign(String),
+    /// It cannot be imported.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// The data directory fails.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// The head cannot be noted.
+    #[error(transparent)]
+    Versions(#[from] VersionsError),
+}
+
+impl FollowError {
+    pub(super) const fn outcome(&self) -> Outcome {
+        match self {
+            Self::Head(_) | Self::Refused(_) => Outcome::Refused,
+            _ => Outcome::Failed,
+        }
+    }
+
+    /// Whether the store, or our own disk, is left alone for longer each time. A head that is refused, and an object that is
+    /// fetched again later, cost nothing, and a better head may follow.
+    pub(super) const fn backs_off(&self) -> bool {
+        match self {
+            Self::NoHead
+            | Self::Head(_)
+            | Self::Refused(_)
+            | Self::Bad(_)
+            | Self::Place(PlaceError::TooLarge { .. }) => false,
+            Self::Fetch(error) => !error.is_bad_object(),
+            _ => true,
+        }
+    }
+
+    /// Whether bundles do not fit what is here, or one another.
+    pub(super) const fn is_misfit(&self) -> bool {
+        matches!(self, Self::Import(ImportError::Bundle(_)))
+    }
+}

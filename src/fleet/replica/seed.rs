@@ -1,0 +1,64 @@
+//! Gives a mirror with an empty disk its first data from a store, once; then it asks its origin as any mirror.
+//!
+//! A store that fails is not waited for: the mirror crawls. Callers: [`crate::app`], before the mirror runs.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use url::Url;
+
+use super::{FollowError, Follower, Stand, Took};
+
+/// Tries before the mirror crawls instead.
+const TRIES: u32 = 3;
+/// The pause between them.
+const PAUSE: Duration = Duration::from_secs(2);
+
+impl Follower {
+    /// Imports what the store has, if nothing is stored here yet.
+    pub(crate) async fn seed(mut self) {
+        const CRAWLS: &str = "no first data comes from the store; everything is fetched from the origin";
+        if self.versions.head().load().is_some() {
+            return;
+        }
+        for left in (0..TRIES).rev() {
+            match self.seed_once().await {
+                Ok(()) => tracing::info!("the first data comes from the store; the origin confirms it now"),
+                Err(error @ (FollowError::NoHead | FollowError::Head(_) | FollowError::Foreign(_))) => {
+                    tracing::warn!(%error, "{CRAWLS}");
+                }
+                Err(error) if left > 0 => {
+                    tracing::warn!(%error, left, "the first data could not be fetched from the store; trying again");
+                    sleep(PAUSE).await;
+                    continue;
+                }
+                Err(error) => tracing::warn!(%error, "{CRAWLS}"),
+            }
+            break;
+        }
+        self.fetcher.tidy(&[]);
+    }
+
+    async fn seed_once(&mut self) -> Result<(), FollowError> {
+        let head = self.look().await?;
+        let chain: Vec<_> = head.chain().collect();
+        self.fetcher.tidy(&chain.iter().map(|named| named.blake3).collect::<Vec<_>>());
+        let (steps, failure) = self.fetch_all(&chain).await;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let theirs = steps.last().and_then(|last| last.bundle.manifest().origin.clone());
+        if let Some(theirs) = theirs.filter(|theirs| !self.is_ours(theirs)) {
+            return Err(FollowError::Foreign(theirs));
+        }
+        let journal = self.journal(&head, &chain).await;
+        self.import(&head, &Stand::default(), steps, Took::Seed, journal).await
+    }
+
+    /// Whether an address is the origin's, or an alias of it.
+    fn is_ours(&self, address: &str) -> bool {
+        let url = Url::parse(address).ok();
+        let is_it = |own: &String| own == address || Url::parse(own).ok() == url;
+        self.versions.policy().origins.iter().any(is_it)
+    }
+}

@@ -1,0 +1,10 @@
+//! A fleet: what a publisher writes to an object store, and what becomes of it.
+//!
+//! `store` reads a store as an outsider does, without our code; `s3` runs a real server, `bucket` one that fails on
+//! request. `replica` is about those who follow.
+
+mod bucket;
+mod publish;
+mod replica;
+mod s3;
+mod store;

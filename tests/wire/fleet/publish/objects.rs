@@ -1,0 +1,157 @@
+//! Objects that are lost, old, foreign, or left over.
+
+use std::fs;
+
+use super::change;
+use crate::fleet::store::{Store, age, leads_to, publishing};
+use crate::harness::{Setup, wait_until};
+
+const DAY: u64 = 86_400;
+
+/// Publishing in which what is an hour old is old. It looks at its objects when it starts.
+fn tidying(setup: Setup) -> Setup {
+    setup.set("publish.keep", "1h")
+}
+
+#[tokio::test]
+async fn without_a_head_everything_is_written_again() {
+    let store = Store::new();
+    let (origin, server) = publishing(120, &store.url(), |setup| setup).await;
+    let before = store.has(&server).await;
+    fs::remove_dir_all(store.root()).unwrap();
+    server.refreshed(&origin).await;
+    let after = store.until("another head", |_| true).await;
+    assert!(after.sequence() > before.sequence() && after.deltas().is_empty());
+    assert_eq!(after.keys(), store.keys());
+    leads_to(&store, &after, &server).await;
+}
+
+#[tokio::test]
+async fn a_head_that_cannot_be_read_is_replaced() {
+    let store = Store::new();
+    let (origin, server) = publishing(60, &store.url(), |setup| setup).await;
+    let before = store.has(&server).await;
+    fs::write(store.root().join("head.json"), "{\"head\":\"{}\",\"signature\":null}").unwrap();
+    server.refresh().await;
+    wait_until("a head", || async { fs::read(store.root().join("head.json")).is_ok_and(|file| file.len() > 100) })
+        .await;
+    let after = store.until("a later head", |head| head.sequence() > before.sequence()).await;
+    assert_eq!(after.full(), before.full());
+    server.settled(&origin).await;
+}
+
+#[tokio::test]
+async fn a_head_of_a_newer_version_is_not_replaced() {
+    let store = Store::new();
+    let (_origin, server) = publishing(60, &store.url(), |setup| setup).await;
+    store.has(&server).await;
+    let newer = serde_json::json!({ "head": "{\"format\":2}", "signature": null }).to_string();
+    fs::write(store.root().join("head.json"), &newer).unwrap();
+    server.refresh().await;
+    wait_until("it is told", || async {
+        crate::fleet::store::told(&server).await["why"].as_str().is_some_and(|why| why.contains("format 2"))
+    })
+    .await;
+    assert_eq!(fs::read_to_string(store.root().join("head.json")).unwrap(), newer);
+}
+
+#[tokio::test]
+async fn a_lost_or_damaged_bundle_is_noticed_and_everything_is_written_again() {
+    let store = Store::new();
+    let (_origin, mut server) = publishing(120, &store.url(), tidying).await;
+    for damages in [true, false] {
+        let before = store.has(&server).await;
+        let path = store.root().join(before.full());
+        if damages {
+            fs::write(&path, "cut").unwrap();
+        } else {
+            fs::remove_file(&path).unwrap();
+        }
+        server.restart().await;
+        let file = || fs::read(store.root().join("head.json")).unwrap();
+        wait_until("another full bundle", || async {
+            crate::fleet::store::Head::parse(&file()).full() != before.full()
+                || fs::read(&path).is_ok_and(|bytes| bytes != b"cut")
+        })
+        .await;
+        let after = store.until("a later head", |head| head.sequence() > before.sequence()).await;
+        leads_to(&store, &after, &server).await;
+    }
+}
+
+#[tokio::test]
+async fn old_objects_that_no_head_names_are_removed_and_nothing_else() {
+    let store = Store::new();
+    let (origin, mut server) = publishing(120, &store.url(), tidying).await;
+    let first = store.has(&server).await;
+    // Everything is written again under other names.
+    change(&origin, &server).await;
+    store.has(&server).await;
+    fs::remove_file(store.root().join("head.json")).unwrap();
+    server.refreshed(&origin).await;
+    let second = store.until("another head", |head| head.full() != first.full()).await;
+    let foreign = ["notes.txt", "full/mine.gsb", "journal/not-ours"];
+    for name in foreign {
+        fs::write(store.root().join(name), "x").unwrap();
+        age(&store.root().join(name), DAY);
+    }
+    let unfinished = store.root().join(format!("{}#1", first.full()));
+    fs::write(&unfinished, "half").unwrap();
+    age(&unfinished, DAY);
+    let orphans: Vec<String> =
+        store.keys().into_iter().filter(|key| first.keys().contains(key) && !second.keys().contains(key)).collect();
+    assert!(!orphans.is_empty());
+    for key in &orphans[1..] {
+        age(&store.root().join(key), DAY);
+    }
+    server.restart().await;
+    wait_until("the old ones are gone", || async {
+        orphans[1..].iter().all(|key| !store.root().join(key).exists()) && !unfinished.exists()
+    })
+    .await;
+    assert!(store.root().join(&orphans[0]).exists(), "it is not old enough");
+    assert!(foreign.iter().all(|name| store.root().join(name).exists()));
+    leads_to(&store, &store.has(&server).await, &server).await;
+}
+
+#[tokio::test]
+async fn objects_in_use_that_become_old_are_written_again() {
+    let store = Store::new();
+    let (origin, mut server) = publishing(400, &store.url(), tidying).await;
+    store.has(&server).await;
+    change(&origin, &server).await;
+    let head = store.has(&server).await;
+    for key in head.keys() {
+        age(&store.root().join(key), DAY);
+    }
+    server.restart().await;
+    let is_new = |key: &String| {
+        let modified = fs::metadata(store.root().join(key)).unwrap().modified().unwrap();
+        modified.elapsed().unwrap_or_default().as_secs() < DAY / 2
+    };
+    wait_until("all are new", || async { head.keys().iter().all(is_new) }).await;
+    let after = store.head().unwrap();
+    assert_eq!(after.full(), head.full(), "they are the same");
+    leads_to(&store, &after, &server).await;
+}
+
+#[tokio::test]
+async fn a_full_bundle_follows_after_its_period() {
+    let store = Store::new();
+    let (_origin, server) = publishing(60, &store.url(), |setup| setup.set("publish.full_every", "2s")).await;
+    let first = store.has(&server).await;
+    let next =
+        store.until("another full bundle", |head| head.sequence() > first.sequence() && head.deltas().is_empty()).await;
+    assert_eq!(next.snapshot(), first.snapshot());
+    wait_until("it is counted", || async {
+        let metrics = server.admin(http::Method::GET, "/metrics").await;
+        let line = metrics
+            .text()
+            .lines()
+            .find(|line| line.contains("publish_objects_total{kind=\"full\"}"))
+            .unwrap()
+            .to_owned();
+        line.rsplit(' ').next().unwrap().parse::<u64>().unwrap() >= 2
+    })
+    .await;
+}

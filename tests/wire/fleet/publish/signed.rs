@@ -1,0 +1,94 @@
+//! Signed heads and bundles, verified by the real tool.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::change;
+use crate::fleet::store::{Store, publishing, told};
+use crate::harness::{Setup, wait_until};
+
+/// Makes a key; without a password if it is none.
+fn key(dir: &Path, password: Option<&str>) {
+    let mut tool = Command::new("minisign");
+    tool.args(["-G", "-p", "k.pub", "-s", "k.key"]).current_dir(dir).stdout(Stdio::null());
+    if password.is_none() {
+        tool.arg("-W");
+    }
+    let mut child = tool.stdin(Stdio::piped()).spawn().expect("the tool `minisign` is there: setup.sh installs it");
+    if let Some(password) = password {
+        use std::io::Write as _;
+        child.stdin.take().unwrap().write_all(format!("{password}\n{password}\n").as_bytes()).unwrap();
+    }
+    assert!(child.wait().unwrap().success());
+}
+
+fn verifies(dir: &Path, file: &Path, signature: &Path) -> bool {
+    let (file, signature) = (file.to_str().unwrap(), signature.to_str().unwrap());
+    let tool = Command::new("minisign")
+        .args(["-V", "-q", "-p", "k.pub", "-x", signature, "-m", file])
+        .current_dir(dir)
+        .status();
+    tool.unwrap().success()
+}
+
+fn signing(dir: &Path) -> impl FnOnce(Setup) -> Setup {
+    let (key, password) = (dir.join("k.key"), dir.join("password"));
+    move |setup| {
+        let setup = setup.set("publish.sign_key", key.to_str().unwrap());
+        if password.exists() { setup.set("publish.sign_password_file", password.to_str().unwrap()) } else { setup }
+    }
+}
+
+#[tokio::test]
+async fn the_head_and_every_bundle_are_signed() {
+    for password in [None, Some("correct horse")] {
+        let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+        key(dir.path(), password);
+        if let Some(password) = password {
+            fs::write(dir.path().join("password"), format!("{password}\n")).unwrap();
+        }
+        let (origin, server) = publishing(200, &store.url(), signing(dir.path())).await;
+        store.has(&server).await;
+        change(&origin, &server).await;
+        let head = store.has(&server).await;
+        assert_eq!(head.deltas().len(), 1);
+        let (text, signature) = (dir.path().join("text"), dir.path().join("text.minisig"));
+        fs::write(&text, head.outer["head"].as_str().unwrap()).unwrap();
+        fs::write(&signature, head.outer["signature"].as_str().unwrap()).unwrap();
+        assert!(verifies(dir.path(), &text, &signature));
+        for entry in head.chain() {
+            let key = entry["key"].as_str().unwrap();
+            let signature = store.root().join(format!("{key}.minisig"));
+            assert!(verifies(dir.path(), &store.root().join(key), &signature), "{key}");
+        }
+        assert!(!fs::read_to_string(&text).unwrap().contains("correct"), "no password travels");
+    }
+}
+
+#[tokio::test]
+async fn another_key_begins_another_chain() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let (origin, mut server) = publishing(60, &store.url(), |setup| setup).await;
+    let unsigned = store.has(&server).await;
+    key(dir.path(), None);
+    server.restart_with("publish.sign_key", dir.path().join("k.key").to_str().unwrap()).await;
+    server.settled(&origin).await;
+    let signed = store.until("a signed head", |head| head.outer["signature"].is_string()).await;
+    assert!(signed.sequence() > unsigned.sequence());
+    let signature = store.root().join(format!("{}.minisig", signed.full()));
+    assert!(verifies(dir.path(), &store.root().join(signed.full()), &signature));
+}
+
+#[tokio::test]
+async fn a_key_without_its_password_publishes_nothing_and_says_so() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    key(dir.path(), Some("secret"));
+    let (_origin, server) = publishing(60, &store.url(), signing(dir.path())).await;
+    wait_until("it is told", || async {
+        told(&server).await["why"].as_str().is_some_and(|why| why.contains("publish.sign_password_file"))
+    })
+    .await;
+    assert!(store.head().is_none());
+    assert_eq!(server.status().await["state"], "healthy");
+}

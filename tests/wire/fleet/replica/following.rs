@@ -1,0 +1,189 @@
+//! What a replica takes, and what its clients get.
+
+use std::fs;
+
+use grandstand::sample::{Switches, World};
+use http::Method;
+
+use super::{Shelf, all_of, follows, health, polled, replica_of, says};
+use crate::gap::{LIST, is_one_of, mirrored};
+use crate::harness::{Setup, edit, run, soon, wait_until};
+
+#[tokio::test]
+async fn a_replica_answers_as_its_publisher_does_and_follows_each_change() {
+    let (origin, mirror) = mirrored(230, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    let first = shelf.snapshot();
+    let sequence = shelf.publish();
+    let replica = replica_of(&shelf).start().await;
+    follows(&replica, &first, sequence).await;
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+    let status = replica.status().await;
+    assert_eq!((&status["use"], &status["state"]), (&"replica".into(), &"healthy".into()), "{status:#}");
+    assert_eq!(
+        (&status["replica"]["behind_seconds"], &status["replica"]["why"]),
+        (&0.into(), &().into()),
+        "{status:#}"
+    );
+    assert!(status["replica"]["last_poll"].is_string() && mirror.status().await["replica"].is_null());
+
+    let ids = origin.world(World::ids);
+    edit(&origin, &mirror, |world| {
+        assert!(world.touch(ids[3]) && world.change_detail(ids[3]) && world.remove(ids[50]));
+        world.insert_like(ids[80], "The New Park").unwrap();
+    })
+    .await;
+    shelf.delta(&mirror).await;
+    edit(&origin, &mirror, |world| assert!(world.touch(ids[7]))).await;
+    shelf.delta(&mirror).await;
+    let sequence = shelf.publish();
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+    for target in ["/dumps/listings.csv", "/dumps/listings.ndjson", "/dumps/listings.geojson", "/api/sports.json"] {
+        let [ours, theirs] = [replica.ok(target).await, mirror.ok(target).await];
+        assert_eq!((ours.etag(), ours.text()), (theirs.etag(), theirs.text()), "{target}");
+    }
+    // Also of the snapshot between, which it never served.
+    for since in [&first, shelf.chain[1]["snapshot"].as_str().unwrap()] {
+        let target = format!("/changes.json?since={since}");
+        let [ours, theirs] = [replica.ok(&target).await.json(), mirror.ok(&target).await.json()];
+        for key in ["added", "changed", "removed"] {
+            assert_eq!(ours[key], theirs[key], "{target}");
+        }
+    }
+    // Snapshots that it followed answer, no others.
+    assert_eq!(replica.ok(&format!("{LIST}?snapshot={first}")).await.the("mirror-snapshot"), first);
+    replica.get(&format!("{LIST}?snapshot={}", "0".repeat(32))).await.assert_problem(410, &[&shelf.snapshot()]);
+    assert_eq!(replica.get("/api/venues.json").await.status, 404, "nothing is passed through");
+    assert!(names(&replica.data_dir()).iter().all(|name| !name.contains("follow-")), "nothing unfinished is left");
+}
+
+fn names(directory: &std::path::Path) -> Vec<String> {
+    crate::gap::names(directory)
+}
+
+#[tokio::test]
+async fn a_head_that_only_confirms_moves_the_age_and_no_entity_tag() {
+    let (_origin, mirror) = mirrored(120, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    shelf.shift_ms = -500_000;
+    let sequence = shelf.publish();
+    let replica = replica_of(&shelf).start().await;
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    let before = replica.ok(LIST).await;
+    assert!(before.age().is_some_and(|age| (500..560).contains(&age)), "{before:?}");
+    shelf.shift_ms = -100_000;
+    let sequence = shelf.publish();
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    let after = replica.ok(LIST).await;
+    assert!(after.age().is_some_and(|age| (100..160).contains(&age)), "{after:?}");
+    assert_eq!(before.etag(), after.etag());
+    assert_ne!(before.the("mirror-confirmed"), after.the("mirror-confirmed"));
+    assert_ne!(before.json()["generated_at"], after.json()["generated_at"]);
+}
+
+#[tokio::test]
+async fn without_its_store_a_replica_starts_and_serves_and_then_says_that_it_is_stale() {
+    let (origin, mirror) = mirrored(120, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    let sequence = shelf.publish();
+    let mut replica = replica_of(&shelf).set("ttl", "2s").start().await;
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    let all = all_of(&replica).await;
+    let aside = shelf.root().with_extension("aside");
+    fs::rename(shelf.root(), &aside).unwrap();
+    replica.restart().await;
+    assert_eq!(replica.admin(Method::GET, "/readyz").await.status, 200, "it serves its own data at once");
+    is_one_of(&all_of(&replica).await, &[&all]);
+    says(&replica, "there is no head.json in the store").await;
+    wait_until("it is unhealthy", || async { health(&replica).await.0 == 503 }).await;
+    let (_, status) = health(&replica).await;
+    let reason = status["reasons"][0].as_str().unwrap();
+    assert!(
+        reason.contains("(limit 6 s): there is no head.json") && status["replica"]["sequence"] == sequence,
+        "{reason}"
+    );
+    replica.ok(LIST).await;
+    // The store is back, with news.
+    fs::rename(&aside, shelf.root()).unwrap();
+    edit(&origin, &mirror, |world| assert!(world.touch(world.ids()[5]))).await;
+    shelf.delta(&mirror).await;
+    let sequence = shelf.publish();
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+}
+
+#[tokio::test]
+async fn a_store_that_stands_still_is_noticed_although_it_answers() {
+    let (_origin, mirror) = mirrored(60, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    let sequence = shelf.publish();
+    let replica = replica_of(&shelf).set("ttl", "1s").start().await;
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    says(&replica, "either the publisher does not write, or the store shows an old state").await;
+    let (code, status) = health(&replica).await;
+    assert!(
+        code == 503 && status["reasons"][0].as_str().unwrap().contains("the newest head in the store was written at")
+    );
+    polled(&replica, "unchanged").await;
+    assert_eq!(replica.ok(LIST).await.total(), 60);
+    shelf.publish();
+    soon("a new head makes it healthy", || async { health(&replica).await.0 == 200 }).await;
+}
+
+#[tokio::test]
+async fn before_there_is_a_head_a_replica_waits_and_says_so() {
+    let shelf = Shelf::new();
+    let replica = replica_of(&shelf).start().await;
+    says(&replica, "no publisher has written there yet").await;
+    let ready = replica.admin(Method::GET, "/readyz").await;
+    assert!(ready.status == 503 && ready.text().contains("there is no head.json in the store"), "{ready:?}");
+    let list = replica.get(LIST).await;
+    list.assert_problem(503, &["no data from its publisher yet"]);
+    assert!(list.header("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn a_detail_that_the_publisher_did_not_have_is_503_until_it_comes() {
+    let origin = crate::harness::origin(40).await;
+    let mirror = Setup::mirror_of(&origin).set("mirror.details", "on-demand").start().await;
+    mirror.ready().await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    let sequence = shelf.publish();
+    let replica = replica_of(&shelf).start().await;
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    let id = replica.ok(LIST).await.ids()[0];
+    let target = format!("/api/listings/{id}.json");
+    let missing = replica.get(&target).await;
+    missing.assert_problem(503, &["its publisher did not have it yet"]);
+    assert_eq!(missing.the("retry-after"), "60");
+    let theirs = mirror.ok(&target).await;
+    // The same snapshot on both ends.
+    shelf.delta(&mirror).await;
+    let sequence = shelf.publish();
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    assert_eq!(replica.ok(&target).await.etag(), theirs.etag());
+}
+
+#[tokio::test]
+async fn commands_that_need_an_origin_are_refused() {
+    let shelf = Shelf::new();
+    let replica = replica_of(&shelf).set("replica.poll", "1h").start().await;
+    let desk = crate::gap::Desk::new();
+    for command in ["sync", "audit"] {
+        let (code, said) = run(&replica_of(&shelf).arguments(&[command], &desk.data())).await;
+        assert!(code == 64 && said.contains("replica.url") && said.contains("needs a mirror"), "{command}: {said}");
+    }
+    assert_eq!(replica.admin(Method::POST, "/sync").await.status, 409);
+    assert_eq!(replica.admin(Method::POST, "/snapshots/accept").await.status, 409);
+    // Polls are an hour apart: only the request makes it look again.
+    says(&replica, "no head.json").await;
+    let before = super::polls(&replica, "failed").await;
+    assert_eq!(replica.admin(Method::POST, "/refresh").await.status, 202);
+    soon("it looks", || async { super::polls(&replica, "failed").await > before }).await;
+}

@@ -1,0 +1,120 @@
+//! A store behind a plain web server: conditional reads of the head, downloads that go on after an interruption, nginx.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use grandstand::sample::Switches;
+use http::Method;
+
+use super::{Shelf, all_of, follows, says};
+use crate::gap::{is_one_of, mirrored};
+use crate::harness::nginx::Files;
+use crate::harness::{Script, Seen, Setup, Upstream, soon};
+
+/// How much of a large file a connection delivers before it breaks, in bytes.
+const PIECE: usize = 40_000;
+
+/// Answers like a web server with the files of a directory; large files break off.
+fn files(root: PathBuf, breaks: bool) -> impl Fn(&Seen) -> Script + Send + Sync + 'static {
+    move |seen| {
+        let path = root.join(seen.target.trim_start_matches("/fleet/"));
+        let Ok(content) = fs::read(path) else { return Script::new(404, "") };
+        let tag = format!("\"{}\"", &blake3::hash(&content).to_hex()[..16]);
+        if seen.header("if-none-match") == Some(&tag) {
+            return Script::new(304, "").with("ETag", tag);
+        }
+        let range = seen.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+        let from = range.and_then(|(from, _)| from.parse().ok());
+        let (whole, from) = (content.len(), from.unwrap_or(0_usize));
+        let mut rest = content[from..].to_vec();
+        let length = rest.len();
+        let status = if from > 0 { 206 } else { 200 };
+        if breaks && seen.target.contains("/full/") {
+            rest.truncate(PIECE);
+        }
+        let mut script =
+            Script::new(status, rest).with("ETag", tag).with("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT");
+        if from > 0 {
+            script = script.with("Content-Range", format!("bytes {from}-{}/{whole}", whole - 1));
+        }
+        if breaks && length > PIECE && seen.target.contains("/full/") { script.announced(length) } else { script }
+    }
+}
+
+async fn signed_shelf(listings: usize) -> (crate::harness::Server, Shelf, Setup) {
+    let (_origin, mirror) = mirrored(listings, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    let key = shelf.make_key("ours");
+    shelf.key = Some("ours");
+    let setup = Setup::offline().set("bundle.trusted_keys", &format!("[\"{key}\"]")).set("replica.poll", "200ms");
+    (mirror, shelf, setup)
+}
+
+#[tokio::test]
+async fn a_download_goes_on_where_it_was_interrupted_also_by_the_end_of_the_process() {
+    let (mirror, mut shelf, setup) = signed_shelf(700).await;
+    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
+    let bytes = shelf.chain[0]["bytes"].as_u64().unwrap();
+    assert!(bytes > 3 * PIECE as u64, "{bytes}");
+    let web = Upstream::start(files(shelf.root(), true)).await;
+    let mut replica = setup.set("replica.url", &format!("{}/fleet", web.url())).start().await;
+    let target = format!("/fleet/{}", shelf.key_of(0));
+    soon("some of it has arrived", || async { web.count_of(&target) > 1 }).await;
+    let ready = replica.admin(Method::GET, "/readyz").await;
+    assert!(ready.status == 503, "{ready:?}");
+    replica.restart().await;
+    follows(&replica, &snapshot, sequence).await;
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+    let seen = web.seen_of(&target);
+    let ranges: Vec<u64> = seen
+        .iter()
+        .filter_map(|seen| seen.header("range")?.strip_prefix("bytes=")?.split_once('-')?.0.parse().ok())
+        .collect();
+    assert!(
+        ranges.is_sorted() && ranges.len() >= seen.len() - 1,
+        "only the first one begins at the beginning: {ranges:?}"
+    );
+    // The head is read conditionally.
+    let head = || web.seen_of("/fleet/head.json");
+    let before = head().len();
+    soon("it polls", || async { head().len() > before + 2 }).await;
+    assert!(head()[before..].iter().all(|seen| seen.header("if-none-match").is_some()));
+}
+
+#[tokio::test]
+async fn a_web_server_that_is_down_or_hangs_disturbs_nothing() {
+    let (_mirror, mut shelf, setup) = signed_shelf(60).await;
+    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
+    let web = Upstream::start(files(shelf.root(), false)).await;
+    let replica = setup.set("replica.url", &format!("{}/fleet", web.url())).start().await;
+    follows(&replica, &snapshot, sequence).await;
+    web.go_down().await;
+    says(&replica, "cannot be reached").await;
+    replica.ok("/api/listings.json").await;
+    web.come_back();
+    let sequence = shelf.publish();
+    follows(&replica, &snapshot, sequence).await;
+    web.answers(|_| Script::new(403, "no"));
+    says(&replica, "the store refuses access").await;
+    web.answers(|_| Script::new(200, "<html>").after(Duration::from_millis(10)));
+    says(&replica, "the head cannot be read").await;
+    replica.ok("/api/listings.json").await;
+    web.answers(files(shelf.root(), false));
+    let sequence = shelf.publish();
+    follows(&replica, &snapshot, sequence).await;
+}
+
+#[tokio::test]
+async fn nginx_serves_a_store_as_plain_files() {
+    let (mirror, mut shelf, setup) = signed_shelf(120).await;
+    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
+    let nginx = Files::of(&shelf.root()).await;
+    let replica = setup.set("replica.url", &nginx.url()).start().await;
+    follows(&replica, &snapshot, sequence).await;
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+    super::polled(&replica, "unchanged").await;
+    let sequence = shelf.publish();
+    follows(&replica, &snapshot, sequence).await;
+}
