@@ -26,9 +26,10 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::app::core::{AppError, Core};
 use crate::app::https::files;
+use crate::app::reload::ConfigSource;
 use crate::app::{Sockets, serve};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded};
+use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig};
 use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
 
@@ -59,7 +60,7 @@ struct Cli {
 }
 
 /// Where the configuration comes from.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 struct Sources {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -237,17 +238,23 @@ fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
 
 fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
     let Loaded { config, warnings } = load_to_serve(&arguments.sources)?;
-    let recent = logging::start(config.log)?;
+    let log = logging::start(config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     let sockets = bind(&config)?;
+    let source = source(config.clone(), log.change, arguments.sources.clone());
     let config = config.listening_on(sockets.public(), sockets.admin());
-    let core = Core { recent, ..Core::open(&config)? };
+    let core = Core { recent: log.recent, ..Core::open(&config)? };
     if let Some(path) = &arguments.bundle {
         bundle::before_serving(&config, &core, path)?;
     }
-    match serve(&config, sockets, core)? {}
+    match serve(&config, sockets, core, Some(source))? {}
+}
+
+/// How a server reads its configuration again.
+fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: Sources) -> ConfigSource {
+    ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), log }
 }
 
 /// Binds every address. With the same configuration a second server finds the addresses in use before it finds the data

@@ -15,7 +15,7 @@ use crate::serve::connections::Connections;
 use crate::serve::gate::Gate;
 use crate::serve::public::Public;
 use crate::serve::tls::certificate::Files;
-use crate::serve::tls::renewal::{Nudge, Renewal};
+use crate::serve::tls::renewal::{Renewal, Watched};
 use crate::serve::tls::{TlsGate, provider};
 
 use super::core::AppError;
@@ -45,7 +45,7 @@ impl Https {
         TlsStatus { listen, certificate: self.renewal.current() }
     }
 
-    /// The service, and the handle that triggers a look at its certificate.
+    /// The service, and its certificate, which a reload looks at.
     ///
     /// # Errors
     /// When the TLS library refuses.
@@ -53,7 +53,7 @@ impl Https {
         self,
         public: &Arc<Public>,
         connections: &Connections,
-    ) -> Result<(Service<TlsGate>, Nudge), AppError> {
+    ) -> Result<(Service<TlsGate>, Watched), AppError> {
         let gate = TlsGate::new(Gate::new(public, connections), self.provider, self.renewal.current());
         let gate = gate.map_err(|error| AppError::Certificate(error.to_string()))?;
         Ok((Service::new("public-https".to_owned(), gate), self.renewal.start()))

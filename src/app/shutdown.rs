@@ -3,20 +3,25 @@
 //! Pingora's own graceful stop sleeps its whole grace period; here the process ends as soon as possible. Callers:
 //! [`super::serve`].
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora::server::{ExecutionPhase, Server, ShutdownSignal, ShutdownSignalWatch};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::config::Settings;
 use crate::mirror::details::Details;
+use crate::serve::connections::Connections;
+use crate::serve::gate::LAST_REQUESTS;
 use crate::serve::in_flight::InFlight;
-use crate::serve::tls::renewal::Nudge;
 
-/// SIGTERM and SIGINT drain; SIGHUP reloads the certificate, if any.
-pub(crate) struct Signals {
-    /// Reloads the certificate; `None` without HTTPS.
-    pub certificate: Option<Nudge>,
+use super::reload::Reload;
+
+/// SIGTERM and SIGINT drain; SIGHUP reloads the configuration.
+pub(super) struct Signals {
+    pub reload: Arc<Reload>,
+    pub connections: Connections,
 }
 
 #[async_trait]
@@ -30,10 +35,15 @@ impl ShutdownSignalWatch for Signals {
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                _ = interrupt.recv() => {
+                    // Somebody waits at a terminal.
+                    self.connections.close();
+                    break;
+                }
                 _ = hangup.recv() => {
-                    tracing::info!("SIGHUP reloads only the certificate; restart to reload the configuration");
-                    self.certificate.iter().for_each(Nudge::look);
+                    let reload = self.reload.clone();
+                    // Several at once take turns; each tells how it ended.
+                    drop(tokio::task::spawn_blocking(move || reload.reload()));
                 }
             }
         }
@@ -42,11 +52,20 @@ impl ShutdownSignalWatch for Signals {
     }
 }
 
-/// How long HTTP/2 connections have to write their last answers and to end, once all requests are answered.
+/// How long connections have to write their last answers and to end, once all requests are answered.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`.
-pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Option<Details>) {
+///
+/// # Errors
+/// When there is no thread for it.
+pub(super) fn watch(
+    server: &Server,
+    in_flight: InFlight,
+    connections: Connections,
+    settings: Settings,
+    details: Option<Details>,
+) -> std::io::Result<()> {
     let mut phases = server.watch_execution_phase();
     let work = move || {
         loop {
@@ -56,13 +75,14 @@ pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, detai
                 Ok(_) | Err(_) => {}
             }
         }
-        let deadline = Instant::now() + drain;
-        while in_flight.count() > 0 && Instant::now() < deadline {
+        let (began, drain) = (Instant::now(), settings.load().drain);
+        let is_waiting = || in_flight.count() > 0 || (connections.open() > 0 && began.elapsed() < LAST_REQUESTS);
+        while is_waiting() && began.elapsed() < drain {
             std::thread::sleep(Duration::from_millis(10));
         }
         let left = in_flight.count();
-        let linger = deadline.min(Instant::now() + LINGER);
-        while in_flight.connections() > 0 && Instant::now() < linger {
+        let linger = drain.min(began.elapsed() + LINGER);
+        while connections.open() > 0 && began.elapsed() < linger {
             std::thread::sleep(Duration::from_millis(10));
         }
         if left > 0 {
@@ -74,7 +94,5 @@ pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, detai
         tracing::info!("stopped");
         std::process::exit(0)
     };
-    if let Err(error) = std::thread::Builder::new().name("shutdown".into()).spawn(work) {
-        tracing::error!(%error, "no thread for the drain; a stop takes its whole grace period");
-    }
+    std::thread::Builder::new().name("shutdown".into()).spawn(work).map(drop)
 }

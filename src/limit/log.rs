@@ -49,8 +49,18 @@ impl Log {
         }
     }
 
-    /// Counts an admission; there must be fewer than `quota`.
+    /// Counts an admission; there must be fewer than `quota`, which may be another one than at the last time.
     pub(super) fn push(&mut self, now: u64, quota: u32) {
+        if quota > MOST_EXACT
+            && let Self::Exact(exact) = self
+        {
+            let mut coalesced = CoalescedLog::default();
+            while let Some(time) = exact.oldest() {
+                coalesced.push(time);
+                exact.pop();
+            }
+            *self = Self::Coalesced(Box::new(coalesced));
+        }
         match self {
             Self::Exact(log) => log.push(now, quota as u16),
             Self::Coalesced(log) => log.push(now),

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::Clock;
+use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::membership::Evidence;
 use crate::store::StoreError;
@@ -56,15 +57,6 @@ const TICK: Duration = Duration::from_secs(5);
 
 const DAY_MS: i64 = 86_400_000;
 
-/// When things happen.
-#[derive(Clone, Copy, Debug)]
-pub struct Rhythm {
-    /// The time by which a refresh must have happened.
-    pub ttl: Duration,
-    /// A snapshot that lost more than this share of the listings is held back.
-    pub max_shrink: f64,
-}
-
 /// The mirror.
 pub struct Mirror {
     /// Fetches pages and taxonomies, and keeps them with their validators.
@@ -89,6 +81,8 @@ pub struct Mirror {
     commands: Commands,
     /// What `/status` tells.
     status: OriginStatus,
+    /// `ttl`: the time by which a refresh must have happened.
+    settings: Settings,
     clock: Clock,
 }
 
@@ -98,7 +92,7 @@ impl Mirror {
         crawler: Crawler,
         versions: Versions,
         commands: Commands,
-        rhythm: Rhythm,
+        settings: Settings,
         clock: Clock,
         evidence: Evidence,
     ) -> Self {
@@ -106,16 +100,17 @@ impl Mirror {
         let store = versions.store().clone();
         Self {
             questions: Questions::new(crawler.clone()),
-            shrink: ShrinkGuard::new(store.clone(), status.clone(), rhythm.max_shrink),
+            shrink: ShrinkGuard::new(store.clone(), status.clone(), settings.load().mirror.max_shrink),
             order: KnownOrder::new(store),
             newest: Newest::new(versions),
             terms: TermEvidence::new(evidence),
             learning: Learning::new(clock.now_mono()),
-            schedule: Schedule::new(rhythm.ttl, crawler.cache_ttl()),
+            schedule: Schedule::new(settings.load().ttl, crawler.cache_ttl()),
             work: WorkInHand::default(),
             crawler,
             commands,
             status,
+            settings,
             clock,
         }
     }
@@ -139,6 +134,7 @@ impl Mirror {
 
     /// Takes in what others have asked for and imported.
     fn hear(&mut self) {
+        self.schedule.set_ttl(self.settings.load().ttl, self.crawler.cache_ttl());
         let asked = self.commands.take();
         if self.newest.was_replaced() {
             self.begin_anew();

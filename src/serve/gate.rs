@@ -31,6 +31,8 @@ use super::write::WRITE_TIMEOUT;
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// How long a closing HTTP/2 connection may take to finish its streams.
 const LAST_STREAMS: Duration = Duration::from_secs(5);
+/// How long idle connections stay open after a stop, for requests that are under way.
+pub(crate) const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How many refused connections get an answer at once; others are closed.
 const TOLD_AT_ONCE: usize = 64;
 /// How long a refused connection may take to send a request.
@@ -71,7 +73,7 @@ impl HttpServerApp for Http2 {
         let mut options = pingora::protocols::http::v2::server::default_h2_options();
         options.max_concurrent_streams(128);
         // A slightly too large header gets our own answer.
-        let head = u32::try_from(self.public.answers.rules.head).unwrap_or(u32::MAX);
+        let head = u32::try_from(self.public.answers.rules.load().head).unwrap_or(u32::MAX);
         options.max_header_list_size(head.saturating_add(16 << 10));
         Some(options)
     }
@@ -99,7 +101,7 @@ impl Gate {
 
     /// The household of a connection from this address; `None` for a trusted proxy.
     pub(super) fn counts_for(&self, peer: IpAddr) -> Option<IpAddr> {
-        let trusted = self.public.answers.rules.client_ip.trusts(peer.to_canonical());
+        let trusted = self.public.answers.rules.load().client_ip.trusts(peer.to_canonical());
         self.connections.household(Some(peer).filter(|_| !trusted))
     }
 
@@ -135,7 +137,6 @@ impl Gate {
     }
 
     async fn http2(&self, stream: Stream, guest: &Arc<Guest>, leave: Pin<&mut Notified<'_>>, shutdown: &ShutdownWatch) {
-        let _open = self.public.in_flight.connect();
         let mut options = HttpServerOptions::default();
         options.h2c = true;
         options.h2_idle_timeout = Some(KEEPALIVE);
@@ -201,6 +202,8 @@ impl ServerApp for Gate {
     }
 
     async fn cleanup(&self) {
+        // A request may be under way on a connection that looks idle. Its answer says that the connection ends.
+        tokio::time::sleep(LAST_REQUESTS).await;
         self.connections.close();
     }
 }

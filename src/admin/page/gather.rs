@@ -56,7 +56,7 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
         damage: damage.as_deref(),
         parity: percent,
     });
-    let mirror_limit = (status.usage == Use::Mirror).then(|| 3 * status.ttl.as_secs().max(1));
+    let mirror_limit = (status.usage == Use::Mirror).then(|| 3 * status.ttl().as_secs().max(1));
     let oldest = mirror_limit.into_iter().chain(status.max_age.map(|age| age.as_secs())).min();
     let scene = Scene { usage: status.usage, budget: budget.and_then(|budget| budget.limit), oldest };
     let samples = status.history.samples(span, status.clock.now_mono());
@@ -110,7 +110,7 @@ fn tiles(status: &Status, reading: &Reading, value: &Value) -> Vec<Tile> {
         tile("Listings", words::count(listings as u64), details);
         let age = reading.age.map_or_else(|| "unknown".to_owned(), |age| words::seconds(age.into()));
         let limit = if status.usage == Use::Mirror {
-            format!("refreshed within {}", words::seconds(status.ttl.as_secs()))
+            format!("refreshed within {}", words::seconds(status.ttl().as_secs()))
         } else {
             String::new()
         };
