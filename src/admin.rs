@@ -7,6 +7,7 @@ pub(crate) mod bundle;
 pub(crate) mod front;
 pub(crate) mod guard;
 mod health;
+mod line;
 mod metrics;
 pub(crate) mod page;
 pub(crate) mod purge;

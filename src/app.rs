@@ -2,6 +2,7 @@
 //!
 //! The only room that knows all others. Callers: [`crate::cli`].
 
+pub(crate) mod activation;
 pub(crate) mod core;
 pub(crate) mod descriptors;
 pub(crate) mod https;
@@ -10,6 +11,7 @@ pub(crate) mod origin;
 pub(crate) mod reload;
 mod rules;
 pub(crate) mod shutdown;
+mod systemd;
 
 use std::sync::Arc;
 
@@ -48,11 +50,13 @@ use crate::telemetry::history::History;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
 
+use self::activation::PassedSockets;
 use self::core::{AppError, Core};
 use self::https::Https;
 use self::keeper::Keeper;
 use self::reload::{ConfigSource, Reload};
 use self::rules::Fixed;
+use self::systemd::Systemd;
 
 /// Sockets, bound before anything else starts.
 pub struct Sockets {
@@ -67,10 +71,20 @@ impl Sockets {
     /// # Errors
     /// When one is in use; then nothing was started.
     pub fn bind(config: &Config) -> Result<Self, AppError> {
-        let public = config.listen.iter().map(|address| listener::bind(*address)).collect::<Result<_, _>>()?;
-        let tls = config.tls.iter().flat_map(|tls| &tls.listen);
-        let tls = tls.map(|address| listener::bind(*address)).collect::<Result<_, _>>()?;
-        Ok(Self { public, tls, admin: listener::bind(config.admin.listen)? })
+        Self::passed_or_bound(config, PassedSockets::default())
+    }
+
+    /// The passed sockets, and those of the other addresses of a configuration.
+    ///
+    /// # Errors
+    /// When an address is in use; then nothing was started.
+    pub(crate) fn passed_or_bound(config: &Config, mut passed: PassedSockets) -> Result<Self, AppError> {
+        let bind = listener::bind;
+        Ok(Self {
+            public: passed.http(config, bind)?,
+            tls: passed.https(config, bind)?,
+            admin: passed.admin(config, bind)?,
+        })
     }
 
     /// The public addresses with their real ports.
@@ -178,6 +192,8 @@ pub fn serve(
     }
 
     let (of_https, certificate) = https.map(|https| https.start(&public, &connections)).transpose()?.unzip();
+    let mut source = source;
+    let hangups = source.as_mut().and_then(|source| source.hangups.take());
     let running = source.as_ref().map_or_else(|| config.clone(), |source| source.config.clone());
     let reload = Arc::new(Reload {
         source,
@@ -203,12 +219,19 @@ pub fn serve(
     let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone(), of_operators));
     operator.threads = Some(1);
     operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
-    server.add_service(Prebound::new(service, sockets.public));
-    server.add_service(Prebound::new(operator, vec![sockets.admin]));
+    let systemd = Systemd::default();
+    let beats = || {
+        let systemd = systemd.clone();
+        move || systemd.beat()
+    };
+    let services = if of_https.is_some() { 3 } else { 2 };
+    server.add_service(Prebound::new(service, sockets.public, beats()));
+    server.add_service(Prebound::new(operator, vec![sockets.admin], beats()));
     if let Some(mut service) = of_https {
         sockets.tls.iter().map(|bound| buffered(bound.address)).for_each(|listener| service.add_listener(listener));
-        server.add_service(Prebound::new(service, sockets.tls));
+        server.add_service(Prebound::new(service, sockets.tls, beats()));
     }
+    systemd.start(sampler.0.clone(), services);
     server.add_service(background_service("history", Task::new(sampler.run())));
     if let Some(mirror) = core.mirror {
         server.add_service(background_service("mirror", Task::new(mirror.run())));
@@ -223,7 +246,9 @@ pub fn serve(
         server.add_service(background_service("details", Task::new(worker.run())));
     }
     shutdown::watch(&server, in_flight, connections.clone(), settings, core.details).map_err(AppError::Thread)?;
-    server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { reload, connections }) });
+    server.run(RunArgs {
+        shutdown_signal: Box::new(shutdown::Signals { reload, connections, hangups: Mutex::new(hangups) }),
+    });
     std::process::exit(0)
 }
 

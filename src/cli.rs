@@ -5,6 +5,7 @@
 mod audit;
 mod bundle;
 mod demo;
+mod generated;
 #[cfg(test)]
 pub(crate) mod help;
 mod holder;
@@ -24,9 +25,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::app::activation::PassedSockets;
 use crate::app::core::{AppError, Core};
 use crate::app::https::files;
 use crate::app::reload::ConfigSource;
+use crate::app::shutdown;
 use crate::app::{Sockets, serve};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig};
@@ -120,6 +123,12 @@ enum Command {
     ///
     /// Exit code 1 means that the server is unhealthy, or does not answer.
     Status(status::Status),
+    /// Print completions for a shell
+    Completions(generated::Completions),
+    /// Print the manual pages, or write them into a directory
+    ///
+    /// There is one page for each command. To read one at once: grandstand man DIR && man DIR/grandstand-serve.1
+    Man(generated::Man),
 }
 
 /// Why a command failed.
@@ -158,6 +167,8 @@ pub fn run() -> ExitCode {
         Command::Bundle(bundle) => bundle.run(),
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Status(status) => status.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     };
     match result {
         Ok(code) => code,
@@ -237,13 +248,17 @@ fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
 }
 
 fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
-    let Loaded { config, warnings } = load_to_serve(&arguments.sources)?;
+    let hangups = shutdown::hangups()?;
+    let mut examined = examine_to_serve(&arguments.sources);
+    let passed = PassedSockets::take(&mut examined);
+    let Loaded { config, warnings } = examined.finish().map_err(Failure::Config)?;
     let log = logging::start(config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    let sockets = bind(&config)?;
-    let source = source(config.clone(), log.change, arguments.sources.clone());
+    let sockets = bind(&config, passed)?;
+    let source =
+        ConfigSource { hangups: Some(hangups), ..source(config.clone(), log.change, arguments.sources.clone()) };
     let config = config.listening_on(sockets.public(), sockets.admin());
     let core = Core { recent: log.recent, ..Core::open(&config)? };
     if let Some(path) = &arguments.bundle {
@@ -254,13 +269,13 @@ fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
 
 /// How a server reads its configuration again.
 fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: Sources) -> ConfigSource {
-    ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), log }
+    ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), hangups: None, log }
 }
 
 /// Binds every address. With the same configuration a second server finds the addresses in use before it finds the data
 /// directory locked; the lock's holder is the better message.
-fn bind(config: &Config) -> Result<Sockets, AppError> {
-    Sockets::bind(config).map_err(|error| match DataDir::holder(&config.data_dir) {
+fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
+    Sockets::passed_or_bound(config, passed).map_err(|error| match DataDir::holder(&config.data_dir) {
         Some(Holder { pid, admin, untrusted }) => {
             AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::signal::unix::Signal;
 
 use crate::admin::reload::{Reloads, Report};
 use crate::cache::Cache;
@@ -20,6 +21,7 @@ use crate::versions::Versions;
 
 use super::https::files;
 use super::rules::{self, Fixed};
+use super::systemd::Systemd;
 
 /// Where the configuration came from, so that it can be read again.
 pub struct ConfigSource {
@@ -27,6 +29,8 @@ pub struct ConfigSource {
     pub config: Config,
     /// Reads file, environment and command line again, and checks them as at the start.
     pub read: Box<dyn Fn() -> Examined + Send + Sync>,
+    /// Signals to reload since the start.
+    pub hangups: Option<Signal>,
     /// Changes the log.
     pub log: Box<dyn Fn(&LogConfig) + Send + Sync>,
 }
@@ -57,6 +61,7 @@ impl Reload {
     pub(super) fn reload(&self) -> Option<Report> {
         let source = self.source.as_ref()?;
         let mut running = self.running.lock();
+        Systemd::reloading();
         let report = match (source.read)().finish() {
             Ok(Loaded { config, warnings }) => {
                 for warning in warnings {
@@ -84,6 +89,7 @@ impl Reload {
             }
         };
         self.reloads.record(report.clone());
+        Systemd::ready();
         Some(report)
     }
 

@@ -7,28 +7,45 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pingora::server::{ExecutionPhase, Server, ShutdownSignal, ShutdownSignalWatch};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::serve::connections::Connections;
-use crate::serve::gate::LAST_REQUESTS;
+use crate::serve::gate::last_requests;
 use crate::serve::in_flight::InFlight;
 
 use super::reload::Reload;
+use super::systemd::Systemd;
+
+/// Keeps SIGHUP from ending the process, from now on: one that arrives before the server runs is a reload, too. Dropped
+/// without a server, it has no effect.
+///
+/// # Errors
+/// When signals cannot be watched.
+pub(crate) fn hangups() -> std::io::Result<Signal> {
+    // The handler stays when this runtime is gone.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async { signal(SignalKind::hangup()) })
+}
 
 /// SIGTERM and SIGINT drain; SIGHUP reloads the configuration.
 pub(super) struct Signals {
     pub reload: Arc<Reload>,
     pub connections: Connections,
+    /// What [`hangups`] gave; `None`: only signals from now on count.
+    pub hangups: Mutex<Option<Signal>>,
 }
 
 #[async_trait]
 impl ShutdownSignalWatch for Signals {
     async fn recv(&self) -> ShutdownSignal {
-        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let [Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)] = kinds.map(signal) else {
+        let earlier = self.hangups.lock().take();
+        let hangup = earlier.map_or_else(|| signal(SignalKind::hangup()), Ok);
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+        let ([Ok(mut terminate), Ok(mut interrupt)], Ok(mut hangup)) = (kinds.map(signal), hangup) else {
             tracing::error!("signals cannot be watched; stopping");
             return ShutdownSignal::FastShutdown;
         };
@@ -70,13 +87,15 @@ pub(super) fn watch(
     let work = move || {
         loop {
             match phases.blocking_recv() {
+                Ok(ExecutionPhase::Running) => Systemd::ready(),
                 Ok(ExecutionPhase::ShutdownGracePeriod) => break,
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
                 Ok(_) | Err(_) => {}
             }
         }
         let (began, drain) = (Instant::now(), settings.load().drain);
-        let is_waiting = || in_flight.count() > 0 || (connections.open() > 0 && began.elapsed() < LAST_REQUESTS);
+        Systemd::stopping(drain);
+        let is_waiting = || in_flight.count() > 0 || (connections.open() > 0 && began.elapsed() < last_requests(drain));
         while is_waiting() && began.elapsed() < drain {
             std::thread::sleep(Duration::from_millis(10));
         }

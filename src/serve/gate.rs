@@ -31,8 +31,6 @@ use super::write::WRITE_TIMEOUT;
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// How long a closing HTTP/2 connection may take to finish its streams.
 const LAST_STREAMS: Duration = Duration::from_secs(5);
-/// How long idle connections stay open after a stop, for requests that are under way.
-pub(crate) const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How many refused connections get an answer at once; others are closed.
 const TOLD_AT_ONCE: usize = 64;
 /// How long a refused connection may take to send a request.
@@ -178,6 +176,11 @@ impl Gate {
     }
 }
 
+/// How long idle connections stay open after a stop, for requests that are under way: half of `drain`, 10 s at most.
+pub(crate) fn last_requests(drain: Duration) -> Duration {
+    (drain / 2).min(Duration::from_secs(10))
+}
+
 /// Whether a connection begins like HTTP/2; the bytes are read again.
 async fn begins_http2(stream: &mut Stream) -> std::io::Result<bool> {
     let mut start = [0; 3];
@@ -203,7 +206,7 @@ impl ServerApp for Gate {
 
     async fn cleanup(&self) {
         // A request may be under way on a connection that looks idle. Its answer says that the connection ends.
-        tokio::time::sleep(LAST_REQUESTS).await;
+        tokio::time::sleep(last_requests(self.public.answers.finder.settings.load().drain)).await;
         self.connections.close();
     }
 }

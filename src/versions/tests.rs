@@ -1,5 +1,7 @@
 //! The versions' promises, on a real store.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::*;
