@@ -32,7 +32,7 @@ have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
 # signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program, one
-# reads dumps.
+# reads dumps, one rates the systemd unit, one makes a Debian root for the package.
 for_tests=""
 if [ "${1-}" != build ]; then
     have faketime || for_tests="$for_tests faketime"
@@ -42,6 +42,8 @@ if [ "${1-}" != build ]; then
     have promtool || for_tests="$for_tests prometheus"
     have nginx || [ -x /usr/sbin/nginx ] || for_tests="$for_tests nginx-light"
     have jq || for_tests="$for_tests jq"
+    have systemd-analyze || for_tests="$for_tests systemd"
+    have debootstrap || for_tests="$for_tests debootstrap"
 fi
 
 if [ -z "$missing$for_tests" ]; then

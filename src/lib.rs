@@ -165,6 +165,15 @@
 //! changes. The whole bundle is verified before [`versions`] imports it, in one transaction with its details and evidence.
 //! A delta carries the differences from a base that both sides keep. Each export records which details it carried.
 //!
+//! # Reload, restart
+//!
+//! [`config::Settings`] is the configuration in effect. A room that reads a key that can change holds it and reads the key
+//! where it is used, without a lock. What costs more to make (rules of requests, repeated headers, quotas, the certificate)
+//! is replaced by [`app::reload`]. `config::merge` says which keys can change; a key that it does not name needs a restart.
+//!
+//! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. A stop answers what has
+//! arrived, tells clients that their connection ends, and leaves what has not been accepted to the next process.
+//!
 //! # Deviations
 //!
 //! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.

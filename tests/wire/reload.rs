@@ -180,7 +180,7 @@ async fn bounds_and_client_addresses_change() {
     assert!(ask(server, &from).await.the("ratelimit").contains("r=1;"), "by the other header");
     started.reload("limits.connections_per_client = 1\n").await;
     let _one = TcpStream::connect(server.public).await.unwrap();
-    let refused = async || raw(server.public, b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let refused = async || raw(server.public, b"GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     wait_until("the second connection is refused", || async {
         refused().await.is_none_or(|reply| reply.status == 503)
     })
