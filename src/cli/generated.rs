@@ -71,7 +71,7 @@ impl Man {
 /// The page of a command, then those of the commands below it.
 fn add(command: Command, pages: &mut Vec<Page>) {
     let inner: Vec<Command> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().collect();
-    pages.push(Page::new(command.version(env!("CARGO_PKG_VERSION"))).manual("grandstand"));
+    pages.push(Page::new(command).source(concat!("grandstand ", env!("CARGO_PKG_VERSION"))));
     inner.into_iter().for_each(|inner| add(inner, pages));
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The test is the service manager: it holds the listening sockets and a socket for messages.
 
+mod generated;
 mod restart;
 
 use std::net::{SocketAddr, TcpListener};
@@ -150,7 +151,9 @@ async fn passed_sockets_take_the_place_of_the_addresses_of_their_kind() {
     let status = server.status().await;
     assert_eq!(status["listen"], serde_json::json!([sockets.address(0), sockets.address(2)]));
     for index in [0, 2] {
-        let reply = raw(sockets.address(index), b"GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+        let reply = raw(sockets.address(index), b"GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .await
+            .unwrap();
         assert_eq!(reply.status, 404);
     }
     let front = server.get_with("/", &[("accept", "application/json")]).await;
@@ -165,7 +168,10 @@ async fn a_socket_without_a_name_takes_the_place_of_its_address() {
     let listen = server.status().await["listen"].clone();
     assert_eq!(listen[1], sockets.address(0).to_string());
     assert!(raw(sockets.address(0), b"GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.is_some());
-    assert!(raw(server.public, b"GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.is_some(), "the other one is bound");
+    assert!(
+        raw(server.public, b"GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.is_some(),
+        "the other one is bound"
+    );
 }
 
 #[tokio::test]
