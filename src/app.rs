@@ -34,10 +34,14 @@ use crate::admin::sampler::Sampler;
 use crate::admin::status::Status;
 use crate::answer::find::Finder;
 use crate::answer::respond::Responder;
+use crate::audit::Auditor;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, MOST_DRAIN, Settings, TrustedKey, Use};
 use crate::dumps::Dumps;
 use crate::limit::Limiter;
+use crate::mirror::details::worker::DetailWorker;
+use crate::mirror::sweep::Sweeper;
+use crate::mirror::task::Mirror;
 use crate::serve::connections::Connections;
 use crate::serve::gate::Gate;
 use crate::serve::in_flight::InFlight;
@@ -131,7 +135,7 @@ pub fn serve(
     config: &Config,
     sockets: Sockets,
     core: Core,
-    source: Option<ConfigSource>,
+    mut source: Option<ConfigSource>,
 ) -> Result<std::convert::Infallible, AppError> {
     let mut registry = Registry::default();
     let telemetry = Telemetry::new(&mut registry);
@@ -178,21 +182,8 @@ pub fn serve(
     let connections = Connections::new(clients, counters);
     let of_operators = Connections::new(operators, ConnectionCounters::default());
 
-    for address in sockets.public() {
-        tracing::info!(%address, r#use = config.usage().as_str(), "serving");
-    }
-    for address in sockets.tls() {
-        tracing::info!(%address, r#use = config.usage().as_str(), "serving HTTPS");
-    }
-    tracing::info!(address = %sockets.admin(), "admin listener");
-    if config.usage() == Use::Offline && core.live.load().is_none() {
-        tracing::warn!(
-            "there is no data to serve yet: run `grandstand bundle import FILE`, or start with --bundle FILE"
-        );
-    }
-
+    announce(config, &sockets, &core);
     let (of_https, certificate) = https.map(|https| https.start(&public, &connections)).transpose()?.unzip();
-    let mut source = source;
     let hangups = source.as_mut().and_then(|source| source.hangups.take());
     let running = source.as_ref().map_or_else(|| config.clone(), |source| source.config.clone());
     let reload = Arc::new(Reload {
@@ -233,23 +224,50 @@ pub fn serve(
     }
     systemd.start(sampler.0.clone(), services);
     server.add_service(background_service("history", Task::new(sampler.run())));
-    if let Some(mirror) = core.mirror {
-        server.add_service(background_service("mirror", Task::new(mirror.run())));
-    }
-    if let Some(sweeper) = core.sweeper {
-        server.add_service(background_service("sweep", Task::new(sweeper.run())));
-    }
-    if let Some(auditor) = core.auditor {
-        server.add_service(background_service("audit", Task::new(auditor.run())));
-    }
-    if let Some(worker) = core.worker {
-        server.add_service(background_service("details", Task::new(worker.run())));
-    }
+    add_tasks(&mut server, core.mirror, core.sweeper, core.auditor, core.worker);
     shutdown::watch(&server, in_flight, connections.clone(), settings, core.details).map_err(AppError::Thread)?;
     server.run(RunArgs {
         shutdown_signal: Box::new(shutdown::Signals { reload, connections, hangups: Mutex::new(hangups) }),
     });
     std::process::exit(0)
+}
+
+/// Logs where the server listens.
+fn announce(config: &Config, sockets: &Sockets, core: &Core) {
+    for address in sockets.public() {
+        tracing::info!(%address, r#use = config.usage().as_str(), "serving");
+    }
+    for address in sockets.tls() {
+        tracing::info!(%address, r#use = config.usage().as_str(), "serving HTTPS");
+    }
+    tracing::info!(address = %sockets.admin(), "admin listener");
+    if config.usage() == Use::Offline && core.live.load().is_none() {
+        tracing::warn!(
+            "there is no data to serve yet: run `grandstand bundle import FILE`, or start with --bundle FILE"
+        );
+    }
+}
+
+/// What a mirror does beside serving.
+fn add_tasks(
+    server: &mut Server,
+    mirror: Option<Mirror>,
+    sweeper: Option<Sweeper>,
+    auditor: Option<Auditor>,
+    worker: Option<DetailWorker>,
+) {
+    if let Some(mirror) = mirror {
+        server.add_service(background_service("mirror", Task::new(mirror.run())));
+    }
+    if let Some(sweeper) = sweeper {
+        server.add_service(background_service("sweep", Task::new(sweeper.run())));
+    }
+    if let Some(auditor) = auditor {
+        server.add_service(background_service("audit", Task::new(auditor.run())));
+    }
+    if let Some(worker) = worker {
+        server.add_service(background_service("details", Task::new(worker.run())));
+    }
 }
 
 /// What the admin listener tells.
