@@ -93,7 +93,8 @@ enum Command {
     /// Run the server: a mirror, a shield or an offline replica
     ///
     /// The configuration decides: a mirror if origin.url is set, a shield if also mirror.enabled = false, an offline replica
-    /// without origin.url. SIGTERM and Ctrl-C stop the server after the requests in flight (drain).
+    /// without origin.url. SIGTERM and Ctrl-C stop the server after the requests in flight (drain). SIGHUP reads the
+    /// configuration again.
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
