@@ -32,14 +32,14 @@ pub(super) struct LoggingError(String);
 pub(super) fn start(config: LogConfig) -> Result<Log, LoggingError> {
     quiet_caught_panics();
     // The filter stays in place and is changed: a layer that brings a new one would not be registered.
-    let (lines, form) = reload::Layer::new(lines(&config));
+    let (lines, form) = reload::Layer::new(lines(config.format));
     let (filtered, level) = reload::Layer::new(filter(config.level.as_str())?);
     let recent = Recent::default();
     let kept = recent.clone().with_filter(filter("warn")?);
     let started = tracing_subscriber::registry().with(lines.with_filter(filtered)).with(kept);
     started.try_init().map_err(|error| LoggingError(error.to_string()))?;
     let change = move |config: &LogConfig| {
-        let changed = form.reload(self::lines(config)).map_err(|error| LoggingError(error.to_string()));
+        let changed = form.reload(self::lines(config.format)).map_err(|error| LoggingError(error.to_string()));
         let changed = changed.and(filter(config.level.as_str()));
         let changed = changed.and_then(|filter| level.reload(filter).map_err(|error| LoggingError(error.to_string())));
         if let Err(error) = changed {
@@ -50,9 +50,9 @@ pub(super) fn start(config: LogConfig) -> Result<Log, LoggingError> {
 }
 
 /// What writes lines.
-fn lines(config: &LogConfig) -> Box<dyn Layer<Registry> + Send + Sync> {
+fn lines(format: LogFormat) -> Box<dyn Layer<Registry> + Send + Sync> {
     let lines = fmt::layer().with_writer(std::io::stderr);
-    match config.format {
+    match format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
         LogFormat::Text => lines.with_ansi(Terminal::of_stderr().colours).boxed(),
     }
