@@ -47,7 +47,7 @@ have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
 # signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program, one
-# is a load balancer in front of it, one reads dumps.
+# is a load balancer in front of it, one reads dumps, one rates the systemd unit, one makes a Debian root for the package.
 for_tests=""
 if [ "${1-}" != build ]; then
     have faketime || for_tests="$for_tests faketime"
@@ -62,6 +62,8 @@ if [ "${1-}" != build ]; then
         lacks_moto=yes
         python3 -c "import venv, ensurepip" 2>/dev/null || for_tests="$for_tests python3-venv"
     fi
+    have systemd-analyze || for_tests="$for_tests systemd"
+    have debootstrap || for_tests="$for_tests debootstrap"
 fi
 
 if [ -z "$missing$for_tests" ]; then

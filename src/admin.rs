@@ -7,9 +7,11 @@ pub(crate) mod bundle;
 pub(crate) mod front;
 pub(crate) mod guard;
 mod health;
+mod line;
 mod metrics;
 pub(crate) mod page;
 pub(crate) mod purge;
+pub(crate) mod reload;
 mod replica;
 pub(crate) mod sampler;
 pub(crate) mod snapshots;
@@ -26,13 +28,14 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use crate::clock;
-use crate::config::AdminConfig;
+use crate::config::Settings;
 use crate::mirror::commands::Commands;
 use crate::semantics::excerpt::Excerpt;
 use crate::versions::Versions;
 
 use bundle::Bundles;
 use purge::Purger;
+use reload::Reloader;
 use snapshots::Action;
 use status::Status;
 
@@ -50,14 +53,16 @@ pub(crate) struct Admin {
     pub purger: Purger,
     /// Counters.
     pub registry: Mutex<Registry>,
-    /// Who may give commands.
-    pub config: AdminConfig,
+    /// `[admin]`: who may give commands.
+    pub settings: Settings,
+    /// Reads the configuration again.
+    pub reloader: Reloader,
 }
 
 type Reply = Response<Vec<u8>>;
 
 /// The answer to unknown paths.
-const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /refresh, /sync, \
+const PATHS: &str = "no such path; there are GET / (for people), /livez, /readyz, /status, /metrics, /audit, /snapshots and /bundle, POST /reload, /refresh, /sync, \
                      /audit, /snapshots/{id}/rollback, /snapshots/{id}/pin, /snapshots/{id}/unpin, /snapshots/{id}/verify, \
                      /snapshots/release, /snapshots/accept and /bundle, and DELETE /cache";
 
@@ -116,7 +121,7 @@ fn methods(path: &str) -> Option<&'static str> {
         // A bundle is made on request: its length is not known before.
         "/bundle" => Some("GET, POST"),
         "/cache" => Some("DELETE"),
-        "/refresh" | "/sync" | "/snapshots/accept" => Some("POST"),
+        "/reload" | "/refresh" | "/sync" | "/snapshots/accept" => Some("POST"),
         _ => Action::of_path(path).map(|_| "POST"),
     }
 }
@@ -129,25 +134,30 @@ impl Admin {
             Some(_) => {}
         }
         let action = Action::of_path(path);
+        let config = self.settings.load().admin.clone();
         match (method, path) {
-            _ if action.is_some() => match (guard::may_write(&self.config, headers), action) {
+            _ if action.is_some() => match (guard::may_write(&config, headers), action) {
                 (Ok(()), Some(action)) => snapshots::perform(self.versions.as_ref(), action).await,
                 (Ok(()), None) => error(StatusCode::NOT_FOUND, PATHS),
                 (Err(refusal), _) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
             (&Method::GET | &Method::HEAD, _) => self.read(path, query, headers),
-            (&Method::POST, "/audit") => match guard::may_write(&self.config, headers) {
+            (&Method::POST, "/audit") => match guard::may_write(&config, headers) {
                 Ok(()) => audit::ask(self.status.audits.as_ref(), query),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
-            (&Method::DELETE, "/cache") => match guard::may_write(&self.config, headers) {
+            (&Method::POST, "/reload") => match guard::may_write(&config, headers) {
+                Ok(()) => self.reloader.answer().await,
+                Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
+            },
+            (&Method::DELETE, "/cache") => match guard::may_write(&config, headers) {
                 Ok(()) => match self.purger.purge(query) {
                     Ok(count) => json_reply(StatusCode::OK, &json!({ "purged": count })),
                     Err(why) => error(StatusCode::BAD_REQUEST, &why.to_string()),
                 },
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
-            _ => match guard::may_write(&self.config, headers) {
+            _ => match guard::may_write(&config, headers) {
                 Ok(()) => self.write(path),
                 Err(refusal) => error(StatusCode::FORBIDDEN, refusal.as_str()),
             },
@@ -173,7 +183,7 @@ impl Admin {
                 None => snapshots::none(),
             },
             "/metrics" => metrics::answer(&self.status, &self.registry.lock(), headers),
-            "/" => page::answer(&self.status, &self.config, query),
+            "/" => page::answer(&self.status, &self.settings.load().admin, query),
             path => page::asset(path).unwrap_or_else(|| error(StatusCode::NOT_FOUND, PATHS)),
         }
     }

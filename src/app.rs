@@ -2,6 +2,7 @@
 //!
 //! The only room that knows all others. Callers: [`crate::cli`].
 
+pub(crate) mod activation;
 pub(crate) mod core;
 pub(crate) mod descriptors;
 pub(crate) mod https;
@@ -9,10 +10,14 @@ pub(crate) mod keeper;
 pub(crate) mod origin;
 pub(crate) mod publisher;
 pub(crate) mod replica;
+pub(crate) mod reload;
+mod rules;
 pub(crate) mod shutdown;
+mod systemd;
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
@@ -26,28 +31,26 @@ use crate::admin::Admin;
 use crate::admin::bundle::Bundles;
 use crate::admin::front::AdminFront;
 use crate::admin::purge::Purger;
+use crate::admin::reload::{Reloader, Reloads};
 use crate::admin::sampler::Sampler;
 use crate::admin::status::Status;
-use crate::answer::admit::Rules;
-use crate::answer::compose::Standing;
 use crate::answer::find::{Absent, Finder};
 use crate::answer::respond::Responder;
+use crate::audit::Auditor;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
-use crate::config::{Config, TrustedKey, Use};
+use crate::config::{Config, MOST_DRAIN, Settings, TrustedKey, Use};
 use crate::dumps::Dumps;
+use crate::fleet::publisher::Publisher;
 use crate::fleet::publisher::status::PublishStatus;
-use crate::limit::{LimitConfig, Limiter};
-use crate::pages::{Pages, Site};
-use crate::semantics::client_address::ClientIpConfig;
-use crate::semantics::freshness::CacheControl;
-use crate::semantics::path::BasePath;
-use crate::serve::connections::{Connections, Room};
+use crate::limit::Limiter;
+use crate::mirror::details::worker::DetailWorker;
+use crate::mirror::sweep::Sweeper;
+use crate::serve::connections::Connections;
 use crate::serve::gate::Gate;
 use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::proxy_header::ProxyHeaders;
 use crate::serve::public::Public;
-use crate::serve::request_head::HeadBounds;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::connections::ConnectionCounters;
@@ -56,9 +59,13 @@ use crate::telemetry::proxy_protocol::ProxyProtocolCounters;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
 
+use self::activation::PassedSockets;
 use self::core::{AppError, Core};
 use self::https::Https;
 use self::keeper::Keeper;
+use self::reload::{ConfigSource, Reload};
+use self::rules::Fixed;
+use self::systemd::Systemd;
 
 /// Sockets, bound before anything else starts.
 pub struct Sockets {
@@ -73,10 +80,20 @@ impl Sockets {
     /// # Errors
     /// When one is in use; then nothing was started.
     pub fn bind(config: &Config) -> Result<Self, AppError> {
-        let public = config.listen.iter().map(|address| listener::bind(*address)).collect::<Result<_, _>>()?;
-        let tls = config.tls.iter().flat_map(|tls| &tls.listen);
-        let tls = tls.map(|address| listener::bind(*address)).collect::<Result<_, _>>()?;
-        Ok(Self { public, tls, admin: listener::bind(config.admin.listen)? })
+        Self::passed_or_bound(config, PassedSockets::default())
+    }
+
+    /// The passed sockets, and those of the other addresses of a configuration.
+    ///
+    /// # Errors
+    /// When an address is in use; then nothing was started.
+    pub(crate) fn passed_or_bound(config: &Config, mut passed: PassedSockets) -> Result<Self, AppError> {
+        let bind = listener::bind;
+        Ok(Self {
+            public: passed.http(config, bind)?,
+            tls: passed.https(config, bind)?,
+            admin: passed.admin(config, bind)?,
+        })
     }
 
     /// The public addresses with their real ports.
@@ -119,7 +136,12 @@ impl BackgroundService for Task {
 ///
 /// # Errors
 /// When something is wrong before the first request is accepted.
-pub fn serve(config: &Config, sockets: Sockets, mut core: Core) -> Result<std::convert::Infallible, AppError> {
+pub fn serve(
+    config: &Config,
+    sockets: Sockets,
+    mut core: Core,
+    mut source: Option<ConfigSource>,
+) -> Result<std::convert::Infallible, AppError> {
     let mut registry = Registry::default();
     let telemetry = Telemetry::new(&mut registry);
     let counters = ConnectionCounters::new(&mut registry);
@@ -130,16 +152,21 @@ pub fn serve(config: &Config, sockets: Sockets, mut core: Core) -> Result<std::c
         None,
         ServerConf {
             threads,
-            grace_period_seconds: Some(config.drain.as_secs() + 5),
+            // [`shutdown`] ends the process before that.
+            grace_period_seconds: Some(MOST_DRAIN.as_secs() + 5),
             graceful_shutdown_timeout_seconds: Some(1),
             ..ServerConf::default()
         },
     );
     let in_flight = InFlight::default();
-    let limiter = Arc::new(limiter(config, 1));
+    let settings = core.settings.clone();
+    settings.store(config.clone());
+    let dumps = dumps(&settings, &core);
+    let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
+    let fixed = Fixed::new(config, name, dumps.is_some());
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let publishing = PublishStatus::default();
-    let mut status = status(config, &sockets, &core, https.as_ref(), &limiter, &telemetry);
+    let mut status = status(config, &sockets, &core, https.as_ref(), &fixed.limiter, &telemetry);
     status.publish = config.publish.url.is_some().then(|| publishing.clone());
     let status = Arc::new(status);
     let sampler = Sampler(status.clone());
@@ -157,15 +184,72 @@ pub fn serve(config: &Config, sockets: Sockets, mut core: Core) -> Result<std::c
     let purger = Purger {
         cache: core.cache.clone(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
-        base_path: base_path(config),
+        base_path: rules::base_path(config),
     };
-    let dumps = dumps(config, &core);
     let bundles = bundles(config, &core, dumps.clone())?;
-    let (versions, registry, config_of_admin) = (core.versions.clone(), Mutex::new(registry), config.admin.clone());
-    let admin = Admin { status, commands, versions, bundles, purger, registry, config: config_of_admin };
-    let public = Arc::new(public(config, &core, limiter, telemetry, in_flight.clone(), dumps));
-    let (connections, of_operators) = connections(config, counters);
+    let (versions, registry) = (core.versions.clone(), Mutex::new(registry));
+    let reloads = status.reloads.clone();
+    let public = Arc::new(public(config, &core, &fixed, telemetry, in_flight.clone(), dumps));
+    let (clients, operators) = rules::rooms(config);
+    let connections = Connections::new(clients, counters);
+    let of_operators = Connections::new(operators, ConnectionCounters::default());
 
+    announce(config, &sockets, &core);
+    let (of_https, certificate) = {
+        let start = |https: Https| https.start(Gate::new(&public, &connections, headers.clone()));
+        https.map(start).transpose()?.unzip()
+    };
+    let hangups = source.as_mut().and_then(|source| source.hangups.take());
+    let running = source.as_ref().map_or_else(|| config.clone(), |source| source.config.clone());
+    let reload = Arc::new(Reload {
+        source,
+        running: Mutex::new(running),
+        settings: settings.clone(),
+        fixed,
+        public: public.clone(),
+        connections: connections.clone(),
+        client: core.origin.as_ref().map(|origin| origin.client.clone()),
+        versions: core.versions.clone(),
+        cache: core.cache.clone(),
+        certificate,
+        reloads,
+        clock: core.clock.clone(),
+    });
+    let reloader = {
+        let reload = reload.clone();
+        Reloader(Arc::new(move || reload.reload()))
+    };
+    let admin = Admin { status, commands, versions, bundles, purger, registry, settings: settings.clone(), reloader };
+    let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections, headers));
+    sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
+    let mut operator = Service::new("admin".to_owned(), AdminFront::new(admin, in_flight.clone(), of_operators));
+    operator.threads = Some(1);
+    operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
+    let systemd = Systemd::default();
+    let beats = || {
+        let systemd = systemd.clone();
+        move || systemd.beat()
+    };
+    let services = if of_https.is_some() { 3 } else { 2 };
+    server.add_service(Prebound::new(service, sockets.public, beats()));
+    server.add_service(Prebound::new(operator, vec![sockets.admin], beats()));
+    if let Some(mut service) = of_https {
+        sockets.tls.iter().map(|bound| buffered(bound.address)).for_each(|listener| service.add_listener(listener));
+        server.add_service(Prebound::new(service, sockets.tls, beats()));
+    }
+    systemd.start(sampler.0.clone(), services);
+    server.add_service(background_service("history", Task::new(sampler.run())));
+    replica::keep_current(&mut server, &mut core);
+    add_tasks(&mut server, core.sweeper, core.auditor, core.worker, publisher);
+    shutdown::watch(&server, in_flight, connections.clone(), settings, core.details).map_err(AppError::Thread)?;
+    server.run(RunArgs {
+        shutdown_signal: Box::new(shutdown::Signals { reload, connections, hangups: Mutex::new(hangups) }),
+    });
+    std::process::exit(0)
+}
+
+/// Logs where the server listens.
+fn announce(config: &Config, sockets: &Sockets, core: &Core) {
     for address in sockets.public() {
         tracing::info!(%address, r#use = config.usage().as_str(), "serving");
     }
@@ -178,41 +262,28 @@ pub fn serve(config: &Config, sockets: Sockets, mut core: Core) -> Result<std::c
             "there is no data to serve yet: run `grandstand bundle import FILE`, or start with --bundle FILE"
         );
     }
+}
 
-    let mut service = Service::new("public".to_owned(), Gate::new(&public, &connections, headers.clone()));
-    sockets.public().into_iter().map(buffered).for_each(|listener| service.add_listener(listener));
-    let mut operator = Service::new(
-        "admin".to_owned(),
-        AdminFront::new(admin, in_flight.clone(), of_operators, HeadBounds::new(head_bytes(config))),
-    );
-    operator.threads = Some(1);
-    operator.add_listener(ListenerConfig::tcp(sockets.admin().to_string()));
-    server.add_service(Prebound::new(service, sockets.public));
-    server.add_service(Prebound::new(operator, vec![sockets.admin]));
-    let mut certificate = None;
-    if let Some(https) = https {
-        let (mut service, nudge) = https.start(Gate::new(&public, &connections, headers))?;
-        certificate = Some(nudge);
-        sockets.tls.iter().map(|bound| buffered(bound.address)).for_each(|listener| service.add_listener(listener));
-        server.add_service(Prebound::new(service, sockets.tls));
-    }
-    server.add_service(background_service("history", Task::new(sampler.run())));
-    replica::keep_current(&mut server, config, &mut core);
-    if let Some(sweeper) = core.sweeper {
+/// What is done beside serving.
+fn add_tasks(
+    server: &mut Server,
+    sweeper: Option<Sweeper>,
+    auditor: Option<Auditor>,
+    worker: Option<DetailWorker>,
+    publisher: Option<Publisher>,
+) {
+    if let Some(sweeper) = sweeper {
         server.add_service(background_service("sweep", Task::new(sweeper.run())));
     }
-    if let Some(auditor) = core.auditor {
+    if let Some(auditor) = auditor {
         server.add_service(background_service("audit", Task::new(auditor.run())));
     }
-    if let Some(worker) = core.worker {
+    if let Some(worker) = worker {
         server.add_service(background_service("details", Task::new(worker.run())));
     }
     if let Some(publisher) = publisher {
         server.add_service(background_service("publish", Task::new(publisher.run())));
     }
-    shutdown::watch(&server, in_flight, config.drain, core.details);
-    server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { certificate }) });
-    std::process::exit(0)
 }
 
 /// What the admin listener tells.
@@ -228,6 +299,8 @@ fn status(
         limiter: limiter.clone(),
         usage: config.usage(),
         listen: sockets.public(),
+        publish: None,
+        replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),
         tls: https.map(|https| https.status(sockets.tls())),
         live: core.live.clone(),
         origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
@@ -238,21 +311,20 @@ fn status(
         versions: core.versions.clone(),
         cache: core.cache.clone(),
         telemetry: telemetry.clone(),
-        ttl: config.ttl,
+        settings: core.settings.clone(),
+        reloads: Reloads::default(),
         max_age: config.bundle.max_age,
         clock: core.clock.clone(),
         origin_url: config.origin.url.as_ref().map(|url| url.as_str().to_owned()),
         history: History::default(),
         recent: core.recent.clone(),
-        publish: None,
-        replica: (config.usage() == Use::Replica).then(|| core.replica.clone()),
     }
 }
 
 /// The files that are offered; `None` in shield use.
-fn dumps(config: &Config, core: &Core) -> Option<Dumps> {
+fn dumps(settings: &Settings, core: &Core) -> Option<Dumps> {
     let (live, clock, data_dir) = (core.live.clone(), core.clock.clone(), core.data_dir.path().to_owned());
-    core.details.clone().map(|details| Dumps::new(live, details, data_dir, config.ttl, clock))
+    core.details.clone().map(|details| Dumps::new(live, details, data_dir, settings.clone(), clock))
 }
 
 fn bundles(config: &Config, core: &Core, dumps: Option<Dumps>) -> Result<Bundles, AppError> {
@@ -279,11 +351,6 @@ fn buffered(address: std::net::SocketAddr) -> ListenerConfig {
     ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::default().read(0))
 }
 
-/// The path of `public_url`, if any.
-fn base_path(config: &Config) -> Option<BasePath> {
-    BasePath::parse(config.public_url.path()).ok().filter(|base| !base.as_str().is_empty())
-}
-
 /// The keys whose bundles are imported; empty: signatures are not required.
 ///
 /// # Errors
@@ -292,65 +359,14 @@ pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureErro
     TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
 }
 
-/// The limits on connections of clients and operators, as far as the system allows.
-fn connections(config: &Config, counters: ConnectionCounters) -> (Connections, Connections) {
-    let wanted = config.limits.connections;
-    let shares = descriptors::share(descriptors::raise(), wanted);
-    let most = shares.clients;
-    if most < wanted as usize {
-        let why = "fewer connections than limits.connections: raise the limit on open files (ulimit -n, LimitNOFILE)";
-        tracing::info!(wanted, most, "{why}");
-    }
-    let ipv6_prefix = config.rate_limit.ipv6_prefix;
-    let each = config.limits.connections_per_client as usize;
-    let clients = Room { name: "public", all: most, each, ipv6_prefix };
-    let operators = Room { name: "admin", all: shares.operators, each: usize::MAX, ipv6_prefix };
-    (Connections::new(clients, counters), Connections::new(operators, ConnectionCounters::default()))
-}
-
-/// `limits.head`.
-fn head_bytes(config: &Config) -> usize {
-    usize::try_from(config.limits.head).unwrap_or(usize::MAX)
-}
-
-/// How many times as many requests for pages and their assets a client has.
-const PAGES: u32 = 10;
-
-/// The configured limit, and so many times as much of it.
-fn limiter(config: &Config, times: u32) -> Limiter {
-    let limits = &config.rate_limit;
-    let rate = |limit: Option<std::num::NonZeroU32>| limit.map_or(0, std::num::NonZeroU32::get).saturating_mul(times);
-    Limiter::new(&LimitConfig {
-        requests_per_minute: rate(limits.requests_per_minute),
-        ipv6_prefix: limits.ipv6_prefix,
-        max_clients: limits.max_clients as usize,
-        overrides: limits.overrides.iter().map(|over| (over.network, rate(over.requests_per_minute))).collect(),
-    })
-}
-
 fn public(
     config: &Config,
     core: &Core,
-    limiter: Arc<Limiter>,
+    fixed: &Fixed,
     telemetry: Telemetry,
     in_flight: InFlight,
     dumps: Option<Dumps>,
 ) -> Public {
-    let header = config.client_ip.header.as_str().parse().unwrap_or_default();
-    let has_origin = config.usage().has_origin();
-    let passes = has_origin && !config.passthrough.paths.is_empty();
-    let passthrough_methods = if passes { &config.passthrough.methods[..] } else { &[] };
-    let rules = Rules {
-        client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
-        limiter,
-        pages: config.pages.enabled.then(|| Arc::new(self::limiter(config, PAGES))),
-        base_path: base_path(config),
-        passthrough_paths: if has_origin { config.passthrough.paths.clone() } else { Vec::new() },
-        passthrough_methods: config.passthrough.methods.clone(),
-        head: head_bytes(config),
-        name: core.origin.as_ref().map(|origin| origin.client.name().clone()),
-        dumps: config.pages.enabled && dumps.is_some(),
-    };
     let finder = Finder {
         live: core.live.clone(),
         cache: core.cache.clone(),
@@ -362,31 +378,19 @@ fn public(
             Some(versions) => Box::new(move || versions.journal()),
             None => Box::new(Arc::default),
         },
-        pages: config.pages.enabled.then(|| {
-            Arc::new(Pages::new(Site {
-                public_url: config.public_url.as_str().to_owned(),
-                usage: config.usage().as_str(),
-                has_snapshots: config.usage() != Use::Shield,
-                requests_per_minute: config.rate_limit.requests_per_minute.map_or(0, std::num::NonZeroU32::get),
-            }))
-        }),
+        pages: ArcSwap::from_pointee(rules::pages(config)),
         kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
-        ipv6_prefix: config.rate_limit.ipv6_prefix,
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
+        settings: core.settings.clone(),
         is_behind: {
             let versions = core.versions.clone();
             Box::new(move || versions.as_ref().is_some_and(Versions::is_behind))
         },
     };
-    let cache_control = CacheControl {
-        ttl: config.ttl,
-        stale_while_revalidate: config.cache.stale_while_revalidate,
-        stale_if_error: config.cache.stale_if_error,
-    };
     let answers = Responder {
-        rules,
+        rules: ArcSwap::from_pointee(fixed.rules(config)),
         finder,
-        standing: Standing::new(cache_control, config.usage() != Use::Offline, passthrough_methods),
+        standing: ArcSwap::from_pointee(rules::standing(config)),
         telemetry,
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         dumps,

@@ -22,6 +22,7 @@ use rand::RngExt;
 use crate::api::render::{Frame, ListPage, VolatileValues};
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, Monotonic};
+use crate::config::Settings;
 use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::live::{Live, Published};
 use crate::store::{DetailState, StoreError};
@@ -58,8 +59,8 @@ pub struct Auditor {
     pub audits: Audits,
     /// How old a copy of the origin's CDN can be.
     pub cache_ttl: Duration,
-    /// Background samples per hour; 0: none.
-    pub per_hour: u32,
+    /// `mirror.audit_per_hour`: background samples; 0: none.
+    pub settings: Settings,
     pub clock: Clock,
     /// When a background sample last asked for a whole pass.
     pub passed: Mutex<Option<Monotonic>>,
@@ -82,17 +83,21 @@ impl Auditor {
     pub async fn run(self) {
         let mut sampler = Sampler::new(rand::rng().random());
         let _ended = self.audits.ended_when_dropped();
+        let mut changes = self.settings.changes();
         loop {
             tokio::select! {
                 () = self.audits.wait() => self.audit().await,
                 () = self.gap() => self.sample(&mut sampler).await,
+                // Another rhythm, perhaps.
+                Ok(()) = changes.changed() => {}
             }
         }
     }
 
     /// The time to the next background sample: even over the hour, with jitter.
     async fn gap(&self) {
-        match self.per_hour {
+        let per_hour = self.settings.load().mirror.audit_per_hour;
+        match per_hour {
             0 => std::future::pending().await,
             per_hour => {
                 let gap = Duration::from_secs(3600) / per_hour;

@@ -5,6 +5,7 @@
 mod audit;
 mod bundle;
 mod demo;
+mod generated;
 #[cfg(test)]
 pub(crate) mod help;
 mod holder;
@@ -24,11 +25,14 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::app::activation::PassedSockets;
 use crate::app::core::{AppError, Core};
 use crate::app::https::files;
+use crate::app::reload::ConfigSource;
+use crate::app::shutdown;
 use crate::app::{Sockets, serve};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded};
+use crate::config::{Config, ConfigErrors, Examined, Finding, Loaded, LogConfig};
 use crate::fleet::place::Place;
 use crate::serve::tls::provider;
 use crate::store::{DataDir, Holder, OpenError};
@@ -60,7 +64,7 @@ struct Cli {
 }
 
 /// Where the configuration comes from.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 struct Sources {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -90,7 +94,8 @@ enum Command {
     /// Run the server: a mirror, a shield, a replica or an offline server
     ///
     /// The configuration decides: a mirror if origin.url is set, a shield if also mirror.enabled = false. Without origin.url,
-    /// a replica if replica.url is set, otherwise an offline server. SIGTERM and Ctrl-C stop the server after the requests in flight (drain).
+    /// a replica if replica.url is set, otherwise an offline server. SIGTERM and Ctrl-C stop the server after the requests
+    /// in flight (drain). SIGHUP reads the configuration again.
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
@@ -120,6 +125,12 @@ enum Command {
     ///
     /// Exit code 1 means that the server is unhealthy, or does not answer.
     Status(status::Status),
+    /// Print completions for a shell
+    Completions(generated::Completions),
+    /// Print the manual pages, or write them into a directory
+    ///
+    /// There is one page for each command. To read one at once: grandstand man DIR && man DIR/grandstand-serve.1
+    Man(generated::Man),
 }
 
 /// Why a command failed.
@@ -158,6 +169,8 @@ pub fn run() -> ExitCode {
         Command::Bundle(bundle) => bundle.run(),
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Status(status) => status.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     };
     match result {
         Ok(code) => code,
@@ -247,24 +260,34 @@ fn load_to_serve(sources: &Sources) -> Result<Loaded, Failure> {
 }
 
 fn run_serve(arguments: &Serve) -> Result<ExitCode, Failure> {
-    let Loaded { config, warnings } = load_to_serve(&arguments.sources)?;
-    let recent = logging::start(config.log)?;
+    let hangups = shutdown::hangups()?;
+    let mut examined = examine_to_serve(&arguments.sources);
+    let passed = PassedSockets::take(&mut examined);
+    let Loaded { config, warnings } = examined.finish().map_err(Failure::Config)?;
+    let log = logging::start(config.log)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    let sockets = bind(&config)?;
+    let sockets = bind(&config, passed)?;
+    let source =
+        ConfigSource { hangups: Some(hangups), ..source(config.clone(), log.change, arguments.sources.clone()) };
     let config = config.listening_on(sockets.public(), sockets.admin());
-    let core = Core { recent, ..Core::open(&config)? };
+    let core = Core { recent: log.recent, ..Core::open(&config)? };
     if let Some(path) = &arguments.bundle {
         bundle::before_serving(&config, &core, path)?;
     }
-    match serve(&config, sockets, core)? {}
+    match serve(&config, sockets, core, Some(source))? {}
+}
+
+/// How a server reads its configuration again.
+fn source(config: Config, log: Box<dyn Fn(&LogConfig) + Send + Sync>, sources: Sources) -> ConfigSource {
+    ConfigSource { config, read: Box::new(move || examine_to_serve(&sources)), hangups: None, log }
 }
 
 /// Binds every address. With the same configuration a second server finds the addresses in use before it finds the data
 /// directory locked; the lock's holder is the better message.
-fn bind(config: &Config) -> Result<Sockets, AppError> {
-    Sockets::bind(config).map_err(|error| match DataDir::holder(&config.data_dir) {
+fn bind(config: &Config, passed: PassedSockets) -> Result<Sockets, AppError> {
+    Sockets::passed_or_bound(config, passed).map_err(|error| match DataDir::holder(&config.data_dir) {
         Some(Holder { pid, admin, untrusted }) => {
             AppError::Open(OpenError::Held { path: config.data_dir.clone(), pid, admin, untrusted })
         }

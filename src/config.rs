@@ -6,10 +6,11 @@
 //! `grandstand check` shows them all.
 //!
 //! Not here: acting on the configuration (`app` does), reading certificates, opening sockets. Callers: the command
-//! line, once, at the start.
+//! line, at the start and at each reload; [`Settings`] is what other rooms read.
 //!
 //! To add a key: give it a field, a default, a line in `read` and a line in `write` in the file of its
-//! section, a row in `reference/keys.rs`, and a commented line in `config/*.toml`.
+//! section, a row in `reference/keys.rs`, its name in `reference/live.rs`, and a commented line in `config/*.toml`. A key
+//! that a reload changes has its line in `reload.rs`, too.
 
 mod address;
 mod admin;
@@ -33,10 +34,12 @@ mod rate_limit;
 mod raw;
 #[cfg(test)]
 mod reference;
+mod reload;
 mod replica;
 mod resolve;
 mod secret;
 mod section;
+mod settings;
 mod tls;
 mod units;
 
@@ -63,8 +66,10 @@ pub(crate) use pages::PagesConfig;
 pub(crate) use passthrough::PassthroughConfig;
 pub(crate) use publish::PublishConfig;
 pub(crate) use rate_limit::RateLimitConfig;
+pub(crate) use reload::{Changes, merge};
 pub(crate) use replica::ReplicaConfig;
 pub(crate) use secret::Secret;
+pub use settings::Settings;
 pub(crate) use tls::TlsConfig;
 
 /// The whole configuration, checked and with every default filled in.
@@ -114,6 +119,9 @@ pub struct Config {
     /// `[replica]`: the store that is followed.
     pub replica: ReplicaConfig,
 }
+
+/// The upper bound of `drain`.
+pub(crate) const MOST_DRAIN: Duration = Duration::from_secs(3600);
 
 /// A configuration, and its legal but suspicious values.
 #[derive(Debug, Clone, PartialEq)]

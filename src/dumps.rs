@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
 use crate::clock::{Clock, Monotonic};
+use crate::config::Settings;
 use crate::mirror::details::Details;
 use crate::semantics::coding::Coding;
 use crate::snapshot::live::{Live, Published};
@@ -86,7 +87,7 @@ struct Inner {
     live: Live,
     details: Details,
     data_dir: PathBuf,
-    ttl: Duration,
+    settings: Settings,
     clock: Clock,
     built: Mutex<HashMap<Key, Arc<Built>>>,
     /// Replaced dumps, the oldest first: slow clients may still read them.
@@ -100,13 +101,13 @@ struct Inner {
 }
 
 impl Dumps {
-    /// Nothing is written yet. `ttl`: how old the dump of the details may be while they change.
-    pub(crate) fn new(live: Live, details: Details, data_dir: PathBuf, ttl: Duration, clock: Clock) -> Self {
+    /// Nothing is written yet. `settings`: `ttl` is how old the dump of the details may be while they change.
+    pub(crate) fn new(live: Live, details: Details, data_dir: PathBuf, settings: Settings, clock: Clock) -> Self {
         Self(Arc::new(Inner {
             live,
             details,
             data_dir,
-            ttl,
+            settings,
             clock,
             built: Mutex::default(),
             replaced: Mutex::default(),
@@ -160,7 +161,8 @@ impl Inner {
             built.snapshot == published.dataset.id
                 && (kind != DumpKind::Details
                     || built.revision == self.details.revision()
-                    || freshness == Freshness::WithinTtl && self.clock.now_mono().since(built.at) < self.ttl)
+                    || freshness == Freshness::WithinTtl
+                        && self.clock.now_mono().since(built.at) < self.settings.load().ttl)
         };
         Ok(built.filter(will_do).map(|built| (built, published)))
     }

@@ -180,6 +180,14 @@
 //! are the hashes of the objects, so that a part of one is of use to the next process. Bundles are applied in memory and
 //! imported in one transaction, together with where the replica then stands ([`versions::follow`]): the number of the head,
 //! and the digest of its last bundle. An import by hand, or a repair, removes the digest; the same head is then taken again.
+//! # Reload, restart
+//!
+//! [`config::Settings`] is the configuration in effect. A room that reads a key that can change holds it and reads the key
+//! where it is used, without a lock. What costs more to make (rules of requests, repeated headers, quotas, the certificate)
+//! is replaced by [`app::reload`]. `config::merge` says which keys can change; a key that it does not name needs a restart.
+//!
+//! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. A stop answers what has
+//! arrived, tells clients that their connection ends, and leaves what has not been accepted to the next process.
 //!
 //! # Deviations
 //!

@@ -18,7 +18,9 @@
 //! that such a client is at worst refused for a millisecond too long, never admitted too early.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
@@ -72,7 +74,7 @@ impl Default for LimitConfig {
 /// The limiter of one process. Shared by reference; every decision takes one short lock.
 #[derive(Debug)]
 pub struct Limiter {
-    quotas: Quotas,
+    quotas: ArcSwap<Quotas>,
     seed: Seed,
     table: Mutex<Table>,
 }
@@ -81,13 +83,20 @@ impl Limiter {
     /// A limiter that has admitted nobody yet.
     pub fn new(config: &LimitConfig) -> Self {
         let clients = config.max_clients.clamp(1, MOST_CLIENTS);
-        Self { quotas: Quotas::new(config), seed: Seed::random(), table: Mutex::new(Table::new(clients)) }
+        let quotas = ArcSwap::from_pointee(Quotas::new(config));
+        Self { quotas, seed: Seed::random(), table: Mutex::new(Table::new(clients)) }
+    }
+
+    /// Other quotas from now on, for the admissions that are counted already, too; not another `max_clients`. With another
+    /// `ipv6_prefix`, clients of IPv6 begin anew.
+    pub(crate) fn set_quotas(&self, config: &LimitConfig) {
+        self.quotas.store(Arc::new(Quotas::new(config)));
     }
 
     /// Decides on one request of `address`, and counts it if it is admitted. Should `now` lie before the `now` of an
     /// earlier decision, as two threads may cause, that one counts for both.
     pub fn admit(&self, address: IpAddr, now: Monotonic) -> Decision {
-        let (quota, key) = self.quotas.look_up(address);
+        let (quota, key) = self.quotas.load().look_up(address);
         if quota == 0 {
             return Decision::Unlimited;
         }
@@ -97,7 +106,7 @@ impl Limiter {
 
     /// The rest of the quota, without counting: for answers that are exempt from the limit but report it.
     pub fn peek(&self, address: IpAddr, now: Monotonic) -> Decision {
-        let (quota, key) = self.quotas.look_up(address);
+        let (quota, key) = self.quotas.load().look_up(address);
         if quota == 0 {
             return Decision::Unlimited;
         }

@@ -62,7 +62,7 @@ pub mod clock {
     pub use crate::clock::{Clock, Monotonic, RuntimeHand, WallTime};
 }
 pub mod config {
-    pub use crate::config::Config;
+    pub use crate::config::{Config, Settings};
 }
 pub mod fuzz;
 pub mod limit {
@@ -85,7 +85,7 @@ pub mod mirror {
         }
     }
     pub mod task {
-        pub use crate::mirror::task::{Mirror, Rhythm};
+        pub use crate::mirror::task::Mirror;
     }
     pub mod sweep {
         pub use crate::mirror::sweep::Sweeper;
@@ -150,5 +150,5 @@ pub mod upstream {
     }
 }
 pub mod versions {
-    pub use crate::versions::{Policy, Retention, Versions};
+    pub use crate::versions::{Policy, Versions};
 }

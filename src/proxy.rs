@@ -31,6 +31,7 @@ use crate::api::rewrite::Rewrite;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key};
 use crate::clock::{Clock, Monotonic};
+use crate::config::Settings;
 use crate::mirror::early_copies::EarlyCopies;
 use crate::semantics::cache_status::{CacheOutcome, Forwarded};
 use crate::semantics::caching::{Allowed, Policy, RequestDirectives, Reuse, Why, may_stand_in, reuse};
@@ -81,12 +82,8 @@ struct Inner {
 pub struct ProxyConfig {
     /// How long a client waits for the budget.
     pub wait: Duration,
-    /// Freshness of known endpoints where the origin gives none.
-    pub ttl: Duration,
-    /// How long a stale answer of a known endpoint may be served while a new one is fetched.
-    pub stale_while_revalidate: Duration,
-    /// How long a stale answer may stand in for a failing origin.
-    pub stale_if_error: Duration,
+    /// `ttl`, the freshness of known endpoints where the origin gives none, and how long stale answers are served.
+    pub settings: Settings,
     /// Largest body of an unknown path that is kept, in bytes; larger ones pass.
     pub max_body: u64,
     /// The fields of a client's GET and HEAD that are forwarded.
@@ -226,7 +223,8 @@ impl Proxy {
     }
 
     fn policy(&self, known: bool) -> Policy {
-        let ProxyConfig { stale_while_revalidate, stale_if_error, .. } = self.0.config;
+        let cache = &self.0.config.settings.load().cache;
+        let (stale_while_revalidate, stale_if_error) = (cache.stale_while_revalidate, cache.stale_if_error);
         Policy { known, stale_while_revalidate, stale_if_error }
     }
 

@@ -23,12 +23,12 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
+use crate::config::Settings;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Journal;
@@ -39,7 +39,6 @@ use crate::store::{Along, States, Store, StoreError};
 
 pub(crate) use error::VersionsError;
 pub(crate) use import::{Import, Imported, SIZES};
-pub use retention::Retention;
 
 use changes::{Change, Feed};
 use kept::Kept;
@@ -48,12 +47,8 @@ use notes::Notes;
 /// Retention policy: what is kept, and for how long.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// How many versions.
-    pub retention: Retention,
-    /// The journal of changes.
-    pub changes_for: Duration,
-    /// Older data is not fresh.
-    pub ttl: Duration,
+    /// `mirror.keep`, `mirror.keep_daily`, `mirror.changes_for`; and `ttl`: older data is not fresh.
+    pub settings: Settings,
     /// Whether data comes from an origin: then an import never takes it back.
     pub has_origin: bool,
     /// The origin's addresses.

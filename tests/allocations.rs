@@ -120,7 +120,7 @@ fn start() -> (SocketAddr, SocketAddr, tempfile::TempDir) {
     let sockets = Sockets::bind(&config).unwrap();
     let (public, admin) = (sockets.public()[0], sockets.admin());
     let core = Core::open(&config).unwrap();
-    std::thread::spawn(move || serve(&config, sockets, core).map(|never| match never {}).unwrap());
+    std::thread::spawn(move || serve(&config, sockets, core, None).map(|never| match never {}).unwrap());
     (public, admin, directory)
 }
 

@@ -46,13 +46,12 @@ pub(crate) struct AdminFront {
     /// A stop waits for requests here, too.
     in_flight: InFlight,
     connections: Connections,
-    head: HeadBounds,
 }
 
 impl AdminFront {
     /// A front before `admin`.
-    pub(crate) fn new(admin: Admin, in_flight: InFlight, connections: Connections, head: HeadBounds) -> Self {
-        Self { admin, in_flight, connections, head }
+    pub(crate) fn new(admin: Admin, in_flight: InFlight, connections: Connections) -> Self {
+        Self { admin, in_flight, connections }
     }
 }
 
@@ -66,7 +65,7 @@ impl ServerApp for AdminFront {
             guest.rest(Instant::now());
             let head = tokio::select! {
                 biased;
-                head = timeout(DEADLINE, request_head::read(&mut stream, None, self.head)) => head,
+                head = timeout(DEADLINE, request_head::read(&mut stream, None, self.head())) => head,
                 () = leave.as_mut() => return None,
             };
             guest.work();
@@ -96,6 +95,11 @@ impl ServerApp for AdminFront {
 }
 
 impl AdminFront {
+    /// `limits.head`.
+    fn head(&self) -> HeadBounds {
+        HeadBounds::new(usize::try_from(self.admin.settings.load().limits.head).unwrap_or(usize::MAX))
+    }
+
     /// Refuses a request whose head will not be read.
     async fn refuse(&self, stream: Stream, refusal: Refusal) {
         let problem = refusal.problem();
@@ -142,7 +146,7 @@ impl AdminFront {
         let local = session.server_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip);
         let request = session.req_header();
         let (method, query) = (request.method.clone(), request.uri.query().map(str::to_owned));
-        if let Err(foreign) = guard::is_for_us(&self.admin.config, local, request) {
+        if let Err(foreign) = guard::is_for_us(&self.admin.settings.load().admin, local, request) {
             session.set_keepalive(None);
             let mut refusal = error(StatusCode::FORBIDDEN, &foreign);
             if method == Method::HEAD {
@@ -154,7 +158,7 @@ impl AdminFront {
             // The rest of an upload is not read.
             session.set_keepalive(None);
             // Both cost work, and an export is remembered.
-            let sent = match guard::may_write(&self.admin.config, &session.req_header().headers) {
+            let sent = match guard::may_write(&self.admin.settings.load().admin, &session.req_header().headers) {
                 Ok(()) => self.admin.bundles.answer(&method, query.as_deref(), &mut session).await,
                 Err(refusal) => Sent::Reply(error(StatusCode::FORBIDDEN, refusal.as_str())),
             };

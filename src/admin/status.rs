@@ -14,7 +14,7 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::audit::job::Audits;
 use crate::cache::Cache;
 use crate::clock::{Clock, WallTime};
-use crate::config::Use;
+use crate::config::{Settings, Use};
 use crate::fleet::publisher::status::PublishStatus;
 use crate::fleet::replica::status::ReplicaStatus;
 use crate::limit::Limiter;
@@ -35,6 +35,7 @@ use crate::versions::Versions;
 use crate::words::counted;
 
 use super::health::{self, Facts, Reason};
+use super::reload::Reloads;
 use super::replica::ReplicaReading;
 
 /// The public HTTPS listener.
@@ -97,8 +98,10 @@ pub(crate) struct Status {
     /// The counters.
     pub telemetry: Telemetry,
     pub limiter: Arc<Limiter>,
-    /// The time by which a refresh must have happened.
-    pub ttl: Duration,
+    /// `ttl`: the time by which a refresh must have happened.
+    pub settings: Settings,
+    /// How the last reload ended.
+    pub reloads: Reloads,
     /// `bundle.max_age`; `None`: any age.
     pub max_age: Option<Duration>,
     pub clock: Clock,
@@ -143,6 +146,11 @@ impl Status {
         })
     }
 
+    /// The time by which a refresh must have happened.
+    pub(super) fn ttl(&self) -> Duration {
+        self.settings.load().ttl
+    }
+
     /// Whether a snapshot is held back.
     pub(crate) fn holds_back(&self) -> bool {
         self.origin.as_ref().is_some_and(|origin| origin.picture().held.is_some())
@@ -172,7 +180,7 @@ impl Status {
             not_ready: self.ready().err(),
             age: age.or(unconfirmed.then_some(0)),
             unconfirmed,
-            ttl: self.ttl,
+            ttl: self.ttl(),
             max_age: self.max_age,
             held: picture.held.as_ref().map(|held| held.reason.as_str()),
             disk: disk.as_deref(),
@@ -232,6 +240,7 @@ impl Status {
             "parity": self.audits.as_ref().map_or(Value::Null, parity),
             "hit_ratio": self.telemetry.hit_ratio(),
             "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
+            "reload": self.reloads.describe(),
             "disk": disk,
             "publish": self.publish.as_ref().map(|publish| publish::describe(&publish.view(), &self.clock)),
             "last_error": picture.last_error,

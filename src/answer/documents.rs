@@ -34,7 +34,7 @@ const NO_SNAPSHOT_FOR: u64 = 30;
 impl Finder {
     /// Finds a document for a client that likes `coding` best.
     pub(super) async fn document(&self, wanted: WantedDocument, coding: Coding) -> Found {
-        let Some(pages) = &self.pages else { return Problem::internal().into() };
+        let pages = self.pages.load_full();
         if let WantedDocument::Asset(name) = &wanted
             && let Some(packed) = pages.packed(name, coding)
         {
@@ -53,7 +53,11 @@ impl Finder {
         let rendering = tokio::task::spawn_blocking(move || renderer.render(&wanted, shown.as_deref()));
         match rendering.await {
             Ok(Ok(made)) => {
-                let document = self.cache.keep_rendered(key, kept.as_ref(), made);
+                let document = self.cache.keep_rendered(key.clone(), kept.as_ref(), made);
+                if !Arc::ptr_eq(&pages, &self.pages.load()) {
+                    // A reload came in between.
+                    self.cache.forget(&key);
+                }
                 document.prepare(coding).await;
                 Found::Document { document, published }
             }

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+
 use crate::answer::admit::Target;
 use crate::api::listing::ListingId;
 use crate::api::query::ListQuery;
@@ -13,6 +15,7 @@ use crate::cache::rendered::Rendered;
 use crate::cache::reply::Reply;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key};
+use crate::config::Settings;
 use crate::mirror::copies::CopyError;
 use crate::mirror::details::Details;
 use crate::pages::Pages;
@@ -94,14 +97,14 @@ pub(crate) struct Finder {
     pub public_url: String,
     /// What changed in what is served, as it is known now.
     pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
-    /// What renders pages; `None` where there are none.
-    pub pages: Option<Arc<Pages>>,
+    /// What renders pages; a reload replaces it.
+    pub pages: ArcSwap<Pages>,
     /// Kept versions.
     pub kept: Kept,
-    /// How many bits of an IPv6 address make a household.
-    pub ipv6_prefix: u8,
     /// What a client is told of what is not here, where there is no origin to ask.
     pub absent: Absent,
+    /// `rate_limit.ipv6_prefix`: how many bits of an IPv6 address make a household.
+    pub settings: Settings,
     /// Whether newer data waits behind what is served, so that the origin's answers are not those of the snapshot.
     pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
 }

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
@@ -29,12 +30,12 @@ const NO_ROOM_FOR: u64 = 5;
 
 /// Everything that answers are made with.
 pub(crate) struct Responder {
-    /// What decides.
-    pub rules: Rules,
+    /// What decides; a reload replaces it.
+    pub rules: ArcSwap<Rules>,
     /// What finds.
     pub finder: Finder,
-    /// What every answer repeats.
-    pub standing: Standing,
+    /// What every answer repeats; a reload replaces it.
+    pub standing: ArcSwap<Standing>,
     /// What counts.
     pub telemetry: Telemetry,
     /// Where unknown endpoints go; `None` offline.
@@ -91,27 +92,29 @@ impl Responder {
     /// Decides on a request, and makes the answer in `head` where there is one.
     pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, mut head: H) -> Decided<H> {
         let began = self.clock.now_mono();
-        let admitted = admit::admit(view, &self.rules, began);
+        let admitted = admit::admit(view, &self.rules.load(), began);
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
         let mut asked =
             Asked { method: view.method, headers: view.headers, limit, coding: Coding::Identity, conditional, passes };
         let info = RequestInfo { route, client, began };
         let answer = match admission {
-            Admission::Preflight(methods) => self.standing.preflight(methods, limit, head),
-            Admission::Options(methods) => self.standing.options(methods, limit, head),
-            Admission::Refused(problem) => self.standing.problem(asked, &problem, None, head),
+            Admission::Preflight(methods) => self.standing.load().preflight(methods, limit, head),
+            Admission::Options(methods) => self.standing.load().options(methods, limit, head),
+            Admission::Refused(problem) => self.standing.load().problem(asked, &problem, None, head),
             Admission::Admitted { target: Target::PassThrough { target }, .. } => {
                 if passes {
                     return Decided::Passes { target: target.into(), info, limit };
                 }
-                self.standing.problem(asked, &Problem::unknown_path(&target[..]), None, head)
+                self.standing.load().problem(asked, &Problem::unknown_path(&target[..]), None, head)
             }
             Admission::Admitted { target: Target::Dump(kind), coding } => {
                 asked.coding = coding;
                 match self.dump(asked, kind).await {
                     Ok((answer, part)) => return Decided::Dump { answer, part, info },
-                    Err((problem, retry_after)) => self.standing.problem(asked, &problem, Some(retry_after), head),
+                    Err((problem, retry_after)) => {
+                        self.standing.load().problem(asked, &problem, Some(retry_after), head)
+                    }
                 }
             }
             Admission::Admitted { target, coding } => {
@@ -120,22 +123,22 @@ impl Responder {
                     Found::Snapshot { reply, published, forwarded, pinned } => {
                         let now = self.clock.now_wall();
                         let found = FromSnapshot { reply: &reply, published: &published, forwarded, pinned };
-                        let answer = self.standing.snapshot(asked, found, now, head);
+                        let answer = self.standing.load().snapshot(asked, found, now, head);
                         return Decided::Ready { answer, info, now };
                     }
                     Found::Through { stored, outcome } => {
-                        let answer = self.standing.stored(asked, &stored, outcome, self.clock.now_mono());
+                        let answer = self.standing.load().stored(asked, &stored, outcome, self.clock.now_mono());
                         let Answer { status, head: fields, body, outcome } = answer;
                         head.adopt(status, fields);
                         Answer { status, head, body, outcome }
                     }
                     Found::Document { document, published } => {
                         let now = self.clock.now_wall();
-                        let answer = self.standing.document(asked, &document, published.as_ref(), now, head);
+                        let answer = self.standing.load().document(asked, &document, published.as_ref(), now, head);
                         return Decided::Ready { answer, info, now };
                     }
                     Found::Problem { problem, retry_after } => {
-                        self.standing.problem(asked, &problem, retry_after, head)
+                        self.standing.load().problem(asked, &problem, retry_after, head)
                     }
                 }
             }
@@ -150,13 +153,13 @@ impl Responder {
         proxy: &Proxy,
         passed: Result<Passed, PassError>,
     ) -> (Answer, Option<Reader>) {
-        let problem = |problem: &Problem, after| self.standing.problem(asked, problem, after, HeaderMap::new());
+        let problem = |problem: &Problem, after| self.standing.load().problem(asked, problem, after, HeaderMap::new());
         let (mut answer, rest) = match passed {
             Ok(Passed::Stored { stored, outcome }) => {
-                (self.standing.stored(asked, &stored, outcome, self.clock.now_mono()), None)
+                (self.standing.load().stored(asked, &stored, outcome, self.clock.now_mono()), None)
             }
             Ok(Passed::Streamed { head, body, outcome }) => {
-                let answer = self.standing.streamed(asked, head.status, &head.fields, outcome);
+                let answer = self.standing.load().streamed(asked, head.status, &head.fields, outcome);
                 // A failed condition has a body of ours.
                 let follows = answer.body.as_ref().is_some_and(Bytes::is_empty);
                 (answer, body.filter(|_| follows))
@@ -173,7 +176,7 @@ impl Responder {
 
     /// The answer, in `head`, to a request whose fields cannot be told, and when it was made; it is recorded.
     pub(crate) fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
-        let limit = admit::admit_unread(peer, &self.rules, self.clock.now_mono());
+        let limit = admit::admit_unread(peer, &self.rules.load(), self.clock.now_mono());
         let problem = match limit {
             Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
             _ => problem,
@@ -184,7 +187,7 @@ impl Responder {
     /// The answer, in `head`, to a client for whom there is no room, and when it was made; it is recorded. `most`: how
     /// many connections its household may have, where that is the bound.
     pub(crate) fn turn_away<H: Head>(&self, peer: IpAddr, most: Option<usize>, head: H) -> (Answer<H>, WallTime) {
-        let limit = admit::peek_unread(peer, &self.rules, self.clock.now_mono());
+        let limit = admit::peek_unread(peer, &self.rules.load(), self.clock.now_mono());
         self.unasked(limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR), head)
     }
 
@@ -204,7 +207,7 @@ impl Responder {
             conditional: false,
             passes: false,
         };
-        let answer = self.standing.problem(asked, problem, retry_after, head);
+        let answer = self.standing.load().problem(asked, problem, retry_after, head);
         let bytes = answer.body.as_ref().map_or(0, Bytes::len);
         let Answer { status, outcome, .. } = answer;
         self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status.as_u16(), bytes);

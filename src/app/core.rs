@@ -14,7 +14,7 @@ use crate::audit::job::Audits;
 use crate::bundle::signature::SignatureError;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::config::{Config, Details as DetailsMode, Use};
+use crate::config::{Config, Details as DetailsMode, Settings, Use};
 use crate::fleet::replica::Follower;
 use crate::fleet::replica::status::ReplicaStatus;
 use crate::mirror::commands::Commands;
@@ -24,7 +24,7 @@ use crate::mirror::details::Details;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::early_copies::EarlyCopies;
 use crate::mirror::sweep::Sweeper;
-use crate::mirror::task::{Mirror, Rhythm};
+use crate::mirror::task::Mirror;
 use crate::serve::listener::BindError;
 use crate::snapshot::dataset::DatasetError;
 use crate::snapshot::live::Live;
@@ -93,6 +93,9 @@ pub enum AppError {
     /// The object store cannot be used.
     #[error("publish.options: {0}")]
     Publish(String),
+    /// A thread cannot be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(std::io::Error),
     /// A damaged store cannot be repaired.
     #[error("{path} is damaged and could not be repaired: {source}")]
     Unhealed {
@@ -141,6 +144,8 @@ pub struct Core {
     pub(crate) replica: ReplicaStatus,
     /// The last warnings and errors.
     pub(crate) recent: Recent,
+    /// The configuration in effect.
+    pub(crate) settings: Settings,
 }
 
 impl Core {
@@ -149,7 +154,7 @@ impl Core {
     /// # Errors
     /// When something is missing, held or broken; see [`AppError`].
     pub fn open(config: &Config) -> Result<Self, AppError> {
-        let clock = Clock::system();
+        let (clock, settings) = (Clock::system(), Settings::new(config.clone()));
         let data_dir = DataDir::open(&config.data_dir).map_err(AppError::Open)?;
         let live = Live::default();
         let cache = Cache::new(config.cache.max_bytes);
@@ -163,7 +168,7 @@ impl Core {
                 let client = origin::client(config, base, &data_dir, status.clone(), &clock)?;
                 let public = address("public_url", config.public_url.as_str())?;
                 let names = aliases.into_iter().chain([public]);
-                Some(Origin::new(config, client, names, &cache, &rewrite, &clock))
+                Some(Origin::new(config, &settings, client, names, &cache, &rewrite, &clock))
             }
             None => None,
         };
@@ -186,6 +191,7 @@ impl Core {
             follower: None,
             replica: ReplicaStatus::default(),
             recent: Recent::default(),
+            settings,
         };
         if config.usage() == Use::Shield {
             status.set_shield();
@@ -209,7 +215,7 @@ impl Core {
             tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
             Evidence::new()
         });
-        let versions = versions(config, &store, &self.live, &self.clock);
+        let versions = versions(&self.settings, &store, &self.live, &self.clock);
         if let Err(error) = versions.restore() {
             let error = AppError::from(error);
             if !refetches {
@@ -232,13 +238,12 @@ impl Core {
             let copies = Copies::new(origin.client.clone(), store.clone(), volatile.clone());
             let (details_too, live) = (details.clone(), head.clone());
             origin.proxy.keep_early(EarlyCopies { details: details_too, copies: copies.clone(), live });
-            let rhythm = Rhythm { ttl: config.ttl, max_shrink: config.mirror.max_shrink };
             self.sweeper = Some(Sweeper {
                 copies: copies.clone(),
                 store: store.clone(),
                 live: head.clone(),
                 commands: self.commands.clone(),
-                every: config.mirror.sweep_every,
+                settings: self.settings.clone(),
                 clock: self.clock.clone(),
             });
             self.auditor = Some(Auditor {
@@ -249,13 +254,13 @@ impl Core {
                 commands: self.commands.clone(),
                 audits: self.audits.clone(),
                 cache_ttl: config.origin.cache_ttl,
-                per_hour: config.mirror.audit_per_hour,
+                settings: self.settings.clone(),
                 clock: self.clock.clone(),
                 passed: parking_lot::Mutex::default(),
             });
             let crawler = Crawler::new(copies, config.origin.cache_ttl);
-            let (commands, clock) = (self.commands.clone(), self.clock.clone());
-            let mirror = Mirror::new(crawler, versions, commands, rhythm, clock, evidence);
+            let (commands, settings, clock) = (self.commands.clone(), self.settings.clone(), self.clock.clone());
+            let mirror = Mirror::new(crawler, versions, commands, settings, clock, evidence);
             self.mirror = Some(mirror);
             self.worker = Some(DetailWorker {
                 all: config.mirror.details == DetailsMode::All,
@@ -264,7 +269,7 @@ impl Core {
                 live: head.clone(),
                 volatile,
                 cache_ttl: config.origin.cache_ttl,
-                verify_every: config.mirror.verify_details_every,
+                settings: self.settings.clone(),
                 clock: self.clock.clone(),
             });
         }
@@ -332,7 +337,8 @@ pub(crate) fn open_versions_anew(config: &Config) -> Result<(DataDir, Versions),
 
 fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataDir, Versions), AppError> {
     let (store, _told) = open_or_rebuild(&data_dir, rebuilds)?;
-    let versions = versions(config, &Arc::new(store), &Live::default(), &Clock::system());
+    let settings = Settings::new(config.clone());
+    let versions = versions(&settings, &Arc::new(store), &Live::default(), &Clock::system());
     match versions.restore() {
         Err(VersionsError::Store(error @ StoreError::Damaged(_))) => {
             tracing::error!("the last snapshot that was served cannot be read: {error}");
@@ -342,17 +348,11 @@ fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataD
     Ok((data_dir, versions))
 }
 
-fn versions(config: &Config, store: &Arc<Store>, live: &Live, clock: &Clock) -> Versions {
-    let mirror = &config.mirror;
+fn versions(settings: &Settings, store: &Arc<Store>, live: &Live, clock: &Clock) -> Versions {
+    let config = settings.load();
     let origins = config.origin.url.iter().map(ToString::to_string);
     let origins = origins.chain(config.origin.aliases.iter().map(ToString::to_string)).collect();
-    let policy = Policy {
-        retention: Retention { keep: mirror.keep as usize, keep_daily: mirror.keep_daily as usize },
-        changes_for: mirror.changes_for,
-        ttl: config.ttl,
-        has_origin: config.usage() == Use::Mirror,
-        origins,
-    };
+    let policy = Policy { settings: settings.clone(), has_origin: config.usage() == Use::Mirror, origins };
     Versions::new(store.clone(), live.clone(), policy, clock.clone())
 }
 

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::config::TlsConfig;
 use crate::serve::gate::Gate;
 use crate::serve::tls::certificate::Files;
-use crate::serve::tls::renewal::{Nudge, Renewal};
+use crate::serve::tls::renewal::{Renewal, Watched};
 use crate::serve::tls::{TlsGate, provider};
 
 use super::core::AppError;
@@ -43,11 +43,11 @@ impl Https {
         TlsStatus { listen, certificate: self.renewal.current() }
     }
 
-    /// The service, and the handle that triggers a look at its certificate.
+    /// The service, and its certificate, which a reload looks at.
     ///
     /// # Errors
     /// When the TLS library refuses.
-    pub(crate) fn start(self, gate: Gate) -> Result<(Service<TlsGate>, Nudge), AppError> {
+    pub(crate) fn start(self, gate: Gate) -> Result<(Service<TlsGate>, Watched), AppError> {
         let gate = TlsGate::new(gate, self.provider, self.renewal.current());
         let gate = gate.map_err(|error| AppError::Certificate(error.to_string()))?;
         Ok((Service::new("public-https".to_owned(), gate), self.renewal.start()))

@@ -4,14 +4,13 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use url::Url;
 
 use crate::api::rewrite::Rewrite;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Settings};
 use crate::proxy::{Proxy, ProxyConfig};
 use crate::store::DataDir;
 use crate::upstream::budget::Budget;
@@ -19,6 +18,8 @@ use crate::upstream::client::{ClientConfig, ClientError, OriginClient};
 use crate::upstream::forward::Forwarder;
 use crate::upstream::status::OriginStatus;
 use crate::upstream::wire::Wire;
+
+use super::reload::{bound, longest_pause};
 
 /// The way to the origin.
 pub struct Origin {
@@ -41,22 +42,25 @@ pub(crate) fn client(
 ) -> Result<(OriginClient, Wire), ClientError> {
     let path = data_dir.path().join("budget");
     let limit = config.origin.requests_per_minute.map(NonZeroU32::get).map(|limit| limit as usize);
-    let budget = Budget::open(limit, Some(&path), clock.clone()).with_ipv6_prefix(config.rate_limit.ipv6_prefix);
+    let budget = Budget::open(limit, Some(&path), clock.clone());
     let client = ClientConfig {
         base,
         timeout: config.origin.timeout,
         max_body: config.origin.max_body.min(crate::store::MAX_BODY as u64),
-        longest_pause: config.ttl.min(Duration::from_secs(10)),
+        longest_pause: longest_pause(config),
     };
     let wire = Wire::new(client.timeout, &config.origin.user_agent, config.origin.ca_file.as_deref())?;
     let client = OriginClient::over(Arc::new(wire.clone()), client, budget, status, clock.clone());
-    Ok((client.with_cache_ttl(config.origin.cache_ttl).with_room(config.limits.origin_bytes), wire))
+    let client = client.with_cache_ttl(config.origin.cache_ttl);
+    bound(&client, config);
+    Ok((client, wire))
 }
 
 impl Origin {
     /// A proxy over `client`. `names`: other addresses under which clients and the origin name resources.
     pub fn new(
         config: &Config,
+        settings: &Settings,
         (client, wire): (OriginClient, Wire),
         names: impl Iterator<Item = Url>,
         cache: &Cache,
@@ -66,9 +70,7 @@ impl Origin {
         let bases = std::iter::once(client.base().clone()).chain(names).collect();
         let bounds = ProxyConfig {
             wait: config.origin.wait,
-            ttl: config.ttl,
-            stale_while_revalidate: config.cache.stale_while_revalidate,
-            stale_if_error: config.cache.stale_if_error,
+            settings: settings.clone(),
             max_body: config.origin.max_body,
             allowed: config.passthrough.request_headers.clone(),
             bases,

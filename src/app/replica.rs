@@ -32,14 +32,14 @@ pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>,
 }
 
 /// Adds the services that keep the data current: a mirror, or what follows a store.
-pub(super) fn keep_current(server: &mut Server, config: &Config, core: &mut Core) {
+pub(super) fn keep_current(server: &mut Server, core: &mut Core) {
     match (core.mirror.take(), core.follower.take()) {
         (Some(own), seed) => {
             server.add_service(background_service("mirror", Task::new(mirror(own, seed))));
         }
         (None, Some(follower)) => {
-            let (every, commands) = (config.replica.poll, core.commands.clone());
-            server.add_service(background_service("replica", Task::new(follower.run(move || every, commands))));
+            let (settings, commands) = (core.settings.clone(), core.commands.clone());
+            server.add_service(background_service("replica", Task::new(follower.run(move || settings.load().replica.poll, commands))));
         }
         (None, None) => {}
     }

@@ -3,37 +3,64 @@
 //! Pingora's own graceful stop sleeps its whole grace period; here the process ends as soon as possible. Callers:
 //! [`super::serve`].
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use pingora::server::{ExecutionPhase, Server, ShutdownSignal, ShutdownSignalWatch};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::config::Settings;
 use crate::mirror::details::Details;
+use crate::serve::connections::Connections;
+use crate::serve::gate::last_requests;
 use crate::serve::in_flight::InFlight;
-use crate::serve::tls::renewal::Nudge;
 
-/// SIGTERM and SIGINT drain; SIGHUP reloads the certificate, if any.
-pub(crate) struct Signals {
-    /// Reloads the certificate; `None` without HTTPS.
-    pub certificate: Option<Nudge>,
+use super::reload::Reload;
+use super::systemd::Systemd;
+
+/// Keeps SIGHUP from ending the process, from now on: one that arrives before the server runs is a reload, too. Dropped
+/// without a server, it has no effect.
+///
+/// # Errors
+/// When signals cannot be watched.
+pub(crate) fn hangups() -> std::io::Result<Signal> {
+    // The handler stays when this runtime is gone.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async { signal(SignalKind::hangup()) })
+}
+
+/// SIGTERM and SIGINT drain; SIGHUP reloads the configuration.
+pub(super) struct Signals {
+    pub reload: Arc<Reload>,
+    pub connections: Connections,
+    /// What [`hangups`] gave; `None`: only signals from now on count.
+    pub hangups: Mutex<Option<Signal>>,
 }
 
 #[async_trait]
 impl ShutdownSignalWatch for Signals {
     async fn recv(&self) -> ShutdownSignal {
-        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let [Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)] = kinds.map(signal) else {
+        let earlier = self.hangups.lock().take();
+        let hangup = earlier.map_or_else(|| signal(SignalKind::hangup()), Ok);
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+        let ([Ok(mut terminate), Ok(mut interrupt)], Ok(mut hangup)) = (kinds.map(signal), hangup) else {
             tracing::error!("signals cannot be watched; stopping");
             return ShutdownSignal::FastShutdown;
         };
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                _ = interrupt.recv() => {
+                    // Somebody waits at a terminal.
+                    self.connections.close();
+                    break;
+                }
                 _ = hangup.recv() => {
-                    tracing::info!("SIGHUP reloads only the certificate; restart to reload the configuration");
-                    self.certificate.iter().for_each(Nudge::look);
+                    let reload = self.reload.clone();
+                    // Several at once take turns; each tells how it ended.
+                    drop(tokio::task::spawn_blocking(move || reload.reload()));
                 }
             }
         }
@@ -42,27 +69,39 @@ impl ShutdownSignalWatch for Signals {
     }
 }
 
-/// How long HTTP/2 connections have to write their last answers and to end, once all requests are answered.
+/// How long connections have to write their last answers and to end, once all requests are answered.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`.
-pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Option<Details>) {
+///
+/// # Errors
+/// When there is no thread for it.
+pub(super) fn watch(
+    server: &Server,
+    in_flight: InFlight,
+    connections: Connections,
+    settings: Settings,
+    details: Option<Details>,
+) -> std::io::Result<()> {
     let mut phases = server.watch_execution_phase();
     let work = move || {
         loop {
             match phases.blocking_recv() {
+                Ok(ExecutionPhase::Running) => Systemd::ready(),
                 Ok(ExecutionPhase::ShutdownGracePeriod) => break,
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
                 Ok(_) | Err(_) => {}
             }
         }
-        let deadline = Instant::now() + drain;
-        while in_flight.count() > 0 && Instant::now() < deadline {
+        let (began, drain) = (Instant::now(), settings.load().drain);
+        Systemd::stopping(drain);
+        let is_waiting = || in_flight.count() > 0 || (connections.open() > 0 && began.elapsed() < last_requests(drain));
+        while is_waiting() && began.elapsed() < drain {
             std::thread::sleep(Duration::from_millis(10));
         }
         let left = in_flight.count();
-        let linger = deadline.min(Instant::now() + LINGER);
-        while in_flight.connections() > 0 && Instant::now() < linger {
+        let linger = drain.min(began.elapsed() + LINGER);
+        while connections.open() > 0 && began.elapsed() < linger {
             std::thread::sleep(Duration::from_millis(10));
         }
         if left > 0 {
@@ -74,7 +113,5 @@ pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, detai
         tracing::info!("stopped");
         std::process::exit(0)
     };
-    if let Err(error) = std::thread::Builder::new().name("shutdown".into()).spawn(work) {
-        tracing::error!(%error, "no thread for the drain; a stop takes its whole grace period");
-    }
+    std::thread::Builder::new().name("shutdown".into()).spawn(work).map(drop)
 }

@@ -12,6 +12,16 @@ use crate::semantics::coding::Coding;
 use crate::semantics::etag::EntityTag;
 
 use super::coded::{Coded, Shown, Variant};
+use super::{Cache, Key};
+
+impl Cache {
+    /// Forgets every rendered document: what they say of the server has changed.
+    pub(crate) fn forget_documents(&self) {
+        let documents = self.kept.iter().filter(|(key, _)| matches!(**key, Key::Document(_)));
+        let keys: Vec<_> = documents.map(|(key, _)| key).collect();
+        keys.iter().for_each(|key| self.kept.invalidate(&**key));
+    }
+}
 
 /// What a browser may do with a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

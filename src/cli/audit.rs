@@ -46,8 +46,10 @@ enum AuditError {
 impl Audit {
     /// Audits, in this process or in the server that holds the data directory; succeeds at parity.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let Loaded { config, .. } = load(&self.sources)?;
+        let Loaded { mut config, .. } = load(&self.sources)?;
         needs_mirror(&config, "audit")?;
+        // No background samples.
+        config.mirror.audit_per_hour = 0;
         logging::start(LogConfig { level: LogLevel::Error, ..config.log })?;
         let job = match Core::open(&config) {
             Err(AppError::Open(OpenError::Held { admin: Some(admin), .. })) => {
@@ -70,7 +72,7 @@ impl Audit {
 
     /// Opens the way to the origin itself.
     fn alone(&self, core: Core, data_dir: &str) -> Result<Job, Failure> {
-        let (Some(mirror), Some(mut auditor), Some(origin)) = (core.mirror, core.auditor, core.origin) else {
+        let (Some(mirror), Some(auditor), Some(origin)) = (core.mirror, core.auditor, core.origin) else {
             return Err(no_origin("audit"));
         };
         if core.live.load().is_none() {
@@ -87,8 +89,6 @@ impl Audit {
         {
             std::thread::sleep(INTERVAL);
         }
-        // No background samples.
-        auditor.per_hour = 0;
         runtime.spawn(auditor.run());
         let (asked, _) = core.audits.ask(self.samples);
         let result = follow(asked.id, || Ok(core.audits.job()));

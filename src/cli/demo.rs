@@ -16,7 +16,7 @@ use crate::config::{BaseUrl, Config};
 use crate::words::counted;
 
 use super::progress::{Display, INTERVAL, Stage, Watched};
-use super::{Failure, Sources, examine_to_serve, load_to_serve, logging};
+use super::{Failure, Sources, examine_to_serve, load_to_serve, logging, source};
 
 /// Arguments of `grandstand demo`.
 #[derive(Debug, Args)]
@@ -64,8 +64,10 @@ impl Demo {
         sets.extend(self.sources.sets.iter().cloned());
         let sources = Sources { config: self.sources.config.clone(), sets };
         let began = Instant::now();
-        let config = load_to_serve(&sources)?.config.listening_on(sockets.public(), sockets.admin());
-        let recent = logging::start(config.log)?;
+        let config = load_to_serve(&sources)?.config;
+        let log = logging::start(config.log)?;
+        let source = source(config.clone(), log.change, sources);
+        let config = config.listening_on(sockets.public(), sockets.admin());
         let venues = counted(u64::from(self.listings), "synthetic venue");
         let public = sockets.public().first().copied().unwrap_or_else(|| sockets.admin());
         let operators = BaseUrl::of_listener(sockets.admin());
@@ -75,7 +77,7 @@ impl Demo {
         if let Some(path) = &own {
             directory::make(path)?;
         }
-        let core = Core { recent, ..Core::open(&config)? };
+        let core = Core { recent: log.recent, ..Core::open(&config)? };
         if let Some(watched) = Watched::of(&core) {
             let lines = Pasted {
                 program: std::env::args().next().unwrap_or_else(|| "grandstand".to_owned()),
@@ -86,7 +88,7 @@ impl Demo {
             };
             std::thread::Builder::new().name("progress".into()).spawn(move || follow(&watched, began, &lines))?;
         }
-        match serve(&config, sockets, core)? {}
+        match serve(&config, sockets, core, Some(source))? {}
     }
 }
 

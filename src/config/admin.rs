@@ -49,8 +49,10 @@ impl AdminConfig {
     pub(super) fn write(&self, out: &mut Toml) {
         out.table("admin");
         out.pair("listen", self.listen.to_string());
-        let token = self.token.as_ref();
-        out.absent("token", token.map_or("absent", |_| "set, not shown"));
+        match &self.token {
+            Some(token) => out.secret("token", token.expose(), "set, not shown"),
+            None => out.absent("token", "absent"),
+        }
         out.list("hosts", &self.hosts);
     }
 }

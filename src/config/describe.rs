@@ -1,29 +1,59 @@
-//! Writes the effective configuration as TOML, for `grandstand check`.
+//! Writes the effective configuration as TOML for `grandstand check`, and key by key for a reload.
 //!
-//! The output can be loaded again and gives the same configuration, except secrets, which become comments. Callers:
-//! each section writes its own keys.
+//! The TOML can be loaded again and gives the same configuration, except secrets, which become comments. Callers: each
+//! section writes its own keys.
+
+use std::collections::BTreeMap;
 
 use toml::Value;
 
 use super::Config;
 use super::units::duration_text;
 
+/// Every value by its dotted key; several for an array of tables, none for an absent key. Secrets are hashed.
+pub(super) type Values = BTreeMap<String, Vec<String>>;
+
 /// TOML text in the making.
 #[derive(Default)]
-pub(super) struct Toml(String);
+pub(super) struct Toml {
+    text: String,
+    table: String,
+    /// Whether the table is an element of an array: its keys count as one.
+    is_element: bool,
+    values: Values,
+}
 
 impl Toml {
     pub(super) fn table(&mut self, name: &str) {
         self.line(&format!("\n[{name}]"));
+        (self.table, self.is_element) = (name.to_owned(), false);
     }
 
     /// A `[[table]]` of an array.
     pub(super) fn element(&mut self, name: &str) {
         self.line(&format!("[[{name}]]"));
+        (self.table, self.is_element) = (name.to_owned(), true);
     }
 
     pub(super) fn pair(&mut self, key: &str, value: impl Into<Value>) {
-        self.line(&format!("{key} = {}", value.into()));
+        let line = format!("{key} = {}", value.into());
+        self.line(&line);
+        self.note(key, line);
+    }
+
+    /// A key whose value is not shown, and what is shown in its place.
+    pub(super) fn secret(&mut self, key: &str, value: &str, shown: &str) {
+        self.absent(key, shown);
+        self.note(key, blake3::hash(value.as_bytes()).to_hex().to_string());
+    }
+
+    fn note(&mut self, key: &str, value: String) {
+        let key = match (self.table.as_str(), self.is_element) {
+            ("", _) => key.to_owned(),
+            (table, true) => table.to_owned(),
+            (table, false) => format!("{table}.{key}"),
+        };
+        self.values.entry(key).or_default().push(value);
     }
 
     pub(super) fn list<T: ToString>(&mut self, key: &str, items: impl IntoIterator<Item = T>) {
@@ -32,8 +62,8 @@ impl Toml {
     }
 
     fn line(&mut self, line: &str) {
-        self.0.push_str(line);
-        self.0.push('\n');
+        self.text.push_str(line);
+        self.text.push('\n');
     }
 
     /// A key without a value, and why.
@@ -48,6 +78,15 @@ impl Config {
     /// Loads again to an equal configuration; `admin.token`, a `rate_limit.store` with a password and the
     /// options of object stores are left out, with a comment in their place.
     pub fn describe(&self) -> String {
+        self.written().text
+    }
+
+    /// The effective configuration key by key, to compare it with another one.
+    pub(super) fn values(&self) -> Values {
+        self.written().values
+    }
+
+    fn written(&self) -> Toml {
         let mut out = Toml::default();
         out.list("listen", &self.listen);
         if self.public_url_is_set || self.public_url.port() != 0 {
@@ -74,6 +113,6 @@ impl Config {
         self.limits.write(&mut out);
         self.publish.write(&mut out);
         self.replica.write(&mut out);
-        out.0
+        out
     }
 }

@@ -75,7 +75,9 @@ impl RateLimitConfig {
         out.pair("max_clients", self.max_clients);
         match &self.store {
             None => out.absent("store", "absent: each process counts for itself"),
-            Some(store) if store.has_credentials() => out.absent("store", "set, password not shown"),
+            Some(store) if store.has_credentials() => {
+                out.secret("store", store.expose(), "set, password not shown");
+            }
             Some(store) => out.pair("store", store.expose()),
         }
         for entry in &self.overrides {

@@ -4,6 +4,7 @@
 //! `GRANDSTAND_GOLDEN=write cargo test --lib configuration_page` writes the page. Callers: the tests below.
 
 mod keys;
+mod live;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -60,7 +61,7 @@ fn page() -> String {
             );
         }
     }
-    page
+    page + &live::section()
 }
 
 /// Every default by dotted key, as the program writes it.

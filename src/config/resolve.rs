@@ -12,9 +12,9 @@ use super::parse::path;
 use super::section::{Reader, Section};
 use super::units::{DAY, duration};
 use super::{
-    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Examined, LimitsConfig, LogConfig, MirrorConfig,
-    OriginConfig, PagesConfig, PassthroughConfig, PublishConfig, RateLimitConfig, ReplicaConfig, TlsConfig, Use,
-    replica,
+    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Examined, LimitsConfig, LogConfig, MOST_DRAIN,
+    MirrorConfig, OriginConfig, PagesConfig, PassthroughConfig, PublishConfig, RateLimitConfig, ReplicaConfig, TlsConfig,
+    Use, replica,
 };
 
 /// A shorter token than this is worth a warning, in characters.
@@ -55,7 +55,7 @@ fn read(root: &mut Section<'_>) -> Config {
         public_url_is_set,
         data_dir: root.field("data_dir", default.data_dir, path),
         ttl: root.field("ttl", default.ttl, duration(Duration::from_millis(100)..=DAY)),
-        drain: root.field("drain", default.drain, duration(Duration::ZERO..=Duration::from_secs(3600))),
+        drain: root.field("drain", default.drain, duration(Duration::ZERO..=MOST_DRAIN)),
         origin: root.section("origin", OriginConfig::read),
         mirror: root.section("mirror", MirrorConfig::read),
         rate_limit: root.section("rate_limit", RateLimitConfig::read),

@@ -34,6 +34,16 @@ impl CoalescedLog {
         self.runs.front().map(|run| run.time)
     }
 
+    /// The time that so many others are older than, or as old as.
+    pub(super) fn nth(&self, index: u32) -> Option<u64> {
+        let mut before = 0;
+        let run = self.runs.iter().find(|run| {
+            before += run.count;
+            index < before
+        });
+        run.map(|run| run.time)
+    }
+
     /// Forgets the admissions of the oldest millisecond.
     pub(super) fn pop(&mut self) {
         if let Some(run) = self.runs.pop_front() {

@@ -33,6 +33,12 @@ impl ExactLog {
         if self.len == 0 { None } else { self.slots().get(usize::from(self.head)).copied() }
     }
 
+    /// The time that so many others are older than.
+    pub(super) fn nth(&self, index: u32) -> Option<u64> {
+        let slots = self.slots();
+        (index < self.len()).then(|| slots[(usize::from(self.head) + index as usize) % slots.len()])
+    }
+
     /// Removes the oldest time; there must be one.
     pub(super) fn pop(&mut self) {
         let next = usize::from(self.head) + 1;

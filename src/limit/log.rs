@@ -39,6 +39,17 @@ impl Log {
         oldest.map(|time| time.saturating_add(WINDOW))
     }
 
+    /// The instant at which fewer than `quota` admissions are left; `None` when there are fewer now. After a quota was
+    /// lowered, that is later than the next one leaves.
+    pub(super) fn leaves_room(&self, quota: u32) -> Option<u64> {
+        let index = self.live().checked_sub(quota)?;
+        let time = match self {
+            Self::Exact(log) => log.nth(index),
+            Self::Coalesced(log) => log.nth(index),
+        };
+        time.map(|time| time.saturating_add(WINDOW))
+    }
+
     /// Removes old admissions: an admission at `t` counts in `[t, t + 60 s)`.
     pub(super) fn expire(&mut self, now: u64) {
         while self.next_leaves().is_some_and(|leaves| leaves <= now) {
@@ -49,8 +60,18 @@ impl Log {
         }
     }
 
-    /// Counts an admission; there must be fewer than `quota`.
+    /// Counts an admission; there must be fewer than `quota`, which may be another one than at the last time.
     pub(super) fn push(&mut self, now: u64, quota: u32) {
+        if quota > MOST_EXACT
+            && let Self::Exact(exact) = self
+        {
+            let mut coalesced = CoalescedLog::default();
+            while let Some(time) = exact.oldest() {
+                coalesced.push(time);
+                exact.pop();
+            }
+            *self = Self::Coalesced(Box::new(coalesced));
+        }
         match self {
             Self::Exact(log) => log.push(now, quota as u16),
             Self::Coalesced(log) => log.push(now),

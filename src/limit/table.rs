@@ -79,7 +79,7 @@ impl Table {
         log.expire(now);
         let live = log.live();
         if live >= quota {
-            let retry_after_seconds = seconds_until(log.next_leaves().unwrap_or(now), now).max(1);
+            let retry_after_seconds = seconds_until(log.leaves_room(quota).unwrap_or(now), now).max(1);
             return Decision::Refused { quota, retry_after_seconds };
         }
         log.push(now, quota);

@@ -41,11 +41,12 @@ impl Model {
             self.0.entry(client).or_default().push(now);
             live.push(now);
         }
-        let seconds = live.first().map_or(0, |oldest| (oldest + 60 * SECOND - now).div_ceil(SECOND)) as u32;
+        let seconds = |time: Option<&u64>| time.map_or(0, |time| (time + 60 * SECOND - now).div_ceil(SECOND)) as u32;
         if full {
+            let seconds = seconds(live.get(live.len() - quota as usize));
             Decision::Refused { quota, retry_after_seconds: seconds }
         } else {
-            Decision::Admitted { quota, remaining: quota - live.len() as u32, reset_seconds: seconds }
+            Decision::Admitted { quota, remaining: quota - live.len() as u32, reset_seconds: seconds(live.first()) }
         }
     }
 }
@@ -322,4 +323,46 @@ fn threads_share_one_quota() {
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
     assert_eq!(passed, 60);
+}
+
+fn config(quota: u32) -> LimitConfig {
+    LimitConfig { requests_per_minute: quota, ..LimitConfig::default() }
+}
+
+proptest! {
+    #[test]
+    fn another_quota_counts_what_was_admitted_before(
+        steps in prop::collection::vec((0_u32..3, step(), prop_oneof![Just(1_u32), Just(2), Just(5), Just(60)]), 1..200)
+    ) {
+        let (limiter, mut model, mut now) = (limiter(5, 100, &[]), Model::default(), SECOND);
+        for (number, later, quota) in steps {
+            now += later;
+            limiter.set_quotas(&config(quota));
+            prop_assert_eq!(limiter.admit(client(number), at(now)), model.admit(number, quota, now));
+            limiter.table.lock().check();
+        }
+    }
+}
+
+#[test]
+fn a_client_keeps_its_window_when_its_quota_becomes_large_and_small_again() {
+    let limiter = limiter(5, 100, &[]);
+    for second in 0..3 {
+        assert!(limiter.admit(client(1), at(second * SECOND)).is_admitted());
+    }
+    // Above 4096 admissions are kept in another way, by milliseconds.
+    limiter.set_quotas(&config(100_000));
+    for _ in 0..200 {
+        assert!(limiter.admit(client(1), at(3 * SECOND)).is_admitted());
+    }
+    let Decision::Admitted { remaining, reset_seconds, .. } = limiter.peek(client(1), at(3 * SECOND)) else { panic!() };
+    assert_eq!((remaining, reset_seconds), (100_000 - 203, 57));
+    limiter.set_quotas(&config(5));
+    let refused = limiter.admit(client(1), at(4 * SECOND));
+    assert_eq!(refused, Decision::Refused { quota: 5, retry_after_seconds: 59 }, "all but four of 203 must leave");
+    limiter.set_quotas(&config(0));
+    assert_eq!(limiter.admit(client(1), at(4 * SECOND)), Decision::Unlimited);
+    limiter.set_quotas(&config(5));
+    let admitted = limiter.admit(client(1), at(63 * SECOND + 1_000_000));
+    assert_eq!(admitted, Decision::Admitted { quota: 5, remaining: 4, reset_seconds: 60 }, "all have left");
 }

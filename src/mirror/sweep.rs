@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::api::query::ListQuery;
 use crate::clock::{Clock, WallTime};
+use crate::config::Settings;
 use crate::snapshot::live::Live;
 use crate::store::Store;
 
@@ -22,6 +23,9 @@ use crate::upstream::window::Class;
 /// Store key of the end of the last sweep.
 const STATE: &str = "swept";
 
+/// The shortest wait for a sweep that is due.
+const SHORTEST: Duration = Duration::from_millis(100);
+
 /// After how long a sweep is made good that could not look at every page.
 const SOON: Duration = Duration::from_secs(600);
 
@@ -35,8 +39,8 @@ pub struct Sweeper {
     pub live: Live,
     /// Commands to the mirror.
     pub commands: Commands,
-    /// How often.
-    pub every: Duration,
+    /// `mirror.sweep_every`.
+    pub settings: Settings,
     /// The clock.
     pub clock: Clock,
 }
@@ -50,12 +54,19 @@ impl Sweeper {
                 return;
             }
         }
-        let mut wait = self.until_due();
+        let mut changes = self.settings.changes();
+        let (mut began, mut gone, mut most) = (self.clock.now_mono(), self.since_the_last(), Duration::MAX);
         loop {
-            tokio::time::sleep(wait).await;
-            wait = match self.sweep().await {
+            let wait = self.settings.load().mirror.sweep_every.min(most).saturating_sub(gone).max(SHORTEST);
+            let wait = wait.saturating_sub(self.clock.now_mono().since(began));
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                // Another interval, perhaps.
+                Ok(()) = changes.changed() => continue,
+            }
+            most = match self.sweep().await {
                 // Some pages could not be looked at: that is no sweep yet.
-                Swept::InPart => self.every.min(SOON),
+                Swept::InPart => SOON,
                 swept => {
                     if swept == Swept::Differs {
                         tracing::info!("a sweep found a change that the refreshes had missed");
@@ -65,20 +76,19 @@ impl Sweeper {
                     if let Err(error) = self.store.put_instant(STATE, now) {
                         tracing::warn!(%error, "the end of the sweep could not be stored; a restart may sweep again");
                     }
-                    self.every
+                    Duration::MAX
                 }
             };
+            (began, gone) = (self.clock.now_mono(), Duration::ZERO);
         }
     }
 
-    /// How long until the first sweep: one interval after the last one, whatever restarts lie between.
-    fn until_due(&self) -> Duration {
-        let Some(last) = self.store.instant(STATE).ok().flatten() else { return self.every };
+    /// How long ago the last sweep ended, whatever restarts lie between; zero if none did.
+    fn since_the_last(&self) -> Duration {
+        let Some(last) = self.store.instant(STATE).ok().flatten() else { return Duration::ZERO };
         let since = self.clock.now_wall().millis_since(WallTime::from_millis(last));
         // A clock that was set back must not put the sweep off.
-        self.every
-            .saturating_sub(Duration::from_millis(u64::try_from(since).unwrap_or(0)))
-            .max(Duration::from_millis(100))
+        Duration::from_millis(u64::try_from(since).unwrap_or(0))
     }
 
     /// One sweep. A page that is not as published ends it.

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::Clock;
+use crate::config::Settings;
 use crate::semantics::excerpt::Excerpt;
 use crate::snapshot::membership::Evidence;
 use crate::store::StoreError;
@@ -55,15 +56,6 @@ const TICK: Duration = Duration::from_secs(5);
 
 const DAY_MS: i64 = 86_400_000;
 
-/// When things happen.
-#[derive(Clone, Copy, Debug)]
-pub struct Rhythm {
-    /// The time by which a refresh must have happened.
-    pub ttl: Duration,
-    /// A snapshot that lost more than this share of the listings is held back.
-    pub max_shrink: f64,
-}
-
 /// The mirror.
 pub struct Mirror {
     crawler: Crawler,
@@ -78,6 +70,8 @@ pub struct Mirror {
     commands: Commands,
     /// Shown in `/status`.
     status: OriginStatus,
+    /// `ttl`: the time by which a refresh must have happened.
+    settings: Settings,
     clock: Clock,
 }
 
@@ -87,7 +81,7 @@ impl Mirror {
         crawler: Crawler,
         versions: Versions,
         commands: Commands,
-        rhythm: Rhythm,
+        settings: Settings,
         clock: Clock,
         evidence: Evidence,
     ) -> Self {
@@ -95,16 +89,17 @@ impl Mirror {
         let store = versions.store().clone();
         Self {
             questions: Questions::new(crawler.clone()),
-            shrink: ShrinkGuard::new(store.clone(), status.clone(), rhythm.max_shrink),
+            shrink: ShrinkGuard::new(store.clone(), status.clone(), settings.load().mirror.max_shrink),
             order: KnownOrder::new(store),
             newest: Newest::new(versions),
             terms: TermEvidence::new(evidence),
             learning: Learning::new(clock.now_mono()),
-            schedule: Schedule::new(rhythm.ttl, crawler.cache_ttl()),
+            schedule: Schedule::new(settings.load().ttl, crawler.cache_ttl()),
             work: WorkInHand::default(),
             crawler,
             commands,
             status,
+            settings,
             clock,
         }
     }
@@ -128,6 +123,7 @@ impl Mirror {
 
     /// Takes in commands and imports.
     fn hear(&mut self) {
+        self.schedule.set_ttl(self.settings.load().ttl, self.crawler.cache_ttl());
         let asked = self.commands.take();
         if self.newest.was_replaced() {
             self.begin_anew();

@@ -51,7 +51,8 @@ impl Proxy {
         let judged = if answer.body.len() as u64 > LARGE {
             // Reading a large body takes time.
             let (this, path, answer, kept) = (self.clone(), path.clone(), answer.clone(), kept.clone());
-            let judging = client.room().parse(move || this.judge(&path, rewrites, &answer, kept.as_deref()));
+            let room = client.room();
+            let judging = room.parse(move || this.judge(&path, rewrites, &answer, kept.as_deref()));
             judging.await.unwrap_or_else(|error| Err(AskError::nonsense("the answer", error)))
         } else {
             self.judge(&path, rewrites, &answer, kept.as_deref())
@@ -102,7 +103,7 @@ impl Proxy {
             }
         }
         let directives = ResponseDirectives::of(&judged);
-        let (ttl, sent) = (Some(config.ttl), HeaderMap::new());
+        let (ttl, sent) = (Some(config.settings.load().ttl), HeaderMap::new());
         let exchange = Exchange { asked: answer.asked, received: answer.received };
         let mut terms = Terms::of(shown.status, &judged, &directives, exchange, ttl);
         let allowed = may_store(&Method::GET, &sent, shown.status, &judged, &directives, ttl).is_ok();

@@ -132,7 +132,7 @@ impl Connection<'_, '_> {
         begun: Option<BytesMut>,
         patience: Duration,
     ) -> Option<Head> {
-        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.answers.rules.head)));
+        let mut read = pin!(request_head::read(stream, begun, HeadBounds::new(self.public.answers.rules.load().head)));
         let (guest, leave) = (self.guest, &mut self.leave);
         let read = poll_fn(|cx| match read.as_mut().poll(cx) {
             // A request that has arrived is answered, even if the connection must close.

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -65,7 +66,7 @@ impl Full {
 pub(crate) struct Connections(Arc<Inner>);
 
 struct Inner {
-    room: Room,
+    room: ArcSwap<Room>,
     /// The start of the count of idle times.
     start: Instant,
     /// Whether the server is stopping.
@@ -107,7 +108,7 @@ impl Connections {
     /// None yet.
     pub(crate) fn new(room: Room, counters: ConnectionCounters) -> Self {
         Self(Arc::new(Inner {
-            room,
+            room: ArcSwap::from_pointee(room),
             start: Instant::now(),
             closing: AtomicBool::new(false),
             counters,
@@ -129,22 +130,41 @@ impl Connections {
         admitted
     }
 
+    /// Other limits from now on. Idle connections beyond them close, the longest idle ones first; busy ones stay.
+    pub(crate) fn set_room(&self, room: Room) {
+        let inner = &*self.0;
+        inner.room.store(Arc::new(room));
+        let mut table = inner.table.lock();
+        while table.open() > room.all
+            && let Some(seat) = table.evict()
+        {
+            seat.leave.notify_one();
+            inner.counters.evicted();
+        }
+    }
+
+    /// How many are open.
+    pub(crate) fn open(&self) -> usize {
+        self.0.table.lock().open()
+    }
+
     pub(crate) fn household(&self, peer: Option<IpAddr>) -> Option<IpAddr> {
-        peer.map(|peer| household(peer, self.0.room.ipv6_prefix))
+        peer.map(|peer| household(peer, self.0.room.load().ipv6_prefix))
     }
 
     fn seat(&self, household: Option<IpAddr>) -> Result<Guest, Full> {
         let inner = &*self.0;
+        let room = **inner.room.load();
         let now = inner.nanoseconds(Instant::now());
         let mut table = inner.table.lock();
         let mine = household.and_then(|household| table.households.get(&household));
-        if mine.is_some_and(|count| *count >= inner.room.each) {
-            return Err(Full::Household(inner.room.each));
+        if mine.is_some_and(|count| *count >= room.each) {
+            return Err(Full::Household(room.each));
         }
-        if table.open() >= inner.room.all {
+        if table.open() >= room.all {
             if table.told.is_none_or(|told| now.saturating_sub(told) >= TOLD_EVERY) {
                 table.told = Some(now);
-                let (listeners, most) = (inner.room.name, inner.room.all);
+                let (listeners, most) = (room.name, room.all);
                 tracing::warn!(
                     listeners,
                     most,

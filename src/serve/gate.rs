@@ -82,7 +82,7 @@ impl HttpServerApp for Http2 {
         let mut options = pingora::protocols::http::v2::server::default_h2_options();
         options.max_concurrent_streams(STREAMS);
         // A slightly too large header gets our own answer.
-        let head = u32::try_from(self.public.answers.rules.head).unwrap_or(u32::MAX);
+        let head = u32::try_from(self.public.answers.rules.load().head).unwrap_or(u32::MAX);
         options.max_header_list_size(head.saturating_add(16 << 10));
         Some(options)
     }
@@ -120,7 +120,7 @@ impl Gate {
     }
 
     fn trusts(&self, peer: IpAddr) -> bool {
-        self.public.answers.rules.client_ip.trusts(peer.to_canonical())
+        self.public.answers.rules.load().client_ip.trusts(peer.to_canonical())
     }
 
     /// The household of a connection from this address; `None` for a trusted proxy.
@@ -196,7 +196,6 @@ impl Gate {
     }
 
     async fn http2(&self, stream: Stream, guest: &Arc<Guest>, leave: Pin<&mut Notified<'_>>, shutdown: &ShutdownWatch) {
-        let _open = self.public.in_flight.connect();
         let mut options = HttpServerOptions::default();
         options.h2c = true;
         options.h2_idle_timeout = Some(KEEPALIVE);
@@ -238,6 +237,11 @@ impl Gate {
     }
 }
 
+/// How long idle connections stay open after a stop, for requests that are under way: half of `drain`, 10 s at most.
+pub(crate) fn last_requests(drain: Duration) -> Duration {
+    (drain / 2).min(Duration::from_secs(10))
+}
+
 /// Whether a connection begins like HTTP/2; the bytes are read again.
 async fn begins_http2(stream: &mut Stream) -> std::io::Result<bool> {
     let mut start = [0; 3];
@@ -262,6 +266,8 @@ impl ServerApp for Gate {
     }
 
     async fn cleanup(&self) {
+        // A request may be under way on a connection that looks idle. Its answer says that the connection ends.
+        tokio::time::sleep(last_requests(self.public.answers.finder.settings.load().drain)).await;
         self.connections.close();
     }
 }

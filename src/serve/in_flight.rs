@@ -1,6 +1,6 @@
-//! Counts requests in flight, and HTTP/2 connections that may have unsent answers: a shutdown waits for them.
+//! Counts requests in flight: a shutdown waits for them.
 //!
-//! Callers: [`super::public`] and [`super::gate`] count, [`crate::app`] looks.
+//! Callers: [`super::gate`], `super::connection` and [`crate::admin`] count, [`crate::app`] looks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Default)]
 pub(crate) struct InFlight {
     requests: Arc<AtomicUsize>,
-    connections: Arc<AtomicUsize>,
 }
 
 impl InFlight {
@@ -18,23 +17,13 @@ impl InFlight {
         self.requests.load(Ordering::Acquire)
     }
 
-    /// The number of HTTP/2 connections: each writes its answers after the requests are done.
-    pub(crate) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Acquire)
-    }
-
     /// One more, until the value is dropped.
     pub(crate) fn enter(&self) -> Busy<'_> {
         Busy::new(&self.requests)
     }
-
-    /// One more HTTP/2 connection, until the value is dropped.
-    pub(crate) fn connect(&self) -> Busy<'_> {
-        Busy::new(&self.connections)
-    }
 }
 
-/// One request being answered, or one connection.
+/// One request being answered.
 pub(crate) struct Busy<'a>(&'a AtomicUsize);
 
 impl<'a> Busy<'a> {

@@ -34,26 +34,36 @@ pub(crate) struct Bound {
 /// When it is taken, not ours, or not allowed.
 pub(crate) fn bind(address: SocketAddr) -> Result<Bound, BindError> {
     let failed = |source| BindError { address, source };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    Ok(Bound { address, listener })
+    TcpListener::bind(address).and_then(Bound::passed).map_err(failed)
+}
+
+impl Bound {
+    /// A socket that listens already.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub(crate) fn passed(listener: TcpListener) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { address: listener.local_addr()?, listener })
+    }
 }
 
 /// A pingora service on sockets bound here.
 pub(crate) struct Prebound<S> {
     service: S,
     fds: ListenFds,
+    /// Called on the service's own threads.
+    starts: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<S> Prebound<S> {
-    /// `service` has one endpoint per socket, under the socket's address.
-    pub(crate) fn new(service: S, sockets: Vec<Bound>) -> Self {
+    /// `service` has one endpoint per socket, under the socket's address. `starts` is called on its threads.
+    pub(crate) fn new(service: S, sockets: Vec<Bound>, starts: impl Fn() + Send + Sync + 'static) -> Self {
         let mut fds = Fds::new();
         for socket in sockets {
             fds.add(socket.address.to_string(), socket.listener.into_raw_fd());
         }
-        Self { service, fds: Arc::new(Mutex::new(fds)) }
+        Self { service, fds: Arc::new(Mutex::new(fds)), starts: Box::new(starts) }
     }
 }
 
@@ -66,6 +76,7 @@ impl<S: ServiceWithDependents> ServiceWithDependents for Prebound<S> {
         listeners_per_fd: usize,
         ready: ServiceReadyNotifier,
     ) {
+        (self.starts)();
         self.service.start_service(Some(self.fds.clone()), shutdown, listeners_per_fd, ready).await;
     }
 

@@ -11,6 +11,7 @@ mod state;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Clock, Monotonic};
@@ -60,7 +61,7 @@ pub struct BudgetView {
 pub struct Budget {
     dispatcher: Arc<Dispatcher>,
     /// How many bits of an address of IPv6 make a household: its reads have their turns together.
-    ipv6_prefix: u8,
+    ipv6_prefix: Arc<AtomicU8>,
 }
 
 impl Budget {
@@ -71,19 +72,17 @@ impl Budget {
         let (now, wall) = (clock.now_mono(), clock.now_wall());
         let (ledger, pause) = path.map(|path| Ledger::open(path, window.as_mut(), now, wall)).unzip();
         let state = State::new(window, ledger, pause.unwrap_or_default(), now);
-        Self { dispatcher: Arc::new(Dispatcher::new(state, clock)), ipv6_prefix: 64 }
+        Self { dispatcher: Arc::new(Dispatcher::new(state, clock)), ipv6_prefix: Arc::new(AtomicU8::new(64)) }
     }
 
-    /// The same budget, for which a household has so many bits of an address of IPv6 in common (64 otherwise).
-    #[must_use]
-    pub fn with_ipv6_prefix(mut self, bits: u8) -> Self {
-        self.ipv6_prefix = bits;
-        self
+    /// From now on a household has so many bits of an address of IPv6 in common (64 otherwise).
+    pub fn set_ipv6_prefix(&self, bits: u8) {
+        self.ipv6_prefix.store(bits, Ordering::Relaxed);
     }
 
     /// The address that stands for the household of a client.
     pub fn household(&self, client: IpAddr) -> IpAddr {
-        network::household(client, self.ipv6_prefix)
+        network::household(client, self.ipv6_prefix.load(Ordering::Relaxed))
     }
 
     /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.

@@ -4,6 +4,7 @@
 //! [`crate::audit`], [`crate::mirror::copies`], [`crate::mirror::details`], [`crate::proxy`].
 
 mod attempt;
+mod bounds;
 mod heed;
 
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use super::stamps::StampWatch;
 use super::status::OriginStatus;
 use super::transport::{Arrival, Transport, TransportError};
 use super::window::Class;
+
+use bounds::Bounds;
 
 pub(super) use attempt::Answered;
 
@@ -57,7 +60,7 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// Largest decoded body in bytes.
     pub max_body: u64,
-    /// How long a failing origin is left alone at most, unless it asks for more.
+    /// How long a failing origin is left alone at most, unless it asks for more; [`OriginClient::set_bounds`] changes it.
     pub longest_pause: Duration,
 }
 
@@ -72,7 +75,7 @@ pub struct OriginClient {
     chance: Jitter,
     told: Arc<LogThrottle>,
     stamps: StampWatch,
-    room: Room,
+    bounds: Arc<Bounds>,
     name: Pseudonym,
 }
 
@@ -86,16 +89,15 @@ impl OriginClient {
         clock: Clock,
     ) -> Self {
         let stamps = StampWatch::new(status.clone(), CACHE_TTL);
-        let room = Room::new(ROOM, config.max_body);
+        let bounds = Arc::new(Bounds::new(ROOM, config.max_body, config.longest_pause));
         let (chance, told, name) = (Jitter::default(), Arc::default(), Pseudonym::of(rand::random()));
-        Self { transport, config, budget, status, clock, chance, told, stamps, room, name }
+        Self { transport, config, budget, status, clock, chance, told, stamps, bounds, name }
     }
 
-    /// The same client with room for so many bytes of bodies at once; 128 MiB otherwise.
-    #[must_use]
-    pub fn with_room(mut self, bytes: u64) -> Self {
-        self.room = Room::new(bytes, self.config.max_body);
-        self
+    /// What a reload changes: room for so many bytes of bodies at once (128 MiB otherwise), and how long a failing origin is
+    /// left alone at most.
+    pub fn set_bounds(&self, room: u64, longest_pause: Duration) {
+        self.bounds.set(room, self.config.max_body, longest_pause);
     }
 
     /// The name of this process on requests to the origin.
@@ -103,9 +105,9 @@ impl OriginClient {
         &self.name
     }
 
-    /// The room for bodies that are being received.
-    pub const fn room(&self) -> &Room {
-        &self.room
+    /// The room for bodies that are being received. A body keeps the room that it began with.
+    pub fn room(&self) -> Room {
+        self.bounds.room()
     }
 
     /// The same client of an origin whose CDN sends copies of this age without `Age`; 5 minutes otherwise.
@@ -218,7 +220,8 @@ impl OriginClient {
         let Answered { answer: arrival, asked, received } = self.attempt(&Method::GET, path, asker, get).await?;
         let Arrival { status, headers, body: mut pieces } = arrival;
         let (mut body, mut held, mut in_a_row) = (Collected::default(), Held::default(), 0);
-        let limit = self.config.max_body.min(self.room.largest());
+        let room = self.room();
+        let limit = self.config.max_body.min(room.largest());
         // What a client asked for may be refused in the origin's own words.
         if status == 200 || (class == Class::Client && is_refusal(status)) {
             while let Some(chunk) = pieces.next().await {
@@ -226,7 +229,7 @@ impl OriginClient {
                 if (body.len() + chunk.len()) as u64 > limit {
                     return Err(AskError::TooLarge { path: path.to_owned(), limit });
                 }
-                let taking = self.room.take(&mut held, chunk.len() as u64);
+                let taking = room.take(&mut held, chunk.len() as u64);
                 if tokio::time::timeout(self.config.timeout, taking).await.is_err() {
                     return Err(failed(TransportError::Timeout));
                 }
@@ -240,7 +243,7 @@ impl OriginClient {
             }
         }
         let body = if body.len() > MOST_JOINED_HERE {
-            let joined = self.room.parse(move || body.into_bytes()).await;
+            let joined = room.parse(move || body.into_bytes()).await;
             joined.map_err(|error| AskError::nonsense(path, error))?
         } else {
             body.into_bytes()

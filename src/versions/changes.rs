@@ -95,7 +95,7 @@ impl Versions {
 
     /// Older changes are dropped; milliseconds since 1970.
     fn oldest_change_ms(&self) -> i64 {
-        let for_ms = i64::try_from(self.0.policy.changes_for.as_millis()).unwrap_or(i64::MAX);
+        let for_ms = i64::try_from(self.0.policy.settings.load().mirror.changes_for.as_millis()).unwrap_or(i64::MAX);
         self.0.clock.now_wall().as_millis().saturating_sub(for_ms)
     }
 

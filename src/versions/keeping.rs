@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use super::notes::{ExportedDetail, Notes, exported_details};
-use super::retention::Candidate;
+use super::retention::{Candidate, Retention};
 use super::{Versions, VersionsError};
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
@@ -154,7 +154,8 @@ impl Versions {
             published_ms: version.meta.published_ms,
             needed: takes(version.id.as_str()) | version.served | version.newest | exporting.contains(&version.seq),
         });
-        let staying = self.0.policy.retention.staying(&candidates.collect::<Vec<_>>());
+        let retention = Retention::of(&self.0.policy.settings.load().mirror);
+        let staying = retention.staying(&candidates.collect::<Vec<_>>());
         let collected = self.0.store.collect_garbage(&staying)?;
         if collected.versions > 0 {
             self.set_kept(Some(self.list(&notes, self.served())?));

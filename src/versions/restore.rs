@@ -128,7 +128,7 @@ impl Versions {
     fn believed(&self, mut meta: VersionMeta) -> VersionMeta {
         let (now, stamp) = (self.0.clock.now_wall(), meta.confirmed_ms);
         meta.claimed_ms = freshness::is_from_the_future(WallTime::from_millis(stamp), now).then_some(stamp);
-        meta.confirmed_ms = believable(&meta, now, self.0.policy.ttl);
+        meta.confirmed_ms = believable(&meta, now, self.0.policy.settings.load().ttl);
         meta
     }
 

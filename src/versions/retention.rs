@@ -4,12 +4,14 @@
 
 use std::collections::HashSet;
 
+use crate::config::MirrorConfig;
+
 /// Milliseconds in a day, which begins at 00:00 UTC.
 const DAY_MS: i64 = 86_400_000;
 
 /// How many versions stay for their own sake.
 #[derive(Clone, Copy, Debug)]
-pub struct Retention {
+pub(super) struct Retention {
     /// The newest ones, at least one.
     pub keep: usize,
     /// So many days of which the last version stays.
@@ -18,7 +20,7 @@ pub struct Retention {
 
 /// The inputs of the decision about a version.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate {
+pub(super) struct Candidate {
     /// Its place in the sequence.
     pub seq: u64,
     /// When it was published; milliseconds since the epoch.
@@ -28,8 +30,13 @@ pub struct Candidate {
 }
 
 impl Retention {
+    /// As it is configured.
+    pub(super) fn of(mirror: &MirrorConfig) -> Self {
+        Self { keep: mirror.keep as usize, keep_daily: mirror.keep_daily as usize }
+    }
+
     /// The sequence numbers of the versions that stay.
-    pub fn staying(self, candidates: &[Candidate]) -> Vec<u64> {
+    pub(super) fn staying(self, candidates: &[Candidate]) -> Vec<u64> {
         let mut newest_first = candidates.to_vec();
         newest_first.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.seq));
         let mut days = HashSet::new();

@@ -1,5 +1,7 @@
 //! The versions' promises, on a real store.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::*;
@@ -7,6 +9,7 @@ use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{ListingId, Summary};
 use crate::api::taxonomy::VolatileKeys;
+use crate::config::Config;
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::Certificate;
@@ -20,12 +23,12 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(keep: usize) -> Self {
+    fn new(keep: u32) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self { versions: open(dir.path(), keep, HAS_ORIGIN), dir }
     }
 
-    fn reopen(self, keep: usize, has_origin: bool) -> Self {
+    fn reopen(self, keep: u32, has_origin: bool) -> Self {
         let Self { versions, dir } = self;
         drop(versions);
         Self { versions: open(dir.path(), keep, has_origin), dir }
@@ -51,15 +54,13 @@ impl Rig {
     }
 }
 
-fn open(path: &std::path::Path, keep: usize, has_origin: bool) -> Versions {
+fn open(path: &std::path::Path, keep: u32, has_origin: bool) -> Versions {
     let store = Arc::new(Store::open(&DataDir::open(path).unwrap()).unwrap());
-    let policy = Policy {
-        retention: Retention { keep, keep_daily: 0 },
-        changes_for: Duration::from_secs(3600),
-        ttl: Duration::from_secs(300),
-        has_origin,
-        origins: vec!["https://alias.example/".to_owned()],
-    };
+    let mut config = Config::default();
+    (config.mirror.keep, config.mirror.keep_daily) = (keep, 0);
+    config.mirror.changes_for = Duration::from_secs(3600);
+    let policy =
+        Policy { settings: Settings::new(config), has_origin, origins: vec!["https://alias.example/".to_owned()] };
     let versions = Versions::new(store, Live::default(), policy, Clock::system());
     versions.restore().unwrap();
     versions

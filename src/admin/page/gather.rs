@@ -55,7 +55,7 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
         damage: damage.as_deref(),
         parity: percent,
     });
-    let oldest = oldest(status.usage, status.ttl, status.max_age).map(|oldest| oldest.as_secs());
+    let oldest = oldest(status.usage, status.ttl(), status.max_age).map(|oldest| oldest.as_secs());
     let scene = Scene { usage: status.usage, budget: budget.and_then(|budget| budget.limit), oldest };
     let samples = status.history.samples(span, status.clock.now_mono());
     Model {
@@ -108,7 +108,7 @@ fn tiles(status: &Status, reading: &Reading, value: &Value) -> Vec<Tile> {
         tile("Listings", words::count(listings as u64), details);
         let age = reading.age.map_or_else(|| "unknown".to_owned(), |age| words::seconds(age.into()));
         let limit = if status.usage.is_confirmed() {
-            format!("refreshed within {}", words::seconds(status.ttl.as_secs()))
+            format!("refreshed within {}", words::seconds(status.ttl().as_secs()))
         } else {
             String::new()
         };

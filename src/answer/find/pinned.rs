@@ -32,7 +32,7 @@ impl Finder {
         let Some(pin) = pin.filter(|pin| *pin != current) else {
             return Ok(Version { published: served, pinned: pin.is_some(), beside: None });
         };
-        match self.kept.get(pin, household(client, self.ipv6_prefix)).await {
+        match self.kept.get(pin, household(client, self.settings.load().rate_limit.ipv6_prefix)).await {
             Ok(published) => Ok(Version { published, pinned: true, beside: Some(served) }),
             Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
             Err(Missing::Busy) => Err(not_at_hand(pin, "it is being loaded, or other snapshots are", 5)),

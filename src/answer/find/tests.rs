@@ -11,6 +11,8 @@ use crate::api::hash::ContentHash;
 use crate::api::listing::Summary;
 use crate::api::query::Parameters;
 use crate::api::taxonomy::VolatileKeys;
+use crate::config::Config;
+use crate::pages::Site;
 use crate::snapshot::content::Content;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::journal::Entry;
@@ -95,10 +97,15 @@ impl Rig {
             rewrite: Rewrite::new(None, &[], PUBLIC),
             public_url: PUBLIC.into(),
             journal: Box::new(move || Arc::new(known.lock().clone())),
-            pages: None,
+            pages: ArcSwap::from_pointee(Pages::new(Site {
+                public_url: PUBLIC.into(),
+                usage: "offline",
+                has_snapshots: true,
+                requests_per_minute: 60,
+            })),
             kept,
-            ipv6_prefix: 64,
             absent: Absent::OFFLINE,
+            settings: Settings::new(Config::default()),
         };
         Self { finder: Arc::new(finder), old, may, journal }
     }

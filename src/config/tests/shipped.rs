@@ -215,6 +215,17 @@ fn each_shipped_file_loads_and_has_its_use() {
 }
 
 #[test]
+fn the_configuration_of_the_package_loads() {
+    let (path, text) = shipped("debian/grandstand.toml");
+    let Loaded { config, warnings } = Config::load(Some(&path), std::iter::empty(), &[]).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(config.data_dir, Path::new("/var/lib/grandstand"), "StateDirectory= of the unit");
+    assert_eq!(Config { data_dir: Config::default().data_dir, ..config }, Config::default());
+    let url = text.replace("# url = ", "url = ").replace("# public_url = ", "public_url = ");
+    assert_eq!(Config::from_text(&url).unwrap().config.usage(), Use::Mirror);
+}
+
+#[test]
 fn the_shipped_files_differ_from_the_defaults_only_in_what_makes_their_use() {
     let of = |name| Config::from_text(&shipped(name).1).unwrap().config;
     let (mut mirror, mut shield, mut replica) = (of("mirror.toml"), of("shield.toml"), of("replica.toml"));

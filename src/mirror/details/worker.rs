@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, WallTime};
+use crate::config::Settings;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::live::Live;
@@ -36,8 +37,8 @@ pub struct DetailWorker {
     pub all: bool,
     /// How old a copy of the origin's CDN can be.
     pub cache_ttl: Duration,
-    /// Each detail is looked at again at least this often.
-    pub verify_every: Duration,
+    /// `mirror.verify_details_every`: each detail is looked at again at least this often.
+    pub settings: Settings,
     /// The clock.
     pub clock: Clock,
 }
@@ -71,7 +72,8 @@ impl DetailWorker {
                     let snapshot = published.dataset.id.clone();
                     quiet = Some(Quiet { snapshot, disturbed, since_ms: now.as_millis(), until_ms });
                 }
-                let some = overdue.next(&self.details, &published.dataset, now, self.verify_every, &retries);
+                let verify_every = self.settings.load().mirror.verify_details_every;
+                let some = overdue.next(&self.details, &published.dataset, now, verify_every, &retries);
                 if !some.is_empty() {
                     self.fetch_all(&published.dataset, some, Class::Background, &mut retries).await;
                 }

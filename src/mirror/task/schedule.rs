@@ -80,6 +80,11 @@ impl Schedule {
         }
     }
 
+    /// Another `ttl` applies from now on, to what is due already, too.
+    pub(super) fn set_ttl(&mut self, ttl: Duration, cache_ttl: Duration) {
+        (self.ttl, self.patience) = (ttl, ttl.max(cache_ttl));
+    }
+
     /// When the next refresh is due: it starts early enough to end before `Age` reaches 0.8 x ttl, and not sooner than
     /// 0.4 x ttl after the last one, however old the copies of the origin's CDN are. `age` is the newest snapshot's by
     /// the wall clock; a jump of that clock moves the refresh only a little.

@@ -168,3 +168,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn lower_limits_close_idle_connections_and_higher_ones_admit_more() {
+    let connections = connections(4, 2);
+    let guests: Vec<Guest> = (0..4).map(|number| connections.admit(Some(peer(number))).ok().unwrap()).collect();
+    for (guest, since) in guests.iter().zip([20, 10, 30, 40]) {
+        guest.rest(after(&connections, since));
+    }
+    guests[0].work();
+    let room = |all, each| Room { name: "tests", all, each, ipv6_prefix: 64 };
+    connections.set_room(room(2, 1));
+    assert_eq!(guests.iter().map(has_to_go).collect::<Vec<_>>(), [false, true, true, false], "the longest idle ones");
+    assert_eq!(connections.open(), 2);
+    assert_eq!(connections.admit(Some(peer(0))).err(), Some(Full::Household(1)));
+    connections.set_room(room(9, 3));
+    let _more = [connections.admit(Some(peer(0))).ok().unwrap(), connections.admit(Some(peer(0))).ok().unwrap()];
+    assert!(connections.admit(Some(peer(0))).is_err());
+}

@@ -2,10 +2,9 @@
 //! the new certificate within seconds. A broken new file only shows in the log and in `/status`.
 //!
 //! Contents are compared, not the times of files, so switched links and copies with old times are found, too.
-//! [`super::certificate`] decides what is usable. Callers: [`crate::app`].
+//! [`super::certificate`] decides what is usable. Callers: [`crate::app`], at the start and at a reload.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -46,15 +45,23 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// Asks for a look at the files now.
-#[derive(Debug, Clone)]
-pub(crate) struct Nudge(SyncSender<()>);
+/// A certificate whose files are watched; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Watched(Arc<Mutex<Renewal>>);
 
-impl Nudge {
-    /// Has the files looked at now.
-    pub(crate) fn look(&self) {
-        // Full: a look is coming anyway.
-        let _ = self.0.try_send(());
+impl Watched {
+    /// Looks at the files now, or at other ones from now on; whether there is a new certificate. It blocks.
+    pub(crate) fn look(&self, files: Option<Files>) -> bool {
+        let mut renewal = self.0.lock();
+        if let Some(files) = files {
+            renewal.files = files;
+        }
+        let contents = renewal.files.read();
+        let look = renewal.look(&contents, true);
+        if look == Look::Unchanged {
+            tracing::info!(until = %renewal.current.until(), "the certificate files have not changed");
+        }
+        look == Look::Renewed
     }
 }
 
@@ -102,31 +109,22 @@ impl Renewal {
     }
 
     /// Starts looking, for as long as the process lives. A thread of its own, because reading files blocks.
-    pub(crate) fn start(mut self) -> Nudge {
-        let (nudge, nudged) = sync_channel(1);
-        let work = move || self.run(&nudged);
+    pub(crate) fn start(self) -> Watched {
+        let watched = Watched(Arc::new(Mutex::new(self)));
+        let renewal = watched.0.clone();
+        let work = move || {
+            loop {
+                renewal.lock().mind_the_date();
+                std::thread::sleep(INTERVAL);
+                let mut renewal = renewal.lock();
+                let contents = renewal.files.read();
+                renewal.look(&contents, false);
+            }
+        };
         if let Err(error) = std::thread::Builder::new().name("renewal".into()).spawn(work) {
             tracing::error!(%error, "the certificate files are not watched: no thread; a new certificate is loaded only at the next start");
         }
-        Nudge(nudge)
-    }
-
-    fn run(&mut self, nudged: &Receiver<()>) {
-        loop {
-            self.mind_the_date();
-            let asked = match nudged.recv_timeout(INTERVAL) {
-                Ok(()) => true,
-                Err(RecvTimeoutError::Timeout) => false,
-                Err(RecvTimeoutError::Disconnected) => {
-                    std::thread::sleep(INTERVAL);
-                    false
-                }
-            };
-            let contents = self.files.read();
-            if self.look(&contents, asked) == Look::Unchanged && asked {
-                tracing::info!(until = %self.current.until(), "the certificate files have not changed");
-            }
-        }
+        watched
     }
 
     /// Takes new and usable contents. `asked`: an operator waits for the verdict.

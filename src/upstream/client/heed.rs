@@ -44,11 +44,11 @@ impl OriginClient {
         let own = outage.map(|failures| {
             let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.saturating_sub(FEW).min(10));
             // Its return shows within seconds, and what is tried until then leaves most of the budget.
-            let pause = doubled.min(self.config.longest_pause).min(Duration::from_secs(4));
+            let pause = doubled.min(self.bounds.longest_pause()).min(Duration::from_secs(4));
             self.budget.try_gently(Some(pause.max(SPACING)));
             pause + self.jittered(pause / 4)
         });
-        let asked = asked.map(|asked| asked.unwrap_or(self.config.longest_pause));
+        let asked = asked.map(|asked| asked.unwrap_or_else(|| self.bounds.longest_pause()));
         let span = asked.max(own);
         self.tell(error, witness.class, span);
         if let Some(span) = span {

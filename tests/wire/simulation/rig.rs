@@ -12,20 +12,21 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use grandstand::parts::cache::Cache;
 use grandstand::parts::clock::Clock;
+use grandstand::parts::config::{Config, Settings};
 use grandstand::parts::mirror::commands::Commands;
 use grandstand::parts::mirror::copies::Copies;
 use grandstand::parts::mirror::crawl::Crawler;
 use grandstand::parts::mirror::details::Details;
 use grandstand::parts::mirror::details::worker::DetailWorker;
 use grandstand::parts::mirror::sweep::Sweeper;
-use grandstand::parts::mirror::task::{Mirror, Rhythm};
+use grandstand::parts::mirror::task::Mirror;
 use grandstand::parts::snapshot::live::Live;
 use grandstand::parts::store::{DataDir, Store};
 use grandstand::parts::upstream::budget::Budget;
 use grandstand::parts::upstream::client::{ClientConfig, OriginClient};
 use grandstand::parts::upstream::status::OriginStatus;
 use grandstand::parts::upstream::transport::{Arrival, Transport, TransportError};
-use grandstand::parts::versions::{Policy, Retention, Versions};
+use grandstand::parts::versions::{Policy, Versions};
 use grandstand::sample::Origin;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http_body_util::BodyExt as _;
@@ -129,13 +130,14 @@ impl Rig {
         let client = OriginClient::over(wire, config, budget, status.clone(), clock.clone());
         let client = client.with_seed(scene.seed ^ life).with_cache_ttl(scene.cache_ttl);
         let evidence = store.evidence().unwrap();
-        let policy = Policy {
-            retention: Retention { keep: 3, keep_daily: 0 },
-            changes_for: Duration::from_secs(86_400),
-            ttl: scene.ttl,
-            has_origin: true,
-            origins: Vec::new(),
-        };
+        let mut config = Config { ttl: scene.ttl, ..Config::default() };
+        (config.mirror.keep, config.mirror.keep_daily) = (3, 0);
+        config.mirror.changes_for = Duration::from_secs(86_400);
+        (config.mirror.sweep_every, config.mirror.verify_details_every) = (scene.sweep_every, scene.verify_every);
+        // Everything may vanish here: holding back has tests of its own.
+        config.mirror.max_shrink = 1.0;
+        let settings = Settings::new(config);
+        let policy = Policy { settings: settings.clone(), has_origin: true, origins: Vec::new() };
         let versions = Versions::new(store.clone(), live.clone(), policy, clock.clone());
         versions.restore().unwrap();
         let known = live.load().as_ref().map(|live| live.meta.volatile.clone()).unwrap_or_default();
@@ -147,7 +149,7 @@ impl Rig {
             store: store.clone(),
             live: live.clone(),
             commands: commands.clone(),
-            every: scene.sweep_every,
+            settings: settings.clone(),
             clock: clock.clone(),
         };
         let worker = DetailWorker {
@@ -157,13 +159,11 @@ impl Rig {
             live: live.clone(),
             volatile,
             cache_ttl: scene.cache_ttl,
-            verify_every: scene.verify_every,
+            settings: settings.clone(),
             clock: clock.clone(),
         };
-        // Everything may vanish here: holding back has tests of its own.
-        let rhythm = Rhythm { ttl: scene.ttl, max_shrink: 1.0 };
         let crawler = Crawler::new(copies, scene.cache_ttl);
-        let mirror = Mirror::new(crawler, versions, commands.clone(), rhythm, clock.clone(), evidence);
+        let mirror = Mirror::new(crawler, versions, commands.clone(), settings, clock.clone(), evidence);
         let tasks = vec![tokio::spawn(mirror.run()), tokio::spawn(sweeper.run()), tokio::spawn(worker.run())];
         Self { live, commands, details, tasks }
     }

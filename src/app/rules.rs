@@ -1,0 +1,123 @@
+//! What requests and answers depend on, made from a configuration: at the start, and again at each reload.
+//!
+//! Pure but for the limit on open files. Callers: [`super::serve`], [`super::reload`].
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::answer::admit::Rules;
+use crate::answer::compose::Standing;
+use crate::config::{Config, Use};
+use crate::limit::{LimitConfig, Limiter};
+use crate::pages::{Pages, Site};
+use crate::semantics::client_address::ClientIpConfig;
+use crate::semantics::freshness::CacheControl;
+use crate::semantics::hops::Pseudonym;
+use crate::semantics::path::BasePath;
+use crate::serve::connections::Room;
+
+use super::descriptors;
+
+/// How many times as many requests for pages and their assets a client has.
+const PAGES: u32 = 10;
+
+/// What rules are made of besides the configuration: it stays over reloads.
+#[derive(Clone)]
+pub(super) struct Fixed {
+    /// The limiter of the API.
+    pub limiter: Arc<Limiter>,
+    /// The limiter of pages and their assets.
+    pub pages: Arc<Limiter>,
+    /// Our name on requests to the origin; `None` offline.
+    pub name: Option<Pseudonym>,
+    /// Whether there are dumps.
+    pub has_dumps: bool,
+}
+
+impl Fixed {
+    /// Limiters that have admitted nobody yet.
+    pub(super) fn new(config: &Config, name: Option<Pseudonym>, has_dumps: bool) -> Self {
+        let (api, pages) = limits(config);
+        Self { limiter: Arc::new(Limiter::new(&api)), pages: Arc::new(Limiter::new(&pages)), name, has_dumps }
+    }
+
+    /// The rules of a configuration.
+    pub(super) fn rules(&self, config: &Config) -> Rules {
+        let header = config.client_ip.header.as_str().parse().unwrap_or_default();
+        let has_origin = config.usage().has_origin();
+        Rules {
+            client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
+            limiter: self.limiter.clone(),
+            pages: config.pages.enabled.then(|| self.pages.clone()),
+            base_path: base_path(config),
+            passthrough_paths: if has_origin { config.passthrough.paths.clone() } else { Vec::new() },
+            passthrough_methods: config.passthrough.methods.clone(),
+            head: usize::try_from(config.limits.head).unwrap_or(usize::MAX),
+            name: self.name.clone(),
+            dumps: config.pages.enabled && self.has_dumps,
+        }
+    }
+
+    /// Other quotas from now on; the windows stay.
+    pub(super) fn set_quotas(&self, config: &Config) {
+        let (api, pages) = limits(config);
+        self.limiter.set_quotas(&api);
+        self.pages.set_quotas(&pages);
+    }
+}
+
+/// What every answer repeats.
+pub(super) fn standing(config: &Config) -> Standing {
+    let cache_control = CacheControl {
+        ttl: config.ttl,
+        stale_while_revalidate: config.cache.stale_while_revalidate,
+        stale_if_error: config.cache.stale_if_error,
+    };
+    let passes = config.usage().has_origin() && !config.passthrough.paths.is_empty();
+    Standing::new(cache_control, config.usage() != Use::Offline, if passes { &config.passthrough.methods[..] } else { &[] })
+}
+
+/// What renders pages.
+pub(super) fn pages(config: &Config) -> Pages {
+    Pages::new(Site {
+        public_url: config.public_url.as_str().to_owned(),
+        usage: config.usage().as_str(),
+        has_snapshots: config.usage() != Use::Shield,
+        requests_per_minute: config.rate_limit.requests_per_minute.map_or(0, NonZeroU32::get),
+    })
+}
+
+/// The path of `public_url`, if any.
+pub(super) fn base_path(config: &Config) -> Option<BasePath> {
+    BasePath::parse(config.public_url.path()).ok().filter(|base| !base.as_str().is_empty())
+}
+
+/// The limits of the API, and of pages.
+fn limits(config: &Config) -> (LimitConfig, LimitConfig) {
+    let limits = &config.rate_limit;
+    let of = |times: u32| {
+        let rate = |limit: Option<NonZeroU32>| limit.map_or(0, NonZeroU32::get).saturating_mul(times);
+        LimitConfig {
+            requests_per_minute: rate(limits.requests_per_minute),
+            ipv6_prefix: limits.ipv6_prefix,
+            max_clients: limits.max_clients as usize,
+            overrides: limits.overrides.iter().map(|over| (over.network, rate(over.requests_per_minute))).collect(),
+        }
+    };
+    (of(1), of(PAGES))
+}
+
+/// The limits on connections of clients and operators, as far as the system allows.
+pub(super) fn rooms(config: &Config) -> (Room, Room) {
+    let wanted = config.limits.connections;
+    let shares = descriptors::share(descriptors::raise(), wanted);
+    let most = shares.clients;
+    if most < wanted as usize {
+        let why = "fewer connections than limits.connections: raise the limit on open files (ulimit -n, LimitNOFILE)";
+        tracing::info!(wanted, most, "{why}");
+    }
+    let ipv6_prefix = config.rate_limit.ipv6_prefix;
+    let each = config.limits.connections_per_client as usize;
+    let clients = Room { name: "public", all: most, each, ipv6_prefix };
+    (clients, Room { name: "admin", all: shares.operators, each: usize::MAX, ipv6_prefix })
+}

@@ -1,0 +1,84 @@
+//! `grandstand completions` and `grandstand man`: made from the same description as the help.
+//!
+//! Callers: [`super::run`].
+
+use std::io::{self, ErrorKind, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Command, CommandFactory as _};
+use clap_complete::Shell;
+use clap_mangen::Man as Page;
+
+use super::{Cli, Failure};
+
+/// Arguments of `grandstand completions`.
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Arguments of `grandstand man`.
+#[derive(Debug, Args)]
+pub(super) struct Man {
+    /// Directory for the pages, one file for each command; without it all pages are printed
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+/// Why the pages cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the manual pages cannot be written to {directory}: {source}")]
+struct ManError {
+    directory: String,
+    source: io::Error,
+}
+
+impl Completions {
+    /// Prints the script.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "grandstand", &mut script);
+        print(&script)
+    }
+}
+
+impl Man {
+    /// Writes or prints the pages.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        let mut pages = Vec::new();
+        let mut root = Cli::command().disable_help_subcommand(true);
+        root.build();
+        add(root, &mut pages);
+        let Some(directory) = &self.directory else {
+            let mut all = Vec::new();
+            for page in &pages {
+                page.render(&mut all)?;
+            }
+            return print(&all);
+        };
+        let failed = |source| ManError { directory: directory.display().to_string(), source };
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        for page in &pages {
+            page.generate_to(directory).map_err(failed)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The page of a command, then those of the commands below it.
+fn add(command: Command, pages: &mut Vec<Page>) {
+    let inner: Vec<Command> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().collect();
+    pages.push(Page::new(command).source(concat!("grandstand ", env!("CARGO_PKG_VERSION"))));
+    inner.into_iter().for_each(|inner| add(inner, pages));
+}
+
+/// Prints a text. A reader that closes early wants no more of it.
+fn print(text: &[u8]) -> Result<ExitCode, Failure> {
+    match io::stdout().write_all(text) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Checks the container files: every setting in them is one that the program accepts, and every command is one of its own.
+
+    tests/packages/container.py [--binary target/debug/grandstand]
+
+Where a Docker daemon answers, the image is also built and tried: it runs without rights, knows its version and is small.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONTAINER = ROOT / "config" / "container"
+# Keys of this version's fleet that another part of the program brings. To be removed from here with that part.
+AWAITED = {"PUBLISH__URL", "REPLICA__URL", "RATE_LIMIT__STORE"}
+MOST_BYTES = 100 << 20
+
+
+def check(holds, what):
+    if not holds:
+        sys.exit(f"container: {what}")
+    print("  ok:", what)
+
+
+def accepts(binary, environment, what):
+    """Whether `grandstand check` accepts these variables."""
+    wanted = {name: value for name, value in environment.items() if name.removeprefix("GRANDSTAND__") not in AWAITED}
+    ran = subprocess.run([binary, "check"], env={"PATH": os.environ["PATH"], **wanted}, capture_output=True, text=True, check=False)
+    said = "" if ran.returncode == 0 else ran.stderr
+    check(ran.returncode == 0, f"{what}: the program accepts {', '.join(sorted(wanted))} {said}".rstrip())
+
+
+def knows(binary, words, what):
+    """Whether the program knows these arguments."""
+    ran = subprocess.run([binary, *words, "--help"], capture_output=True, text=True, check=False)
+    check(ran.returncode == 0 and "Usage: grandstand" in ran.stdout, f"{what}: the program knows {' '.join(words)}")
+
+
+def dockerfile(binary):
+    text = (CONTAINER / "Dockerfile").read_text()
+    settings = dict(re.findall(r"^ENV (GRANDSTAND__\w+)=(.+)$", text, re.M))
+    accepts(binary, settings, "Dockerfile")
+    health = json.loads(re.search(r"^HEALTHCHECK .*CMD (\[.+\])$", text, re.M)[1])
+    command = json.loads(re.search(r"^CMD (\[.+\])$", text, re.M)[1])
+    entry = json.loads(re.search(r"^ENTRYPOINT (\[.+\])$", text, re.M)[1])
+    check(entry == health[:1], "Dockerfile: the health check asks the same program")
+    knows(binary, health[1:], "Dockerfile")
+    knows(binary, command, "Dockerfile")
+    for source in re.findall(r"^COPY --from=build .*?(/source/\S+) ", text, re.M):
+        check(source == "/source/target/release/grandstand", f"Dockerfile: {source} is what cargo builds")
+    check(re.search(r"^USER nonroot$", text, re.M) and ":nonroot" in text, "Dockerfile: it runs without rights")
+    return settings
+
+
+def compose(binary, settings):
+    try:
+        import yaml
+    except ImportError:
+        print("SKIPPED: python3-yaml is missing. compose.yaml was NOT checked.")
+        return
+    text = (CONTAINER / "compose.yaml").read_text()
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+    services = yaml.safe_load(text)["services"]
+    ours = {name: service for name, service in services.items() if service["image"] == "grandstand"}
+    check({"mirror", "replica"} <= set(ours) and {"redis", "store"} <= set(services), "compose.yaml: the fleet is complete")
+    for name, service in ours.items():
+        if "command" in service:
+            knows(binary, service["command"], f"compose.yaml: {name}")
+        environment = {key: value for key, value in service.get("environment", {}).items() if key.startswith("GRANDSTAND__")}
+        accepts(binary, {**settings, **environment}, f"compose.yaml: {name}")
+        for other in service.get("depends_on", {}):
+            check(other in services, f"compose.yaml: {name} waits for {other}, which is there")
+
+
+def image():
+    if not shutil.which("docker") or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
+        print("SKIPPED: no Docker daemon answers. The image was NOT built.")
+        return
+    with tempfile.TemporaryDirectory() as work:
+        named = pathlib.Path(work) / "id"
+        command = ["docker", "build", "--file", CONTAINER / "Dockerfile", "--iidfile", named, ROOT]
+        subprocess.run([str(word) for word in command], check=True, env={**os.environ, "DOCKER_BUILDKIT": "1"})
+        made = named.read_text()
+    look = json.loads(subprocess.run(["docker", "inspect", made], check=True, capture_output=True).stdout)[0]
+    check(look["Config"]["User"] == "nonroot" and look["Config"]["Healthcheck"], "the image has a user and a health check")
+    check(look["Size"] < MOST_BYTES, f"the image has {look['Size'] >> 20} MiB")
+    version = subprocess.run(["docker", "run", "--rm", "--read-only", made, "--version"], check=True, capture_output=True, text=True)
+    check(version.stdout.startswith("grandstand "), "the image runs")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/debug/grandstand")
+    binary = parser.parse_args().binary.resolve()
+    compose(binary, dockerfile(binary))
+    image()
+
+
+if __name__ == "__main__":
+    main()
