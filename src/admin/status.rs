@@ -172,7 +172,7 @@ impl Status {
         let unconfirmed = published.as_ref().is_some_and(|published| published.is_unconfirmed(now));
         let disk = self.store.as_ref().and_then(|store| store.trouble()).or_else(|| picture.disk.clone());
         let replica = self.replica.as_ref().map(|replica| {
-            let oldest = health::oldest(self.usage, self.ttl, self.max_age).unwrap_or(self.ttl);
+            let oldest = health::oldest(self.usage, self.ttl(), self.max_age).unwrap_or_else(|| self.ttl());
             ReplicaReading::of(&replica.picture(), now, self.clock.now_mono(), oldest)
         });
         let reasons = health::reasons(&Facts {

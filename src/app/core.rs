@@ -33,7 +33,7 @@ use crate::store::{DataDir, OpenError, Store, StoreError};
 use crate::telemetry::recent::Recent;
 use crate::upstream::client::ClientError;
 use crate::upstream::status::OriginStatus;
-use crate::versions::{Policy, Retention, Versions, VersionsError, follow};
+use crate::versions::{Policy, Versions, VersionsError, follow};
 
 use super::origin::{self, Origin};
 use super::{keeper, replica};

@@ -258,11 +258,12 @@ impl Guest {
     pub(crate) fn stand_for(&mut self, household: Option<IpAddr>) -> Result<(), Full> {
         let Some(household) = household else { return Ok(()) };
         let inner = &*self.connections.0;
+        let each = inner.room.load().each;
         let mut table = inner.table.lock();
         let count = table.households.entry(household).or_default();
-        if *count >= inner.room.each {
-            inner.counters.refused(Full::Household(inner.room.each).as_str());
-            return Err(Full::Household(inner.room.each));
+        if *count >= each {
+            inner.counters.refused(Full::Household(each).as_str());
+            return Err(Full::Household(each));
         }
         *count += 1;
         self.household = Some(household);
