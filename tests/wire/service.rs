@@ -42,12 +42,12 @@ impl Sockets {
         // By way of numbers that the shell chooses: the sockets may have those from 3 on themselves.
         let copied =
             self.0.iter().enumerate().map(|(index, (_, socket))| format!("{{s{index}}}<&{}", socket.as_raw_fd()));
-        let moved = (0..self.0.len()).map(|index| format!("{}<&$s{index}; exec {{s{index}}}<&-; exec", 3 + index));
+        let moved = (0..self.0.len()).map(|index| format!("exec {}<&$s{index} {{s{index}}}<&-", 3 + index));
         let names: Vec<&str> = self.0.iter().map(|(name, _)| *name).collect();
         let script = format!(
-            "exec {}; exec {} 2>&2; export LISTEN_PID=$$ LISTEN_FDS={} LISTEN_FDNAMES={}; exec \"$@\"",
+            "exec {}; {}; export LISTEN_PID=$$ LISTEN_FDS={} LISTEN_FDNAMES={}; exec \"$@\"",
             copied.collect::<Vec<_>>().join(" "),
-            moved.collect::<Vec<_>>().join(" "),
+            moved.collect::<Vec<_>>().join("; "),
             self.0.len(),
             names.join(":")
         );
