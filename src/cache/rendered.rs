@@ -19,7 +19,9 @@ impl Cache {
     pub(crate) fn forget_documents(&self) {
         let documents = self.kept.iter().filter(|(key, _)| matches!(**key, Key::Document(_)));
         let keys: Vec<_> = documents.map(|(key, _)| key).collect();
-        keys.iter().for_each(|key| self.kept.invalidate(&**key));
+        for key in &keys {
+            self.kept.invalidate(&**key);
+        }
     }
 }
 

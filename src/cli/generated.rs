@@ -72,7 +72,9 @@ impl Man {
 fn add(command: Command, pages: &mut Vec<Page>) {
     let inner: Vec<Command> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().collect();
     pages.push(Page::new(command).source(concat!("grandstand ", env!("CARGO_PKG_VERSION"))));
-    inner.into_iter().for_each(|inner| add(inner, pages));
+    for inner in inner {
+        add(inner, pages);
+    }
 }
 
 /// Prints a text. A reader that closes early wants no more of it.

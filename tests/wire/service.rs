@@ -39,14 +39,15 @@ impl Sockets {
 
     /// Words of a program that passes them, and becomes the one that follows.
     pub fn passing(&self) -> Vec<String> {
-        let from_3 =
-            self.0.iter().enumerate().map(|(index, (_, socket))| format!("{}<&{}", 100 + index, socket.as_raw_fd()));
-        let moved = (0..self.0.len()).map(|index| format!("{}<&{} {}<&-", 3 + index, 100 + index, 100 + index));
+        // By way of numbers that the shell chooses: the sockets may have those from 3 on themselves.
+        let copied =
+            self.0.iter().enumerate().map(|(index, (_, socket))| format!("{{s{index}}}<&{}", socket.as_raw_fd()));
+        let moved = (0..self.0.len()).map(|index| format!("exec {}<&$s{index} {{s{index}}}<&-", 3 + index));
         let names: Vec<&str> = self.0.iter().map(|(name, _)| *name).collect();
         let script = format!(
-            "exec {}; exec {}; export LISTEN_PID=$$ LISTEN_FDS={} LISTEN_FDNAMES={}; exec \"$@\"",
-            from_3.collect::<Vec<_>>().join(" "),
-            moved.collect::<Vec<_>>().join(" "),
+            "exec {}; {}; export LISTEN_PID=$$ LISTEN_FDS={} LISTEN_FDNAMES={}; exec \"$@\"",
+            copied.collect::<Vec<_>>().join(" "),
+            moved.collect::<Vec<_>>().join("; "),
             self.0.len(),
             names.join(":")
         );
