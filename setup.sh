@@ -32,7 +32,7 @@ have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
 # signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program, one
-# reads dumps.
+# reads dumps, one counts for a fleet.
 for_tests=""
 if [ "${1-}" != build ]; then
     have faketime || for_tests="$for_tests faketime"
@@ -42,6 +42,7 @@ if [ "${1-}" != build ]; then
     have promtool || for_tests="$for_tests prometheus"
     have nginx || [ -x /usr/sbin/nginx ] || for_tests="$for_tests nginx-light"
     have jq || for_tests="$for_tests jq"
+    have redis-server || for_tests="$for_tests redis-server"
 fi
 
 if [ -z "$missing$for_tests" ]; then
@@ -100,7 +101,7 @@ if [ -n "$missing" ]; then
 fi
 for package in $for_tests; do
     case $package in
-        nginx-light | prometheus) install=install_stopped ;;
+        nginx-light | prometheus | redis-server) install=install_stopped ;;
         *) install=install ;;
     esac
     $install "$package" || echo "setup: $package could not be installed; some tests fail without it" >&2

@@ -4,6 +4,7 @@
 
 pub(crate) mod core;
 pub(crate) mod descriptors;
+mod fleet_limit;
 pub(crate) mod https;
 pub(crate) mod keeper;
 pub(crate) mod origin;
@@ -44,6 +45,7 @@ use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
 use crate::serve::request_head::HeadBounds;
+use crate::shared_limit::SharedLimit;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::connections::ConnectionCounters;
@@ -130,8 +132,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     );
     let in_flight = InFlight::default();
     let limiter = Arc::new(limiter(config, 1));
+    let shared = fleet_limit::shared(config, &limiter, &core.clock);
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
-    let status = Arc::new(status(config, &sockets, &core, https.as_ref(), &limiter, &telemetry));
+    let status = Arc::new(status(config, &sockets, &core, https.as_ref(), &limiter, shared.as_ref(), &telemetry));
     let sampler = Sampler(status.clone());
     let keeper = Keeper {
         data_dir: core.data_dir.clone(),
@@ -151,7 +154,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let bundles = bundles(config, &core, dumps.clone())?;
     let (versions, registry, config_of_admin) = (core.versions.clone(), Mutex::new(registry), config.admin.clone());
     let admin = Admin { status, commands, versions, bundles, purger, registry, config: config_of_admin };
-    let public = Arc::new(public(config, &core, limiter, telemetry, in_flight.clone(), dumps));
+    let public = Arc::new(public(config, &core, (limiter, shared.clone()), telemetry, in_flight.clone(), dumps));
     let (connections, of_operators) = connections(config, counters);
 
     for address in sockets.public() {
@@ -185,6 +188,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
         server.add_service(Prebound::new(service, sockets.tls));
     }
     server.add_service(background_service("history", Task::new(sampler.run())));
+    if let Some(shared) = shared {
+        server.add_service(background_service("limit", Task::new(shared.run())));
+    }
     if let Some(mirror) = core.mirror {
         server.add_service(background_service("mirror", Task::new(mirror.run())));
     }
@@ -209,10 +215,12 @@ fn status(
     core: &Core,
     https: Option<&Https>,
     limiter: &Arc<Limiter>,
+    shared: Option<&Arc<SharedLimit>>,
     telemetry: &Telemetry,
 ) -> Status {
     Status {
         limiter: limiter.clone(),
+        shared: shared.cloned(),
         usage: config.usage(),
         listen: sockets.public(),
         tls: https.map(|https| https.status(sockets.tls())),
@@ -316,7 +324,7 @@ fn limiter(config: &Config, times: u32) -> Limiter {
 fn public(
     config: &Config,
     core: &Core,
-    limiter: Arc<Limiter>,
+    (limiter, shared): (Arc<Limiter>, Option<Arc<SharedLimit>>),
     telemetry: Telemetry,
     in_flight: InFlight,
     dumps: Option<Dumps>,
@@ -328,6 +336,7 @@ fn public(
     let rules = Rules {
         client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
         limiter,
+        shared,
         pages: config.pages.enabled.then(|| Arc::new(self::limiter(config, PAGES))),
         base_path: base_path(config),
         passthrough_paths: if offline { Vec::new() } else { config.passthrough.paths.clone() },

@@ -52,13 +52,13 @@ pub(crate) use cache::CacheConfig;
 pub(crate) use client_ip::ClientIpConfig;
 pub(crate) use errors::{ConfigErrors, Finding, Place};
 pub(crate) use limits::LimitsConfig;
-pub(crate) use log::{LogConfig, LogFormat, LogLevel};
+pub(crate) use log::{AccessConfig, LogConfig, LogFormat, LogLevel};
 pub(crate) use mirror::{Details, MirrorConfig};
 pub(crate) use origin::OriginConfig;
 pub(crate) use pages::PagesConfig;
 pub(crate) use passthrough::PassthroughConfig;
 pub(crate) use rate_limit::RateLimitConfig;
-pub(crate) use secret::Secret;
+pub(crate) use secret::{Secret, StoreUrl};
 pub(crate) use tls::TlsConfig;
 
 /// The whole configuration, checked and with every default filled in.
@@ -99,6 +99,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// `[log]`: form and detail of the log.
     pub log: LogConfig,
+    /// The access log, also in `[log]`.
+    pub access: AccessConfig,
     /// `[pages]`: the pages for people.
     pub pages: PagesConfig,
     /// `[limits]`: bounds on connections and memory.
@@ -139,21 +141,23 @@ impl Examined {
 
     /// Refuses settings that this version does not support, rather than ignore them.
     pub fn check_supported(&mut self) {
-        if self.config.rate_limit.store.is_some() {
-            self.fail("rate_limit.store", &"a shared limit is not supported yet; remove the key");
-        }
         if self.config.client_ip.proxy_protocol {
             self.fail("client_ip.proxy_protocol", &"the PROXY protocol is not supported yet");
         }
     }
 
-    /// Checks that `origin.ca_file` can be opened. Not `tls.cert` and `tls.key`, which only the server checks: `status`
+    /// Checks that `origin.ca_file` and `rate_limit.store_password_file` can be opened. Not `tls.cert` and `tls.key`, which only the server checks: `status`
     /// must run for users who cannot read the private key.
     pub fn check_files(&mut self) {
-        let Some(path) = &self.config.origin.ca_file else { return };
-        if let Err(error) = std::fs::File::open(path) {
-            let problem = format!("\"{}\" cannot be opened: {error}", path.display());
-            self.fail("origin.ca_file", &problem);
+        let files = [
+            ("origin.ca_file", self.config.origin.ca_file.clone()),
+            ("rate_limit.store_password_file", self.config.rate_limit.store_password_file.clone()),
+        ];
+        for (key, path) in files {
+            let Some(path) = path else { continue };
+            if let Err(error) = std::fs::File::open(&path) {
+                self.fail(key, &format!("\"{}\" cannot be opened: {error}", path.display()));
+            }
         }
     }
 
@@ -284,6 +288,7 @@ impl Default for Config {
             admin: AdminConfig::default(),
             tls: None,
             log: LogConfig::default(),
+            access: AccessConfig::default(),
             pages: PagesConfig::default(),
             limits: LimitsConfig::default(),
         }

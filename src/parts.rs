@@ -67,6 +67,9 @@ pub mod config {
 pub mod limit {
     pub use crate::limit::{LimitConfig, Limiter};
 }
+pub mod shared_limit {
+    pub use crate::shared_limit::{ADMIT, REPLAY};
+}
 pub mod mirror {
     pub mod commands {
         pub use crate::mirror::commands::Commands;

@@ -18,6 +18,7 @@ use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
 use crate::semantics::excerpt;
 use crate::serve::tls::renewal::Current;
+use crate::shared_limit::SharedLimit;
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
 use crate::store::Store;
@@ -90,6 +91,8 @@ pub(crate) struct Status {
     /// The counters.
     pub telemetry: Telemetry,
     pub limiter: Arc<Limiter>,
+    /// The limit of the fleet; `None`: this process counts for itself.
+    pub shared: Option<Arc<SharedLimit>>,
     /// The time by which a refresh must have happened.
     pub ttl: Duration,
     /// `bundle.max_age`; `None`: any age.
@@ -210,6 +213,7 @@ impl Status {
             "disproved": published.as_ref().and_then(|published| published.meta.disproved.clone()),
             "held": picture.held,
             "parity": self.audits.as_ref().map_or(Value::Null, parity),
+            "rate_limit": self.rate_limit(),
             "hit_ratio": self.telemetry.hit_ratio(),
             "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
             "disk": disk,
@@ -218,6 +222,13 @@ impl Status {
         // It may contain texts from outside.
         excerpt::cut_all(&mut value);
         (healthy, value)
+    }
+
+    /// Where clients are counted, and why not in the store that is configured.
+    fn rate_limit(&self) -> Value {
+        let why = self.shared.as_ref().and_then(|shared| shared.why_local());
+        let store = if self.shared.is_some() && why.is_none() { "shared" } else { "local" };
+        json!({ "store": store, "why": why })
     }
 
     fn budget_json(&self) -> Value {

@@ -91,7 +91,15 @@ impl Responder {
     /// Decides on a request, and makes the answer in `head` where there is one.
     pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, mut head: H) -> Decided<H> {
         let began = self.clock.now_mono();
-        let admitted = admit::admit(view, &self.rules, began);
+        let decided = match &self.rules.shared {
+            None => None,
+            // Boxed, so that a process that counts for itself has no room for it in each connection.
+            Some(shared) => match admit::shared_wish(view, &self.rules) {
+                Some((client, wish)) => Some(Box::pin(shared.decide(client, wish)).await),
+                None => None,
+            },
+        };
+        let admitted = admit::admit_by(view, &self.rules, began, decided);
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
         let mut asked =
@@ -172,8 +180,8 @@ impl Responder {
     }
 
     /// The answer, in `head`, to a request whose fields cannot be told, and when it was made; it is recorded.
-    pub(crate) fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
-        let limit = admit::admit_unread(peer, &self.rules, self.clock.now_mono());
+    pub(crate) async fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
+        let limit = admit::admit_unread(peer, &self.rules, self.clock.now_mono()).await;
         let problem = match limit {
             Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
             _ => problem,
@@ -183,8 +191,8 @@ impl Responder {
 
     /// The answer, in `head`, to a client for whom there is no room, and when it was made; it is recorded. `most`: how
     /// many connections its household may have, where that is the bound.
-    pub(crate) fn turn_away<H: Head>(&self, peer: IpAddr, most: Option<usize>, head: H) -> (Answer<H>, WallTime) {
-        let limit = admit::peek_unread(peer, &self.rules, self.clock.now_mono());
+    pub(crate) async fn turn_away<H: Head>(&self, peer: IpAddr, most: Option<usize>, head: H) -> (Answer<H>, WallTime) {
+        let limit = admit::peek_unread(peer, &self.rules, self.clock.now_mono()).await;
         self.unasked(limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR), head)
     }
 

@@ -49,6 +49,14 @@ impl Log {
         }
     }
 
+    /// Counts an admission that may be older than others; there must be fewer than `quota`.
+    pub(super) fn insert(&mut self, time: u64, quota: u32) {
+        match self {
+            Self::Exact(log) => log.insert(time, quota as u16),
+            Self::Coalesced(log) => log.push(time.max(log.newest())),
+        }
+    }
+
     /// Counts an admission; there must be fewer than `quota`.
     pub(super) fn push(&mut self, now: u64, quota: u32) {
         match self {

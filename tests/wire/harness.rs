@@ -7,6 +7,7 @@ mod aim;
 pub mod nginx;
 pub mod openssl;
 mod process;
+pub mod redis;
 mod upstream;
 
 use std::fmt::Debug;

@@ -60,6 +60,7 @@ mod purge;
 mod read_through;
 mod refresh;
 mod room;
+mod shared_limit;
 mod shield;
 mod shrink;
 mod simulation;

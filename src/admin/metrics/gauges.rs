@@ -28,6 +28,18 @@ pub(super) fn write(status: &Status, families: &mut Families) {
     families.gauge("grandstand_limit_windows", "Clients whose requests are being counted", windows);
     let help = "Clients forgotten early because there were more than max_clients";
     families.counter("grandstand_limit_evicted", help, status.limiter.evicted());
+    if let Some(shared) = &status.shared {
+        let help = "Whether Redis counts for the whole fleet; 0: this process counts for itself";
+        families.gauge("grandstand_limit_shared", help, u8::from(shared.why_local().is_none()));
+        let help = "Decisions of the limit, by who made them";
+        families.counters("grandstand_limit_decisions", help, "by", shared.counters.decisions());
+        let help = "How often Redis stopped answering in time";
+        families.counter("grandstand_limit_store_losses", help, shared.counters.lost());
+        let help = "Requests that were admitted without Redis and counted there later";
+        families.counter("grandstand_limit_replayed", help, shared.counters.replayed());
+        let help = "Requests that were admitted without Redis and are not counted there, because there were too many";
+        families.counter("grandstand_limit_forgotten", help, shared.forgotten());
+    }
     let (bytes, entries) = status.cache.size();
     families.gauge("grandstand_cache_bytes", "Bytes held in the cache", bytes);
     families.gauge("grandstand_cache_entries", "Answers held in the cache", entries);

@@ -127,7 +127,7 @@ fn mistakes_of_every_kind_are_reported_at_once() {
     )
     .unwrap();
     let pairs = [("GRANDSTAND__MIRROR__KEEP", "0"), ("GRANDSTAND____X", "1")];
-    let sets = sets(&["novalue", "a..b=1", "rate_limit.store=redis://h", "cache.max_bytes=none"]);
+    let sets = sets(&["novalue", "a..b=1", "rate_limit.store=http://h", "cache.max_bytes=none"]);
     let mut examined = Config::examine(Some(&file), env(&pairs), &sets);
     examined.check_supported();
     let got = lines(&examined.finish().unwrap_err());
