@@ -15,5 +15,21 @@ if last and last > now + 1000000 then
 elseif last and last > now then
   now = last
 end
-redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', now - WINDOW))
-local counted = redis.call('ZCARD', key)
+local gone = redis.call('ZCOUNT', key, '-inf', string.format('%.0f', now - WINDOW))
+
+-- Counts an admission, unless its id counts already. Returns 1 or 0.
+local function count(id, stamp)
+  local known = tonumber(redis.call('ZSCORE', key, id))
+  if known and known > now - WINDOW then
+    return 0
+  end
+  redis.call('ZADD', key, string.format('%.0f', stamp), id)
+  return 1
+end
+
+-- Removes what no longer counts. It comes last: after another write a full Redis no longer refuses to add.
+local function tidy()
+  if gone > 0 then
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', now - WINDOW))
+  end
+end

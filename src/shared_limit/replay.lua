@@ -6,10 +6,9 @@ for at = 1, #ARGV, 2 do
   if age < 0 then
     redis.call('ZREM', key, id)
   elseif age < WINDOW then
-    added = added + redis.call('ZADD', key, 'NX', string.format('%.0f', now - age), id)
+    added = added + count(id, now - age)
   end
 end
-if redis.call('EXISTS', key) == 1 then
-  redis.call('PEXPIRE', key, 61000)
-end
+tidy()
+redis.call('PEXPIRE', key, 61000)
 return added

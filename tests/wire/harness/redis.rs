@@ -77,13 +77,14 @@ impl Redis {
     /// What it wants from now on from new connections, and from those of this test.
     pub fn require_password(&mut self, password: &str) {
         self.ask::<()>(&["CONFIG", "SET", "requirepass", password]);
-        self.password = Some(password.to_owned());
+        self.password = Some(password.to_owned()).filter(|password| !password.is_empty());
     }
 
     /// A connection for the test itself.
     pub fn connect(&self) -> RedisResult<Connection> {
         let url = format!("redis+unix://{}", self.socket().display());
-        let url = self.password.iter().fold(url, |url, password| format!("{url}?pass={password}"));
+        let url =
+            self.password.iter().fold(url, |url, password| format!("{url}?pass={}", password.replace(' ', "%20")));
         redis::Client::open(url)?.get_connection()
     }
 
