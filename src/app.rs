@@ -2,6 +2,7 @@
 //!
 //! The only room that knows all others. Callers: [`crate::cli`].
 
+mod access_log;
 pub(crate) mod core;
 pub(crate) mod descriptors;
 mod fleet_limit;
@@ -45,7 +46,6 @@ use crate::serve::in_flight::InFlight;
 use crate::serve::listener::{self, Bound, Prebound};
 use crate::serve::public::Public;
 use crate::serve::request_head::HeadBounds;
-use crate::shared_limit::SharedLimit;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
 use crate::telemetry::connections::ConnectionCounters;
@@ -133,8 +133,14 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let in_flight = InFlight::default();
     let limiter = Arc::new(limiter(config, 1));
     let shared = fleet_limit::shared(config, &limiter, &core.clock);
+    let access = access_log::open(config)?;
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
-    let status = Arc::new(status(config, &sockets, &core, https.as_ref(), &limiter, shared.as_ref(), &telemetry));
+    let status = Status {
+        shared: shared.clone(),
+        access: access.clone(),
+        ..status(config, &sockets, &core, https.as_ref(), &limiter, &telemetry)
+    };
+    let status = Arc::new(status);
     let sampler = Sampler(status.clone());
     let keeper = Keeper {
         data_dir: core.data_dir.clone(),
@@ -154,7 +160,10 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let bundles = bundles(config, &core, dumps.clone())?;
     let (versions, registry, config_of_admin) = (core.versions.clone(), Mutex::new(registry), config.admin.clone());
     let admin = Admin { status, commands, versions, bundles, purger, registry, config: config_of_admin };
-    let public = Arc::new(public(config, &core, (limiter, shared.clone()), telemetry, in_flight.clone(), dumps));
+    let mut public = public(config, &core, limiter, telemetry, in_flight.clone(), dumps);
+    public.answers.rules.shared = shared.clone();
+    public.answers.access = access.clone();
+    let public = Arc::new(public);
     let (connections, of_operators) = connections(config, counters);
 
     for address in sockets.public() {
@@ -203,7 +212,7 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     if let Some(worker) = core.worker {
         server.add_service(background_service("details", Task::new(worker.run())));
     }
-    shutdown::watch(&server, in_flight, config.drain, core.details);
+    shutdown::watch(&server, in_flight, config.drain, core.details, access);
     server.run(RunArgs { shutdown_signal: Box::new(shutdown::Signals { certificate }) });
     std::process::exit(0)
 }
@@ -215,12 +224,12 @@ fn status(
     core: &Core,
     https: Option<&Https>,
     limiter: &Arc<Limiter>,
-    shared: Option<&Arc<SharedLimit>>,
     telemetry: &Telemetry,
 ) -> Status {
     Status {
         limiter: limiter.clone(),
-        shared: shared.cloned(),
+        shared: None,
+        access: None,
         usage: config.usage(),
         listen: sockets.public(),
         tls: https.map(|https| https.status(sockets.tls())),
@@ -324,7 +333,7 @@ fn limiter(config: &Config, times: u32) -> Limiter {
 fn public(
     config: &Config,
     core: &Core,
-    (limiter, shared): (Arc<Limiter>, Option<Arc<SharedLimit>>),
+    limiter: Arc<Limiter>,
     telemetry: Telemetry,
     in_flight: InFlight,
     dumps: Option<Dumps>,
@@ -336,7 +345,7 @@ fn public(
     let rules = Rules {
         client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
         limiter,
-        shared,
+        shared: None,
         pages: config.pages.enabled.then(|| Arc::new(self::limiter(config, PAGES))),
         base_path: base_path(config),
         passthrough_paths: if offline { Vec::new() } else { config.passthrough.paths.clone() },
@@ -381,6 +390,7 @@ fn public(
         finder,
         standing: Standing::new(cache_control, !offline, passthrough_methods),
         telemetry,
+        access: None,
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         dumps,
         clock: core.clock.clone(),

@@ -67,6 +67,11 @@ pub mod config {
 pub mod limit {
     pub use crate::limit::{LimitConfig, Limiter};
 }
+pub mod telemetry {
+    pub mod table {
+        pub use crate::telemetry::table::{ALL, Kind, Metric};
+    }
+}
 pub mod shared_limit {
     pub use crate::shared_limit::{ADMIT, REPLAY};
 }

@@ -22,6 +22,7 @@ PACKAGES = {
     "openssl": "openssl",
     "taskset": "util-linux",
     "curl": "curl",
+    "redis-server": "redis-server",
     "cc": "gcc",
 }
 APT = ["apt-get", "install", "-y", "--no-install-recommends"]

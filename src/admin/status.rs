@@ -23,6 +23,7 @@ use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
+use crate::telemetry::access::AccessLog;
 use crate::telemetry::history::History;
 use crate::telemetry::recent::Recent;
 use crate::upstream::budget::Budget;
@@ -100,6 +101,8 @@ pub(crate) struct Status {
     pub clock: Clock,
     /// The origin's address; `None` offline.
     pub origin_url: Option<String>,
+    /// The access log, if any.
+    pub access: Option<AccessLog>,
     /// Samples of the last hours.
     pub history: History,
     /// The last warnings and errors.

@@ -3,15 +3,15 @@
 //! In this order: client address, preflight, limit, host, loop, size, path, route, method, body, query, coding. Nothing is
 //! looked up here. Callers: [`super::respond`].
 
+mod limited;
 mod noted;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, ORIGIN};
-use http::{Method, Version};
+use http::{HeaderMap, Method, Version};
 
-use crate::api::document::{ASSETS, Document, WantedDocument, Window};
+use crate::api::document::{ASSETS, Document, WantedDocument};
 use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery, Parameters, QueryError};
@@ -25,11 +25,13 @@ use crate::semantics::coding::{self, Coding};
 use crate::semantics::hops::{Pseudonym, Trail};
 use crate::semantics::path::{self, BasePath};
 use crate::semantics::problem::Problem;
-use crate::shared_limit::{SharedLimit, Wish};
+use crate::shared_limit::SharedLimit;
 use crate::telemetry::RouteLabel;
 
+use limited::{is_preflight, limiter};
 use noted::{Noted, check_body, check_host, check_size};
 
+pub(crate) use limited::{admit_unread, peek_unread, shared_wish};
 pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS};
 
 /// The methods of known endpoints, for `Allow`.
@@ -162,16 +164,6 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
     admit_by(view, rules, now, None)
 }
 
-/// What the shared limiter is asked about a request, and for whom; `None`: a limiter of this process decides.
-pub(super) fn shared_wish(view: &View<'_>, rules: &Rules) -> Option<(IpAddr, Wish)> {
-    if is_of_pages(&route(view, rules)) && rules.pages.is_some() {
-        return None;
-    }
-    let client = client_address::resolve(&rules.client_ip, view.peer, view.headers).ip;
-    let is_preflight = is_preflight(view, &check_host(view, &Noted::of(view.headers)));
-    Some((client, if is_preflight { Wish::Peek } else { Wish::Admit }))
-}
-
 /// Decides on a request. `decided`: what the shared limiter says, if it was asked.
 pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: Option<Decision>) -> Admitted {
     let client = client_address::resolve(&rules.client_ip, view.peer, view.headers).ip;
@@ -204,43 +196,6 @@ pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: 
     };
     let admission = admission.unwrap_or_else(Admission::Refused);
     Admitted { admission, route, client, limit, conditional: noted.conditional, trail }
-}
-
-/// The window that counts a request: pages have one of their own.
-fn limiter<'a>(routed: &Result<Routed<'_>, Problem>, rules: &'a Rules) -> &'a Limiter {
-    rules.pages.as_ref().filter(|_| is_of_pages(routed)).unwrap_or(&rules.limiter)
-}
-
-fn is_of_pages(routed: &Result<Routed<'_>, Problem>) -> bool {
-    routed.as_ref().is_ok_and(|routed| routed.route.window() == Window::Pages)
-}
-
-fn is_preflight(view: &View<'_>, host: &Result<(), Problem>) -> bool {
-    view.method == Method::OPTIONS
-        && host.is_ok()
-        && view.headers.contains_key(ORIGIN)
-        && view.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
-}
-
-/// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks for
-/// others.
-pub(crate) async fn admit_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
-    let peer = peer.to_canonical();
-    match &rules.shared {
-        _ if rules.client_ip.trusts(peer) => Decision::Unlimited,
-        Some(shared) => shared.decide(peer, Wish::Admit).await,
-        None => rules.limiter.admit(peer, now),
-    }
-}
-
-/// The same without counting it.
-pub(crate) async fn peek_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
-    let peer = peer.to_canonical();
-    match &rules.shared {
-        _ if rules.client_ip.trusts(peer) => Decision::Unlimited,
-        Some(shared) => shared.decide(peer, Wish::Peek).await,
-        None => rules.limiter.peek(peer, now),
-    }
 }
 
 /// What becomes of a request that the limit lets through, and what it is counted under.

@@ -66,6 +66,14 @@ pub enum AppError {
     /// The origin cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The access log cannot be written.
+    #[error("log.access_file {path} cannot be opened: {source}")]
+    AccessLog {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
         "the store {path} is damaged: {detail}. Repair it with `grandstand bundle import FILE`, or serve an intact snapshot: \

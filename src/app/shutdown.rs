@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::mirror::details::Details;
 use crate::serve::in_flight::InFlight;
 use crate::serve::tls::renewal::Nudge;
+use crate::telemetry::access::AccessLog;
 
 /// SIGTERM and SIGINT drain; SIGHUP reloads the certificate, if any.
 pub(crate) struct Signals {
@@ -45,8 +46,17 @@ impl ShutdownSignalWatch for Signals {
 /// How long HTTP/2 connections have to write their last answers and to end, once all requests are answered.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How long the last lines of the access log may take.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
 /// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`.
-pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, details: Option<Details>) {
+pub(crate) fn watch(
+    server: &Server,
+    in_flight: InFlight,
+    drain: Duration,
+    details: Option<Details>,
+    access: Option<AccessLog>,
+) {
     let mut phases = server.watch_execution_phase();
     let work = move || {
         loop {
@@ -70,6 +80,9 @@ pub(crate) fn watch(server: &Server, in_flight: InFlight, drain: Duration, detai
         }
         if let Some(details) = details {
             details.flush();
+        }
+        if let Some(access) = access {
+            access.flush(LAST_LINES);
         }
         tracing::info!("stopped");
         std::process::exit(0)

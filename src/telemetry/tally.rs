@@ -17,13 +17,25 @@ pub(crate) enum Group {
     Refused,
     /// An error of ours.
     Error,
-    /// A preflight, or `OPTIONS`.
+    /// A preflight, `OPTIONS`, or a document of this server.
     Other,
 }
 
 impl Group {
     /// Every group, in the order of the discriminants.
     pub(crate) const ALL: [Self; 6] = [Self::Fresh, Self::Stale, Self::Origin, Self::Refused, Self::Error, Self::Other];
+
+    /// The word for metrics.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Stale => "stale",
+            Self::Origin => "origin",
+            Self::Refused => "refused",
+            Self::Error => "error",
+            Self::Other => "other",
+        }
+    }
 
     /// The group of an outcome's word.
     pub(super) fn of(outcome: &str) -> Self {
@@ -32,7 +44,7 @@ impl Group {
             "hit-stale" | "stale-if-error" => Self::Stale,
             "refused" => Self::Refused,
             "problem" => Self::Error,
-            "preflight" | "options" => Self::Other,
+            "preflight" | "options" | "document" => Self::Other,
             _ => Self::Origin,
         }
     }
@@ -76,10 +88,11 @@ mod tests {
             ("refused", 429),
             ("problem", 404),
             ("options", 204),
+            ("document", 200),
         ] {
             tally.add(outcome, status, 2);
         }
-        assert_eq!(tally.read(), ([4, 2, 2, 2, 2, 2], 4));
+        assert_eq!(tally.read(), ([4, 2, 2, 2, 2, 4], 4));
         for (at, group) in Group::ALL.into_iter().enumerate() {
             assert_eq!(at, group as usize);
         }

@@ -11,6 +11,7 @@ mod compare;
 mod harness;
 mod origin_faults;
 
+mod access_log;
 mod admin;
 mod answers;
 mod assumptions;
@@ -48,6 +49,7 @@ mod known;
 mod limit;
 mod loops;
 mod metrics;
+mod monitoring;
 mod operator;
 mod order;
 mod pages;
