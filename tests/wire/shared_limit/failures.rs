@@ -125,7 +125,7 @@ async fn a_slow_redis_delays_nobody_by_more_than_the_timeout() {
 #[tokio::test]
 async fn a_read_only_or_full_redis_is_named_and_used_again_when_it_is_mended() {
     let redis = Redis::start().await;
-    let server = machine(&redis, 1000).start().await;
+    let server = machine(&redis, 100_000).start().await;
     shares(&server).await;
     redis.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     let mend = async || redis.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
@@ -138,14 +138,12 @@ async fn a_read_only_or_full_redis_is_named_and_used_again_when_it_is_mended() {
 #[tokio::test]
 async fn a_redis_that_loads_its_data_is_waited_for() {
     let mut redis = Redis::start().await;
-    for number in 0..400 {
-        redis.ask::<()>(&["SET", &format!("other {number}"), &"x".repeat(64)]);
-    }
+    redis.ask::<()>(&["DEBUG", "POPULATE", "20000", "other", "64"]);
     redis.ask::<()>(&["SAVE"]);
     redis.kill();
-    // 100 ms for each key, until the test says otherwise.
-    redis.run(&["--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024"]).await;
-    let server = machine(&redis, 1000).start().await;
+    // 3 ms for each key, until the test says otherwise; after about ten keys it answers questions.
+    redis.run(&["--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024"]).await;
+    let server = machine(&redis, 100_000).start().await;
     let mend = async || redis.ask::<()>(&["CONFIG", "SET", "key-load-delay", "0"]);
     fails_and_returns(&server, "loading its data", mend).await;
 }
@@ -156,7 +154,7 @@ async fn a_wrong_password_is_named_but_not_shown() {
     redis.require_password("right one");
     for user in [":wrong@", ""] {
         let url = redis.url().replace("redis://", &format!("redis://{user}"));
-        let server = machine(&redis, 1000).set("rate_limit.store", &url).start().await;
+        let server = machine(&redis, 100_000).set("rate_limit.store", &url).start().await;
         fails_and_returns(&server, "refuses the user name or password", async || {
             redis.require_password(if user.is_empty() { "" } else { "wrong" });
         })
@@ -165,10 +163,10 @@ async fn a_wrong_password_is_named_but_not_shown() {
         redis.require_password("right one");
     }
     let with = redis.url().replace("redis://", "redis://default:right%20one@");
-    shares(&machine(&redis, 1000).set("rate_limit.store", &with).start().await).await;
+    shares(&machine(&redis, 100_000).set("rate_limit.store", &with).start().await).await;
     let file = redis.dir().join("password");
     std::fs::write(&file, "not yet\n").unwrap();
-    let server = machine(&redis, 1000).set("rate_limit.store_password_file", file.to_str().unwrap()).start().await;
+    let server = machine(&redis, 100_000).set("rate_limit.store_password_file", file.to_str().unwrap()).start().await;
     let mend = async || std::fs::write(&file, "right one\n").unwrap();
     fails_and_returns(&server, "refuses the user name or password", mend).await;
     let data = tempfile::tempdir().unwrap();
