@@ -47,7 +47,8 @@ have pkg-config || missing="$missing pkg-config"
 have curl || missing="$missing curl"
 # Only tests need these: one moves the wall clock of the running program, one is an origin behind TLS, one makes keys and
 # signs bundles, one shows system calls, one reads metrics as Prometheus does, one is a cache in front of the program, one
-# is a load balancer in front of it, one reads dumps, one rates the systemd unit, one makes a Debian root for the package.
+# is a load balancer in front of it, one reads dumps, one rates the systemd unit, one makes a Debian root for the package, one
+# counts for a fleet.
 for_tests=""
 if [ "${1-}" != build ]; then
     have faketime || for_tests="$for_tests faketime"
@@ -64,6 +65,7 @@ if [ "${1-}" != build ]; then
     fi
     have systemd-analyze || for_tests="$for_tests systemd"
     have debootstrap || for_tests="$for_tests debootstrap"
+    have redis-server || for_tests="$for_tests redis-server"
 fi
 
 if [ -z "$missing$for_tests" ]; then
@@ -123,7 +125,7 @@ if [ -n "$missing" ]; then
 fi
 for package in $for_tests; do
     case $package in
-        nginx-light | haproxy | prometheus) install=install_stopped ;;
+        nginx-light | haproxy | prometheus | redis-server) install=install_stopped ;;
         *) install=install ;;
     esac
     $install "$package" || echo "setup: $package could not be installed; some tests fail without it" >&2

@@ -2,15 +2,17 @@
 //!
 //! The only room that knows all others. Callers: [`crate::cli`].
 
+mod access_log;
 pub(crate) mod activation;
 pub(crate) mod core;
 pub(crate) mod descriptors;
+mod fleet_limit;
 pub(crate) mod https;
 pub(crate) mod keeper;
 pub(crate) mod origin;
 pub(crate) mod publisher;
-pub(crate) mod replica;
 pub(crate) mod reload;
+pub(crate) mod replica;
 mod rules;
 pub(crate) mod shutdown;
 mod systemd;
@@ -163,11 +165,16 @@ pub fn serve(
     settings.store(config.clone());
     let dumps = dumps(&settings, &core);
     let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
-    let fixed = Fixed::new(config, name, dumps.is_some());
+    let fixed = Fixed::new(config, name, dumps.is_some(), &core.clock);
+    let access = access_log::open(config)?;
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let publishing = PublishStatus::default();
-    let mut status = status(config, &sockets, &core, https.as_ref(), &fixed.limiter, &telemetry);
-    status.publish = config.publish.url.is_some().then(|| publishing.clone());
+    let status = Status {
+        shared: fixed.shared.clone(),
+        access: access.clone(),
+        publish: config.publish.url.is_some().then(|| publishing.clone()),
+        ..status(config, &sockets, &core, https.as_ref(), &fixed.limiter, &telemetry)
+    };
     let status = Arc::new(status);
     let sampler = Sampler(status.clone());
     let keeper = Keeper {
@@ -189,7 +196,12 @@ pub fn serve(
     let bundles = bundles(config, &core, dumps.clone())?;
     let (versions, registry) = (core.versions.clone(), Mutex::new(registry));
     let reloads = status.reloads.clone();
-    let public = Arc::new(public(config, &core, &fixed, telemetry, in_flight.clone(), dumps));
+    let shared = fixed.shared.clone();
+    let public = Public {
+        answers: Responder { access: access.clone(), ..responder(config, &core, &fixed, telemetry, dumps) },
+        in_flight: in_flight.clone(),
+    };
+    let public = Arc::new(public);
     let (clients, operators) = rules::rooms(config);
     let connections = Connections::new(clients, counters);
     let of_operators = Connections::new(operators, ConnectionCounters::default());
@@ -239,9 +251,13 @@ pub fn serve(
     }
     systemd.start(sampler.0.clone(), services);
     server.add_service(background_service("history", Task::new(sampler.run())));
+    if let Some(shared) = shared {
+        server.add_service(background_service("limit", Task::new(shared.run())));
+    }
     replica::keep_current(&mut server, &mut core);
     add_tasks(&mut server, core.sweeper, core.auditor, core.worker, publisher);
-    shutdown::watch(&server, in_flight, connections.clone(), settings, core.details).map_err(AppError::Thread)?;
+    shutdown::watch(&server, in_flight, connections.clone(), settings, core.details, access)
+        .map_err(AppError::Thread)?;
     server.run(RunArgs {
         shutdown_signal: Box::new(shutdown::Signals { reload, connections, hangups: Mutex::new(hangups) }),
     });
@@ -297,6 +313,8 @@ fn status(
 ) -> Status {
     Status {
         limiter: limiter.clone(),
+        shared: None,
+        access: None,
         usage: config.usage(),
         listen: sockets.public(),
         publish: None,
@@ -359,14 +377,8 @@ pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureErro
     TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
 }
 
-fn public(
-    config: &Config,
-    core: &Core,
-    fixed: &Fixed,
-    telemetry: Telemetry,
-    in_flight: InFlight,
-    dumps: Option<Dumps>,
-) -> Public {
+/// What answers clients, without an access log.
+fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, dumps: Option<Dumps>) -> Responder {
     let finder = Finder {
         live: core.live.clone(),
         cache: core.cache.clone(),
@@ -387,14 +399,14 @@ fn public(
             Box::new(move || versions.as_ref().is_some_and(Versions::is_behind))
         },
     };
-    let answers = Responder {
+    Responder {
         rules: ArcSwap::from_pointee(fixed.rules(config)),
         finder,
         standing: ArcSwap::from_pointee(rules::standing(config)),
         telemetry,
+        access: None,
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         dumps,
         clock: core.clock.clone(),
-    };
-    Public { answers, in_flight }
+    }
 }

@@ -220,7 +220,6 @@ fn examine(sources: &Sources) -> Examined {
     let env =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let mut examined = Config::examine(sources.config.as_deref(), env, &sources.sets);
-    examined.check_supported();
     examined.check_files();
     examined
 }

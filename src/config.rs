@@ -58,7 +58,7 @@ pub(crate) use cache::CacheConfig;
 pub(crate) use client_ip::ClientIpConfig;
 pub(crate) use errors::{ConfigErrors, Finding, Place};
 pub(crate) use limits::LimitsConfig;
-pub(crate) use log::{LogConfig, LogFormat, LogLevel};
+pub(crate) use log::{AccessConfig, LogConfig, LogFormat, LogLevel};
 pub(crate) use mirror::{Details, MirrorConfig};
 pub(crate) use object_store::{ObjectStoreUrl, StoreKind, StoreOptions};
 pub(crate) use origin::OriginConfig;
@@ -68,7 +68,7 @@ pub(crate) use publish::PublishConfig;
 pub(crate) use rate_limit::RateLimitConfig;
 pub(crate) use reload::{Changes, merge};
 pub(crate) use replica::ReplicaConfig;
-pub(crate) use secret::Secret;
+pub(crate) use secret::{Secret, StoreUrl};
 pub use settings::Settings;
 pub(crate) use tls::TlsConfig;
 
@@ -110,6 +110,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// `[log]`: form and detail of the log.
     pub log: LogConfig,
+    /// The access log, also in `[log]`.
+    pub access: AccessConfig,
     /// `[pages]`: the pages for people.
     pub pages: PagesConfig,
     /// `[limits]`: bounds on connections and memory.
@@ -155,21 +157,15 @@ impl Examined {
         self.errors.push(Finding::new(place, key, problem.to_string()));
     }
 
-    /// Refuses settings that this version does not support, rather than ignore them.
-    pub fn check_supported(&mut self) {
-        if self.config.rate_limit.store.is_some() {
-            self.fail("rate_limit.store", &"a shared limit is not supported yet; remove the key");
-        }
-    }
-
-    /// Checks that `origin.ca_file` and the files of `[publish]` can be opened. Not `tls.cert` and `tls.key`, which only the server checks: `status`
-    /// must run for users who cannot read the private key.
+    /// Checks that the files that the configuration names can be opened. Not `tls.cert` and `tls.key`, which only the server
+    /// checks: `status` must run for users who cannot read the private key.
     pub fn check_files(&mut self) {
-        let publish = &self.config.publish;
+        let (publish, limit) = (&self.config.publish, &self.config.rate_limit);
         let files = [
             ("origin.ca_file", &self.config.origin.ca_file),
             ("publish.sign_key", &publish.sign_key),
             ("publish.sign_password_file", &publish.sign_password_file),
+            ("rate_limit.store_password_file", &limit.store_password_file),
         ];
         let unreadable = files.into_iter().filter_map(|(key, path)| {
             let path = path.as_ref()?;
@@ -324,6 +320,7 @@ impl Default for Config {
             admin: AdminConfig::default(),
             tls: None,
             log: LogConfig::default(),
+            access: AccessConfig::default(),
             pages: PagesConfig::default(),
             limits: LimitsConfig::default(),
             publish: PublishConfig::default(),

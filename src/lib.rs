@@ -19,7 +19,7 @@
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
 //! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; the object store that feeds other machines |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
-//! | 3 | [`versions`], [`upstream`] | which snapshots are kept and which one is current; the only way to the origin |
+//! | 3 | [`versions`], [`upstream`], [`shared_limit`] | which snapshots are kept and which one is current; the only way to the origin; the one limit of a fleet, in Redis |
 //! | 2 | [`store`], [`bundle`] | disk: the durable store, the file that crosses an air gap |
 //! | 1 | [`snapshot`], [`cache`], [`limit`], [`config`] | memory: immutable data and its indexes, the only user of moka, exact limits, settings |
 //! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
@@ -40,7 +40,7 @@
 //!    `limits.head`. pingora's session parses the complete head.
 //! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, size, path, route, method, body,
 //!    query, coding. [`serve::public`] calls it.
-//! 4. [`answer::find`] finds the answer; nothing else awaits. It is a reply in [`cache`], or rendered from the [`snapshot`]
+//! 4. [`answer::find`] finds the answer; nothing else awaits, except the limit if [`shared_limit`] keeps it. The answer is a reply in [`cache`], or rendered from the [`snapshot`]
 //!    by copying slices of stored text, or a stored detail, or read through ([`proxy`]), or from an older
 //!    snapshot that the client names ([`versions::kept`]). A reply is cached when it is asked for again, and stays across
 //!    publications that do not change it. Unknown paths go to [`proxy`] at once, which streams bodies.
@@ -247,6 +247,7 @@ mod proxy;
 pub mod sample;
 mod semantics;
 mod serve;
+mod shared_limit;
 mod snapshot;
 mod store;
 mod telemetry;

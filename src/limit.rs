@@ -1,7 +1,7 @@
 //! The limit on clients: an exact trailing window per client address.
 //!
 //! The answer to "may this address be admitted now", and the counts that the answer's headers tell. Not shared between
-//! processes, persistent, or concerned with what the address is (`semantics::client_address`) and what a refusal looks
+//! processes (`shared_limit`), persistent, or concerned with what the address is (`semantics::client_address`) and what a refusal looks
 //! like (`semantics::problem`).
 //! Callers: `answer::admit`, before method and path.
 //!
@@ -38,6 +38,7 @@ mod table;
 mod wheel;
 
 pub(crate) use decision::Decision;
+pub(crate) use key::ClientKey;
 
 use key::Seed;
 use quotas::Quotas;
@@ -112,6 +113,25 @@ impl Limiter {
         }
         let hash = self.seed.hash(key);
         self.table.lock().peek(key, hash, quota, now.as_nanos())
+    }
+
+    /// The quota of an address (0: no limit), and the client that it counts as.
+    pub(crate) fn client_of(&self, address: IpAddr) -> (u32, ClientKey) {
+        self.quotas.load().look_up(address)
+    }
+
+    /// Counts an admission that another window decided on: it was asked at `asked`, and answered by `now`.
+    ///
+    /// # Errors
+    /// With the refusal when the client has had its whole quota from this process alone; then nothing is counted.
+    pub(crate) fn note(
+        &self,
+        (quota, key): (u32, ClientKey),
+        asked: Monotonic,
+        now: Monotonic,
+    ) -> Result<(), Decision> {
+        let hash = self.seed.hash(key);
+        self.table.lock().note(key, hash, quota, asked.as_nanos(), now.as_nanos())
     }
 
     /// How many windows with live admissions had to make room since the start.

@@ -68,6 +68,14 @@ pub mod fuzz;
 pub mod limit {
     pub use crate::limit::{LimitConfig, Limiter};
 }
+pub mod telemetry {
+    pub mod table {
+        pub use crate::telemetry::table::{ALL, Kind, Metric};
+    }
+}
+pub mod shared_limit {
+    pub use crate::shared_limit::{ADMIT, REPLAY};
+}
 pub mod mirror {
     pub mod commands {
         pub use crate::mirror::commands::Commands;

@@ -3,12 +3,15 @@
 //! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::serve`] records,
 //! [`crate::admin`] prints.
 
+pub(crate) mod access;
 pub(crate) mod connections;
 pub(crate) mod history;
 mod latency;
 pub(crate) mod proxy_protocol;
 pub(crate) mod recent;
+pub(crate) mod table;
 mod tally;
+pub(crate) mod timing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,6 +25,7 @@ use prometheus_client::registry::Registry;
 use history::Reading;
 use latency::BUCKETS;
 use tally::Tally;
+use timing::{Histogram, Timings};
 
 pub(crate) use tally::Group;
 
@@ -59,6 +63,24 @@ pub enum RouteLabel {
 }
 
 impl RouteLabel {
+    /// Every label, in the order of their numbers.
+    pub(crate) const ALL: [Self; 14] = [
+        Self::List,
+        Self::Detail,
+        Self::Sports,
+        Self::States,
+        Self::Cities,
+        Self::Changes,
+        Self::Dumps,
+        Self::Page,
+        Self::Document,
+        Self::Asset,
+        Self::Other,
+        Self::Options,
+        Self::Preflight,
+        Self::Limit,
+    ];
+
     /// The endpoints that the snapshot answers, in the order of their numbers: each thread has its own counters for
     /// their hits.
     const HOT: [Self; 6] = [Self::List, Self::Detail, Self::Sports, Self::States, Self::Cities, Self::Changes];
@@ -128,12 +150,13 @@ struct Shard {
     answers: [[AtomicU64; FREQUENT.len()]; RouteLabel::HOT.len()],
     /// Times of answers since the start: these are never moved elsewhere.
     latency: [AtomicU64; BUCKETS],
+    timings: Timings,
 }
 
 impl Default for Shard {
     fn default() -> Self {
         let latency = std::array::from_fn(|_| AtomicU64::default());
-        Self { bytes: AtomicU64::default(), answers: Default::default(), latency }
+        Self { bytes: AtomicU64::default(), answers: Default::default(), latency, timings: Timings::default() }
     }
 }
 
@@ -156,18 +179,10 @@ impl Telemetry {
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let answers = Family::<AnswerLabels, Counter>::default();
         let (bytes, hits, asked) = (Counter::default(), Counter::default(), Counter::default());
-        registry.register(
-            "grandstand_answers",
-            "Answers on the public listener, by route, outcome and status",
-            answers.clone(),
-        );
+        table::register(registry, table::ANSWERS, answers.clone());
         let forwards = Family::<ForwardLabels, Counter>::default();
-        registry.register(
-            "grandstand_forwards",
-            "Answers that needed the origin, by the fwd reason of Cache-Status",
-            forwards.clone(),
-        );
-        registry.register("grandstand_body_bytes", "Body bytes sent on the public listener", bytes.clone());
+        table::register(registry, table::FORWARDS, forwards.clone());
+        table::register(registry, table::BODY_BYTES, bytes.clone());
         let (tally, shards) = Default::default();
         Self(Arc::new(Inner { answers, forwards, bytes, hits, asked, tally, shards }))
     }
@@ -196,8 +211,15 @@ impl Telemetry {
     }
 
     /// An answer was made within this time of its request's head being read.
-    pub(crate) fn took(&self, time: Duration) {
-        self.0.shards[shard()].latency[latency::bucket(time)].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn took(&self, route: RouteLabel, outcome: &str, time: Duration) {
+        let shard = &self.0.shards[shard()];
+        shard.latency[latency::bucket(time)].fetch_add(1, Ordering::Relaxed);
+        shard.timings.count(route, Group::of(outcome), time);
+    }
+
+    /// How long answers took, by route and outcome.
+    pub(crate) fn timings(&self) -> Vec<Histogram> {
+        timing::read(self.0.shards.iter().map(|shard| &shard.timings))
     }
 
     /// Adds up the counters of the threads. Call it before the counters are read.
@@ -274,7 +296,8 @@ mod tests {
         assert_eq!(telemetry.hit_ratio(), Some(2.0 / 3.0));
         let reading = telemetry.reading();
         assert_eq!((reading.answers, reading.not_modified), ([800, 0, 400, 0, 0, 0], 400));
-        telemetry.took(Duration::from_micros(3));
+        telemetry.took(RouteLabel::List, "hit", Duration::from_micros(3));
+        assert_eq!(telemetry.timings().len(), 1);
         assert_eq!(telemetry.reading().latency.iter().sum::<u64>(), 1);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();

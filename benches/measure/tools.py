@@ -23,6 +23,7 @@ PACKAGES = {
     "redis-server": "redis-server",
     "taskset": "util-linux",
     "curl": "curl",
+    "redis-server": "redis-server",
     "cc": "gcc",
 }
 APT = ["apt-get", "install", "-y", "--no-install-recommends"]

@@ -22,10 +22,12 @@ use crate::mirror::details::Details;
 use crate::mirror::pass::PAGE_SIZE;
 use crate::semantics::excerpt;
 use crate::serve::tls::renewal::Current;
+use crate::shared_limit::SharedLimit;
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
+use crate::telemetry::access::AccessLog;
 use crate::telemetry::history::History;
 use crate::telemetry::recent::Recent;
 use crate::upstream::budget::Budget;
@@ -98,6 +100,8 @@ pub(crate) struct Status {
     /// The counters.
     pub telemetry: Telemetry,
     pub limiter: Arc<Limiter>,
+    /// The limit of the fleet; `None`: this process counts for itself.
+    pub shared: Option<Arc<SharedLimit>>,
     /// `ttl`: the time by which a refresh must have happened.
     pub settings: Settings,
     /// How the last reload ended.
@@ -107,6 +111,8 @@ pub(crate) struct Status {
     pub clock: Clock,
     /// The origin's address; `None` offline.
     pub origin_url: Option<String>,
+    /// The access log, if any.
+    pub access: Option<AccessLog>,
     /// Samples of the last hours.
     pub history: History,
     /// The last warnings and errors.
@@ -238,6 +244,7 @@ impl Status {
             "disproved": published.as_ref().and_then(|published| published.meta.disproved.clone()),
             "held": picture.held,
             "parity": self.audits.as_ref().map_or(Value::Null, parity),
+            "rate_limit": self.rate_limit(),
             "hit_ratio": self.telemetry.hit_ratio(),
             "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
             "reload": self.reloads.describe(),
@@ -249,6 +256,13 @@ impl Status {
         // It may contain texts from outside.
         excerpt::cut_all(&mut value);
         (healthy, value)
+    }
+
+    /// Where clients are counted, and why not in the store that is configured.
+    fn rate_limit(&self) -> Value {
+        let why = self.shared.as_ref().and_then(|shared| shared.why_local());
+        let store = if self.shared.is_some() && why.is_none() { "shared" } else { "local" };
+        json!({ "store": store, "why": why })
     }
 
     fn budget_json(&self) -> Value {

@@ -3,15 +3,15 @@
 //! In this order: client address, preflight, limit, host, loop, size, path, route, method, body, query, coding. Nothing is
 //! looked up here. Callers: [`super::respond`].
 
+mod limited;
 mod noted;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, ORIGIN};
-use http::{Method, Version};
+use http::{HeaderMap, Method, Version};
 
-use crate::api::document::{ASSETS, Document, WantedDocument, Window};
+use crate::api::document::{ASSETS, Document, WantedDocument};
 use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery, Parameters, QueryError};
@@ -25,10 +25,13 @@ use crate::semantics::coding::{self, Coding};
 use crate::semantics::hops::{Pseudonym, Trail};
 use crate::semantics::path::{self, BasePath};
 use crate::semantics::problem::Problem;
+use crate::shared_limit::SharedLimit;
 use crate::telemetry::RouteLabel;
 
+use limited::{is_preflight, limiter};
 use noted::{Noted, check_body, check_host, check_size};
 
+pub(crate) use limited::{admit_unread, peek_unread, shared_wish};
 pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS};
 
 /// The methods of known endpoints, for `Allow`.
@@ -57,6 +60,8 @@ pub struct Rules {
     pub client_ip: ClientIpConfig,
     /// The limiter.
     pub limiter: Arc<Limiter>,
+    /// The limiter of the fleet, which decides in the place of `limiter`; `None`: each process counts for itself.
+    pub shared: Option<Arc<SharedLimit>>,
     /// The limiter of pages and their assets; `None`: there are no pages.
     pub pages: Option<Arc<Limiter>>,
     /// The path of `public_url`, where it has one.
@@ -154,26 +159,27 @@ pub struct Admitted {
     pub trail: Trail,
 }
 
-/// Decides on a request.
+/// Decides on a request by the limiter of this process.
 pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
+    admit_by(view, rules, now, None)
+}
+
+/// Decides on a request. `decided`: what the shared limiter says, if it was asked.
+pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: Option<Decision>) -> Admitted {
     let client = client_address::resolve(&rules.client_ip, view.peer, view.headers).ip;
     let noted = Noted::of(view.headers);
     let host = check_host(view, &noted);
     let routed = route(view, rules);
     let limiter = limiter(&routed, rules);
-    let preflight = view.method == Method::OPTIONS
-        && host.is_ok()
-        && view.headers.contains_key(ORIGIN)
-        && view.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    if preflight {
-        let limit = limiter.peek(client, now);
+    if is_preflight(view, &host) {
+        let limit = decided.unwrap_or_else(|| limiter.peek(client, now));
         let passes = routed.is_ok_and(|routed| passes(&routed, rules));
         let methods = if passes { Methods::PassedThrough } else { Methods::Known };
         let admission = Admission::Preflight(methods);
         let (route, trail) = (RouteLabel::Preflight, Trail::NONE);
         return Admitted { admission, route, client, limit, conditional: false, trail };
     }
-    let limit = limiter.admit(client, now);
+    let limit = decided.unwrap_or_else(|| limiter.admit(client, now));
     if let Decision::Refused { quota, retry_after_seconds } = limit {
         let problem = Problem::rate_limited(quota, retry_after_seconds);
         let admission = Admission::Refused(problem);
@@ -190,25 +196,6 @@ pub fn admit(view: &View<'_>, rules: &Rules, now: Monotonic) -> Admitted {
     };
     let admission = admission.unwrap_or_else(Admission::Refused);
     Admitted { admission, route, client, limit, conditional: noted.conditional, trail }
-}
-
-/// The window that counts a request: pages have one of their own.
-fn limiter<'a>(routed: &Result<Routed<'_>, Problem>, rules: &'a Rules) -> &'a Limiter {
-    let pages = routed.as_ref().is_ok_and(|routed| routed.route.window() == Window::Pages);
-    rules.pages.as_ref().filter(|_| pages).unwrap_or(&rules.limiter)
-}
-
-/// What the limiter says of a request whose fields cannot be read: it counts as the peer's own, unless the peer speaks for
-/// others.
-pub(crate) fn admit_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
-    let peer = peer.to_canonical();
-    if rules.client_ip.trusts(peer) { Decision::Unlimited } else { rules.limiter.admit(peer, now) }
-}
-
-/// The same without counting it.
-pub(crate) fn peek_unread(peer: IpAddr, rules: &Rules, now: Monotonic) -> Decision {
-    let peer = peer.to_canonical();
-    if rules.client_ip.trusts(peer) { Decision::Unlimited } else { rules.limiter.peek(peer, now) }
 }
 
 /// What becomes of a request that the limit lets through, and what it is counted under.

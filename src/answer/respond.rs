@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::header::{REFERER, USER_AGENT};
 use http::{HeaderMap, Method};
 
 use crate::clock::{Clock, Monotonic, WallTime};
@@ -18,6 +19,7 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
+use crate::telemetry::access::{AccessLog, Field, Line};
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
 
 use super::admit::{self, Admission, Admitted, Rules, Target, View};
@@ -38,6 +40,8 @@ pub(crate) struct Responder {
     pub standing: ArcSwap<Standing>,
     /// What counts.
     pub telemetry: Telemetry,
+    /// The access log, if any.
+    pub access: Option<AccessLog>,
     /// Where unknown endpoints go; `None` offline.
     pub proxy: Option<Proxy>,
     /// The dumps; `None` in shield use.
@@ -92,7 +96,24 @@ impl Responder {
     /// Decides on a request, and makes the answer in `head` where there is one.
     pub(crate) async fn respond<H: Head>(&self, view: &View<'_>, mut head: H) -> Decided<H> {
         let began = self.clock.now_mono();
-        let admitted = admit::admit(view, &self.rules.load(), began);
+        let asked = {
+            let rules = self.rules.load();
+            match &rules.shared {
+                None => Ok(admit::admit_by(view, &rules, began, None)),
+                Some(shared) => Err((shared.clone(), admit::shared_wish(view, &rules))),
+            }
+        };
+        let admitted = match asked {
+            Ok(admitted) => admitted,
+            Err((shared, wish)) => {
+                let decided = match wish {
+                    // Boxed, so that a process that counts for itself has no room for it in each connection.
+                    Some((client, wish)) => Some(Box::pin(shared.decide(client, wish)).await),
+                    None => None,
+                };
+                admit::admit_by(view, &self.rules.load(), began, decided)
+            }
+        };
         let Admitted { admission, route, client, limit, conditional, trail } = admitted;
         let passes = route == RouteLabel::Other && self.proxy.is_some();
         let mut asked =
@@ -175,24 +196,25 @@ impl Responder {
     }
 
     /// The answer, in `head`, to a request whose fields cannot be told, and when it was made; it is recorded.
-    pub(crate) fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
-        let limit = admit::admit_unread(peer, &self.rules.load(), self.clock.now_mono());
+    pub(crate) async fn refuse<H: Head>(&self, peer: IpAddr, problem: Problem, head: H) -> (Answer<H>, WallTime) {
+        let limit = admit::admit_unread(peer, &self.rules.load_full(), self.clock.now_mono()).await;
         let problem = match limit {
             Decision::Refused { quota, retry_after_seconds } => Problem::rate_limited(quota, retry_after_seconds),
             _ => problem,
         };
-        self.unasked(limit, &problem, None, head)
+        self.unasked(peer, limit, &problem, None, head)
     }
 
     /// The answer, in `head`, to a client for whom there is no room, and when it was made; it is recorded. `most`: how
     /// many connections its household may have, where that is the bound.
-    pub(crate) fn turn_away<H: Head>(&self, peer: IpAddr, most: Option<usize>, head: H) -> (Answer<H>, WallTime) {
-        let limit = admit::peek_unread(peer, &self.rules.load(), self.clock.now_mono());
-        self.unasked(limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR), head)
+    pub(crate) async fn turn_away<H: Head>(&self, peer: IpAddr, most: Option<usize>, head: H) -> (Answer<H>, WallTime) {
+        let limit = admit::peek_unread(peer, &self.rules.load_full(), self.clock.now_mono()).await;
+        self.unasked(peer, limit, &Problem::too_many_connections(most), Some(NO_ROOM_FOR), head)
     }
 
     fn unasked<H: Head>(
         &self,
+        client: IpAddr,
         limit: Decision,
         problem: &Problem,
         retry_after: Option<u64>,
@@ -211,14 +233,34 @@ impl Responder {
         let bytes = answer.body.as_ref().map_or(0, Bytes::len);
         let Answer { status, outcome, .. } = answer;
         self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status.as_u16(), bytes);
-        (answer, self.clock.now_wall())
+        let now = self.clock.now_wall();
+        if let Some(access) = &self.access {
+            let (status, outcome) = (status.as_u16(), outcome.as_str());
+            let (request, referer, agent) = (None, None, None);
+            access.log(Line { at: now, client, request, status, bytes, referer, agent, micros: 0, outcome });
+        }
+        (answer, now)
     }
 
     /// Counts an answer of so many bytes, and logs it where that is wanted.
     pub(crate) fn record<H>(&self, view: &View<'_>, info: RequestInfo, answer: &Answer<H>, bytes: usize) {
         let (status, outcome) = (answer.status.as_u16(), answer.outcome);
         self.telemetry.answered(info.route, outcome.as_str(), outcome.source(), status, bytes);
-        self.telemetry.took(self.clock.now_mono().since(info.began));
+        let took = self.clock.now_mono().since(info.began);
+        self.telemetry.took(info.route, outcome.as_str(), took);
+        if let Some(access) = &self.access {
+            access.log(Line {
+                at: self.clock.now_wall(),
+                client: info.client,
+                request: Some((view.method.clone(), Field::target(view.target), view.version)),
+                status,
+                bytes,
+                referer: view.headers.get(REFERER).map(Field::value),
+                agent: view.headers.get(USER_AGENT).map(Field::value),
+                micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+                outcome: outcome.as_str(),
+            });
+        }
         if let Some(asked) = outcome.cache().and_then(CacheOutcome::forwarded) {
             let word = |flag: bool| if flag { "true" } else { "false" };
             let (stored, collapsed) = (word(asked.stored), word(asked.collapsed));

@@ -71,6 +71,14 @@ pub enum AppError {
     /// The store of a fleet cannot be used.
     #[error("{key}: {why}")]
     Place { key: &'static str, why: String },
+    /// The access log cannot be written.
+    #[error("log.access_file {path} cannot be opened: {source}")]
+    AccessLog {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
         "the store {path} is damaged: {detail}. Repair it with `grandstand bundle import FILE`, or serve an intact snapshot: \

@@ -39,7 +39,10 @@ pub(super) fn keep_current(server: &mut Server, core: &mut Core) {
         }
         (None, Some(follower)) => {
             let (settings, commands) = (core.settings.clone(), core.commands.clone());
-            server.add_service(background_service("replica", Task::new(follower.run(move || settings.load().replica.poll, commands))));
+            server.add_service(background_service(
+                "replica",
+                Task::new(follower.run(move || settings.load().replica.poll, commands)),
+            ));
         }
         (None, None) => {}
     }

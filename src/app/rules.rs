@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::answer::admit::Rules;
 use crate::answer::compose::Standing;
+use crate::clock::Clock;
 use crate::config::{Config, Use};
 use crate::limit::{LimitConfig, Limiter};
 use crate::pages::{Pages, Site};
@@ -15,8 +16,9 @@ use crate::semantics::freshness::CacheControl;
 use crate::semantics::hops::Pseudonym;
 use crate::semantics::path::BasePath;
 use crate::serve::connections::Room;
+use crate::shared_limit::SharedLimit;
 
-use super::descriptors;
+use super::{descriptors, fleet_limit};
 
 /// How many times as many requests for pages and their assets a client has.
 const PAGES: u32 = 10;
@@ -26,6 +28,8 @@ const PAGES: u32 = 10;
 pub(super) struct Fixed {
     /// The limiter of the API.
     pub limiter: Arc<Limiter>,
+    /// The limit of the fleet; `None`: this process counts for itself.
+    pub shared: Option<Arc<SharedLimit>>,
     /// The limiter of pages and their assets.
     pub pages: Arc<Limiter>,
     /// Our name on requests to the origin; `None` offline.
@@ -36,9 +40,11 @@ pub(super) struct Fixed {
 
 impl Fixed {
     /// Limiters that have admitted nobody yet.
-    pub(super) fn new(config: &Config, name: Option<Pseudonym>, has_dumps: bool) -> Self {
+    pub(super) fn new(config: &Config, name: Option<Pseudonym>, has_dumps: bool, clock: &Clock) -> Self {
         let (api, pages) = limits(config);
-        Self { limiter: Arc::new(Limiter::new(&api)), pages: Arc::new(Limiter::new(&pages)), name, has_dumps }
+        let limiter = Arc::new(Limiter::new(&api));
+        let shared = fleet_limit::shared(config, &limiter, clock);
+        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps }
     }
 
     /// The rules of a configuration.
@@ -48,6 +54,7 @@ impl Fixed {
         Rules {
             client_ip: ClientIpConfig { trusted_proxies: config.client_ip.trusted_proxies.clone(), header },
             limiter: self.limiter.clone(),
+            shared: self.shared.clone(),
             pages: config.pages.enabled.then(|| self.pages.clone()),
             base_path: base_path(config),
             passthrough_paths: if has_origin { config.passthrough.paths.clone() } else { Vec::new() },
@@ -74,7 +81,11 @@ pub(super) fn standing(config: &Config) -> Standing {
         stale_if_error: config.cache.stale_if_error,
     };
     let passes = config.usage().has_origin() && !config.passthrough.paths.is_empty();
-    Standing::new(cache_control, config.usage() != Use::Offline, if passes { &config.passthrough.methods[..] } else { &[] })
+    Standing::new(
+        cache_control,
+        config.usage() != Use::Offline,
+        if passes { &config.passthrough.methods[..] } else { &[] },
+    )
 }
 
 /// What renders pages.

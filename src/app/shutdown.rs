@@ -16,6 +16,7 @@ use crate::mirror::details::Details;
 use crate::serve::connections::Connections;
 use crate::serve::gate::last_requests;
 use crate::serve::in_flight::InFlight;
+use crate::telemetry::access::AccessLog;
 
 use super::reload::Reload;
 use super::systemd::Systemd;
@@ -72,6 +73,9 @@ impl ShutdownSignalWatch for Signals {
 /// How long connections have to write their last answers and to end, once all requests are answered.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How long the last lines of the access log may take.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
 /// Ends the process once a stop has been asked for and nothing is in flight, at the latest after `drain`.
 ///
 /// # Errors
@@ -82,6 +86,7 @@ pub(super) fn watch(
     connections: Connections,
     settings: Settings,
     details: Option<Details>,
+    access: Option<AccessLog>,
 ) -> std::io::Result<()> {
     let mut phases = server.watch_execution_phase();
     let work = move || {
@@ -109,6 +114,9 @@ pub(super) fn watch(
         }
         if let Some(details) = details {
             details.flush();
+        }
+        if let Some(access) = access {
+            access.flush(LAST_LINES);
         }
         tracing::info!("stopped");
         std::process::exit(0)

@@ -109,6 +109,7 @@ impl Config {
             tls.write(&mut out);
         }
         self.log.write(&mut out);
+        self.access.write(&mut out);
         self.pages.write(&mut out);
         self.limits.write(&mut out);
         self.publish.write(&mut out);

@@ -1,9 +1,11 @@
-//! `[log]`: form and detail of the log.
+//! `[log]`: form and detail of the log, and the access log.
 //!
-//! Not the subscriber. Callers: `resolve` reads it, `cli` acts on it.
+//! Not the subscriber. Callers: `resolve` reads it, `cli` and `app` act on it.
+
+use std::path::PathBuf;
 
 use super::describe::Toml;
-use super::parse::choice;
+use super::parse::{boolean, choice, path};
 use super::section::Section;
 
 /// `[log]`, resolved.
@@ -13,6 +15,15 @@ pub struct LogConfig {
     pub format: LogFormat,
     /// The least severe level that is logged.
     pub level: LogLevel,
+}
+
+/// The access log in `[log]`: one line for each request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccessConfig {
+    /// Whether it is written.
+    pub enabled: bool,
+    /// Its file. `None`: standard error.
+    pub file: Option<PathBuf>,
 }
 
 /// The form of a log line.
@@ -91,5 +102,19 @@ impl LogConfig {
         out.table("log");
         out.pair("format", self.format.as_str());
         out.pair("level", self.level.as_str());
+    }
+}
+
+impl AccessConfig {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        Self { enabled: section.field("access", false, boolean), file: section.optional("access_file", path) }
+    }
+
+    pub(super) fn write(&self, out: &mut Toml) {
+        out.pair("access", self.enabled);
+        match &self.file {
+            None => out.absent("access_file", "absent: standard error"),
+            Some(path) => out.pair("access_file", path.to_string_lossy().as_ref()),
+        }
     }
 }

@@ -3,14 +3,17 @@
 //! Not the counting. Callers: `resolve` reads it, `limit` acts on it.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::IpNet;
 
 use super::address::network;
 use super::describe::Toml;
-use super::parse::{rate, whole};
+use super::parse::{path, rate, whole};
 use super::secret::{StoreUrl, store_url};
 use super::section::Section;
+use super::units::{duration, duration_text};
 
 /// `[rate_limit]`, resolved.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +26,10 @@ pub struct RateLimitConfig {
     pub max_clients: u32,
     /// The shared store of the limit. `None`: each process counts for itself.
     pub store: Option<StoreUrl>,
+    /// A file with the password of the store. `None`: the password in `store`, if any.
+    pub store_password_file: Option<PathBuf>,
+    /// How long a decision may wait for the store; 1 ms to 10 s.
+    pub store_timeout: Duration,
     /// `[[rate_limit.override]]`: other limits for some addresses, no network twice. The longest matching
     /// prefix is meant to win; the limit still counts each client by itself.
     pub overrides: Vec<RateLimitOverride>,
@@ -44,6 +51,8 @@ impl Default for RateLimitConfig {
             ipv6_prefix: 64,
             max_clients: 200_000,
             store: None,
+            store_password_file: None,
+            store_timeout: Duration::from_millis(50),
             overrides: Vec::new(),
         }
     }
@@ -53,13 +62,25 @@ impl RateLimitConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         let default = Self::default();
         let bits = |node: &_| whole("bits", 1..=128)(node).map(|bits| u8::try_from(bits).unwrap_or(128));
+        let timeout = duration(Duration::from_millis(1)..=Duration::from_secs(10));
         let config = Self {
             requests_per_minute: section.field("requests_per_minute", default.requests_per_minute, rate("off")),
             ipv6_prefix: section.field("ipv6_prefix", default.ipv6_prefix, bits),
             max_clients: section.field("max_clients", default.max_clients, whole("clients", 1..=100_000_000)),
             store: section.optional("store", store_url),
+            store_password_file: section.optional("store_password_file", path),
+            store_timeout: section.field("store_timeout", default.store_timeout, timeout),
             overrides: section.tables("override", RateLimitOverride::read),
         };
+        let in_url = config.store.as_ref().is_some_and(|store| store.has_password());
+        if config.store_password_file.is_some() && (in_url || config.store.is_none()) {
+            let problem = if in_url {
+                "`rate_limit.store` has a password, too; remove one of them"
+            } else {
+                "needs `rate_limit.store`"
+            };
+            section.fail("store_password_file", problem);
+        }
         for (index, entry) in config.overrides.iter().enumerate() {
             if config.overrides[..index].iter().any(|other| other.network == entry.network) {
                 section.fail("override", format!("{} is listed twice", entry.network));
@@ -75,11 +96,14 @@ impl RateLimitConfig {
         out.pair("max_clients", self.max_clients);
         match &self.store {
             None => out.absent("store", "absent: each process counts for itself"),
-            Some(store) if store.has_credentials() => {
-                out.secret("store", store.expose(), "set, password not shown");
-            }
+            Some(store) if store.has_password() => out.secret("store", store.expose(), "set, password not shown"),
             Some(store) => out.pair("store", store.expose()),
         }
+        match &self.store_password_file {
+            None => out.absent("store_password_file", "absent: the password in store, if any"),
+            Some(path) => out.pair("store_password_file", path.to_string_lossy().as_ref()),
+        }
+        out.pair("store_timeout", duration_text(self.store_timeout));
         for entry in &self.overrides {
             out.element("rate_limit.override");
             out.pair("network", entry.network.to_string());

@@ -8,7 +8,10 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use super::{AdminConfig, CacheConfig, ClientIpConfig, Config, LimitsConfig, MirrorConfig, RateLimitConfig, ReplicaConfig, TlsConfig};
+use super::{
+    AdminConfig, CacheConfig, ClientIpConfig, Config, LimitsConfig, MirrorConfig, RateLimitConfig, ReplicaConfig,
+    TlsConfig,
+};
 
 /// The dotted keys that differ between two configurations, in alphabetical order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use super::parse::path;
 use super::section::{Reader, Section};
 use super::units::{DAY, duration};
 use super::{
-    AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Examined, LimitsConfig, LogConfig, MOST_DRAIN,
-    MirrorConfig, OriginConfig, PagesConfig, PassthroughConfig, PublishConfig, RateLimitConfig, ReplicaConfig, TlsConfig,
-    Use, replica,
+    AccessConfig, AdminConfig, BundleConfig, CacheConfig, ClientIpConfig, Config, Examined, LimitsConfig, LogConfig,
+    MOST_DRAIN, MirrorConfig, OriginConfig, PagesConfig, PassthroughConfig, PublishConfig, RateLimitConfig,
+    ReplicaConfig, TlsConfig, Use, replica,
 };
 
 /// A shorter token than this is worth a warning, in characters.
@@ -49,6 +49,7 @@ fn read(root: &mut Section<'_>) -> Config {
     let named = root.optional("public_url", base_url);
     let public_url_is_set = named.is_some();
     let first = listen.first().map_or(default.public_url, |first| BaseUrl::of_listener(*first));
+    let mut access = AccessConfig::default();
     Config {
         listen,
         public_url: named.unwrap_or(first),
@@ -65,7 +66,11 @@ fn read(root: &mut Section<'_>) -> Config {
         passthrough: root.section("passthrough", PassthroughConfig::read),
         admin: root.section("admin", AdminConfig::read),
         tls: root.section("tls", TlsConfig::read),
-        log: root.section("log", LogConfig::read),
+        log: root.section("log", |log| {
+            access = AccessConfig::read(log);
+            LogConfig::read(log)
+        }),
+        access,
         pages: root.section("pages", PagesConfig::read),
         limits: root.section("limits", LimitsConfig::read),
         publish: root.section("publish", PublishConfig::read),

@@ -63,9 +63,35 @@ impl StoreUrl {
         self.0.as_str()
     }
 
-    /// Whether it has a user name or a password.
-    pub fn has_credentials(&self) -> bool {
-        !self.0.username().is_empty() || self.0.password().is_some()
+    /// Host and port; 6379 by default.
+    pub fn address(&self) -> (&str, u16) {
+        let host = self.0.host_str().unwrap_or_default();
+        (host.trim_start_matches('[').trim_end_matches(']'), self.0.port().unwrap_or(6379))
+    }
+
+    /// Whether it is reached over TLS.
+    pub fn is_tls(&self) -> bool {
+        self.0.scheme() == "rediss"
+    }
+
+    /// The number of the database; 0 by default.
+    pub fn database(&self) -> u16 {
+        self.0.path().trim_matches('/').parse().unwrap_or(0)
+    }
+
+    /// The user name, if any.
+    pub fn user(&self) -> Option<String> {
+        Some(decoded(self.0.username())).filter(|user| !user.is_empty())
+    }
+
+    /// The password, if any.
+    pub fn password(&self) -> Option<Secret> {
+        self.0.password().map(|password| Secret(decoded(password)))
+    }
+
+    /// Whether it has a password, which must not be shown.
+    pub fn has_password(&self) -> bool {
+        self.0.password().is_some()
     }
 }
 
@@ -82,6 +108,17 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
+/// Without percent-encoding.
+fn decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// Whether the path of a store's address is a database number, or absent, and nothing follows it.
+fn names_database(url: &Url) -> bool {
+    let number = url.path().trim_start_matches('/');
+    (number.is_empty() || number.parse::<u16>().is_ok()) && url.query().is_none() && url.fragment().is_none()
+}
+
 /// The address of a store.
 pub(super) fn store_url(node: &Node) -> Result<StoreUrl, String> {
     let text = node.as_text().unwrap_or_default();
@@ -89,12 +126,13 @@ pub(super) fn store_url(node: &Node) -> Result<StoreUrl, String> {
         Ok(url)
             if matches!(url.scheme(), "redis" | "rediss")
                 && url.host_str().is_some_and(|host| !host.is_empty())
-                && text.contains("://") =>
+                && text.contains("://")
+                && names_database(&url) =>
         {
             Ok(StoreUrl(url))
         }
         _ => Err(format!(
-            "{} is not the address of a store, such as \"redis://127.0.0.1:6379\"",
+            "{} is not the address of a store, such as \"redis://127.0.0.1:6379/0\"",
             if text.is_empty() { node.shown() } else { quoted(&masked(text)) }
         )),
     }
@@ -115,10 +153,27 @@ mod tests {
     }
 
     #[test]
+    fn the_address_of_a_store_is_taken_apart() {
+        let parts = |text: &str| {
+            let store = store_url(&Node::string(text, Place::Set)).unwrap();
+            let (host, port) = store.address();
+            (host.to_owned(), port, store.is_tls(), store.database(), store.user())
+        };
+        assert_eq!(parts("redis://h"), ("h".to_owned(), 6379, false, 0, None));
+        assert_eq!(parts("rediss://a%40b:c@[::1]:7/12"), ("::1".to_owned(), 7, true, 12, Some("a@b".to_owned())));
+        let password = |text: &str| store_url(&Node::string(text, Place::Set)).unwrap().password();
+        assert!(password("redis://:p%2Fw@h/1").unwrap().matches(b"p/w"));
+        assert_eq!(password("redis://h"), None);
+        for bad in ["redis://h/one", "redis://h/1?protocol=3", "redis://h/70000", "redis:///1", "redis:h"] {
+            assert!(store_url(&Node::string(bad, Place::Set)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn the_password_of_a_store_is_never_shown() {
         let store = store_url(&Node::string("redis://me:pw@127.0.0.1:6379/1", Place::Set)).unwrap();
         assert_eq!(store.to_string(), "redis://***@127.0.0.1:6379/1");
-        assert!(store.has_credentials() && store.expose().contains("me:pw"));
+        assert!(store.has_password() && store.expose().contains("me:pw"));
         let refused = store_url(&Node::string("http://me:pw@127.0.0.1", Place::Set)).unwrap_err();
         assert!(!refused.contains("pw"), "{refused}");
     }

@@ -44,6 +44,11 @@ impl CoalescedLog {
         run.map(|run| run.time)
     }
 
+    /// The newest time; 0 if there is none.
+    pub(super) fn newest(&self) -> u64 {
+        self.runs.back().map_or(0, |run| run.time)
+    }
+
     /// Forgets the admissions of the oldest millisecond.
     pub(super) fn pop(&mut self) {
         if let Some(run) = self.runs.pop_front() {

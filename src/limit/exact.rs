@@ -62,6 +62,24 @@ impl ExactLog {
         self.len += 1;
     }
 
+    /// The same for a time that may lie before others.
+    pub(super) fn insert(&mut self, time: u64, most: u16) {
+        self.push(time, most);
+        let (head, len) = (usize::from(self.head), usize::from(self.len));
+        let slots = match &mut self.times {
+            Times::InPlace(slots) => &mut slots[..],
+            Times::OnHeap(slots) => &mut slots[..],
+        };
+        let size = slots.len();
+        for nth in (1..len).rev() {
+            let (before, this) = ((head + nth - 1) % size, (head + nth) % size);
+            if slots[before] <= slots[this] {
+                break;
+            }
+            slots.swap(before, this);
+        }
+    }
+
     fn slots(&self) -> &[u64] {
         match &self.times {
             Times::InPlace(slots) => slots,

@@ -3,12 +3,13 @@
 //! Addresses cut to their network, and a keyed hash of them. Not the choice of the network's length (`quotas`).
 //! Callers: `quotas`, `limit` and `table`.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// A client: an IPv4 address, or an IPv6 network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct ClientKey {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct ClientKey {
     high: u64,
     low: u64,
     /// Of two networks with the same first address (`2001:db8::/64`, `2001:db8::/80`) each is its own client.
@@ -28,6 +29,17 @@ impl ClientKey {
     pub(super) fn new(bits: u128, prefix: u8) -> Self {
         let bits = bits & mask(prefix);
         Self { high: (bits >> 64) as u64, low: bits as u64, prefix }
+    }
+}
+
+/// The address or the network: `192.0.2.7`, `2001:db8::/64`. Different keys have different texts.
+impl fmt::Display for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = Ipv6Addr::from_bits(u128::from(self.high) << 64 | u128::from(self.low));
+        match address.to_ipv4_mapped() {
+            Some(address) if self.prefix == 128 => write!(f, "{address}"),
+            _ => write!(f, "{address}/{}", self.prefix),
+        }
     }
 }
 
@@ -72,6 +84,17 @@ mod tests {
     fn masks_have_as_many_bits_as_the_prefix_says() {
         assert_eq!((mask(0), mask(128), mask(255)), (0, u128::MAX, u128::MAX));
         assert_eq!(mask(64), u128::from(u64::MAX) << 64);
+    }
+
+    #[test]
+    fn a_key_is_written_as_the_address_or_network_that_it_is() {
+        let text = |address: &str, prefix| {
+            ClientKey::new(ClientKey::bits(address.parse().expect("an address")), prefix).to_string()
+        };
+        assert_eq!(text("192.0.2.7", 128), "192.0.2.7");
+        assert_eq!(text("2001:db8::7", 64), "2001:db8::/64");
+        assert_eq!(text("2001:db8::7", 128), "2001:db8::7/128");
+        assert_eq!(text("::1", 64), "::/64");
     }
 
     #[test]

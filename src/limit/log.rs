@@ -60,8 +60,8 @@ impl Log {
         }
     }
 
-    /// Counts an admission; there must be fewer than `quota`, which may be another one than at the last time.
-    pub(super) fn push(&mut self, now: u64, quota: u32) {
+    /// Counts in steps from now on if the quota is too large to count exactly.
+    fn fit(&mut self, quota: u32) {
         if quota > MOST_EXACT
             && let Self::Exact(exact) = self
         {
@@ -72,6 +72,20 @@ impl Log {
             }
             *self = Self::Coalesced(Box::new(coalesced));
         }
+    }
+
+    /// Counts an admission that may be older than others; there must be fewer than `quota`.
+    pub(super) fn insert(&mut self, time: u64, quota: u32) {
+        self.fit(quota);
+        match self {
+            Self::Exact(log) => log.insert(time, quota as u16),
+            Self::Coalesced(log) => log.push(time.max(log.newest())),
+        }
+    }
+
+    /// Counts an admission; there must be fewer than `quota`, which may be another one than at the last time.
+    pub(super) fn push(&mut self, now: u64, quota: u32) {
+        self.fit(quota);
         match self {
             Self::Exact(log) => log.push(now, quota as u16),
             Self::Coalesced(log) => log.push(now),

@@ -86,6 +86,24 @@ impl Table {
         admitted(quota, live + 1, log.next_leaves().unwrap_or(now), now)
     }
 
+    /// Counts an admission that was asked for at `asked` and decided elsewhere by `now`, unless the window is full.
+    pub(super) fn note(&mut self, key: ClientKey, hash: u32, quota: u32, asked: u64, now: u64) -> Result<(), Decision> {
+        let now = self.move_to(now);
+        let asked = asked.min(now);
+        let Some(slot) = self.find(key, hash) else {
+            self.open(key, hash, quota, asked);
+            return Ok(());
+        };
+        let log = &mut self.windows[slot as usize].log;
+        log.expire(now);
+        if log.live() >= quota {
+            let retry_after_seconds = seconds_until(log.next_leaves().unwrap_or(now), now).max(1);
+            return Err(Decision::Refused { quota, retry_after_seconds });
+        }
+        log.insert(asked, quota);
+        Ok(())
+    }
+
     pub(super) fn peek(&mut self, key: ClientKey, hash: u32, quota: u32, now: u64) -> Decision {
         let now = self.move_to(now);
         let Some(slot) = self.find(key, hash) else {

@@ -167,7 +167,7 @@ impl Connection<'_, '_> {
     async fn refuse(&mut self, mut stream: Stream, refusal: Refusal) {
         let busy = self.public.in_flight.enter();
         let head = Lines::new(std::mem::take(&mut self.buffer));
-        let (mut answer, now) = self.public.answers.refuse(self.peer, refusal.problem(), head);
+        let (mut answer, now) = self.public.answers.refuse(self.peer, refusal.problem(), head).await;
         let body = answer.body.take().unwrap_or_default();
         answer.head.end(self.date.at(now), Persistence::Close);
         let sent = self.send(&mut stream, answer.head.as_bytes(), &body).await;

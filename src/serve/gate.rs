@@ -223,7 +223,7 @@ impl Gate {
         if !matches!(timeout(ASKS_WITHIN, begins_http2(&mut stream)).await, Ok(Ok(false))) {
             return;
         }
-        let (answer, now) = self.public.answers.turn_away(peer, full.most(), Lines::default());
+        let (answer, now) = self.public.answers.turn_away(peer, full.most(), Lines::default()).await;
         let mut head = answer.head;
         head.end(now.http_date().as_deref().map(str::as_bytes), Persistence::Close);
         let sent = timeout(ASKS_WITHIN, async {

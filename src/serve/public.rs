@@ -102,7 +102,7 @@ impl Public {
 
     /// Answers an unreadable request with 400, if still possible.
     pub(super) async fn unreadable(&self, session: &mut ServerSession, peer: IpAddr) {
-        let (answer, _) = self.answers.refuse(peer, Problem::unreadable(), HeaderMap::new());
+        let (answer, _) = self.answers.refuse(peer, Problem::unreadable(), HeaderMap::new()).await;
         session.set_keepalive(None);
         let sent = write_head(session, answer.status, answer.head).await;
         if let (Ok(()), Some(body)) = (sent, answer.body) {

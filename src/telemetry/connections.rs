@@ -8,6 +8,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::table;
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RefusedLabels {
     limit: &'static str,
@@ -25,11 +27,9 @@ impl ConnectionCounters {
     /// Counters registered in `registry`.
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let this = Self::default();
-        registry.register("grandstand_connections", "Open client connections", this.open.clone());
-        let help = "Idle client connections that were closed to make room";
-        registry.register("grandstand_connections_evicted", help, this.evicted.clone());
-        let help = "Client connections that were refused, by limit";
-        registry.register("grandstand_connections_refused", help, this.refused.clone());
+        table::register(registry, table::CONNECTIONS, this.open.clone());
+        table::register(registry, table::CONNECTIONS_EVICTED, this.evicted.clone());
+        table::register(registry, table::CONNECTIONS_REFUSED, this.refused.clone());
         this
     }
 

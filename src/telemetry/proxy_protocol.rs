@@ -7,6 +7,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
+use super::table;
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RefusedLabels {
     reason: &'static str,
@@ -22,8 +24,7 @@ impl ProxyProtocolCounters {
     /// Counters registered in `registry`.
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let this = Self::default();
-        let help = "Connections closed for lack of a proper PROXY protocol header from a trusted proxy, by reason";
-        registry.register("grandstand_proxy_protocol_refused", help, this.refused.clone());
+        table::register(registry, table::PROXY_REFUSED, this.refused.clone());
         this
     }
 

@@ -25,6 +25,18 @@ impl Group {
     /// Every group, in the order of the discriminants.
     pub(crate) const ALL: [Self; 6] = [Self::Fresh, Self::Stale, Self::Origin, Self::Refused, Self::Error, Self::Other];
 
+    /// The word for metrics.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Stale => "stale",
+            Self::Origin => "origin",
+            Self::Refused => "refused",
+            Self::Error => "error",
+            Self::Other => "other",
+        }
+    }
+
     /// The group of an outcome's word.
     pub(super) fn of(outcome: &str) -> Self {
         match outcome {

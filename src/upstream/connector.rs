@@ -1,6 +1,6 @@
 //! Connections over TCP and TLS, verified by the system's certificate authorities.
 //!
-//! Callers: [`super::wire`]; [`crate::cli`] for requests to a running server.
+//! Callers: [`super::wire`]; [`crate::cli`] for requests to a running server; [`crate::shared_limit`] for TLS.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,16 +23,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// # Errors
 /// When the CA file or the TLS library is not usable.
 pub(crate) fn new(timeout: Duration, ca_file: Option<&Path>) -> Result<HttpsConnector<HttpConnector>, ClientError> {
-    let failed = |error: &dyn std::fmt::Display| ClientError::Tls(error.to_string());
-    let provider = Arc::new(ring::default_provider());
-    let more = ca_file.map(read_ca_file).transpose()?.unwrap_or_default();
-    let verifier = Verifier::new_with_extra_roots(more, provider.clone()).map_err(|error| failed(&error))?;
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(&error))?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+    let tls = tls(ca_file)?;
     let mut tcp = HttpConnector::new();
     tcp.set_connect_timeout(Some(timeout));
     tcp.set_keepalive(Some(KEEPALIVE));
@@ -40,6 +31,21 @@ pub(crate) fn new(timeout: Duration, ca_file: Option<&Path>) -> Result<HttpsConn
     tcp.enforce_http(false);
     let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions();
     Ok(https.wrap_connector(tcp))
+}
+
+/// TLS that trusts the system's authorities and those in `ca_file`.
+///
+/// # Errors
+/// When the CA file or the TLS library is not usable.
+pub(crate) fn tls(ca_file: Option<&Path>) -> Result<rustls::ClientConfig, ClientError> {
+    let failed = |error: &dyn std::fmt::Display| ClientError::Tls(error.to_string());
+    let provider = Arc::new(ring::default_provider());
+    let more = ca_file.map(read_ca_file).transpose()?.unwrap_or_default();
+    let verifier = Verifier::new_with_extra_roots(more, provider.clone()).map_err(|error| failed(&error))?;
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(&error))?;
+    Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
 /// The certificates of a CA file (PEM).

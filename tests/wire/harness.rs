@@ -8,6 +8,7 @@ pub mod haproxy;
 pub mod nginx;
 pub mod openssl;
 mod process;
+pub mod redis;
 mod upstream;
 
 use std::fmt::Debug;

@@ -5,42 +5,39 @@
 use crate::audit::score::Score;
 use crate::clock::Monotonic;
 use crate::fleet::replica::status::Picture;
+use crate::telemetry::table;
 
 use super::super::status::Status;
 use super::families::Families;
 
 /// Writes all of them.
 pub(super) fn write(status: &Status, families: &mut Families) {
-    let version = env!("CARGO_PKG_VERSION");
-    families.fact("grandstand_build_info", "The program that runs", "version", version);
+    families.info(table::BUILD_INFO, env!("CARGO_PKG_VERSION"));
     data(status, families);
+    families.histograms(table::ANSWER_SECONDS, &status.telemetry.timings());
+    if let Some(access) = &status.access {
+        families.counter(table::ACCESS_DROPPED, access.dropped());
+    }
     if let Some(budget) = &status.budget {
         let view = budget.view();
         if view.limit.is_some() {
-            families.gauge("grandstand_origin_budget_free", "Requests that may be sent to the origin now", view.free);
+            families.gauge(table::ORIGIN_BUDGET_FREE, view.free);
         }
-        let paused = view.paused.as_secs_f64();
-        families.gauge("grandstand_origin_paused_seconds", "Seconds until requests to the origin resume", paused);
+        families.gauge(table::ORIGIN_PAUSED, view.paused.as_secs_f64());
     }
     if let Some(tls) = &status.tls {
         let left = tls.certificate.until().seconds_since(status.clock.now_wall());
-        families.gauge("grandstand_certificate_seconds", "Seconds until the served certificate expires", left);
+        families.gauge(table::CERTIFICATE, left);
     }
-    let windows = status.limiter.windows();
-    families.gauge("grandstand_limit_windows", "Clients whose requests are being counted", windows);
-    let help = "Clients forgotten early because there were more than max_clients";
-    families.counter("grandstand_limit_evicted", help, status.limiter.evicted());
+    limit(status, families);
     let (bytes, entries) = status.cache.size();
-    families.gauge("grandstand_cache_bytes", "Bytes held in the cache", bytes);
-    families.gauge("grandstand_cache_entries", "Answers held in the cache", entries);
+    families.gauge(table::CACHE_BYTES, bytes);
+    families.gauge(table::CACHE_ENTRIES, entries);
     let tally = status.cache.tally();
-    let help = "Rendered replies that were cache misses, by whether they were stored";
-    families.counters("grandstand_cache_replies", help, "outcome", tally.outcomes());
-    let help = "Recompressions of often requested bodies, by outcome";
-    families.counters("grandstand_cache_codings", help, "outcome", tally.codings());
+    families.counters(table::CACHE_REPLIES, tally.outcomes());
+    families.counters(table::CACHE_CODINGS, tally.codings());
     if let Some(origin) = &status.origin {
-        let sent = origin.picture().sent;
-        families.counters("grandstand_origin_requests", "Requests sent to the origin by class", "class", sent);
+        families.counters(table::ORIGIN_REQUESTS, origin.picture().sent);
     }
     if let Some(replica) = &status.replica {
         self::replica(&replica.picture(), status.clock.now_mono(), families);
@@ -50,51 +47,52 @@ pub(super) fn write(status: &Status, families: &mut Families) {
     }
 }
 
+fn limit(status: &Status, families: &mut Families) {
+    families.gauge(table::LIMIT_WINDOWS, status.limiter.windows());
+    families.counter(table::LIMIT_EVICTED, status.limiter.evicted());
+    if let Some(shared) = &status.shared {
+        families.flag(table::LIMIT_SHARED, shared.why_local().is_none());
+        families.counters(table::LIMIT_DECISIONS, shared.counters.decisions());
+        families.counter(table::LIMIT_LOSSES, shared.counters.lost());
+        families.counter(table::LIMIT_REPLAYED, shared.counters.replayed());
+        families.counter(table::LIMIT_FORGOTTEN, shared.forgotten());
+    }
+}
+
 /// The current version.
 fn data(status: &Status, families: &mut Families) {
-    let ready = u8::from(status.ready().is_ok());
-    families.gauge("grandstand_ready", "Whether requests can be answered", ready);
-    let Some(published) = &status.live.current() else { return };
-    let now = status.clock.now_wall();
-    let age = published.age_seconds(now);
-    let help = "Whether the data is dated in the future, so that its age is unknown";
-    families.gauge("grandstand_unconfirmed", help, u8::from(age.is_none()));
+    let reading = status.read();
+    families.flag(table::READY, status.ready().is_ok());
+    families.flag(table::HEALTHY, reading.reasons.is_empty());
+    families.flag(table::HELD, status.holds_back());
+    let Some(published) = &reading.published else { return };
+    let age = published.age_seconds(reading.now);
+    families.flag(table::UNCONFIRMED, age.is_none());
     if let Some(age) = age {
-        families.gauge("grandstand_age_seconds", "Age of the data: seconds since it was confirmed", age);
+        families.gauge(table::AGE, age);
     }
-    families.gauge("grandstand_listings", "Listings in the current snapshot", published.dataset.len());
+    families.gauge(table::LISTINGS, published.dataset.len());
     let rolled_back = status.versions.as_ref().is_some_and(|versions| versions.rolled_back().is_some());
-    families.gauge("grandstand_rolled_back", "Whether a rollback is in effect", u8::from(rolled_back));
+    families.flag(table::ROLLED_BACK, rolled_back);
     if let Some(details) = &status.details {
-        let mirrored = details.mirrored(&published.dataset);
-        families.gauge("grandstand_details_mirrored", "Listings whose detail is mirrored", mirrored);
+        families.gauge(table::DETAILS_MIRRORED, details.mirrored(&published.dataset));
         let wanted = if details.all_wanted() == Some(true) { published.dataset.len() } else { 0 };
-        let help = "Listings whose detail is fetched in advance; 0 on demand and offline";
-        families.gauge("grandstand_details_wanted", help, wanted);
+        families.gauge(table::DETAILS_WANTED, wanted);
     }
 }
 
 fn replica(picture: &Picture, now: Monotonic, families: &mut Families) {
-    families.gauge("grandstand_replica_sequence", "Number of the head of the store that was taken", picture.sequence);
+    families.gauge(table::REPLICA_SEQUENCE, picture.sequence);
     if let Some(behind) = picture.behind(now) {
-        let help = "Seconds for which something has been missing that the store has; 0: nothing is";
-        families.gauge("grandstand_replica_behind_seconds", help, behind.as_secs_f64());
+        families.gauge(table::REPLICA_BEHIND, behind.as_secs_f64());
     }
-    families.counters(
-        "grandstand_replica_polls",
-        "Reads of the store's head, by outcome",
-        "outcome",
-        picture.polls.counts(),
-    );
-    let help = "Bytes of bundles and journals received from the store";
-    families.counter("grandstand_replica_received_bytes", help, picture.received);
+    families.counters(table::REPLICA_POLLS, picture.polls.counts());
+    families.counter(table::REPLICA_RECEIVED, picture.received);
 }
 
 fn audit(score: &Score, families: &mut Families) {
-    let help = "Requests compared with the origin, by outcome";
-    families.counters("grandstand_audit_samples", help, "outcome", score.counts());
+    families.counters(table::AUDIT_SAMPLES, score.counts());
     if let Some(percent) = score.percent() {
-        let help = "Share of the last compared samples that equal the origin";
-        families.gauge("grandstand_parity_ratio", help, percent / 100.0);
+        families.gauge(table::PARITY, percent / 100.0);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Only Linux tells: by proc_pid_stat(5) and its neighbours. Callers: [`super::answer`].
 
+use crate::telemetry::table;
+
 use super::families::Families;
 
 /// Writes the system's figures of this process; unknown ones are left out.
@@ -17,20 +19,19 @@ pub(super) fn write(families: &mut Families) {
     {
         let seconds = |ticks: u64| ticks as f64 / clock_ticks_per_second() as f64;
         let started = boot as f64 + seconds(stat.started);
-        families.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started);
-        let help = "CPU time, user and system";
-        families.counter("process_cpu_seconds", help, seconds(stat.used));
+        families.gauge(table::PROCESS_START, started);
+        families.counter(table::PROCESS_CPU, seconds(stat.used));
         let resident = stat.resident_pages * page_size() as u64;
-        families.gauge("process_resident_memory_bytes", "Resident memory", resident);
-        families.gauge("process_virtual_memory_bytes", "Virtual memory", stat.virtual_bytes);
-        families.gauge("process_threads", "Threads", stat.threads);
+        families.gauge(table::PROCESS_RESIDENT, resident);
+        families.gauge(table::PROCESS_VIRTUAL, stat.virtual_bytes);
+        families.gauge(table::PROCESS_THREADS, stat.threads);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         // Without the one that is open to count them.
-        families.gauge("process_open_fds", "Open file descriptors", open.count().saturating_sub(1));
+        families.gauge(table::PROCESS_FDS, open.count().saturating_sub(1));
     }
     if let Some(most) = getrlimit(Resource::Nofile).current {
-        families.gauge("process_max_fds", "Limit of open file descriptors", most);
+        families.gauge(table::PROCESS_MAX_FDS, most);
     }
 }
 

@@ -7,6 +7,7 @@ fn rules() -> Rules {
     Rules {
         client_ip: ClientIpConfig::default(),
         limiter: Arc::new(Limiter::new(&LimitConfig { requests_per_minute: 5, ..LimitConfig::default() })),
+        shared: None,
         pages: Some(Arc::new(Limiter::new(&LimitConfig { requests_per_minute: 50, ..LimitConfig::default() }))),
         base_path: Some(BasePath::parse("/mirror").unwrap()),
         passthrough_paths: vec!["/api/".to_owned()],

@@ -79,7 +79,7 @@ pub(super) const SECTIONS: [(&str, &str); 15] = [
     ("passthrough", "Requests that are not part of the known API. See [HTTP behaviour](http.md#other-paths)."),
     ("admin", "The listener for operators. See [Operate](operate.md#the-admin-listener)."),
     ("tls", "The public HTTPS listener. Set all three keys or none. See [Operate](operate.md#https)."),
-    ("log", "The log on standard error."),
+    ("log", "The log on standard error, and the access log."),
     ("pages", "The pages for people on the public listener. See [Pages](pages.md)."),
     ("limits", "Bounds on connections, request heads and memory."),
     (
@@ -241,7 +241,20 @@ const KEYS: &[Key] = &[
         "none",
         Words("`redis://` or `rediss://` URL"),
         ALL,
-        "Not implemented yet: a value is refused. Each process counts for itself.",
+        "A Redis or Valkey server that counts for a whole fleet. See [Operate](operate.md#one-limit-for-a-fleet). Without it each process counts for itself.",
+    ),
+    unset(
+        "rate_limit.store_password_file",
+        "none",
+        Words("path"),
+        ALL,
+        "A file with the password of that server. It is read at each connection.",
+    ),
+    key(
+        "rate_limit.store_timeout",
+        Duration("1ms", "10s"),
+        ALL,
+        "How long one decision waits for that server. Then each process counts for itself until the server answers again.",
     ),
     unset(
         "rate_limit.override.network",
@@ -360,12 +373,25 @@ const KEYS: &[Key] = &[
         "The certificate chain, the server's own certificate first. A new file is loaded within seconds.",
     ),
     unset("tls.key", "none", Words("path of a PEM file"), ALL, "The private key, without a passphrase."),
-    key("log.format", Words("`\"text\"` or `\"json\"`"), ALL, "The form of a line."),
+    key("log.format", Words("`\"text\"` or `\"json\"`"), ALL, "The form of a line, in the access log too."),
     key(
         "log.level",
         Words("`\"error\"`, `\"warn\"`, `\"info\"`, `\"debug\"` or `\"trace\"`"),
         ALL,
         "The least severe level that is logged. `\"debug\"` logs each request.",
+    ),
+    key(
+        "log.access",
+        Words("`true` or `false`"),
+        ALL,
+        "The [access log](operate.md#access-log): one line for each request.",
+    ),
+    unset(
+        "log.access_file",
+        "none",
+        Words("path"),
+        ALL,
+        "The file of the access log. Without it the lines go to standard error.",
     ),
     key(
         "pages.enabled",

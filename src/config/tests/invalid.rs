@@ -45,6 +45,9 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("rate_limit.ipv6_prefix", "129", "from 1 to 128"),
     ("rate_limit.max_clients", "0", "from 1 to"),
     ("rate_limit.store", "\"http://a\"", "redis://127.0.0.1:6379"),
+    ("rate_limit.store", "\"redis://u:p@a/x\"", "\"redis://***@a/x\" is not the address of a store"),
+    ("rate_limit.store_password_file", "\"pw\"", "needs `rate_limit.store`"),
+    ("rate_limit.store_timeout", "\"0s\"", "from 1ms to 10s"),
     ("rate_limit.override", "5", "[[rate_limit.override]]"),
     ("rate_limit.override[0]", "[5]", "an array is not a table"),
     ("rate_limit.override[0].network", "[{requests_per_minute = 1}]", "is missing"),
@@ -80,6 +83,8 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("limits.head", "\"1MiB\"", "from 1KiB to 256KiB"),
     ("limits.origin_bytes", "\"1KiB\"", "from 1MiB to 1024GiB"),
     ("log.format", "\"xml\"", "one of \"text\", \"json\""),
+    ("log.access", "\"yes\"", "true or false"),
+    ("log.access_file", "\"\"", "is not a path"),
     ("log.level", "\"loud\"", "one of \"error\""),
 ];
 
@@ -118,7 +123,7 @@ fn unknown_keys_come_with_a_suggestion() {
         ("url = \"x\"", "url: is not a known key, did you mean `origin.url`?"),
         ("[origin]\nmax_shrink = 1", "did you mean `mirror.max_shrink`?"),
         ("[tls]\ncrt = 1", "tls.crt: is not a known key, did you mean `tls.cert`?"),
-        ("[log]\ncolour = 1", "log.colour: is not a known key; known here: format, level"),
+        ("[log]\ncolour = 1", "log.colour: is not a known key; known here: access, access_file, format, level"),
         (
             "[[rate_limit.override]]\nnetwork = \"::1\"\nrequests_per_minute = 1\nnet = 1",
             "rate_limit.override[0].net: is not a known key; known here: network, requests_per_minute",

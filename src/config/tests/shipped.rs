@@ -35,6 +35,7 @@ changes_for  = "30d"
 requests_per_minute = 60
 ipv6_prefix = 64
 max_clients = 200000
+store_timeout = "50ms"
 
 [client_ip]
 trusted_proxies = []
@@ -62,6 +63,7 @@ hosts = []
 [log]
 format = "text"
 level  = "info"
+access = false
 
 [pages]
 enabled = true
@@ -98,7 +100,7 @@ bundle = { trusted_keys = ["RWAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 passthrough = { paths = [], methods = ["POST"], request_headers = ["*"] }
 admin = { listen = "127.0.0.1:0", hosts = ["Mirror.Internal.", "::ffff:10.0.0.1"] }
 tls = { listen = ["0.0.0.0:8443"], cert = "c.pem", key = "k.pem" }
-log = { format = "json", level = "trace" }
+log = { format = "json", level = "trace", access = true, access_file = "access.log" }
 pages = { enabled = false }
 limits = { connections = 1, connections_per_client = 2, head = "1KiB", origin_bytes = "1MiB" }
 publish = { url = "s3://bucket/fleet", sign_key = "minisign.key", sign_password_file = "password", full_every = "1d",
@@ -109,6 +111,8 @@ requests_per_minute = 0
 ipv6_prefix = 128
 max_clients = 1
 store = "redis://127.0.0.1:6379"
+store_password_file = "pw"
+store_timeout = "1s"
 [[rate_limit.override]]
 network = "10.0.0.0/8"
 requests_per_minute = 600

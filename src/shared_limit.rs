@@ -1,0 +1,275 @@
+//! One limit for a fleet: the window of each client lies in Redis (or Valkey), where every machine asks and counts.
+//!
+//! One script decides in one atomic step, on the server's clock. The limiter of this process ([`crate::limit`]) counts all
+//! the time. If Redis does not answer, that limiter decides, and its admissions are replayed later under the same ids, so
+//! that none counts twice. Not the windows of pages, which are always local.
+//! Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds it and runs [`keeper`].
+//!
+//! **The promise.** While Redis answers and keeps its data, no client is admitted more often than its quota in any 60 s on
+//! all machines together, and it is not refused otherwise. Without Redis, at most one further quota per machine.
+//!
+//! **A refusal that is known needs no round trip.** Redis says for how long it refuses a client. Until then the refusal is
+//! repeated from memory ([`known`]).
+
+mod journal;
+mod keeper;
+mod known;
+mod link;
+pub(crate) mod lost;
+mod scripts;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Monotonic};
+use crate::config::StoreUrl;
+use crate::limit::{ClientKey, Decision, Limiter};
+
+use journal::{Entry, Journal};
+use known::KnownRefusals;
+use link::{Link, Verdict};
+use lost::Lost;
+
+pub use scripts::{ADMIT, REPLAY};
+
+/// How many decisions may wait for Redis at once. Each of them is a request that is being answered.
+const MOST_WAITING: usize = 16_384;
+
+/// How to reach the store.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreConfig {
+    /// Its address.
+    pub url: StoreUrl,
+    /// A file with its password; `None`: the one in the address, if any.
+    pub password_file: Option<std::path::PathBuf>,
+    /// How long one decision may wait.
+    pub timeout: Duration,
+}
+
+/// Whether a request is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// It is counted if it is admitted.
+    Admit,
+    /// The answer only tells what is left.
+    Peek,
+}
+
+/// Names an admission, on all machines: a number of this process, and a number in it.
+type Id = [u8; 16];
+
+/// What happened since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Decisions of Redis.
+    shared: AtomicU64,
+    /// Refusals that were repeated without asking.
+    known: AtomicU64,
+    /// Decisions of this process alone.
+    local: AtomicU64,
+    /// How often Redis was lost.
+    lost: AtomicU64,
+    /// Local admissions that Redis was told of.
+    replayed: AtomicU64,
+}
+
+impl Counters {
+    /// Decisions, by who made them.
+    pub(crate) fn decisions(&self) -> [(&'static str, u64); 3] {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [("store", of(&self.shared)), ("memory", of(&self.known)), ("process", of(&self.local))]
+    }
+
+    /// How often Redis was lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// How many local admissions Redis was told of.
+    pub(crate) fn replayed(&self) -> u64 {
+        self.replayed.load(Ordering::Relaxed)
+    }
+}
+
+/// The window of the fleet.
+pub struct SharedLimit {
+    local: Arc<Limiter>,
+    clock: Clock,
+    store: StoreConfig,
+    /// Tells the ids of this process from others.
+    process: u64,
+    next: AtomicU64,
+    waiting: AtomicUsize,
+    /// The connection; `None`: this process decides alone.
+    link: ArcSwapOption<Link>,
+    /// Why there is none.
+    why: Mutex<Option<Lost>>,
+    known: Mutex<KnownRefusals>,
+    journal: Mutex<Journal>,
+    /// The link was lost, or the journal has an entry.
+    news: Notify,
+    pub(crate) counters: Counters,
+}
+
+impl SharedLimit {
+    /// A window that is not connected yet: [`Self::run`] connects. `local` counts for this process.
+    pub(crate) fn new(local: Arc<Limiter>, store: StoreConfig, clock: Clock) -> Self {
+        Self {
+            local,
+            clock,
+            store,
+            process: rand::random(),
+            next: AtomicU64::default(),
+            waiting: AtomicUsize::default(),
+            link: ArcSwapOption::empty(),
+            why: Mutex::new(Some(Lost::NotYet)),
+            known: Mutex::new(KnownRefusals::new()),
+            journal: Mutex::new(Journal::default()),
+            news: Notify::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Why this process decides alone; `None`: it does not.
+    pub(crate) fn why_local(&self) -> Option<String> {
+        self.why.lock().as_ref().map(ToString::to_string)
+    }
+
+    /// How many local admissions were forgotten before Redis could be told of them.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.journal.lock().forgotten()
+    }
+
+    /// Decides on a request of `address`. Waits for Redis, at most as long as `rate_limit.store_timeout`.
+    pub(crate) async fn decide(&self, address: IpAddr, wish: Wish) -> Decision {
+        let client = self.local.client_of(address);
+        if client.0 == 0 {
+            return Decision::Unlimited;
+        }
+        let asked = self.clock.now_mono();
+        if let Some(until) = self.known.lock().until(client, asked) {
+            self.counters.known.fetch_add(1, Ordering::Relaxed);
+            return known::decision(client.0, until.since(asked), wish);
+        }
+        let id = self.new_id();
+        let Some(link) = self.link.load_full() else { return self.locally(address, client.1, wish, id, false) };
+        match self.ask(&link, client, wish, &id).await {
+            Ok(verdict) => self.obey(client, wish, id, asked, verdict),
+            Err(lost) => {
+                self.lose(&link, lost);
+                self.locally(address, client.1, wish, id, true)
+            }
+        }
+    }
+
+    async fn ask(&self, link: &Link, client: (u32, ClientKey), wish: Wish, id: &Id) -> Result<Verdict, Lost> {
+        let waiting = Waiting::new(&self.waiting);
+        if waiting.before >= MOST_WAITING {
+            return Err(Lost::Crowded);
+        }
+        let id = if wish == Wish::Admit { &id[..] } else { &[] };
+        match tokio::time::timeout(self.store.timeout, link.decide(client, id)).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => Err(Lost::slow(self.store.timeout)),
+        }
+    }
+
+    /// Puts a decision of Redis into effect here.
+    fn obey(
+        &self,
+        client @ (quota, key): (u32, ClientKey),
+        wish: Wish,
+        id: Id,
+        asked: Monotonic,
+        verdict: Verdict,
+    ) -> Decision {
+        self.counters.shared.fetch_add(1, Ordering::Relaxed);
+        let now = self.clock.now_mono();
+        if !verdict.admitted {
+            self.known.lock().remember(client, asked, now, verdict.leaves);
+            return known::decision(quota, verdict.leaves, wish);
+        }
+        // Redis counts an admission later than it was asked for and earlier than its answer arrives. So if all of the quota
+        // was asked for here in the 60 s before now, Redis has lost some of it.
+        if wish == Wish::Admit
+            && let Err(refused) = self.local.note(client, asked, now)
+        {
+            self.write_down(Entry { key, id, at: asked, withdrawn: true });
+            return refused;
+        }
+        let reset_seconds = known::seconds(verdict.leaves).min(crate::limit::WINDOW_SECONDS);
+        Decision::Admitted { quota, remaining: quota.saturating_sub(verdict.counted), reset_seconds }
+    }
+
+    /// Decides alone. `sent`: Redis may have counted the request.
+    fn locally(&self, address: IpAddr, key: ClientKey, wish: Wish, id: Id, sent: bool) -> Decision {
+        self.counters.local.fetch_add(1, Ordering::Relaxed);
+        let now = self.clock.now_mono();
+        if wish == Wish::Peek {
+            return self.local.peek(address, now);
+        }
+        let decision = self.local.admit(address, now);
+        let admitted = decision.is_admitted();
+        if admitted || sent {
+            self.write_down(Entry { key, id, at: now, withdrawn: !admitted });
+        }
+        decision
+    }
+
+    fn write_down(&self, entry: Entry) {
+        self.journal.lock().push(entry);
+        // Without a link nothing can be told, and the keeper looks by itself when there is one.
+        if self.link.load().is_some() {
+            self.news.notify_one();
+        }
+    }
+
+    /// Gives up a link, if it is still the one in use.
+    fn lose(&self, link: &Arc<Link>, lost: Lost) {
+        let mut why = self.why.lock();
+        if self.link.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
+            tracing::warn!(why = %lost, "the limit is no longer shared: each machine counts for itself");
+            self.link.store(None);
+            self.counters.lost.fetch_add(1, Ordering::Relaxed);
+            *why = Some(lost);
+            self.news.notify_one();
+        }
+    }
+
+    fn new_id(&self) -> Id {
+        self.id(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The id with this number in this process.
+    fn id(&self, number: u64) -> Id {
+        let mut id = [0; 16];
+        let (process, of_it) = id.split_at_mut(8);
+        process.copy_from_slice(&self.process.to_be_bytes());
+        of_it.copy_from_slice(&number.to_be_bytes());
+        id
+    }
+}
+
+/// A decision that waits, also if its request is given up.
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+    before: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,195 @@
+//! One connection to Redis: requests of all threads share it, and none waits for the answer to another.
+//!
+//! The protocol is the crate's; TLS is ours, with the authorities that the system trusts. Callers: [`super`].
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, ServerErrorKind, Value};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsConnector;
+
+use crate::clock::{self, Monotonic};
+use crate::limit::ClientKey;
+use crate::upstream::connector;
+
+use super::journal::{self, Entry};
+use super::lost::Lost;
+use super::scripts::{ADMIT, REPLAY};
+use super::{Id, StoreConfig};
+
+/// The beginning of each key.
+const PREFIX: &str = "grandstand:limit:";
+/// How long connecting may take, with TLS, AUTH and scripts.
+const CONNECT: Duration = Duration::from_secs(3);
+/// How many commands may wait to be written.
+const QUEUE: usize = 1024;
+
+/// What Redis decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Whether the request is admitted.
+    pub admitted: bool,
+    /// How many admissions count now.
+    pub counted: u32,
+    /// The time until the oldest of them leaves; for a refusal, until the next admission.
+    pub leaves: Duration,
+}
+
+/// A connection with both scripts loaded.
+pub(super) struct Link {
+    connection: MultiplexedConnection,
+    admit: Script,
+    replay: Script,
+    driver: AbortHandle,
+}
+
+struct Script {
+    text: &'static str,
+    digest: String,
+}
+
+impl Link {
+    /// Connects and loads the scripts.
+    pub(super) async fn open(store: &StoreConfig) -> Result<Self, Lost> {
+        let opened = tokio::time::timeout(CONNECT, Self::connect(store)).await;
+        opened.unwrap_or_else(|_elapsed| Err(Lost::slow(CONNECT)))
+    }
+
+    async fn connect(store: &StoreConfig) -> Result<Self, Lost> {
+        let (host, port) = store.url.address();
+        let password = match &store.password_file {
+            Some(path) => Some(password(path).await?),
+            None => store.url.password().map(|secret| secret.expose().to_owned()),
+        };
+        let mut info = RedisConnectionInfo::default().set_db(i64::from(store.url.database()));
+        if let Some(user) = store.url.user() {
+            info = info.set_username(user);
+        }
+        if let Some(password) = password {
+            info = info.set_password(password);
+        }
+        let stream = TcpStream::connect((host, port)).await?;
+        stream.set_nodelay(true)?;
+        if !store.url.is_tls() {
+            return Self::greet(&info, stream).await;
+        }
+        if clock::is_before_1970() {
+            return Err(Lost::Unreachable("the system clock shows a time before 1970, and TLS needs it".to_owned()));
+        }
+        let unreachable = |error: &dyn std::fmt::Display| Lost::Unreachable(error.to_string());
+        let tls = connector::tls(None).map_err(|error| unreachable(&error))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| unreachable(&error))?;
+        let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
+        Self::greet(&info, stream).await
+    }
+
+    async fn greet(
+        info: &RedisConnectionInfo,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Self, Lost> {
+        // Each question has a deadline of its own.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
+        let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config).await?;
+        let driver = tokio::spawn(driver).abort_handle();
+        let unloaded = |text| Script { text, digest: String::new() };
+        let mut link = Self { connection, admit: unloaded(ADMIT), replay: unloaded(REPLAY), driver };
+        link.admit.digest = link.load(ADMIT).await?;
+        link.replay.digest = link.load(REPLAY).await?;
+        Ok(link)
+    }
+
+    async fn load(&self, text: &str) -> Result<String, Lost> {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(text);
+        let loaded: String = command.query_async(&mut self.connection.clone()).await?;
+        Ok(loaded)
+    }
+
+    /// Asks for one decision. An empty id asks without being counted.
+    pub(super) async fn decide(&self, (quota, key): (u32, ClientKey), id: &[u8]) -> Result<Verdict, Lost> {
+        let answer = self
+            .run(&self.admit, &name(key), |command| {
+                command.arg(quota).arg(id);
+            })
+            .await?;
+        let Value::Array(parts) = answer else { return Err(Lost::Unknown) };
+        let [Value::Int(admitted), Value::Int(counted), Value::Int(leaves), Value::Int(_now)] = parts[..] else {
+            return Err(Lost::Unknown);
+        };
+        let counted = u32::try_from(counted).unwrap_or(u32::MAX);
+        let leaves = Duration::from_micros(u64::try_from(leaves).unwrap_or(0));
+        Ok(Verdict { admitted: admitted == 1, counted, leaves })
+    }
+
+    /// Tells of decisions that were made without asking.
+    pub(super) async fn replay(&self, entries: &[Entry], now: Monotonic) -> Result<(), Lost> {
+        for (key, entries) in journal::by_client(entries) {
+            let name = name(key);
+            let told = self.run(&self.replay, &name, |command| {
+                for entry in &entries {
+                    let age = i64::try_from(now.since(entry.at).as_micros()).unwrap_or(i64::MAX);
+                    command.arg(&entry.id[..]).arg(if entry.withdrawn { -1 } else { age });
+                }
+            });
+            told.await?;
+        }
+        Ok(())
+    }
+
+    /// Does what a decision does, for nobody: whether Redis accepts writes.
+    pub(super) async fn probe(&self, id: &Id, deadline: Duration) -> Result<(), Lost> {
+        let key = format!("{PREFIX}probe");
+        let probe = self.run(&self.replay, &key, |command| {
+            command.arg(&id[..]).arg(0);
+        });
+        match tokio::time::timeout(deadline, probe).await {
+            Ok(answer) => answer.map(drop),
+            Err(_elapsed) => Err(Lost::slow(deadline)),
+        }
+    }
+
+    async fn run(&self, script: &Script, key: &str, arguments: impl Fn(&mut Cmd)) -> Result<Value, Lost> {
+        let mut connection = self.connection.clone();
+        let command = |word, script: &str| {
+            let mut command = redis::cmd(word);
+            command.arg(script).arg(1).arg(key);
+            arguments(&mut command);
+            command
+        };
+        let answer = checked(connection.send_packed_command(&command("EVALSHA", &script.digest)).await);
+        match answer {
+            // SCRIPT FLUSH, or a failover behind the same address.
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                Ok(checked(connection.send_packed_command(&command("EVAL", script.text)).await)?)
+            }
+            answer => Ok(answer?),
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// An error of the server as an error.
+fn checked(answer: Result<Value, RedisError>) -> Result<Value, RedisError> {
+    answer.and_then(Value::extract_error)
+}
+
+fn name(key: ClientKey) -> String {
+    format!("{PREFIX}{key}")
+}
+
+/// The first line of the password file.
+async fn password(path: &Path) -> Result<String, Lost> {
+    let text = tokio::fs::read_to_string(path).await.map_err(|error| Lost::PasswordFile(error.to_string()))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}

@@ -1,0 +1,85 @@
+//! The access log: a line for each request, in its own file, in the form that the configuration says.
+
+use std::path::Path;
+
+use http::Method;
+use serde_json::Value;
+
+use crate::harness::{Setup, origin, wait_until};
+
+fn lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn each_request_has_its_line_as_text_or_as_json_and_the_file_is_appended_to() {
+    let (origin, dir) = (origin(20).await, tempfile::tempdir().unwrap());
+    let path = dir.path().join("access.log");
+    let mut server = Setup::mirror_of(&origin)
+        .set("log.access", "true")
+        .set("log.access_file", path.to_str().unwrap())
+        .set("rate_limit.requests_per_minute", "4")
+        .start()
+        .await;
+    server.settled(&origin).await;
+    server.get_with("/api/listings.json", &[("user-agent", "a \"b\""), ("referer", "http://c.test/")]).await;
+    server.raw_get("/api/listings.json?per_page=1&x='%1B").await;
+    server.send(Method::HEAD, "/api/listings.json", &[]).await;
+    server.get("/nothing").await;
+    server.get("/api/listings.json").await;
+    wait_until("five lines", || async { lines(&path).len() == 5 }).await;
+    let said = lines(&path);
+    let told = |line: &str| {
+        let (_, rest) = line.split_once("] ").unwrap();
+        rest.to_owned()
+    };
+    assert!(said.iter().all(|line| line.starts_with("127.0.0.1 - - [")), "{said:#?}");
+    let first = told(&said[0]);
+    assert!(first.starts_with("\"GET /api/listings.json HTTP/1.1\" 200 "), "{first}");
+    assert!(first.contains(r#" "http://c.test/" "a \x22b\x22" "#) && first.ends_with(" hit"), "{first}");
+    let micros: u64 = first.rsplit(' ').nth(1).unwrap().parse().unwrap();
+    assert!(micros > 0, "{first}");
+    assert!(said[1].contains("per_page=1&x='%1B HTTP/1.1"), "{}", said[1]);
+    assert!(told(&said[2]).starts_with("\"HEAD /api/listings.json HTTP/1.1\" 200 0 "), "{}", said[2]);
+    assert!(told(&said[3]).starts_with("\"GET /nothing HTTP/1.1\" 404 "), "{}", said[3]);
+    assert!(told(&said[4]).contains(" 429 ") && said[4].ends_with(" refused"), "{}", said[4]);
+    server.restart_with("log.format", "json").await;
+    server.get("/api/listings.json").await;
+    wait_until("a sixth line", || async { lines(&path).len() == 6 }).await;
+    let line: Value = serde_json::from_str(&lines(&path)[5]).unwrap();
+    assert_eq!((&line["method"], &line["target"]), (&Value::from("GET"), &Value::from("/api/listings.json")));
+    assert_eq!((line["status"].as_u64(), line["client"].as_str()), (Some(200), Some("127.0.0.1")));
+    assert!(line["microseconds"].as_u64().is_some() && line["bytes"].as_u64().unwrap() > 0 && line["outcome"] == "hit");
+}
+
+#[tokio::test]
+async fn lines_go_to_standard_error_without_a_file_and_the_last_ones_are_written_at_the_end() {
+    let server = Setup::offline().set("log.access", "true").start().await;
+    for _ in 0..50 {
+        server.get("/robots.txt").await;
+    }
+    server.process.signal("TERM");
+    let (code, said) = server.process.end().await;
+    let lines = said.lines().filter(|line| line.contains("\"GET /robots.txt HTTP/1.1\" 200 ")).count();
+    assert_eq!((code, lines), (0, 50), "{said}");
+    let off = Setup::offline().start().await;
+    off.get("/robots.txt").await;
+    assert!(!off.process.said().contains("robots.txt"));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_opened_is_told_at_start_and_a_disk_that_fails_delays_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let logging = |path: &str| Setup::offline().set("log.access", "true").set("log.access_file", path);
+    let (code, said) = logging("/nowhere/access.log").spawn(&dir.path().join("data")).end().await;
+    assert!(code == 1 && said.contains("log.access_file /nowhere/access.log cannot be opened"), "{code}: {said}");
+    let server = logging("/dev/full").start().await;
+    server.ok("/robots.txt").await;
+    wait_until("dropped lines are counted", || async {
+        let scrape = server.admin(Method::GET, "/metrics").await;
+        scrape.text().lines().any(|line| line == "grandstand_access_log_dropped_total 1")
+    })
+    .await;
+    assert!(server.process.said().contains("the access log cannot be written"));
+    server.ok("/robots.txt").await;
+}

@@ -1,0 +1,179 @@
+//! What monitoring reads: every metric as the table declares it, the alert rules, and the dashboard.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use grandstand::parts::telemetry::table::{ALL, Kind, Metric};
+use http::Method;
+use serde_json::Value;
+
+use crate::client::plain_client;
+use crate::harness::openssl::certificate;
+use crate::harness::redis::Redis;
+use crate::harness::{PATIENCE, Setup, origin};
+
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn promtool(arguments: &[&str], dir: &Path) -> String {
+    let output = Command::new("promtool").args(arguments).current_dir(dir).output();
+    let output = output.expect("promtool comes with the package prometheus, which ./setup.sh installs");
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "promtool {arguments:?}: {said}");
+    said
+}
+
+/// The metric whose sample has this name, and whether it may have the label `le`.
+fn of_sample(name: &str) -> Option<(&'static Metric, bool)> {
+    ALL.iter().find_map(|metric| {
+        let suffix = name.strip_prefix(metric.name)?;
+        let fits = match metric.kind {
+            Kind::Counter => suffix == "_total",
+            Kind::Gauge => suffix.is_empty(),
+            Kind::Histogram => ["_bucket", "_sum", "_count"].contains(&suffix),
+        };
+        fits.then_some((metric, suffix == "_bucket"))
+    })
+}
+
+/// The names of the labels of a series, `{a="b",c="d"}`.
+fn labels(series: &str) -> Vec<&str> {
+    let inner = series.split_once('{').map_or("", |(_, rest)| rest.trim_end_matches('}'));
+    inner.split("\",").filter_map(|pair| pair.split_once('=')).map(|(name, _)| name).collect()
+}
+
+/// Checks a scrape line by line; the names of the families in it.
+fn check(scrape: &str) -> BTreeSet<&'static str> {
+    let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut found = BTreeSet::new();
+    for line in scrape.lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            let (word, rest) = comment.split_once(' ').unwrap_or((comment, ""));
+            if word != "EOF" {
+                let (name, text) = rest.split_once(' ').unwrap();
+                told.entry(name).or_default().push(text);
+            }
+            continue;
+        }
+        let series = line.rsplit_once(' ').unwrap().0;
+        let name = series.split('{').next().unwrap();
+        let (metric, is_bucket) = of_sample(name).unwrap_or_else(|| panic!("{name} is not in the table"));
+        let wanted: Vec<&str> = metric.labels.iter().copied().chain(is_bucket.then_some("le")).collect();
+        assert_eq!(labels(series), wanted, "{line}");
+        found.insert(metric.name);
+    }
+    for (name, texts) in told {
+        let metric = ALL.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("{name} is not declared"));
+        assert_eq!(texts, [format!("{}.", metric.help).as_str(), metric.kind.as_str()], "{name}");
+    }
+    found
+}
+
+#[tokio::test]
+async fn every_metric_is_as_the_table_declares_it() {
+    let (origin, redis, dir) = (origin(60).await, Redis::start().await, tempfile::tempdir().unwrap());
+    certificate(dir.path(), "DNS:localhost,IP:127.0.0.1", &["-days", "2"]);
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let mirror = Setup::mirror_of(&origin)
+        .set("origin.requests_per_minute", "100000")
+        .set("rate_limit.requests_per_minute", "1000")
+        .set("rate_limit.store", &redis.url())
+        .set("limits.connections_per_client", "3")
+        .set("log.access", "true")
+        .set("log.access_file", &file("access.log"))
+        .set("tls.listen", r#"["127.0.0.1:0"]"#)
+        .set("tls.cert", &file("cert.pem"))
+        .set("tls.key", &file("key.pem"))
+        .start()
+        .await;
+    mirror.settled(&origin).await;
+    let shield = Setup::shield_of(&origin).start().await;
+    let mut found = BTreeSet::new();
+    mirror.admin(Method::POST, "/audit").await;
+    // One more than a client may have.
+    let _open = futures_util::future::join_all((0..4).map(|_| tokio::net::TcpStream::connect(mirror.public))).await;
+    for server in [&mirror, &shield] {
+        for target in ["/api/listings.json", "/api/listings.json?page=0", "/nothing", "/robots.txt"] {
+            // All connections of a client may be taken.
+            let _answered = plain_client().get(format!("http://{}{target}", server.public)).send().await;
+        }
+    }
+    let start = Instant::now();
+    while found.len() < ALL.len() {
+        let missing: Vec<_> = ALL.iter().map(|metric| metric.name).filter(|name| !found.contains(name)).collect();
+        assert!(start.elapsed() < PATIENCE, "{missing:?} are declared and never told");
+        for server in [&mirror, &shield] {
+            let url = format!("http://{}/metrics", server.admin);
+            let request = plain_client().get(url).header("accept", "application/openmetrics-text");
+            found.extend(check(&request.send().await.unwrap().text().await.unwrap()));
+        }
+    }
+}
+
+#[test]
+fn the_alert_rules_raise_each_alarm_and_no_other() {
+    let dir = repository("config/prometheus");
+    promtool(&["check", "rules", "grandstand.rules.yml"], &dir);
+    promtool(&["test", "rules", "grandstand.rules.test.yml"], &dir);
+    let rules = std::fs::read_to_string(dir.join("grandstand.rules.yml")).unwrap();
+    let tests = std::fs::read_to_string(dir.join("grandstand.rules.test.yml")).unwrap();
+    let alerts: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 10);
+    for alert in alerts {
+        assert!(tests.contains(alert), "{alert} has no test");
+    }
+    check_query(&rules.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n"));
+}
+
+/// Every metric that a text names is in the table, with the labels that the text compares.
+fn check_query(text: &str) -> BTreeSet<&'static str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found = BTreeSet::new();
+    for (start, _) in text.match_indices("grandstand_").chain(text.match_indices("process_")) {
+        if text[..start].ends_with(is_name) {
+            continue;
+        }
+        let rest = &text[start..];
+        let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
+        let (metric, is_bucket) = of_sample(name).unwrap_or_else(|| panic!("{name} is no metric: {text}"));
+        found.insert(metric.name);
+        let Some(inner) = rest[name.len()..].strip_prefix('{') else { continue };
+        for pair in inner[..inner.find('}').unwrap()].split(',') {
+            let label = pair[..pair.find(['=', '!']).unwrap()].trim();
+            let known = metric.labels.contains(&label) || ["instance", "job"].contains(&label);
+            assert!(known || (is_bucket && label == "le"), "{name} has no label {label}");
+        }
+    }
+    found
+}
+
+#[test]
+fn the_dashboard_asks_prometheus_for_nothing_that_is_not_there_and_shows_every_metric() {
+    let text = std::fs::read_to_string(repository("config/grafana/grandstand.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let (mut rules, mut found) = (String::from("groups:\n- name: dashboard\n  rules:\n"), BTreeSet::new());
+    let panels = dashboard["panels"].as_array().unwrap();
+    for (number, target) in panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()).enumerate() {
+        let query = target["expr"].as_str().unwrap();
+        found.extend(check_query(query));
+        // Grafana puts these in.
+        let query = query.replace("$__rate_interval", "1m");
+        rules += &format!("  - record: query_{number}\n    expr: {}\n", Value::from(query));
+    }
+    for variable in dashboard["templating"]["list"].as_array().unwrap() {
+        check_query(variable["query"].as_str().unwrap());
+    }
+    // Prometheus itself reads each of them.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("rules.yml"), rules).unwrap();
+    promtool(&["check", "rules", "rules.yml"], dir.path());
+    let shown: BTreeSet<&str> = ALL.iter().map(|metric| metric.name).collect();
+    let details = ["process_start_time_seconds", "process_virtual_memory_bytes", "process_threads"];
+    let missing: Vec<_> = shown.difference(&found).filter(|name| !details.contains(name)).collect();
+    assert!(missing.is_empty(), "the dashboard does not show {missing:?}");
+    let places: BTreeSet<String> = panels.iter().map(|panel| format!("{}", panel["gridPos"])).collect();
+    assert_eq!(places.len(), panels.len(), "panels on one place");
+}

@@ -1,0 +1,229 @@
+//! Redis that fails: each machine goes on with its own window, says why, and comes back by itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use super::{ask, counts_alone, is_refused, left, machine, sample, shares};
+use crate::harness::openssl::certificate;
+use crate::harness::redis::Redis;
+use crate::harness::{PATIENCE, Process, Server, run, wait_until};
+
+async fn admitted(server: &Server, client: &str, times: usize) -> usize {
+    let mut admitted = 0;
+    for _ in 0..times {
+        admitted += usize::from(!is_refused(&ask(server, client).await));
+    }
+    admitted
+}
+
+/// A machine counts for itself, with this reason; then something is mended and it shares again.
+async fn fails_and_returns(server: &Server, reason: &str, mend: impl AsyncFnOnce()) {
+    wait_until(&format!("it says: {reason}"), || async {
+        let status = server.status().await;
+        // Each question makes it notice, and is answered.
+        assert_eq!(ask(server, "203.0.113.99").await.status, 503);
+        status["rate_limit"]["why"].as_str().is_some_and(|why| why.contains(reason))
+    })
+    .await;
+    assert_eq!(server.status().await["rate_limit"]["store"], "local");
+    assert!(sample(server, "grandstand_limit_shared").await < 0.5);
+    mend().await;
+    shares(server).await;
+    assert!(sample(server, "grandstand_limit_shared").await > 0.5);
+}
+
+#[tokio::test]
+async fn without_a_store_the_limit_is_local_and_nothing_is_wrong() {
+    let server = crate::harness::Setup::offline().set("rate_limit.requests_per_minute", "5").start().await;
+    assert_eq!(server.status().await["rate_limit"], serde_json::json!({ "store": "local", "why": null }));
+    assert_eq!(left(&ask(&server, "192.0.2.1").await).0, 4);
+}
+
+#[tokio::test]
+async fn a_machine_starts_without_redis_and_shares_once_it_is_there() {
+    let mut redis = Redis::absent(None).await;
+    let server = machine(&redis, 4).start().await;
+    assert_eq!(admitted(&server, "192.0.2.1", 3).await, 3);
+    assert!(counts_alone(&server).await.contains("Redis"), "it says why");
+    fails_and_returns(&server, "cannot be reached", async || redis.run(&[]).await).await;
+    assert_eq!(redis.stamps("192.0.2.1").len(), 3, "what was admitted without Redis counts there");
+    let other = machine(&redis, 4).start().await;
+    shares(&other).await;
+    assert_eq!(admitted(&other, "192.0.2.1", 4).await, 1);
+    assert_eq!(admitted(&server, "192.0.2.1", 2).await, 0);
+}
+
+#[tokio::test]
+async fn a_killed_redis_costs_one_limit_per_machine_and_what_was_lost_is_known_again() {
+    let mut redis = Redis::start().await;
+    let (one, other) = (machine(&redis, 5).start().await, machine(&redis, 5).start().await);
+    shares(&one).await;
+    shares(&other).await;
+    assert_eq!(admitted(&one, "192.0.2.1", 3).await, 3);
+    redis.kill();
+    assert_eq!(admitted(&one, "192.0.2.1", 6).await, 2, "its own window has counted all the time");
+    assert_eq!(admitted(&other, "192.0.2.1", 9).await, 5, "one further limit");
+    assert!(counts_alone(&one).await.contains("Redis"));
+    // It comes back without any data.
+    redis.run(&[]).await;
+    shares(&one).await;
+    shares(&other).await;
+    wait_until("both have told what they admitted alone", || {
+        let told = redis.stamps("192.0.2.1").len();
+        async move { told == 7 }
+    })
+    .await;
+    assert_eq!(admitted(&one, "192.0.2.1", 2).await + admitted(&other, "192.0.2.1", 2).await, 0);
+    // Redis would admit a client whose window it has lost; a machine that admitted it often enough does not.
+    assert_eq!(admitted(&one, "192.0.2.2", 5).await, 5);
+    redis.ask::<()>(&["FLUSHALL"]);
+    assert_eq!(admitted(&one, "192.0.2.2", 3).await, 0);
+    wait_until("the refused requests do not count in Redis", || {
+        let told = redis.stamps("192.0.2.2").len();
+        async move { told == 0 }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_slow_redis_delays_nobody_by_more_than_the_timeout() {
+    let redis = Arc::new(Redis::start().await);
+    let server = machine(&redis, 100_000).set("rate_limit.store_timeout", "50ms").start().await;
+    let (began, mut all) = (Instant::now(), 0);
+    for command in [&["DEBUG", "SLEEP", "6"][..], &["CLIENT", "PAUSE", "6000", "ALL"]] {
+        shares(&server).await;
+        let (sleeper, start) = (redis.clone(), Instant::now());
+        let asleep = tokio::task::spawn_blocking(move || {
+            let mut words = redis::cmd(command[0]);
+            words.arg(&command[1..]).query::<()>(&mut sleeper.connect().unwrap()).unwrap();
+        });
+        let (mut asked, mut waited) = (0_u32, Duration::ZERO);
+        while start.elapsed() < Duration::from_secs(4) {
+            let before = Instant::now();
+            ask(&server, "192.0.2.1").await;
+            waited = waited.max(before.elapsed());
+            asked += 1;
+        }
+        assert!(waited < Duration::from_secs(3), "a request waited {waited:?} for {command:?}");
+        assert!(asked > 3, "{asked} requests in 4 s");
+        all += asked;
+        asleep.await.unwrap();
+    }
+    shares(&server).await;
+    assert!(sample(&server, "grandstand_limit_store_losses_total").await >= 2.0);
+    let counted = 100_000 - left(&ask(&server, "192.0.2.1").await).0;
+    // On a machine that is slow enough the first ones do not count any more.
+    assert!(counted <= all + 1, "{counted} of {}: something counts twice", all + 1);
+    assert!(counted == all + 1 || began.elapsed() > PATIENCE, "{counted} of {}", all + 1);
+}
+
+#[tokio::test]
+async fn a_read_only_or_full_redis_is_named_and_used_again_when_it_is_mended() {
+    let redis = Redis::start().await;
+    let server = machine(&redis, 100_000).start().await;
+    shares(&server).await;
+    redis.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    let mend = async || redis.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+    fails_and_returns(&server, "read-only replica", mend).await;
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    let mend = async || redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    fails_and_returns(&server, "memory limit", mend).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_loads_its_data_is_waited_for() {
+    let mut redis = Redis::start().await;
+    redis.ask::<()>(&["DEBUG", "POPULATE", "20000", "other", "64"]);
+    redis.ask::<()>(&["SAVE"]);
+    redis.kill();
+    // 3 ms for each key, until the test says otherwise; after about ten keys it answers questions.
+    redis.run(&["--key-load-delay", "3000", "--loading-process-events-interval-bytes", "1024"]).await;
+    let server = machine(&redis, 100_000).start().await;
+    let mend = async || redis.ask::<()>(&["CONFIG", "SET", "key-load-delay", "0"]);
+    fails_and_returns(&server, "loading its data", mend).await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_named_but_not_shown() {
+    let mut redis = Redis::start().await;
+    redis.require_password("right one");
+    for user in [":wrong@", ""] {
+        let url = redis.url().replace("redis://", &format!("redis://{user}"));
+        let server = machine(&redis, 100_000).set("rate_limit.store", &url).start().await;
+        fails_and_returns(&server, "refuses the user name or password", async || {
+            redis.require_password(if user.is_empty() { "" } else { "wrong" });
+        })
+        .await;
+        assert!(!server.process.said().contains("wrong"));
+        redis.require_password("right one");
+    }
+    let with = redis.url().replace("redis://", "redis://default:right%20one@");
+    shares(&machine(&redis, 100_000).set("rate_limit.store", &with).start().await).await;
+    let file = redis.dir().join("password");
+    std::fs::write(&file, "not yet\n").unwrap();
+    let server = machine(&redis, 100_000).set("rate_limit.store_password_file", file.to_str().unwrap()).start().await;
+    let mend = async || std::fs::write(&file, "right one\n").unwrap();
+    fails_and_returns(&server, "refuses the user name or password", mend).await;
+    let data = tempfile::tempdir().unwrap();
+    let check = machine(&redis, 5).set("rate_limit.store", &with).arguments(&["check"], data.path());
+    let (code, said) = run(&check).await;
+    assert!(code == 0 && !said.contains("right") && said.contains("password not shown"), "{code}: {said}");
+}
+
+#[tokio::test]
+async fn scripts_that_redis_forgot_are_sent_again_without_a_break() {
+    let redis = Redis::start().await;
+    let server = machine(&redis, 1000).start().await;
+    shares(&server).await;
+    for left_then in [999, 998, 997] {
+        redis.ask::<()>(&["SCRIPT", "FLUSH"]);
+        assert_eq!(left(&ask(&server, "192.0.2.1").await).0, left_then);
+    }
+    assert!(sample(&server, "grandstand_limit_store_losses_total").await < 0.5);
+}
+
+#[tokio::test]
+async fn redis_is_reached_over_tls_only_with_a_good_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    certificate(dir.path(), "IP:127.0.0.1", &["-days", "2"]);
+    let chain = CertificateDer::pem_file_iter(dir.path().join("cert.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(dir.path().join("key.pem")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(chain.map(Result::unwrap).collect(), key).unwrap();
+    let redis = Redis::start_with(Some(TlsAcceptor::from(Arc::new(config)))).await;
+    let url = redis.url().replace("redis://", "rediss://");
+    let ca = format!("SSL_CERT_FILE={}", dir.path().join("ca.pem").display());
+    let trusting = machine(&redis, 5).set("rate_limit.store", &url).under(&["env", &ca]).start().await;
+    shares(&trusting).await;
+    assert_eq!(left(&ask(&trusting, "192.0.2.1").await).0, 4);
+    let wary = machine(&redis, 5).set("rate_limit.store", &url).start().await;
+    assert!(counts_alone(&wary).await.contains("Redis"));
+    wait_until("it does not trust the certificate", || async {
+        let status = wary.status().await;
+        status["rate_limit"]["why"].as_str().is_some_and(|why| why.contains("certificate"))
+    })
+    .await;
+    let cleartext = machine(&redis, 5).start().await;
+    assert_eq!(admitted(&cleartext, "192.0.2.2", 6).await, 5);
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_one_is_a_mistake() {
+    let data = tempfile::tempdir().unwrap();
+    for (key, value, says) in [
+        ("rate_limit.store", "http://127.0.0.1", "is not the address of a store"),
+        ("rate_limit.store", "redis://:secret@127.0.0.1/first", "redis://***@127.0.0.1/first"),
+        ("rate_limit.store_timeout", "0s", "from 1ms to 10s"),
+        ("rate_limit.store_password_file", "/nowhere", "needs `rate_limit.store`"),
+    ] {
+        let arguments = crate::harness::Setup::offline().set(key, value).arguments(&["check"], data.path());
+        let (code, said) = Process::spawn(&arguments).end().await;
+        assert!(code == 64 && said.contains(says) && !said.contains("secret"), "{key}={value}: {code}: {said}");
+    }
+}
