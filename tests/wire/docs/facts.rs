@@ -5,7 +5,7 @@
 use http::Method;
 
 use super::{read, repository};
-use crate::harness::{Setup, origin};
+use crate::harness::{Setup, origin, wait_until};
 
 /// Whatever on the page stands between backticks.
 fn quoted(page: &str) -> Vec<&str> {
@@ -16,8 +16,12 @@ fn quoted(page: &str) -> Vec<&str> {
 async fn the_page_for_operators_names_every_field_every_path_and_only_metrics_that_exist() {
     let page = read(&repository("docs/operate.md"));
     let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).set("origin.requests_per_minute", "100000").start().await;
+    let store = tempfile::tempdir().unwrap();
+    let publish = format!("file://{}", store.path().display());
+    let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "100000").set("publish.url", &publish);
+    let server = setup.start().await;
     server.settled(&origin).await;
+    wait_until("it publishes", || async { server.status().await["publish"]["sequence"].is_u64() }).await;
 
     let all = read(&repository("docs/metrics.md"));
     let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
