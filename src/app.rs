@@ -194,6 +194,9 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     if let Some(auditor) = core.auditor {
         server.add_service(background_service("audit", Task::new(auditor.run())));
     }
+    if let Some(learner) = core.learner {
+        server.add_service(background_service("edges", Task::new(learner.run())));
+    }
     if let Some(worker) = core.worker {
         server.add_service(background_service("details", Task::new(worker.run())));
     }
@@ -335,6 +338,7 @@ fn public(
         head: head_bytes(config),
         name: core.origin.as_ref().map(|origin| origin.client.name().clone()),
         dumps: config.pages.enabled && dumps.is_some(),
+        edges: core.versions.as_ref().is_some_and(|versions| versions.edges().are_used()),
     };
     let finder = Finder {
         live: core.live.clone(),
@@ -356,6 +360,8 @@ fn public(
             }))
         }),
         kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
+        edges: core.versions.as_ref().map(|versions| versions.edges().clone()).unwrap_or_default(),
+        clock: core.clock.clone(),
         ipv6_prefix: config.rate_limit.ipv6_prefix,
         is_behind: {
             let versions = core.versions.clone();

@@ -319,6 +319,7 @@ impl Auditor {
                         query,
                         total: found.total,
                         items: found.items,
+                        shown: None,
                     };
                     let body = page.body();
                     Ours::Body(String::from_utf8_lossy(&body).into_owned(), meta.confirmed_ms)

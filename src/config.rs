@@ -53,7 +53,7 @@ pub(crate) use client_ip::ClientIpConfig;
 pub(crate) use errors::{ConfigErrors, Finding, Place};
 pub(crate) use limits::LimitsConfig;
 pub(crate) use log::{LogConfig, LogFormat, LogLevel};
-pub(crate) use mirror::{Details, MirrorConfig};
+pub(crate) use mirror::{Details, Edges, MirrorConfig};
 pub(crate) use origin::OriginConfig;
 pub(crate) use pages::PagesConfig;
 pub(crate) use passthrough::PassthroughConfig;

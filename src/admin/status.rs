@@ -213,6 +213,7 @@ impl Status {
             "hit_ratio": self.telemetry.hit_ratio(),
             "cache": { "bytes": self.cache.size().0, "entries": self.cache.size().1 },
             "disk": disk,
+            "edges": self.versions.as_ref().map(|versions| super::edges::describe(versions.edges())),
             "last_error": picture.last_error,
         });
         // It may contain texts from outside.

@@ -13,6 +13,7 @@ use http::{Method, Version};
 
 use crate::api::document::{ASSETS, Document, WantedDocument, Window};
 use crate::api::dump::DumpKind;
+use crate::api::edges::odd::{self, OddQuery};
 use crate::api::listing::ListingId;
 use crate::api::query::{self, ListQuery, Parameters, QueryError};
 use crate::api::route::Route;
@@ -71,6 +72,8 @@ pub struct Rules {
     pub name: Option<Pseudonym>,
     /// Whether there are dumps; otherwise their paths are unknown ones.
     pub dumps: bool,
+    /// Whether odd requests are answered as the origin does, once that is learned.
+    pub edges: bool,
 }
 
 /// What a request asks for.
@@ -83,6 +86,8 @@ pub enum Target {
         /// From which kept snapshot.
         pin: Option<Box<str>>,
     },
+    /// An odd query of the list.
+    OddList(Box<OddRequest>),
     /// A taxonomy.
     Taxonomy {
         /// Which one.
@@ -92,6 +97,8 @@ pub enum Target {
     },
     /// A detail.
     Detail(ListingId),
+    /// A detail whose id is no number.
+    NoListing(Box<str>),
     /// What changed.
     Changes {
         /// Since which snapshot; or why that cannot be told, should there be something to tell.
@@ -106,6 +113,15 @@ pub enum Target {
         /// Path and raw query to send, without the path of `public_url`.
         target: Box<[u8]>,
     },
+}
+
+/// An odd query of the list, and our own answer to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OddRequest {
+    /// The query.
+    pub(crate) odd: OddQuery,
+    /// What it counts as, or why we refuse it.
+    pub(crate) ours: Result<ListQuery, Problem>,
 }
 
 /// Which methods an answer names.
@@ -349,15 +365,16 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
     }
     check_body(view, noted)?;
     match routed.route {
-        Route::List => {
-            let parameters = parse(routed.query)?;
-            Ok(Target::List { query: parameters.list, pin: parameters.snapshot })
-        }
+        Route::List => match Parameters::parse(routed.query) {
+            Ok(Parameters { list: query, snapshot: pin, is_odd: false }) => Ok(Target::List { query, pin }),
+            parsed => odd(routed.query, parsed, rules),
+        },
         Route::Taxonomy(kind) => Ok(Target::Taxonomy { kind, pin: parse(routed.query)?.snapshot }),
         Route::Detail(id) => Ok(Target::Detail(id)),
         Route::NoSuchListing => {
             let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
-            Err(Problem::unknown_listing(id.unwrap_or(path)))
+            let id = id.unwrap_or(path);
+            if rules.edges { Ok(Target::NoListing(id.into())) } else { Err(Problem::unknown_listing(id)) }
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
         Route::Dump(kind) => Ok(Target::Dump(kind)),
@@ -368,6 +385,19 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
         Route::Document(document) => Ok(Target::Document(WantedDocument::Fixed(document))),
         Route::Asset => Ok(Target::Document(WantedDocument::Asset(path.trim_start_matches(ASSETS).into()))),
         Route::Unknown => Err(Problem::unknown_path(path)),
+    }
+}
+
+/// What an odd query of the list asks for.
+fn odd(raw: &str, parsed: Result<Parameters, QueryError>, rules: &Rules) -> Result<Target, Problem> {
+    let odd = if rules.edges { odd::read(raw) } else { None };
+    match (odd, parsed) {
+        (Some(odd), parsed) => {
+            let ours = parsed.map(|parsed| parsed.list).map_err(refusal);
+            Ok(Target::OddList(Box::new(OddRequest { odd, ours })))
+        }
+        (None, Ok(Parameters { list: query, snapshot: pin, .. })) => Ok(Target::List { query, pin }),
+        (None, Err(error)) => Err(refusal(error)),
     }
 }
 

@@ -134,6 +134,7 @@ impl Responder {
                         let answer = self.standing.document(asked, &document, published.as_ref(), now, head);
                         return Decided::Ready { answer, info, now };
                     }
+                    Found::Learned(learned) => self.standing.learned(asked, learned, head),
                     Found::Problem { problem, retry_after } => {
                         self.standing.problem(asked, &problem, retry_after, head)
                     }

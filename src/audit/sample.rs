@@ -196,7 +196,7 @@ impl Sampler {
         Some(Request::List(query))
     }
 
-    fn per_page(&mut self) -> u8 {
+    fn per_page(&mut self) -> u16 {
         self.dice.random_range(1..=ListQuery::MAX_PER_PAGE)
     }
 

@@ -17,6 +17,7 @@ use super::{Bundle, BundleError, Counts, Detail, Export, WriteError, Written, wr
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
+use crate::api::edges::lesson::Learned;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::{Evidence, ListedTerm};
@@ -28,6 +29,7 @@ struct World {
     content: Content,
     meta: VersionMeta,
     evidence: Evidence,
+    learned: Option<Learned>,
     details: BTreeMap<ListingId, Detail>,
 }
 
@@ -70,6 +72,7 @@ impl World {
                 origin: Some("https://venues.example".to_owned()),
             },
             evidence: BTreeMap::from([((TaxonomyKind::Cities, "springfield".to_owned()), evidence)]),
+            learned: None,
             details,
         }
     }
@@ -84,6 +87,7 @@ impl World {
             content: &self.content,
             meta: &self.meta,
             evidence: &self.evidence,
+            learned: self.learned.as_ref(),
             base: base.map(|base| &base.content),
             coverage: Self::counts(&self.details),
             details: Self::counts(details),

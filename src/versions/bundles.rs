@@ -108,6 +108,7 @@ impl Versions {
             None => None,
         };
         let evidence = served.dataset.evidence();
+        let learned = self.edges().known().filter(|learned| !learned.lessons.is_empty());
         let lost = RefCell::new(HashSet::new());
         let mut tries = 0;
         loop {
@@ -121,6 +122,7 @@ impl Versions {
                 content: &served.dataset.content,
                 meta: &served.meta,
                 evidence: &evidence,
+                learned: learned.as_deref(),
                 base: base.as_deref().map(|base| &base.dataset.content),
                 coverage: counts(&known),
                 details: counts(&wanted),
@@ -289,8 +291,8 @@ impl Versions {
         };
         let details = Arriving { stream: &details, stays: &stays };
         let details_bytes = file.metadata()?.len().saturating_mul(2);
-        let evidence = bundle.evidence().clone();
-        Ok(self.import(Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed })?)
+        let (evidence, learned) = (bundle.evidence().clone(), bundle.learned().cloned());
+        Ok(self.import(Import { content, meta, evidence, learned, details: &details, details_bytes, allow_older, committed })?)
     }
 
     /// Whether a bundle brings nothing: the newest version was confirmed later, or it is the same one of the same

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::{Versions, VersionsError};
+use crate::api::edges::lesson::Learned;
 use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
@@ -29,6 +30,8 @@ pub struct Import<'a> {
     pub meta: VersionMeta,
     /// The origin's lists for doubtful terms.
     pub evidence: Evidence,
+    /// What was learned of the origin's answers to odd requests; `None`: what is known stays.
+    pub learned: Option<Learned>,
     pub details: &'a Arriving<'a>,
     /// Their approximate size in bytes.
     pub details_bytes: u64,
@@ -59,7 +62,7 @@ impl Versions {
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
     /// write fails.
     pub fn import(&self, import: Import<'_>) -> Result<Imported, VersionsError> {
-        let Import { content, mut meta, evidence, details, details_bytes, allow_older, committed } = import;
+        let Import { content, mut meta, evidence, learned, details, details_bytes, allow_older, committed } = import;
         let mut notes = self.0.notes.lock();
         let mut all_evidence = self.0.store.evidence()?;
         all_evidence.extend(evidence);
@@ -82,6 +85,11 @@ impl Versions {
         let mut states = States::default();
         states.put_evidence(&all_evidence)?;
         states.put(HIGHEST, highest.to_string().into_bytes())?;
+        // What was learned of the present origin itself counts more.
+        let learned = learned.filter(|_| !self.0.policy.has_origin || self.0.edges.known().is_none());
+        if let Some(learned) = &learned {
+            states.put_learned(learned)?;
+        }
         // Earlier sizes say nothing about the imported list.
         states.remove(SIZES);
         if self.0.policy.has_origin {
@@ -90,6 +98,9 @@ impl Versions {
         }
         let along = Along { activate: true, verifies: true, details: Some(details), details_bytes, states };
         self.put(&mut notes, &dataset, meta, along, committed)?;
+        if let Some(learned) = learned {
+            self.0.edges.set(Some(Arc::new(learned)));
+        }
         let imported = Imported {
             snapshot: dataset.id.clone(),
             listings: dataset.len(),

@@ -14,6 +14,7 @@ fn rules() -> Rules {
         head: 2048,
         name: Some(Pseudonym::of(1)),
         dumps: true,
+        edges: false,
     }
 }
 

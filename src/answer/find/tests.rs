@@ -97,6 +97,8 @@ impl Rig {
             journal: Box::new(move || Arc::new(known.lock().clone())),
             pages: None,
             kept,
+            edges: Edges::default(),
+            clock: Clock::system(),
             ipv6_prefix: 64,
         };
         Self { finder: Arc::new(finder), old, may, journal }
@@ -111,7 +113,7 @@ impl Rig {
     }
 
     async fn list(&self, query: &str) -> Found {
-        let Parameters { list, snapshot } = Parameters::parse(query).unwrap();
+        let Parameters { list, snapshot, .. } = Parameters::parse(query).unwrap();
         self.find(Target::List { query: list, pin: snapshot }).await
     }
 
