@@ -44,7 +44,7 @@ pub(crate) fn odd_list(
 ) -> Result<Reply, Doubt> {
     let dataset = &published.dataset;
     let (total, items) = applied.find(dataset)?;
-    let (query, shown) = (&applied.query, Some(&applied.shown));
+    let (query, shown) = (&applied.query, applied.shown());
     let page = ListPage { frame: &published.frame, envelope_hash: dataset.envelope_hash, query, total, items, shown };
     let link = links::list(published.license.as_deref(), query, total, public_url, pin);
     Ok(Reply::new(page.body(), tag(page.tag()), link, published.epoch))

@@ -244,6 +244,7 @@ impl Core {
                 client: origin.client.clone(),
                 live: head.clone(),
                 details: details.clone(),
+                edges: versions.edges().clone(),
                 volatile: volatile.clone(),
                 commands: self.commands.clone(),
                 audits: self.audits.clone(),

@@ -133,9 +133,15 @@ impl EdgeLearner {
         };
         drop(published);
         let most = MOST_BODY as u64;
+        // Stored before it is sent: whatever happens then, it counts.
+        evidence.sent += 1;
+        self.keep(evidence);
         let asked = self.client.probe(probe.path(), most, Asker::mirror(Class::Background)).await;
-        // Only what was sent counts.
-        evidence.sent += u32::from(!matches!(asked, Err(AskError::Spent(_))));
+        if matches!(asked, Err(AskError::Spent(_))) {
+            evidence.sent -= 1;
+            self.keep(evidence);
+            return Some(PAUSE);
+        }
         let said = match asked {
             Ok(answer) => {
                 let media_types: Vec<Option<&str>> =

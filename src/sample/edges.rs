@@ -73,13 +73,19 @@ pub enum Repeated {
 /// How what the documentation leaves open is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edges {
+    /// What a slug that no term has selects.
     pub unknown_slug: UnknownSlug,
+    /// What becomes of a number that is none.
     pub bad_number: BadNumber,
     /// Largest page size.
     pub largest_page: u64,
+    /// What becomes of a larger one.
     pub too_many: TooMany,
+    /// What becomes of an instant that cannot be read, or lies in the future.
     pub odd_since: OddSince,
+    /// What a page beyond the last shows.
     pub beyond: BeyondLast,
+    /// Which of several values counts.
     pub repeated: Repeated,
     /// Whether an empty value is a value, not an absent one.
     pub empty_counts: bool,

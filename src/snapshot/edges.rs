@@ -67,6 +67,11 @@ impl Edges {
         self.0.learns.store(used && learns, Ordering::Relaxed);
     }
 
+    /// Whether there are lessons, and they are used.
+    pub fn are_learned(&self) -> bool {
+        self.learned().is_some()
+    }
+
     /// Whether lessons are used, once there are any.
     pub(crate) fn are_used(&self) -> bool {
         self.0.used.load(Ordering::Relaxed)

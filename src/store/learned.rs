@@ -14,7 +14,7 @@ impl Store {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn learned(&self) -> Result<Option<Learned>, StoreError> {
+    pub(crate) fn learned(&self) -> Result<Option<Learned>, StoreError> {
         let learned = self.state_json::<Learned>(STATE)?;
         Ok(learned.filter(|learned| match learned.check() {
             Ok(()) => true,
@@ -29,7 +29,7 @@ impl Store {
     ///
     /// # Errors
     /// When the store cannot be written.
-    pub fn put_learned(&self, learned: &Learned) -> Result<(), StoreError> {
+    pub(crate) fn put_learned(&self, learned: &Learned) -> Result<(), StoreError> {
         let mut states = super::States::default();
         states.put_learned(learned)?;
         self.put_states(&states)
@@ -41,7 +41,7 @@ impl super::States {
     ///
     /// # Errors
     /// When it is too large.
-    pub fn put_learned(&mut self, learned: &Learned) -> Result<(), StoreError> {
+    pub(crate) fn put_learned(&mut self, learned: &Learned) -> Result<(), StoreError> {
         self.put_json(STATE, learned)
     }
 }

@@ -31,7 +31,7 @@ pub struct Import<'a> {
     /// The origin's lists for doubtful terms.
     pub evidence: Evidence,
     /// What was learned of the origin's answers to odd requests; `None`: what is known stays.
-    pub learned: Option<Learned>,
+    pub(crate) learned: Option<Learned>,
     pub details: &'a Arriving<'a>,
     /// Their approximate size in bytes.
     pub details_bytes: u64,

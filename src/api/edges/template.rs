@@ -73,6 +73,7 @@ impl Template {
     }
 
     /// Whether it repeats any value.
+    #[cfg(test)]
     pub(crate) fn repeats(&self) -> bool {
         self.0.iter().any(|piece| matches!(piece, Piece::Value(_)))
     }

@@ -36,7 +36,7 @@ impl Probe {
         let odd = match case {
             Case::PageBeyond => {
                 let last = rest.total_pages(dataset.len() as u64);
-                one("page", How::Beyond, &(last + [3, 70_417][round]).to_string())
+                one("page", How::Beyond, &(last + [1_003, 70_417][round]).to_string())
             }
             Case::PageZero => one("page", How::Zero, "0"),
             Case::PageNegative => one("page", How::Negative, pick(["-70417", "-80923"])),

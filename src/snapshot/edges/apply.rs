@@ -32,9 +32,19 @@ pub(crate) enum Empty {
 }
 
 impl Applied {
+    /// A query as it is.
+    pub(crate) fn plain(query: ListQuery) -> Self {
+        Self { query, empty: Empty::No, shown: Shown::default() }
+    }
+
     /// Whether an ordinary query has the same answer.
     pub(crate) fn is_ordinary(&self) -> bool {
         self.empty == Empty::No && self.shown.is_query() && self.query.per_page <= ListQuery::MAX_PER_PAGE
+    }
+
+    /// What the answer shows instead of the query; `None`: the query.
+    pub(crate) fn shown(&self) -> Option<&Shown> {
+        Some(&self.shown).filter(|shown| !shown.is_query())
     }
 
     /// The total, and the listings of the page.
@@ -52,7 +62,7 @@ impl Applied {
 
 /// Applies what an odd parameter counts as to the rest of the query. `None`: it says nothing of this value.
 pub(crate) fn apply(effect: Effect, shown: bool, rest: &ListQuery, odd: &Odd, dataset: &Dataset) -> Option<Applied> {
-    let plain = |query: ListQuery| Applied { query, empty: Empty::No, shown: Shown::default() };
+    let plain = Applied::plain;
     let value = || odd.values.first().map(|value| &**value);
     if odd.how == How::Repeated {
         let counts = if effect == Effect::First { odd.values.first() } else { odd.values.last() };
