@@ -17,8 +17,8 @@ mod verdict;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
 use http::header::CONTENT_TYPE;
+use parking_lot::{Mutex, RwLock};
 use rand::RngExt;
 
 use crate::api::render::{Frame, ListPage, VolatileValues};
@@ -36,8 +36,8 @@ use crate::upstream::client::{Answer, AskError, Asker, OriginClient};
 use crate::upstream::stamps::Place;
 use crate::upstream::window::Class;
 
-use job::{Audits, Phase};
 use compare::What;
+use job::{Audits, Phase};
 use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
 use verdict::{Ours, Theirs, Verdict, judge};
@@ -252,7 +252,8 @@ impl Auditor {
             _ => {}
         }
         let kind = self.kind_of(&published, sample);
-        let theirs = if kind == Kind::Odd { self.ask_odd(&sample.request).await? } else { self.ask(&sample.request).await? };
+        let theirs =
+            if kind == Kind::Odd { self.ask_odd(&sample.request).await? } else { self.ask(&sample.request).await? };
         // Compares with the present snapshot, not with that at the time of the request.
         let published = self.live.current().ok_or(UNPUBLISHED)?;
         let ours = self.ours(&published, &sample.request)?;
@@ -315,7 +316,8 @@ impl Auditor {
     /// Asks an odd request: refusals come with their bodies.
     async fn ask_odd(&self, request: &Request) -> Result<Theirs, String> {
         const MOST: u64 = 4 << 20;
-        let answer = self.client.probe(&request.path(), MOST, Self::asker()).await.map_err(|error| error.to_string())?;
+        let answer =
+            self.client.probe(&request.path(), MOST, Self::asker()).await.map_err(|error| error.to_string())?;
         Self::theirs(request, &answer, self.clock.now_wall().as_millis())
     }
 

@@ -26,8 +26,14 @@ pub(crate) fn list(
 ) -> Reply {
     let dataset = &published.dataset;
     let total = found.total;
-    let page =
-        ListPage { frame: &published.frame, envelope_hash: dataset.envelope_hash, query, total, items: found.items, shown: None };
+    let page = ListPage {
+        frame: &published.frame,
+        envelope_hash: dataset.envelope_hash,
+        query,
+        total,
+        items: found.items,
+        shown: None,
+    };
     let link = links::list(published.license.as_deref(), query, total, public_url, pin);
     Reply::new(page.body(), tag(page.tag()), link, published.epoch)
 }

@@ -265,7 +265,15 @@ mod tests {
         let frame = Frame::new(&envelope(), "\"now\"", &VolatileValues::new());
         let (one, two) = (summary(r#"{"id":1}"#), summary(r#"{"id":1,"x":2}"#));
         let tag = |query: &ListQuery, total, item| {
-            ListPage { frame: &frame, envelope_hash: ContentHash::default(), query, total, items: vec![item], shown: None }.tag()
+            ListPage {
+                frame: &frame,
+                envelope_hash: ContentHash::default(),
+                query,
+                total,
+                items: vec![item],
+                shown: None,
+            }
+            .tag()
         };
         let plain = ListQuery::default();
         let mut golf = plain.clone();
@@ -287,7 +295,8 @@ mod tests {
         let mut query = ListQuery { page: 3, per_page: 7, ..ListQuery::default() };
         query.slugs = [Some("golf".into()), None, Some("a \"b\"".into())];
         let items = vec![&one; 40];
-        let tag = ListPage { frame: &frame, envelope_hash: one.hash, query: &query, total: 99, items, shown: None }.tag();
+        let tag =
+            ListPage { frame: &frame, envelope_hash: one.hash, query: &query, total: 99, items, shown: None }.tag();
         let mut hasher = Xxh3Default::new();
         hasher.update(b"list\x01\0\0\0");
         hasher.update(&one.hash.to_bytes());

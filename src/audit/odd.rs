@@ -24,7 +24,9 @@ pub(super) fn draw(case: Case, dice: &mut StdRng) -> Option<String> {
     let word: String = (0..6).map(|_| char::from(dice.random_range(b'a'..=b'z'))).collect();
     let number = dice.random_range(2..100_000_u32);
     let query = match case {
-        Case::PageBeyond | Case::UnknownSport | Case::UnknownState | Case::UnknownCity | Case::UnknownId => return None,
+        Case::PageBeyond | Case::UnknownSport | Case::UnknownState | Case::UnknownCity | Case::UnknownId => {
+            return None;
+        }
         Case::PageZero => "page=0".to_owned(),
         Case::PageNegative => format!("page=-{number}"),
         Case::PageWord => format!("page={word}"),

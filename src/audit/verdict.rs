@@ -51,7 +51,9 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
     let (differences, confirmed_ms) = match (ours, theirs.status) {
         (Ours::ReadThrough, _) => return Ok(Verdict::Settled(Outcome::ReadThrough)),
         (Ours::Own, _) => return Ok(Verdict::Settled(Outcome::ByContract)),
-        (Ours::Learned { status, media_type, text }, _) => (learned(*status, media_type.as_deref(), text, theirs), i64::MIN),
+        (Ours::Learned { status, media_type, text }, _) => {
+            (learned(*status, media_type.as_deref(), text, theirs), i64::MIN)
+        }
         (Ours::Missing(_), 404 | 410) => (Vec::new(), i64::MIN),
         (Ours::Missing(at), 200) => (vec![Difference::new(What::Status, "", "404", "200")], *at),
         // An unknown id is 404 here, whatever the origin answers.

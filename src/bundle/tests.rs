@@ -14,10 +14,10 @@ use bytes::Bytes;
 
 use super::manifest::Base;
 use super::{Bundle, BundleError, Counts, Detail, Export, WriteError, Written, write};
+use crate::api::edges::lesson::Learned;
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
-use crate::api::edges::lesson::Learned;
 use crate::api::taxonomy::{TaxonomyKind, VolatileKeys};
 use crate::snapshot::content::Content;
 use crate::snapshot::membership::{Evidence, ListedTerm};

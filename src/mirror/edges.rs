@@ -103,10 +103,8 @@ impl EdgeLearner {
 
     fn keep(&self, evidence: &Evidence) {
         self.edges.set_probes(evidence.sent);
-        let kept = serde_json::to_vec(evidence).map_err(|source| StoreError::Io {
-            path: EVIDENCE.into(),
-            source: source.into(),
-        });
+        let kept = serde_json::to_vec(evidence)
+            .map_err(|source| StoreError::Io { path: EVIDENCE.into(), source: source.into() });
         if let Err(error) = kept.and_then(|text| self.store.put_state(EVIDENCE, &text)) {
             tracing::warn!(%error, "what the origin answered to odd requests could not be stored");
         }

@@ -68,6 +68,8 @@ pub enum Repeated {
     First,
     /// It is answered 400.
     Refused,
+    /// Any value of a filter will do; of a number the last counts.
+    Either,
 }
 
 /// How what the documentation leaves open is answered.

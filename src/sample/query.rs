@@ -45,6 +45,8 @@ impl Query {
             match (first, last) {
                 (Some(first), Some(last)) if first != last => match edges.repeated {
                     Repeated::First => Ok(Some(first)),
+                    Repeated::Either if !matches!(name, "sport" | "state" | "city") => Ok(Some(last)),
+                    Repeated::Either => Ok(Some([&values[..], &[last]].concat().join(","))),
                     Repeated::Last => Ok(Some(last)),
                     Repeated::Refused => Err((400, format!("{name} is given twice: '{first}', '{last}'"))),
                 },
@@ -69,7 +71,7 @@ impl Query {
                     Some(_) => return Err((400, format!("{name}: '{value}' lies in the future"))),
                     None => return Err((400, format!("{name}: '{value}' is not ISO 8601"))),
                 }
-            } else if !is_known(world, name, &value) {
+            } else if !value.split(',').any(|slug| is_known(world, name, slug)) {
                 match edges.unknown_slug {
                     UnknownSlug::Nothing => {}
                     UnknownSlug::Ignored => continue,
@@ -89,12 +91,14 @@ impl Query {
 
     /// A predicate for the venues that the query selects.
     pub(super) fn selection<'a>(&self, world: &'a World, switches: &Switches) -> impl Fn(&Venue) -> bool + use<'a> {
-        let slug = |name| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
-        // An unknown slug becomes a bucket that nothing is in.
-        let index = |found: Option<usize>| found.unwrap_or(usize::MAX);
-        let sport = slug("sport").map(|slug| index(SPORTS.iter().position(|sport| sport.slug == slug)));
-        let state = slug("state").map(|slug| index((0..STATES.len()).position(|at| state_slug(at as u8) == slug)));
-        let city = slug("city").map(|slug| index(world.map.cities.iter().position(|city| city.slug == slug)));
+        let slug = |name: &str| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
+        // An unknown slug is in no bucket; of several any will do.
+        let buckets = |name: &str, find: &dyn Fn(&str) -> Option<usize>| {
+            slug(name).map(|slugs| slugs.split(',').filter_map(find).collect::<Vec<usize>>())
+        };
+        let sport = buckets("sport", &|slug| SPORTS.iter().position(|sport| sport.slug == slug));
+        let state = buckets("state", &|slug| (0..STATES.len()).position(|at| state_slug(at as u8) == slug));
+        let city = buckets("city", &|slug| world.map.cities.iter().position(|city| city.slug == slug));
         let since = self.since.map(|at| (at, switches.since));
         let (combine, unfiltered) = (switches.combine, self.filters.is_empty());
         let days = switches.modified == ModifiedStyle::Day;
@@ -107,9 +111,9 @@ impl Query {
                 Since::Ignored => true,
             };
             let verdicts = [
-                sport.map(|sport| sport == usize::from(venue.sport)),
-                state.map(|state| state == usize::from(place.state)),
-                city.map(|city| city == usize::from(place.city)),
+                sport.as_ref().map(|sports| sports.contains(&usize::from(venue.sport))),
+                state.as_ref().map(|states| states.contains(&usize::from(place.state))),
+                city.as_ref().map(|cities| cities.contains(&usize::from(place.city))),
                 since.map(passes),
             ];
             match combine {

@@ -198,6 +198,7 @@ fn through<'a>(odds: &[Odd]) -> Decision<'a> {
 fn by<'a>(lesson: &'a Lesson, dataset: &Dataset, rest: &ListQuery, odd: &Odd) -> Decision<'a> {
     match lesson {
         Lesson::AsOurs => Decision::Ours,
+        Lesson::Through => through(std::slice::from_ref(odd)),
         Lesson::List { effect, shown } => {
             apply(*effect, *shown, rest, odd, dataset).map_or(Decision::Ours, Decision::List)
         }

@@ -292,7 +292,16 @@ impl Versions {
         let details = Arriving { stream: &details, stays: &stays };
         let details_bytes = file.metadata()?.len().saturating_mul(2);
         let (evidence, learned) = (bundle.evidence().clone(), bundle.learned().cloned());
-        Ok(self.import(Import { content, meta, evidence, learned, details: &details, details_bytes, allow_older, committed })?)
+        Ok(self.import(Import {
+            content,
+            meta,
+            evidence,
+            learned,
+            details: &details,
+            details_bytes,
+            allow_older,
+            committed,
+        })?)
     }
 
     /// Whether a bundle brings nothing: the newest version was confirmed later, or it is the same one of the same

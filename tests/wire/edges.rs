@@ -174,7 +174,8 @@ async fn a_reflected_value_never_becomes_markup() {
     assert_eq!((bad.status, bad.the("cache-control")), (400, "no-store".to_owned()));
     let head = server.head(&format!("{LIST}?page=x")).await;
     assert_eq!((head.status, head.body.len(), head.the("content-length")), (400, 0, bad.body.len().to_string()));
-    for value in ["%3Cscript%3Ealert(1)%3C/script%3E", "a%20b", "%22onload=%22", "a%3Cb", "caf%C3%A9", &"x".repeat(65)] {
+    for value in ["%3Cscript%3Ealert(1)%3C/script%3E", "a%20b", "%22onload=%22", "a%3Cb", "caf%C3%A9", &"x".repeat(65)]
+    {
         let ours = server.get(&format!("{LIST}?sport={value}")).await;
         assert_eq!((ours.status, ours.the("content-type")), (200, "application/json".to_owned()), "{value}");
         assert_eq!(ours.json()["total"], 0);
@@ -216,7 +217,8 @@ async fn lessons_travel_in_bundles_of_format_2_and_bundles_without_them_are_of_f
         desk.does(&server.setup, &server.data_dir(), &["export"], file).await;
         assert_eq!(desk.bytes(file)[8], format, "{file}");
     }
-    let asked = [format!("{LIST}?sport=quidditch&page=1"), format!("{LIST}?page=9999"), "/api/listings/x.json".to_owned()];
+    let asked =
+        [format!("{LIST}?sport=quidditch&page=1"), format!("{LIST}?page=9999"), "/api/listings/x.json".to_owned()];
     for (file, has) in [("with.gsb", true), ("without.gsb", false)] {
         let bundle = desk.path(file);
         let offline = Setup::offline().serving(&["--bundle", bundle.to_str().unwrap()]).start().await;
@@ -255,7 +257,8 @@ async fn what_was_learned_is_in_the_entity_tags_that_it_affects_and_not_in_the_s
     // A page that an ordinary request has, too, has its tag.
     assert_eq!(tag(&lenient, "page=0").await, tag(&lenient, "page=1").await);
     assert_eq!(tag(&lenient, "page=9999").await, tag(&lenient, "page=5").await);
-    let reply = lenient.get_with(&format!("{LIST}?per_page=200"), &[("if-none-match", &tag(&lenient, "per_page=200").await)]);
+    let reply =
+        lenient.get_with(&format!("{LIST}?per_page=200"), &[("if-none-match", &tag(&lenient, "per_page=200").await)]);
     assert_eq!(reply.await.status, 304);
 }
 

@@ -78,7 +78,8 @@ pub(crate) fn judge(case: Case, [one, other]: [&Seen; 2]) -> Result<Lesson, Stri
             }
             let told = [one, other].map(|seen| seen.told.iter().map(String::as_str).collect::<Vec<_>>());
             // The parameter comes last, and may be a word of the text.
-            let values = [0, 1].map(|at| &told[at][..told[at].len().saturating_sub(usize::from(names_parameter(case)))]);
+            let values =
+                [0, 1].map(|at| &told[at][..told[at].len().saturating_sub(usize::from(names_parameter(case)))]);
             let bodies = [body.as_str(), other_body.as_str()];
             let template = Template::of(bodies, values).or_else(|| Template::of(bodies, [&told[0], &told[1]]));
             let body = template.ok_or("the bodies of the two answers differ")?;
@@ -90,13 +91,15 @@ pub(crate) fn judge(case: Case, [one, other]: [&Seen; 2]) -> Result<Lesson, Stri
 
 /// Whether the last of what may be repeated is the parameter.
 const fn names_parameter(case: Case) -> bool {
-    matches!(case, Case::RepeatedNumber | Case::RepeatedFilter | Case::EmptyNumber | Case::EmptyFilter | Case::EmptySince)
+    matches!(
+        case,
+        Case::RepeatedNumber | Case::RepeatedFilter | Case::EmptyNumber | Case::EmptyFilter | Case::EmptySince
+    )
 }
 
 fn lists(case: Case, one: &[(Effect, bool)], other: &[(Effect, bool)]) -> Result<Lesson, String> {
     let ours = Lesson::ours(case);
-    if let Some(ours) = ours.filter(|ours| one.contains(ours) && other.contains(ours)) {
-        debug_assert!(Lesson::ours(case) == Some(ours));
+    if ours.is_some_and(|ours| one.contains(&ours) && other.contains(&ours)) {
         return Ok(Lesson::AsOurs);
     }
     if let Some(&(effect, shown)) = one.iter().find(|fits| other.contains(fits)) {
@@ -117,6 +120,10 @@ fn lists(case: Case, one: &[(Effect, bool)], other: &[(Effect, bool)]) -> Result
     }
     if let (Some(one), Some(other)) = (accepted(one), accepted(other)) {
         return Ok(Lesson::List { effect: Effect::AsAsked(one.max(other)), shown: false });
+    }
+    // Several values may mean any of them, or something else: which listings that is only the origin knows.
+    if case == Case::RepeatedFilter {
+        return Ok(Lesson::Through);
     }
     Err("the lists fit no reading, or different ones".to_owned())
 }
@@ -139,7 +146,9 @@ mod tests {
 
     #[test]
     fn statuses_that_are_not_about_the_question_are_never_learned() {
-        for status in [100, 102, 199, 204, 301, 302, 303, 307, 308, 401, 403, 407, 408, 421, 425, 429, 451, 500, 502, 503] {
+        for status in
+            [100, 102, 199, 204, 301, 302, 303, 307, 308, 401, 403, 407, 408, 421, 425, 429, 451, 500, 502, 503]
+        {
             let same = || came(status, "application/json", "{}");
             let why = of(Case::PageZero, ("", same()), ("", same())).unwrap_err();
             assert!(why.contains(&status.to_string()), "{why}");
@@ -193,13 +202,22 @@ mod tests {
     fn what_both_lists_allow_is_learned_and_ours_comes_first() {
         let list = |fits: &[(Effect, bool)]| Said::List(fits.to_vec());
         let (first, last) = ((Effect::Number(1), false), (Effect::LastPage, false));
-        let learn = |case, one: &[(Effect, bool)], other: &[(Effect, bool)]| of(case, ("", list(one)), ("", list(other)));
+        let learn =
+            |case, one: &[(Effect, bool)], other: &[(Effect, bool)]| of(case, ("", list(one)), ("", list(other)));
         let lesson = learn(Case::PageZero, &[first, last], &[first]);
         assert_eq!(lesson, Ok(Lesson::List { effect: Effect::Number(1), shown: false }));
         assert!(learn(Case::PageZero, &[first], &[last]).is_err());
         assert!(learn(Case::PageZero, &[], &[]).is_err());
         let ours = (Effect::Nothing, true);
         assert_eq!(learn(Case::PageBeyond, &[last, ours], &[last, ours]), Ok(Lesson::AsOurs));
+    }
+
+    #[test]
+    fn lists_of_several_values_that_fit_no_reading_are_read_through() {
+        let list = |fits: &[(Effect, bool)]| Said::List(fits.to_vec());
+        let learn = |case| of(case, ("", list(&[])), ("", list(&[(Effect::Last, false)])));
+        assert_eq!(learn(Case::RepeatedFilter), Ok(Lesson::Through));
+        assert!(learn(Case::RepeatedNumber).is_err());
     }
 
     #[test]

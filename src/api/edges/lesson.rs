@@ -27,6 +27,8 @@ pub(crate) enum Lesson {
     AsOurs,
     /// The origin answers with a list: `effect` of the odd value, and whether the value is shown as it was asked for.
     List { effect: Effect, shown: bool },
+    /// The origin answers with a list that only it can make: it is asked.
+    Through,
     /// The origin answers with a status and a body.
     Answer(Answer),
 }
@@ -88,7 +90,8 @@ impl Learned {
             ("page", How::NoNumber) => &[Case::PageZero, Case::PageNegative, Case::PageWord][..],
             ("per_page", How::NoNumber | How::Negative | How::Huge) => &[Case::PerPageZero, Case::PerPageWord][..],
             ("modified_since", How::Repeated) => {
-                let (numbers, filters) = (self.lessons.get(&Case::RepeatedNumber), self.lessons.get(&Case::RepeatedFilter));
+                let (numbers, filters) =
+                    (self.lessons.get(&Case::RepeatedNumber), self.lessons.get(&Case::RepeatedFilter));
                 return filters.filter(|filters| numbers == Some(*filters));
             }
             _ => return None,
@@ -97,7 +100,9 @@ impl Learned {
         let lesson = self.lessons.get(last)?;
         let is_alike = |case: &Case| match (lesson, self.lessons.get(case)) {
             (Lesson::Answer(word), Some(Lesson::Answer(other))) => word.refuses_as(other, *case),
-            (word, Some(other)) => word == other && matches!(word, Lesson::List { effect: Effect::Number(_), shown: false }),
+            (word, Some(other)) => {
+                word == other && matches!(word, Lesson::List { effect: Effect::Number(_), shown: false })
+            }
             _ => false,
         };
         others.iter().all(is_alike).then_some(lesson)
@@ -119,7 +124,7 @@ impl Learned {
         self.lessons.iter().try_for_each(|(case, lesson)| {
             let wrong = |why: &str| Err(format!("the lesson {}: {why}", case.as_str()));
             match lesson {
-                Lesson::AsOurs => Ok(()),
+                Lesson::AsOurs | Lesson::Through => Ok(()),
                 Lesson::List { effect: Effect::Number(0), .. } => wrong("no page has the number 0"),
                 Lesson::List { effect: Effect::AtMost(most) | Effect::AsAsked(most), .. }
                     if !(1..=MOST_PER_PAGE).contains(most) =>
@@ -194,6 +199,7 @@ impl Lesson {
     pub(crate) fn what(&self) -> String {
         match self {
             Self::AsOurs => "as ours".to_owned(),
+            Self::Through => "read through".to_owned(),
             Self::List { effect, shown } => {
                 let effect = match effect {
                     Effect::Ignored => "ignored".to_owned(),

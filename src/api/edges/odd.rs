@@ -270,7 +270,9 @@ mod tests {
 
     #[test]
     fn what_is_ordinary_is_not_odd_and_what_is_refused_anyway_neither() {
-        for raw in ["", "page=2&per_page=100&state=texas&state=texas", "x=1&x=2", "snapshot=a", "page=%FF", "city=%ff&page=0"] {
+        for raw in
+            ["", "page=2&per_page=100&state=texas&state=texas", "x=1&x=2", "snapshot=a", "page=%FF", "city=%ff&page=0"]
+        {
             assert_eq!(read(raw), None, "{raw}");
         }
         assert_eq!(read("snapshot=a&snapshot=b&page=0"), None);

@@ -26,7 +26,9 @@ fn equal_queries_have_one_canonical_form() {
 
 #[test]
 fn an_ordinary_query_is_not_odd() {
-    for raw in ["", "page=2&per_page=100&state=texas&state=texas", "utm=&x", "snapshot=abc", "modified_since=2024-01-01"] {
+    for raw in
+        ["", "page=2&per_page=100&state=texas&state=texas", "utm=&x", "snapshot=abc", "modified_since=2024-01-01"]
+    {
         assert!(!parse(raw).is_odd, "{raw}");
     }
     for raw in ["page=", "sport", "city=&page=2", "per_page=101", "per_page=18446744073709551615"] {

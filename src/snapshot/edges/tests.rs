@@ -74,7 +74,8 @@ fn an_odd_value_selects_what_it_counts_as() {
     assert_eq!(plain(list(Effect::AtMost(110), false), Case::PerPageOver, "per_page=105"), (1, 105, 120, 105));
     assert_eq!(plain(list(Effect::Ignored, false), Case::SinceMalformed, "modified_since=x"), (1, 50, 120, 50));
     assert_eq!(plain(list(Effect::First, false), Case::RepeatedFilter, "sport=golf&sport=no"), (1, 50, 60, 50));
-    let (_, _, total, items, shown) = selects(list(Effect::Nothing, true), Case::SinceMalformed, "modified_since=x&sport=golf");
+    let (_, _, total, items, shown) =
+        selects(list(Effect::Nothing, true), Case::SinceMalformed, "modified_since=x&sport=golf");
     let filters = vec![("sport", "golf".to_owned()), ("modified_since", "x".to_owned())];
     assert_eq!((total, items, shown.filters), (0, 0, Some(filters)));
     let (_, _, total, _, shown) = selects(list(Effect::Number(1), true), Case::PageNegative, "page=-3");
@@ -112,7 +113,9 @@ fn two_odd_parameters_are_never_answered_by_lessons() {
         (Case::PerPageOver, list(Effect::AtMost(110), false)),
     ]);
     let of = |raw: &str| of_odd(&lessons, &data, &odd::read(raw).unwrap(), NOW);
-    for raw in ["page=0&per_page=x", "page=0&sport=chess", "page=0&page=x", "page=2&page=3&sport=", "per_page=110&page=3"] {
+    for raw in
+        ["page=0&per_page=x", "page=0&sport=chess", "page=0&page=x", "page=2&page=3&sport=", "per_page=110&page=3"]
+    {
         assert_eq!(of(raw), Decision::Through, "{raw}");
     }
     assert!(matches!(of("page=2&per_page=110"), Decision::List(_)), "it is the last page");

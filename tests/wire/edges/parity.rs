@@ -2,9 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
-use grandstand::sample::{
-    BadNumber, BeyondLast, Edges, OddSince, Origin, Repeated, Switches, TooMany, UnknownSlug,
-};
+use grandstand::sample::{BadNumber, BeyondLast, Edges, OddSince, Origin, Repeated, Switches, TooMany, UnknownSlug};
 
 use super::{LIST, has_learned, learned, learning, of_the_origin};
 use crate::compare::same_list;
@@ -36,7 +34,8 @@ fn targets(total: usize) -> Vec<String> {
     let mut targets: Vec<String> = odd.iter().map(|query| format!("{LIST}?{query}")).collect();
     for query in &odd {
         for beside in ["per_page=3", "sport=baseball", "modified_since=2024-05-06", "page=2&per_page=5", "utm=1"] {
-            let names = |text: &str| text.split('&').map(|pair| pair.split('=').next().unwrap().to_owned()).collect::<Vec<_>>();
+            let names =
+                |text: &str| text.split('&').map(|pair| pair.split('=').next().unwrap().to_owned()).collect::<Vec<_>>();
             if names(beside).iter().all(|name| !names(query).contains(name)) {
                 targets.push(format!("{LIST}?{query}&{beside}"));
             }
@@ -61,7 +60,8 @@ async fn differences(server: &Server, origin: &Origin) -> Vec<String> {
         let same_place = ours.header("location") == theirs.header("location");
         let same_body = || {
             if is_list {
-                let compared = std::panic::catch_unwind(AssertUnwindSafe(|| same_list(ours.text(), theirs.text(), &target)));
+                let compared =
+                    std::panic::catch_unwind(AssertUnwindSafe(|| same_list(ours.text(), theirs.text(), &target)));
                 compared.is_ok()
             } else {
                 ours.body == theirs.body
@@ -115,7 +115,7 @@ async fn odd_requests_are_answered_as_an_origin_of_mixed_manners_does() {
         too_many: TooMany::Clamped,
         odd_since: OddSince::Ignored,
         beyond: BeyondLast::NotFound,
-        repeated: Repeated::First,
+        repeated: Repeated::Either,
         empty_counts: false,
         html: true,
         slash_redirects: true,
