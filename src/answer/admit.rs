@@ -4,6 +4,7 @@
 //! looked up here. Callers: [`super::respond`].
 
 mod noted;
+mod odd;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,9 +14,8 @@ use http::{Method, Version};
 
 use crate::api::document::{ASSETS, Document, WantedDocument, Window};
 use crate::api::dump::DumpKind;
-use crate::api::edges::odd::{self, OddQuery};
 use crate::api::listing::ListingId;
-use crate::api::query::{self, ListQuery, Parameters, QueryError};
+use crate::api::query::{self, ListQuery, Parameters};
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
@@ -29,6 +29,9 @@ use crate::semantics::problem::Problem;
 use crate::telemetry::RouteLabel;
 
 use noted::{Noted, check_body, check_host, check_size};
+use odd::refusal;
+
+pub use odd::OddRequest;
 
 pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS};
 
@@ -113,15 +116,6 @@ pub enum Target {
         /// Path and raw query to send, without the path of `public_url`.
         target: Box<[u8]>,
     },
-}
-
-/// An odd query of the list, and our own answer to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OddRequest {
-    /// The query.
-    pub(crate) odd: OddQuery,
-    /// What it counts as, or why we refuse it.
-    pub(crate) ours: Result<ListQuery, Problem>,
 }
 
 /// Which methods an answer names.
@@ -367,7 +361,7 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
     match routed.route {
         Route::List => match Parameters::parse(routed.query) {
             Ok(Parameters { list: query, snapshot: pin, is_odd: false }) => Ok(Target::List { query, pin }),
-            parsed => odd(routed.query, parsed, rules),
+            parsed => odd::target(routed.query, parsed, rules),
         },
         Route::Taxonomy(kind) => Ok(Target::Taxonomy { kind, pin: parse(routed.query)?.snapshot }),
         Route::Detail(id) => Ok(Target::Detail(id)),
@@ -388,19 +382,6 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
     }
 }
 
-/// What an odd query of the list asks for.
-fn odd(raw: &str, parsed: Result<Parameters, QueryError>, rules: &Rules) -> Result<Target, Problem> {
-    let odd = if rules.edges { odd::read(raw) } else { None };
-    match (odd, parsed) {
-        (Some(odd), parsed) => {
-            let ours = parsed.map(|parsed| parsed.list).map_err(refusal);
-            Ok(Target::OddList(Box::new(OddRequest { odd, ours })))
-        }
-        (None, Ok(Parameters { list: query, snapshot: pin, .. })) => Ok(Target::List { query, pin }),
-        (None, Err(error)) => Err(refusal(error)),
-    }
-}
-
 fn parse(query: &str) -> Result<Parameters, Problem> {
     Parameters::parse(query).map_err(refusal)
 }
@@ -408,15 +389,6 @@ fn parse(query: &str) -> Result<Parameters, Problem> {
 fn since(query: &str) -> Result<Box<str>, Problem> {
     let since = query::changes_since(query).map_err(refusal)?;
     since.ok_or_else(|| Problem::missing_parameter("since", "the id of a snapshot, from the header Mirror-Snapshot"))
-}
-
-fn refusal(error: QueryError) -> Problem {
-    match error {
-        QueryError::BadValue { parameter, value, expected } => {
-            Problem::bad_parameter(parameter, value, &format!("must be {expected}"))
-        }
-        QueryError::Repeated { parameter, first, second } => Problem::repeated_parameter(parameter, first, second),
-    }
 }
 
 #[cfg(test)]
