@@ -47,6 +47,11 @@ async fn has_learned(server: &Server) {
     .await;
 }
 
+/// The entity tag of a list.
+async fn tag(server: &Server, query: &str) -> String {
+    server.ok(&format!("{LIST}?{query}")).await.etag()
+}
+
 /// The same request to the origin itself.
 async fn of_the_origin(origin: &Origin, target: &str) -> Reply {
     let url = format!("{}{target}", origin.url());
@@ -184,6 +189,10 @@ async fn a_reflected_value_never_becomes_markup() {
         // Two at once are not read through either.
         let ours = server.get(&format!("{LIST}?page=0&sport={value}")).await;
         assert_eq!((ours.status, ours.the("content-type")), (400, "application/problem+json".to_owned()), "{value}");
+        if value.contains('/') {
+            // Another path, whose answer is the origin's.
+            continue;
+        }
         let ours = server.get(&format!("/api/listings/{value}.json")).await;
         assert_ne!(ours.the("content-type"), "text/html; charset=utf-8", "{value}");
     }
@@ -244,10 +253,6 @@ async fn what_was_learned_is_in_the_entity_tags_that_it_affects_and_not_in_the_s
     let own = Setup::mirror_of(&origin).start().await;
     own.settled(&origin).await;
     assert_eq!(own.snapshot().await, lenient.snapshot().await);
-    let tag = |server: &Server, query: &str| {
-        let reply = server.ok(&format!("{LIST}?{query}"));
-        async move { reply.await.etag() }
-    };
     for same in ["page=2", "sport=baseball", "per_page=100"] {
         assert_eq!(tag(&own, same).await, tag(&lenient, same).await, "{same}");
     }
@@ -257,9 +262,9 @@ async fn what_was_learned_is_in_the_entity_tags_that_it_affects_and_not_in_the_s
     // A page that an ordinary request has, too, has its tag.
     assert_eq!(tag(&lenient, "page=0").await, tag(&lenient, "page=1").await);
     assert_eq!(tag(&lenient, "page=9999").await, tag(&lenient, "page=5").await);
-    let reply =
-        lenient.get_with(&format!("{LIST}?per_page=200"), &[("if-none-match", &tag(&lenient, "per_page=200").await)]);
-    assert_eq!(reply.await.status, 304);
+    let known = tag(&lenient, "per_page=200").await;
+    let reply = lenient.get_with(&format!("{LIST}?per_page=200"), &[("if-none-match", &known)]).await;
+    assert_eq!(reply.status, 304);
 }
 
 #[tokio::test]

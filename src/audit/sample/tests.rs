@@ -72,7 +72,8 @@ fn samples_are_what_their_kind_says() {
             Request::Odd(path) => {
                 assert_eq!(sample.kind, Kind::Odd);
                 let odd = path.split_once('?').map(|(_, query)| crate::api::edges::odd::read(query));
-                assert!(odd.is_none_or(|odd| odd.is_some_and(|odd| odd.odds.len() == 1)), "{what}");
+                // An instant in the future is odd by the clock alone.
+                assert!(odd.flatten().is_none_or(|odd| odd.odds.len() == 1), "{what}");
             }
             Request::Taxonomy(taxonomy) => assert_eq!(sample.kind, Kind::Taxonomy(*taxonomy), "{what}"),
             Request::List(query) => {
