@@ -14,7 +14,9 @@ use bytes::Bytes;
 
 use super::manifest::Base;
 use super::{Bundle, BundleError, Counts, Detail, Export, WriteError, Written, write};
-use crate::api::edges::lesson::Learned;
+use crate::api::edges::case::Case;
+use crate::api::edges::lesson::{Answer, Effect, Learned, Lesson};
+use crate::api::edges::template::Template;
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
@@ -136,4 +138,16 @@ fn open(bytes: &[u8]) -> Result<Bundle, BundleError> {
 
 fn details_of(bundle: &Bundle, bytes: &[u8]) -> Result<BTreeMap<ListingId, Detail>, BundleError> {
     bundle.details(Cursor::new(bytes)).collect()
+}
+
+fn lessons() -> Learned {
+    let body = Template::of(["<p>no 1</p>", "<p>no 2</p>"], [&["1"], &["2"]]).unwrap();
+    let answer = Answer { status: 404, media_type: Some("text/html".to_owned()), body };
+    let lessons = [
+        (Case::UnknownId, Lesson::Answer(answer)),
+        (Case::PerPageOver, Lesson::List { effect: Effect::AtMost(250), shown: false }),
+        (Case::EmptyNumber, Lesson::AsOurs),
+    ];
+    let own = [(Case::PageHuge, "the bodies of the two answers differ".to_owned())];
+    Learned { lessons: lessons.into(), own: own.into(), probes: 40, probed_ms: 1_795_000_000_000 }
 }

@@ -3,9 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::edges::case::Case;
-use crate::api::edges::lesson::{Answer, Effect, Lesson};
-use crate::api::edges::template::Template;
 
 #[test]
 fn what_is_bundled_comes_out_as_it_was() {
@@ -239,16 +236,4 @@ fn lessons_that_could_not_be_learned_are_neither_written_nor_read() {
     let mut older = world.full();
     older[8] = 1;
     assert!(open(&older).is_err());
-}
-
-fn lessons() -> Learned {
-    let body = Template::of(["<p>no 1</p>", "<p>no 2</p>"], [&["1"], &["2"]]).unwrap();
-    let answer = Answer { status: 404, media_type: Some("text/html".to_owned()), body };
-    let lessons = [
-        (Case::UnknownId, Lesson::Answer(answer)),
-        (Case::PerPageOver, Lesson::List { effect: Effect::AtMost(250), shown: false }),
-        (Case::EmptyNumber, Lesson::AsOurs),
-    ];
-    let own = [(Case::PageHuge, "the bodies of the two answers differ".to_owned())];
-    Learned { lessons: lessons.into(), own: own.into(), probes: 40, probed_ms: 1_795_000_000_000 }
 }
