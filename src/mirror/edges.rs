@@ -42,15 +42,19 @@ const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
 /// What asks.
 pub struct EdgeLearner {
+    /// The client.
     pub client: OriginClient,
+    /// The store.
     pub store: Arc<Store>,
     /// The newest snapshot.
     pub live: Live,
+    /// The details, which come first.
     pub details: Details,
     /// Where the lessons go.
     pub edges: Edges,
     /// How far apart the two probes of a case are at least.
     pub ttl: Duration,
+    /// The clock.
     pub clock: Clock,
 }
 

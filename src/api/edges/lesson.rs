@@ -124,14 +124,13 @@ impl Learned {
         self.lessons.iter().try_for_each(|(case, lesson)| {
             let wrong = |why: &str| Err(format!("the lesson {}: {why}", case.as_str()));
             match lesson {
-                Lesson::AsOurs | Lesson::Through => Ok(()),
                 Lesson::List { effect: Effect::Number(0), .. } => wrong("no page has the number 0"),
                 Lesson::List { effect: Effect::AtMost(most) | Effect::AsAsked(most), .. }
                     if !(1..=MOST_PER_PAGE).contains(most) =>
                 {
                     wrong("the page size is out of bounds")
                 }
-                Lesson::List { .. } => Ok(()),
+                Lesson::AsOurs | Lesson::Through | Lesson::List { .. } => Ok(()),
                 Lesson::Answer(answer) => match answer.problem() {
                     Some(why) => wrong(&why),
                     None => Ok(()),
