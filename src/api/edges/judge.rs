@@ -55,7 +55,11 @@ impl Said {
         let media_type = match media_types {
             [] if body.is_empty() => None,
             [Some(media_type)] if family(media_type).is_some() => Some((*media_type).to_owned()),
-            other => return Self::Never(format!("the media type {other:?} is not learned")),
+            other => {
+                let types: Vec<&str> = other.iter().map(|media_type| media_type.unwrap_or("(not text)")).collect();
+                let types = if types.is_empty() { "(none)".to_owned() } else { types.join(", ") };
+                return Self::Never(format!("the media type {types} is never learned"));
+            }
         };
         Self::Answer { status, media_type, body: body.to_owned() }
     }

@@ -184,7 +184,8 @@ impl Answer {
         if !is_learnable(self.status) {
             Some(format!("the status {} is never learned", self.status))
         } else if family == Some(None) || (family.is_none() && self.body.len() > 0) {
-            Some(format!("the media type {:?} is never learned", self.media_type))
+            let media_type = self.media_type.as_deref().unwrap_or("(none)");
+            Some(format!("the media type {media_type} is never learned"))
         } else if self.body.len() > MOST_BODY {
             Some(format!("a body of {} bytes is never learned", self.body.len()))
         } else {
