@@ -147,6 +147,7 @@ fn shown(found: Found) -> Shown {
         Found::Problem { problem, .. } => panic!("{problem:?}"),
         Found::Through { .. } => panic!("read through"),
         Found::Document { .. } => panic!("a page"),
+        Found::Learned(learned) => panic!("{learned:?}"),
     }
 }
 
