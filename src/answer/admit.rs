@@ -31,7 +31,7 @@ use crate::telemetry::RouteLabel;
 use noted::{Noted, check_body, check_host, check_size};
 use odd::refusal;
 
-pub use odd::OddRequest;
+pub(crate) use odd::OddRequest;
 
 pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS};
 
