@@ -111,6 +111,7 @@ impl Auditor {
 
     /// One background sample.
     async fn sample(&self, sampler: &mut Sampler) {
+        sampler.odd = self.edges.learned().is_some();
         let Some(sample) = self.live.current().map(|published| sampler.next(&published.dataset)) else { return };
         let outcome = match self.look(&sample, None).await {
             Look::Settled(outcome) => outcome,
@@ -142,6 +143,7 @@ impl Auditor {
                 self.give_up(samples - done, "there is no snapshot yet; run `grandstand sync` first");
                 break;
             };
+            sampler.odd = self.edges.learned().is_some();
             let sample = sampler.next(&published.dataset);
             drop(published);
             match self.look(&sample, None).await {

@@ -121,6 +121,8 @@ pub(crate) struct Sample {
 /// Draws samples.
 #[derive(Debug)]
 pub(crate) struct Sampler {
+    /// Whether odd requests are drawn; else details in their place.
+    pub odd: bool,
     dice: StdRng,
     /// The rest of the round.
     round: Vec<Kind>,
@@ -129,13 +131,16 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// A sampler with this seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { dice: StdRng::seed_from_u64(seed), round: Vec::new() }
+        Self { odd: true, dice: StdRng::seed_from_u64(seed), round: Vec::new() }
     }
 
     /// The next sample. Kinds for which the data set has nothing are passed over.
     pub(crate) fn next(&mut self, dataset: &Dataset) -> Sample {
         for _ in 0..2 * Kind::ROUND.len() {
-            let kind = self.next_kind();
+            let kind = match self.next_kind() {
+                Kind::Odd if !self.odd => Kind::Detail,
+                kind => kind,
+            };
             if let Some(request) = self.draw(kind, dataset) {
                 return Sample { kind, request };
             }

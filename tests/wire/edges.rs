@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::client::Reply;
 use crate::gap::Desk;
-use crate::harness::{Server, Setup, edit, origin_with, quiet, until, wait_until};
+use crate::harness::{Server, Setup, edit, origin_with, quiet, run, until, wait_until};
 
 const LIST: &str = "/api/listings.json";
 
@@ -293,4 +293,19 @@ async fn a_kept_snapshot_is_answered_by_the_same_lessons() {
     server.get(&format!("{LIST}?page=0&snapshot=0000")).await.assert_problem(410, &["0000"]);
     let status = server.admin(Method::GET, "/status").await;
     assert_eq!(status.json()["edges"]["state"], "learned");
+}
+
+#[tokio::test]
+async fn an_audit_compares_odd_requests_and_a_difference_has_them_learned_again() {
+    let (origin, server) = learned("strict", 60).await;
+    let arguments = server.setup.arguments(&["audit", "--samples", "40"], &server.data_dir());
+    let (code, said) = run(&arguments).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains(" equal (100 %); skipped: "), "{said}");
+    origin.set(|switches| switches.edges = Edges::default());
+    let (code, said) = run(&arguments).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("status: the mirror has 40"), "{said}");
+    wait_until("it has learned again", || async { edges(&server).await["cases"]["unknown-sport"] == "as ours" }).await;
+    assert_eq!(server.ok(&format!("{LIST}?sport=quidditch")).await.json()["total"], 0);
 }
