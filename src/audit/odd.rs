@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use crate::api::edges::case::Case;
-use crate::api::edges::lesson::{Answer, Lesson};
+use crate::api::edges::lesson::Answer;
 use crate::api::edges::odd;
 use crate::api::query::Parameters;
 use crate::api::render::{Frame, ListPage, VolatileValues};
@@ -56,8 +56,7 @@ impl Auditor {
             Request::List(query) => {
                 let is_empty = dataset.find(query).is_ok_and(|found| found.items.is_empty());
                 match edges::of_empty(Some(&lessons), dataset, query, now).filter(|_| is_empty)? {
-                    // The same answer as if nothing were odd.
-                    Decision::Ours => return None,
+                    Decision::AsOurs => Decision::List(Applied::plain(query.clone())),
                     decision => decision,
                 }
             }
@@ -69,15 +68,16 @@ impl Auditor {
                         return Some(body(edges::of_id(lessons.of_id(id), id)?));
                     }
                     (None, Some(asked)) => match edges::of_odd(&lessons, dataset, &asked, now) {
-                        Decision::Ours if asked.odds.iter().all(|odd| lessons.of(odd) == Some(&Lesson::AsOurs)) => {
-                            Decision::List(Applied::plain(Parameters::parse(query).ok()?.list))
-                        }
+                        Decision::AsOurs => Decision::List(Applied::plain(Parameters::parse(query).ok()?.list)),
                         decision => decision,
                     },
                     // It is odd by its value, which the data shows.
                     (None, None) => {
                         let query = Parameters::parse(query).ok()?.list;
-                        edges::of_empty(Some(&lessons), dataset, &query, now)?
+                        match edges::of_empty(Some(&lessons), dataset, &query, now)? {
+                            Decision::AsOurs => Decision::List(Applied::plain(query)),
+                            decision => decision,
+                        }
                     }
                 }
             }
@@ -88,7 +88,7 @@ impl Auditor {
             Request::Detail(_) | Request::Taxonomy(_) => return None,
         };
         match decision {
-            Decision::Ours => None,
+            Decision::Ours | Decision::AsOurs => None,
             Decision::Through => Some(Ours::ReadThrough),
             Decision::Body(answer, text) => Some(body((answer, text))),
             Decision::List(applied) if relies_on_disproved(published.meta.disproved.as_deref(), &applied.query) => {

@@ -130,8 +130,10 @@ impl Edges {
 /// How an odd request is answered.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Decision<'a> {
-    /// As the documentation's table says.
+    /// As the documentation's table says: nothing else is known.
     Ours,
+    /// The same, and so does the origin.
+    AsOurs,
     /// With a list.
     List(Applied),
     /// With a status and this body.
@@ -197,7 +199,7 @@ fn through<'a>(odds: &[Odd]) -> Decision<'a> {
 
 fn by<'a>(lesson: &'a Lesson, dataset: &Dataset, rest: &ListQuery, odd: &Odd) -> Decision<'a> {
     match lesson {
-        Lesson::AsOurs => Decision::Ours,
+        Lesson::AsOurs => Decision::AsOurs,
         Lesson::Through => through(std::slice::from_ref(odd)),
         Lesson::List { effect, shown } => {
             apply(*effect, *shown, rest, odd, dataset).map_or(Decision::Ours, Decision::List)

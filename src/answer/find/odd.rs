@@ -56,7 +56,7 @@ impl Learned {
 impl OddFound {
     fn of(decision: Decision<'_>, path: impl FnOnce() -> String) -> Self {
         match decision {
-            Decision::Ours => Self::Ours,
+            Decision::Ours | Decision::AsOurs => Self::Ours,
             Decision::List(applied) => Self::List(applied),
             Decision::Body(answer, body) => Self::Body(Learned::of(answer, body)),
             Decision::Through => Self::Through(path()),
