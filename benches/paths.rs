@@ -58,6 +58,7 @@ fn rules() -> Rules {
         head: 48 << 10,
         name: Some(Pseudonym::of(1)),
         dumps: true,
+        edges: true,
     }
 }
 

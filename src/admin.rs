@@ -4,6 +4,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod bundle;
+mod edges;
 pub(crate) mod front;
 pub(crate) mod guard;
 mod health;

@@ -6,6 +6,7 @@
 pub(crate) mod changes;
 pub(crate) mod document;
 pub(crate) mod dump;
+pub(crate) mod edges;
 pub(crate) mod envelope;
 pub(crate) mod hash;
 pub mod json;

@@ -46,6 +46,7 @@ use crate::fleet::publisher::Publisher;
 use crate::fleet::publisher::status::PublishStatus;
 use crate::limit::Limiter;
 use crate::mirror::details::worker::DetailWorker;
+use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
 use crate::serve::connections::Connections;
 use crate::serve::gate::Gate;
@@ -165,7 +166,8 @@ pub fn serve(
     settings.store(config.clone());
     let dumps = dumps(&settings, &core);
     let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
-    let fixed = Fixed::new(config, name, dumps.is_some(), &core.clock);
+    let uses_edges = core.versions.as_ref().is_some_and(|versions| versions.edges().are_used());
+    let fixed = Fixed { edges: uses_edges, ..Fixed::new(config, name, dumps.is_some(), &core.clock) };
     let access = access_log::open(config)?;
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let publishing = PublishStatus::default();
@@ -255,7 +257,7 @@ pub fn serve(
         server.add_service(background_service("limit", Task::new(shared.run())));
     }
     replica::keep_current(&mut server, &mut core);
-    add_tasks(&mut server, core.sweeper, core.auditor, core.worker, publisher);
+    add_tasks(&mut server, core.sweeper, core.auditor, core.learner, core.worker, publisher);
     shutdown::watch(&server, in_flight, connections.clone(), settings, core.details, access)
         .map_err(AppError::Thread)?;
     server.run(RunArgs {
@@ -285,6 +287,7 @@ fn add_tasks(
     server: &mut Server,
     sweeper: Option<Sweeper>,
     auditor: Option<Auditor>,
+    learner: Option<EdgeLearner>,
     worker: Option<DetailWorker>,
     publisher: Option<Publisher>,
 ) {
@@ -293,6 +296,9 @@ fn add_tasks(
     }
     if let Some(auditor) = auditor {
         server.add_service(background_service("audit", Task::new(auditor.run())));
+    }
+    if let Some(learner) = learner {
+        server.add_service(background_service("edges", Task::new(learner.run())));
     }
     if let Some(worker) = worker {
         server.add_service(background_service("details", Task::new(worker.run())));
@@ -393,6 +399,8 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         pages: ArcSwap::from_pointee(rules::pages(config)),
         kept: core.versions.as_ref().map_or_else(Kept::none, |versions| versions.loaded().clone()),
         absent: if config.usage() == Use::Replica { Absent::REPLICA } else { Absent::OFFLINE },
+        edges: core.versions.as_ref().map(|versions| versions.edges().clone()).unwrap_or_default(),
+        clock: core.clock.clone(),
         settings: core.settings.clone(),
         is_behind: {
             let versions = core.versions.clone();

@@ -9,6 +9,7 @@
 pub(crate) mod compare;
 mod confirm;
 pub(crate) mod job;
+mod odd;
 pub(crate) mod sample;
 pub(crate) mod score;
 mod verdict;
@@ -16,6 +17,7 @@ mod verdict;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::CONTENT_TYPE;
 use parking_lot::{Mutex, RwLock};
 use rand::RngExt;
 
@@ -23,18 +25,21 @@ use crate::api::render::{Frame, ListPage, VolatileValues};
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
+use crate::semantics::caching::ResponseDirectives;
 use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::edges::Edges;
 use crate::snapshot::live::{Live, Published};
 use crate::store::{DetailState, StoreError};
 
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
-use crate::upstream::client::{AskError, Asker, OriginClient};
+use crate::upstream::client::{Answer, AskError, Asker, OriginClient};
 use crate::upstream::stamps::Place;
 use crate::upstream::window::Class;
 
+use compare::What;
 use job::{Audits, Phase};
-use sample::{Request, Sample, Sampler};
+use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
 use verdict::{Ours, Theirs, Verdict, judge};
 
@@ -51,6 +56,8 @@ pub struct Auditor {
     /// The served snapshot.
     pub live: Live,
     pub details: Details,
+    /// What was learned of the origin's answers to odd requests.
+    pub edges: Edges,
     /// The volatile keys known by now.
     pub volatile: Arc<RwLock<VolatileKeys>>,
     /// Commands to the mirror.
@@ -109,6 +116,7 @@ impl Auditor {
 
     /// One background sample.
     async fn sample(&self, sampler: &mut Sampler) {
+        sampler.odd = self.edges.learned().is_some();
         let Some(sample) = self.live.current().map(|published| sampler.next(&published.dataset)) else { return };
         let outcome = match self.look(&sample, None).await {
             Look::Settled(outcome) => outcome,
@@ -140,6 +148,7 @@ impl Auditor {
                 self.give_up(samples - done, "there is no snapshot yet; run `grandstand sync` first");
                 break;
             };
+            sampler.odd = self.edges.learned().is_some();
             let sample = sampler.next(&published.dataset);
             drop(published);
             match self.look(&sample, None).await {
@@ -208,7 +217,17 @@ impl Auditor {
 
     /// Fetches a differing detail; `true` if something else differs, which needs a whole pass.
     async fn heal(&self, sample: &Sample, outcome: &Outcome) -> bool {
-        let Outcome::Different(_) = outcome else { return false };
+        let Outcome::Different(differences) = outcome else { return false };
+        // Headers are not mended by fetching anything again.
+        if differences.iter().all(|difference| difference.what == What::Header) {
+            return false;
+        }
+        let Some(published) = self.live.current() else { return false };
+        if self.learned(&published, &sample.request).is_some() {
+            self.edges.ask_again();
+            return false;
+        }
+        drop(published);
         let Request::Detail(id) = sample.request else { return true };
         let Some(published) = self.live.current() else { return false };
         let Some(summary) = published.dataset.summary(id) else { return true };
@@ -234,15 +253,20 @@ impl Auditor {
             self.bring_up_to_date(&sample.request).await?;
         }
         let published = self.live.current().ok_or(UNPUBLISHED)?;
-        if matches!(self.ours(&published, &sample.request)?, Ours::ReadThrough) {
-            return Ok(Look::Settled(Outcome::ReadThrough));
+        match self.ours(&published, &sample.request)? {
+            Ours::ReadThrough => return Ok(Look::Settled(Outcome::ReadThrough)),
+            Ours::Own => return Ok(Look::Settled(Outcome::ByContract)),
+            _ => {}
         }
-        let theirs = self.ask(&sample.request).await?;
+        let kind = self.kind_of(&published, sample);
+        let theirs =
+            if kind == Kind::Odd { self.ask_odd(&sample.request).await? } else { self.ask(&sample.request).await? };
         // Compares with the present snapshot, not with that at the time of the request.
         let published = self.live.current().ok_or(UNPUBLISHED)?;
         let ours = self.ours(&published, &sample.request)?;
         let mut ignored = self.ignored(&published);
-        if let Verdict::Settled(outcome) = judge(sample.kind, &ours, &theirs, &ignored)? {
+        let kind = self.kind_of(&published, sample);
+        if let Verdict::Settled(outcome) = judge(kind, &ours, &theirs, &ignored)? {
             return Ok(Look::Settled(outcome));
         }
         let Some(before) = before else { return Ok(Look::Suspect(theirs)) };
@@ -250,7 +274,7 @@ impl Auditor {
         for key in ignored.learn(&before.text, &theirs.text).into_iter().flatten() {
             ignored.insert(&key);
         }
-        let differences = match judge(sample.kind, &ours, &theirs, &ignored)? {
+        let differences = match judge(kind, &ours, &theirs, &ignored)? {
             Verdict::Settled(outcome) => return Ok(Look::Settled(outcome)),
             Verdict::Differs(differences) => differences,
         };
@@ -291,18 +315,40 @@ impl Auditor {
         Asker { patience: Some(PATIENCE), ..Asker::mirror(Class::Background) }
     }
 
+    /// The kind by which a sample is judged: what was learned is compared to the byte.
+    fn kind_of(&self, published: &Published, sample: &Sample) -> Kind {
+        if self.learned(published, &sample.request).is_some() { Kind::Odd } else { sample.kind }
+    }
+
+    /// Asks an odd request: refusals come with their bodies.
+    async fn ask_odd(&self, request: &Request) -> Result<Theirs, String> {
+        const MOST: u64 = 4 << 20;
+        let answer =
+            self.client.probe(&request.path(), MOST, Self::asker()).await.map_err(|error| error.to_string())?;
+        Self::theirs(request, &answer, self.clock.now_wall().as_millis())
+    }
+
+    fn theirs(request: &Request, answer: &Answer, at_ms: i64) -> Result<Theirs, String> {
+        let text = String::from_utf8(answer.body.to_vec());
+        let text = text.map_err(|error| format!("{request}: the origin's answer is not UTF-8: {error}"))?;
+        let media_type = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let directives = ResponseDirectives::of(&answer.headers);
+        let is_private = directives.no_store || directives.private;
+        Ok(Theirs { status: answer.status, media_type, is_private, text, at_ms })
+    }
+
     async fn ask(&self, request: &Request) -> Result<Theirs, String> {
         match self.client.ask(&request.path(), None, Self::asker()).await {
             Ok(answer) => {
-                let text = String::from_utf8(answer.body.to_vec());
-                let text = text.map_err(|error| format!("{request}: the origin's answer is not UTF-8: {error}"))?;
+                let mut theirs = Self::theirs(request, &answer, 0)?;
                 let place = Place::of(&request.path());
-                let at_ms = self.client.stamps().date(place, &answer, Some(&text), None).until_ms;
-                Ok(Theirs { status: answer.status, text, at_ms })
+                theirs.at_ms = self.client.stamps().date(place, &answer, Some(&theirs.text), None).until_ms;
+                Ok(theirs)
             }
             // A refusal is an answer too.
             Err(AskError::Status { status: status @ (400..=428 | 430..=499), .. }) => {
-                Ok(Theirs { status, text: String::new(), at_ms: self.clock.now_wall().as_millis() })
+                let at_ms = self.clock.now_wall().as_millis();
+                Ok(Theirs { status, media_type: None, is_private: false, text: String::new(), at_ms })
             }
             Err(error) => Err(error.to_string()),
         }
@@ -310,6 +356,9 @@ impl Auditor {
 
     /// The mirror's answer, from the served data.
     fn ours(&self, published: &Published, request: &Request) -> Result<Ours, String> {
+        if let Some(learned) = self.learned(published, request) {
+            return Ok(learned);
+        }
         let (dataset, meta) = (&published.dataset, &published.meta);
         let failed = |error: StoreError| format!("the data directory: {error}");
         Ok(match request {
@@ -324,11 +373,13 @@ impl Auditor {
                         query,
                         total: found.total,
                         items: found.items,
+                        shown: None,
                     };
                     let body = page.body();
                     Ours::Body(String::from_utf8_lossy(&body).into_owned(), meta.confirmed_ms)
                 }
             },
+            Request::Odd(_) => Ours::Own,
             Request::Taxonomy(kind) => Ours::Body(dataset.content.taxonomy(*kind).to_owned(), meta.confirmed_ms),
             Request::Detail(id) if dataset.summary(*id).is_none() => Ours::Missing(meta.confirmed_ms),
             Request::Detail(id) => match self.details.get(*id).map_err(failed)? {

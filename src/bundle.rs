@@ -41,8 +41,11 @@ pub(crate) use part::START_LEN as BEGINNING;
 pub(crate) use parts::check_beginning;
 pub(crate) use write::{Export, Written, write};
 
-/// The format that is written, and the newest one that is read.
-pub(crate) const FORMAT: u16 = 1;
+/// The newest format that is read. The lowest one is written that holds what there is.
+pub(crate) const FORMAT: u16 = 2;
+
+/// The format of a bundle without lessons.
+const WITHOUT_LESSONS: u16 = 1;
 
 /// No part unpacks to more than this.
 pub(crate) const MAX_PART: usize = 48 << 20;

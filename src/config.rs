@@ -59,7 +59,7 @@ pub(crate) use client_ip::ClientIpConfig;
 pub(crate) use errors::{ConfigErrors, Finding, Place};
 pub(crate) use limits::LimitsConfig;
 pub(crate) use log::{AccessConfig, LogConfig, LogFormat, LogLevel};
-pub(crate) use mirror::{Details, MirrorConfig};
+pub(crate) use mirror::{Details, Edges, MirrorConfig};
 pub(crate) use object_store::{ObjectStoreUrl, StoreKind, StoreOptions};
 pub(crate) use origin::OriginConfig;
 pub(crate) use pages::PagesConfig;

@@ -131,6 +131,10 @@
 //! they allow one reading; else the origin's list for the term (`mirror::terms`); and for the last of several namesakes,
 //! what the others leave. Unknown slugs are read through. What filters mean is checked once (`mirror::assumptions`).
 //!
+//! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
+//! [`mirror::edges`] asks two probes for each case. A request is looked at as odd only if the parser of queries says so, or
+//! if it finds nothing.
+//!
 //! Each fetched answer is stored with its validators ([`mirror::copies`]). It is valid for an interval of the *origin's*
 //! time: from when its content was first seen to when it was last confirmed. An answer is dated by `Date` minus `Age`, so
 //! that an old copy of the origin's CDN neither certifies data that it does not prove nor takes data back. A `generated_at`

@@ -14,6 +14,7 @@
 //! | details: what is here, what is due, what an answer changes | [`details`] |
 //! | looking at every page now and then | [`sweep`] |
 //! | what clients read before there is a snapshot | [`early_copies`] |
+//! | how the origin answers odd requests | [`edges`] |
 //! | what others ask of the mirror | [`commands`] |
 //!
 //! Callers: [`crate::app`] starts it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads details.
@@ -26,6 +27,7 @@ pub(crate) mod copies;
 pub(crate) mod crawl;
 pub(crate) mod details;
 pub(crate) mod early_copies;
+pub(crate) mod edges;
 mod order;
 pub(crate) mod pass;
 mod plan;

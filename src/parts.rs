@@ -92,6 +92,9 @@ pub mod mirror {
             pub use crate::mirror::details::worker::DetailWorker;
         }
     }
+    pub mod edges {
+        pub use crate::mirror::edges::EdgeLearner;
+    }
     pub mod task {
         pub use crate::mirror::task::Mirror;
     }
@@ -129,6 +132,9 @@ pub mod snapshot {
     }
     pub mod dataset {
         pub use crate::snapshot::dataset::{Dataset, Doubt};
+    }
+    pub mod edges {
+        pub use crate::snapshot::edges::Edges;
     }
     pub mod live {
         pub use crate::snapshot::live::{Live, Published};

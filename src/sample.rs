@@ -14,11 +14,12 @@
 //! | in which order are they listed, how are numbers spelled | `order`, `spelling`, `json` |
 //! | what is answered | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag` |
 //! | how is it served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
-//! | what can be varied, which requests something befalls | `switches`, `fault` |
+//! | what can be varied, which requests something befalls | `switches`, `edges`, `fault` |
 
 mod answer;
 mod cdn;
 mod dice;
+mod edges;
 mod etag;
 mod fault;
 mod gazetteer;
@@ -44,6 +45,7 @@ mod venue;
 mod wire;
 mod world;
 
+pub use edges::{BadNumber, BeyondLast, Edges, OddSince, Repeated, TooMany, UnknownSlug};
 pub use fault::{Asked, FaultRule, Mishap};
 pub use log::Seen;
 pub use order::ItemOrder;

@@ -7,6 +7,7 @@ pub(crate) mod columns;
 pub(crate) mod content;
 pub(crate) mod coverage;
 pub(crate) mod dataset;
+pub(crate) mod edges;
 mod ids;
 mod index;
 pub(crate) mod journal;

@@ -6,7 +6,7 @@
 //! | published versions, as trees of content-addressed blocks | [`version`], `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
 //! | details by listing id | [`details`] |
-//! | small blobs by name, the evidence on terms among them | `state`, `evidence` |
+//! | small blobs by name, the evidence on terms among them | `state`, `evidence`, `learned` |
 //!
 //! It stores and returns values; [`crate::mirror`] decides what is published, kept and fetched. Every call blocks.
 //! Every write is durable (one transaction, synced) when it returns, except [`Store::put_copy_soon`]. Callers:
@@ -45,6 +45,7 @@ mod fault;
 mod garbage;
 mod handle;
 mod heal;
+mod learned;
 mod load;
 mod locker;
 mod migration;

@@ -31,6 +31,7 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::dataset::Dataset;
+use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Evidence;
@@ -97,6 +98,8 @@ struct Inner {
     oldest: Mutex<u64>,
     kept: ArcSwap<Vec<KeptVersion>>,
     loaded: Kept,
+    /// What was learned of the origin's answers to odd requests.
+    edges: Edges,
     /// Whether a rollback is in effect; apart, because readers must not wait for a switch.
     is_rolled_back: AtomicBool,
     /// The versions that are being exported: they are kept meanwhile.
@@ -144,6 +147,11 @@ impl Versions {
     /// Kept versions in memory, for clients that name one.
     pub fn loaded(&self) -> &Kept {
         &self.0.loaded
+    }
+
+    /// What was learned of the origin's answers to odd requests.
+    pub fn edges(&self) -> &Edges {
+        &self.0.edges
     }
 
     /// The journal of changes.

@@ -250,6 +250,7 @@ impl Status {
             "reload": self.reloads.describe(),
             "disk": disk,
             "publish": self.publish.as_ref().map(|publish| publish::describe(&publish.view(), &self.clock)),
+            "edges": self.versions.as_ref().map(|versions| super::edges::describe(versions.edges())),
             "last_error": picture.last_error,
             "replica": replica,
         });

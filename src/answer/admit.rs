@@ -5,6 +5,7 @@
 
 mod limited;
 mod noted;
+mod odd;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use http::{HeaderMap, Method, Version};
 use crate::api::document::{ASSETS, Document, WantedDocument};
 use crate::api::dump::DumpKind;
 use crate::api::listing::ListingId;
-use crate::api::query::{self, ListQuery, Parameters, QueryError};
+use crate::api::query::{self, ListQuery, Parameters};
 use crate::api::route::Route;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::clock::Monotonic;
@@ -30,6 +31,9 @@ use crate::telemetry::RouteLabel;
 
 use limited::{is_preflight, limiter};
 use noted::{Noted, check_body, check_host, check_size};
+use odd::refusal;
+
+pub(crate) use odd::OddRequest;
 
 pub(crate) use limited::{admit_unread, peek_unread, shared_wish};
 pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS};
@@ -76,6 +80,8 @@ pub struct Rules {
     pub name: Option<Pseudonym>,
     /// Whether there are dumps; otherwise their paths are unknown ones.
     pub dumps: bool,
+    /// Whether odd requests are answered as the origin does, once that is learned.
+    pub edges: bool,
 }
 
 /// What a request asks for.
@@ -88,6 +94,8 @@ pub enum Target {
         /// From which kept snapshot.
         pin: Option<Box<str>>,
     },
+    /// An odd query of the list.
+    OddList(Box<OddRequest>),
     /// A taxonomy.
     Taxonomy {
         /// Which one.
@@ -97,6 +105,8 @@ pub enum Target {
     },
     /// A detail.
     Detail(ListingId),
+    /// A detail whose id is no number.
+    NoListing(Box<str>),
     /// What changed.
     Changes {
         /// Since which snapshot; or why that cannot be told, should there be something to tell.
@@ -336,15 +346,16 @@ fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules
     }
     check_body(view, noted)?;
     match routed.route {
-        Route::List => {
-            let parameters = parse(routed.query)?;
-            Ok(Target::List { query: parameters.list, pin: parameters.snapshot })
-        }
+        Route::List => match Parameters::parse(routed.query) {
+            Ok(Parameters { list: query, snapshot: pin, is_odd: false }) => Ok(Target::List { query, pin }),
+            parsed => odd::target(routed.query, parsed, rules),
+        },
         Route::Taxonomy(kind) => Ok(Target::Taxonomy { kind, pin: parse(routed.query)?.snapshot }),
         Route::Detail(id) => Ok(Target::Detail(id)),
         Route::NoSuchListing => {
             let id = path.strip_prefix("/api/listings/").and_then(|rest| rest.strip_suffix(".json"));
-            Err(Problem::unknown_listing(id.unwrap_or(path)))
+            let id = id.unwrap_or(path);
+            if rules.edges { Ok(Target::NoListing(id.into())) } else { Err(Problem::unknown_listing(id)) }
         }
         Route::Changes => Ok(Target::Changes { since: since(routed.query) }),
         Route::Dump(kind) => Ok(Target::Dump(kind)),
@@ -365,15 +376,6 @@ fn parse(query: &str) -> Result<Parameters, Problem> {
 fn since(query: &str) -> Result<Box<str>, Problem> {
     let since = query::changes_since(query).map_err(refusal)?;
     since.ok_or_else(|| Problem::missing_parameter("since", "the id of a snapshot, from the header Mirror-Snapshot"))
-}
-
-fn refusal(error: QueryError) -> Problem {
-    match error {
-        QueryError::BadValue { parameter, value, expected } => {
-            Problem::bad_parameter(parameter, value, &format!("must be {expected}"))
-        }
-        QueryError::Repeated { parameter, first, second } => Problem::repeated_parameter(parameter, first, second),
-    }
 }
 
 #[cfg(test)]

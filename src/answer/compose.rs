@@ -3,6 +3,7 @@
 //! Bodies are only chosen here, never made. Callers: [`super::respond`].
 
 mod dump;
+mod learned;
 mod of_the_origin;
 
 use bytes::Bytes;

@@ -15,6 +15,7 @@ use crate::cache::rendered::Rendered;
 use crate::cache::reply::Reply;
 use crate::cache::stored::Stored;
 use crate::cache::{Cache, Key};
+use crate::clock::Clock;
 use crate::config::Settings;
 use crate::mirror::copies::CopyError;
 use crate::mirror::details::Details;
@@ -25,18 +26,22 @@ use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
 use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::Journal;
 use crate::snapshot::live::{Live, Published};
 use crate::store::{DetailRecord, DetailState};
-use crate::upstream::client::AskError;
 use crate::versions::kept::Kept;
 
 use super::{basis, render};
 
 mod absent;
+mod failed;
+mod odd;
 mod pinned;
 
 pub(crate) use absent::Absent;
+pub(crate) use failed::failed;
+pub(crate) use odd::Learned;
 use pinned::{Version, not_at_hand};
 
 /// What was found.
@@ -66,6 +71,8 @@ pub(crate) enum Found {
         /// The snapshot that it shows; `None` where it shows none.
         published: Option<Arc<Published>>,
     },
+    /// What was learned of the origin's answers to such requests.
+    Learned(Learned),
     /// None, and why.
     Problem {
         /// Why.
@@ -103,10 +110,14 @@ pub(crate) struct Finder {
     pub kept: Kept,
     /// What a client is told of what is not here, where there is no origin to ask.
     pub absent: Absent,
+    /// What was learned of the origin's answers to odd requests.
+    pub edges: Edges,
     /// `rate_limit.ipv6_prefix`: how many bits of an IPv6 address make a household.
     pub settings: Settings,
     /// Whether newer data waits behind what is served, so that the origin's answers are not those of the snapshot.
     pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
+    /// The clock.
+    pub clock: Clock,
 }
 
 /// Larger documents are not looked through on a thread that serves clients, in bytes.
@@ -120,7 +131,7 @@ impl Finder {
         match &found {
             Found::Snapshot { reply, .. } => reply.body.prepare(coding).await,
             Found::Through { stored, .. } => stored.body.prepare(coding).await,
-            Found::Document { .. } | Found::Problem { .. } => {}
+            Found::Document { .. } | Found::Learned(_) | Found::Problem { .. } => {}
         }
         found
     }
@@ -142,6 +153,8 @@ impl Finder {
                 Err(none) => none,
             },
             Target::Detail(id) => self.detail(published, id, client).await,
+            Target::NoListing(id) => self.no_listing(&id),
+            Target::OddList(asked) => self.odd(published, *asked, client).await,
             Target::Changes { since: Ok(since) } => self.changes(published, since).await,
             Target::Changes { since: Err(problem) } => problem.into(),
             Target::Document(_) | Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
@@ -166,13 +179,22 @@ impl Finder {
         }
         match published.dataset.find(query) {
             Ok(found) => {
+                // What finds nothing may be odd, which only the data shows.
+                let odd = if found.items.is_empty() { self.looked_up(&published, query) } else { None };
+                let is_odd = odd.is_some();
+                if let Some(odd) = odd {
+                    let allowed = !past() && !pinned;
+                    if let Some(found) = self.answer_odd(&published, pinned, odd, allowed, client).await {
+                        return found;
+                    }
+                }
                 let pin = pinned.then(|| published.dataset.id.as_str());
                 let made = render::list(&published, query, found, &self.public_url, pin);
                 let reply = if let Some(kept) = kept {
                     self.cache.renew_reply(key, kept, made)
                 } else {
                     let made = Arc::new(made);
-                    if !pinned {
+                    if !pinned && !is_odd {
                         self.cache.keep_if_wanted(key, &made);
                     }
                     made
@@ -243,7 +265,7 @@ impl Finder {
 
     async fn detail(&self, published: Arc<Published>, id: ListingId, client: &Caller) -> Found {
         let Some(summary) = published.dataset.summary(id) else {
-            return Problem::unknown_listing(id.to_string()).into();
+            return self.unknown(id);
         };
         let Some(details) = &self.details else { return Problem::internal().into() };
         let kept = self.cache.reply(&Key::Detail(id));
@@ -295,7 +317,7 @@ impl Finder {
         forwarded: Option<CacheOutcome>,
     ) -> Found {
         if record.meta.state == DetailState::Gone {
-            return Problem::unknown_listing(id.to_string()).into();
+            return self.unknown(id);
         }
         let made = if record.body.len() > LARGE {
             let (published, body) = (published.clone(), record.body);
@@ -336,7 +358,9 @@ impl Finder {
     async fn uncovered(&self, target: Target, client: &Caller) -> Found {
         let pin = match &target {
             Target::List { pin, .. } | Target::Taxonomy { pin, .. } => pin.as_deref(),
+            Target::OddList(asked) => asked.odd.pin.as_deref(),
             Target::Detail(_)
+            | Target::NoListing(_)
             | Target::Changes { .. }
             | Target::Document(_)
             | Target::Dump(_)
@@ -349,6 +373,11 @@ impl Finder {
             Target::List { query, .. } => self.through(&query.path_and_query(), false, client).await,
             Target::Taxonomy { kind, .. } => self.through(kind.path(), true, client).await,
             Target::Detail(id) => self.through(&format!("/api/listings/{id}.json"), false, client).await,
+            Target::NoListing(id) => Problem::unknown_listing(&id[..]).into(),
+            Target::OddList(asked) => match asked.ours {
+                Ok(query) => self.through(&query.path_and_query(), false, client).await,
+                Err(problem) => problem.into(),
+            },
             Target::Changes { .. } => Problem::unknown_path("/changes.json").into(),
             Target::Document(_) | Target::Dump(_) | Target::PassThrough { .. } => Problem::internal().into(),
         }
@@ -368,32 +397,6 @@ impl Finder {
             Err(error) => failed(&error),
         }
     }
-}
-
-/// What a client is told when the origin gives no answer.
-pub(crate) fn failed(error: &AskError) -> Found {
-    // The log and `/status` have the whole story; addresses of the origin are nobody's business here.
-    if error.is_nonsense() {
-        let what = match error {
-            AskError::TooLarge { .. } => "is too large".to_owned(),
-            AskError::Redirect { .. } => "is a redirect, which is not followed".to_owned(),
-            AskError::Status { status, .. } => format!("has the status {status}"),
-            _ => "is not a valid answer to this request".to_owned(),
-        };
-        return Problem::bad_origin_answer(&what).into();
-    }
-    let why = match error {
-        AskError::Spent(spent) if spent.paused => {
-            "Requests to the origin are paused, because it fails or asked for a pause".to_owned()
-        }
-        AskError::Spent(_) => "The request budget of the origin is used up".to_owned(),
-        AskError::Status { status, .. } => format!("The origin answered {status}"),
-        AskError::Timeout { .. } => "The origin did not answer in time".to_owned(),
-        _ => "The origin is unreachable".to_owned(),
-    };
-    let retry_after = error.retry_after();
-    let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
-    Found::Problem { problem: Problem::unavailable(&why), retry_after: Some(seconds.max(1)) }
 }
 
 #[cfg(test)]

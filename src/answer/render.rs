@@ -11,7 +11,8 @@ use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::TaxonomyKind;
 use crate::cache::reply::Reply;
 use crate::semantics::etag::EntityTag;
-use crate::snapshot::dataset::Found;
+use crate::snapshot::dataset::{Doubt, Found};
+use crate::snapshot::edges::apply::Applied;
 use crate::snapshot::journal::Changes;
 use crate::snapshot::live::Published;
 
@@ -25,10 +26,34 @@ pub(crate) fn list(
 ) -> Reply {
     let dataset = &published.dataset;
     let total = found.total;
-    let page =
-        ListPage { frame: &published.frame, envelope_hash: dataset.envelope_hash, query, total, items: found.items };
+    let page = ListPage {
+        frame: &published.frame,
+        envelope_hash: dataset.envelope_hash,
+        query,
+        total,
+        items: found.items,
+        shown: None,
+    };
     let link = links::list(published.license.as_deref(), query, total, public_url, pin);
     Reply::new(page.body(), tag(page.tag()), link, published.epoch)
+}
+
+/// A page of the list as the origin answers an odd query.
+///
+/// # Errors
+/// When the meaning of a filter is in doubt.
+pub(crate) fn odd_list(
+    published: &Published,
+    applied: &Applied,
+    public_url: &str,
+    pin: Option<&str>,
+) -> Result<Reply, Doubt> {
+    let dataset = &published.dataset;
+    let (total, items) = applied.find(dataset)?;
+    let (query, shown) = (&applied.query, applied.shown());
+    let page = ListPage { frame: &published.frame, envelope_hash: dataset.envelope_hash, query, total, items, shown };
+    let link = links::list(published.license.as_deref(), query, total, public_url, pin);
+    Ok(Reply::new(page.body(), tag(page.tag()), link, published.epoch))
 }
 
 /// A taxonomy.

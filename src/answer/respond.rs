@@ -158,6 +158,7 @@ impl Responder {
                         let answer = self.standing.load().document(asked, &document, published.as_ref(), now, head);
                         return Decided::Ready { answer, info, now };
                     }
+                    Found::Learned(learned) => self.standing.load().learned(asked, learned, head),
                     Found::Problem { problem, retry_after } => {
                         self.standing.load().problem(asked, &problem, retry_after, head)
                     }

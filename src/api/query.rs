@@ -29,8 +29,8 @@ pub struct ModifiedSince {
 pub struct ListQuery {
     /// From 1.
     pub page: u64,
-    /// Listings on a page, 1 to 100.
-    pub per_page: u8,
+    /// Listings on a page, from 1; more than 100 only where the origin allows more.
+    pub per_page: u16,
     /// Slugs by [`TaxonomyKind::index`].
     pub slugs: [Option<Box<str>>; 3],
     /// Only listings modified after this.
@@ -51,6 +51,8 @@ pub struct Parameters {
     pub list: ListQuery,
     /// The snapshot that the client names.
     pub snapshot: Option<Box<str>>,
+    /// Whether a value is empty, or `per_page` above the maximum: the origin may treat it in another way.
+    pub is_odd: bool,
 }
 
 /// A parameter that cannot be understood.
@@ -87,19 +89,22 @@ impl Parameters {
         if raw.is_empty() {
             return Ok(Self::default());
         }
-        let [page, per_page, sport, state, city, modified_since, snapshot] = values(raw, &KNOWN)?;
+        let (values, mut is_odd) = values(raw, &KNOWN)?;
+        let [page, per_page, sport, state, city, modified_since, snapshot] = values;
         let boxed = |value: Option<Cow<'_, str>>| value.map(|value| value.into_owned().into_boxed_str());
         Ok(Self {
             list: ListQuery {
                 page: page.map_or(Ok(1), |value| whole_number("page", &value))?,
                 per_page: per_page.map_or(Ok(ListQuery::DEFAULT_PER_PAGE), |value| {
                     let size = whole_number("per_page", &value)?;
-                    Ok(u8::try_from(size).map_or(ListQuery::MAX_PER_PAGE, |size| size.min(ListQuery::MAX_PER_PAGE)))
+                    is_odd |= size > u64::from(ListQuery::MAX_PER_PAGE);
+                    Ok(u16::try_from(size).map_or(ListQuery::MAX_PER_PAGE, |size| size.min(ListQuery::MAX_PER_PAGE)))
                 })?,
                 slugs: [boxed(sport), boxed(state), boxed(city)],
                 modified_since: modified_since.map(|value| since(&value)).transpose()?,
             },
             snapshot: boxed(snapshot),
+            is_odd,
         })
     }
 }
@@ -112,16 +117,17 @@ pub(crate) const KNOWN_OF_CHANGES: [&str; 1] = ["since"];
 /// # Errors
 /// When it is malformed or given twice with different values.
 pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
-    let [since] = values(raw, &KNOWN_OF_CHANGES)?;
+    let ([since], _) = values(raw, &KNOWN_OF_CHANGES)?;
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
 }
 
-/// The values of known parameters, decoded. Unknown parameters are ignored; an empty value counts as absent.
+/// The values of known parameters, decoded, and whether one of them is empty: it counts as absent. Unknown parameters are
+/// ignored.
 fn values<'a, const N: usize>(
     raw: &'a str,
     known: &[&'static str; N],
-) -> Result<[Option<Cow<'a, str>>; N], QueryError> {
-    let mut values = [const { None }; N];
+) -> Result<([Option<Cow<'a, str>>; N], bool), QueryError> {
+    let (mut values, mut is_odd) = ([const { None }; N], false);
     for pair in raw.split('&') {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let key = decode(key);
@@ -135,6 +141,7 @@ fn values<'a, const N: usize>(
             expected: "UTF-8 of at most 512 bytes",
         })?;
         if value.is_empty() {
+            is_odd = true;
             continue;
         }
         match &values[index] {
@@ -145,14 +152,14 @@ fn values<'a, const N: usize>(
             _ => values[index] = Some(value),
         }
     }
-    Ok(values)
+    Ok((values, is_odd))
 }
 
 impl ListQuery {
     /// The page size of a query without `per_page`.
-    pub const DEFAULT_PER_PAGE: u8 = 50;
+    pub const DEFAULT_PER_PAGE: u16 = 50;
     /// The largest page size; larger ones are clamped to it.
-    pub const MAX_PER_PAGE: u8 = 100;
+    pub const MAX_PER_PAGE: u16 = 100;
 
     /// The slug of the filter for a taxonomy.
     pub fn slug(&self, kind: TaxonomyKind) -> Option<&str> {
@@ -231,7 +238,7 @@ pub(crate) fn encode(value: &str, out: &mut String) {
 }
 
 /// Decodes one form-encoded key or value; else, if it is not UTF-8 or too long, the lossy text.
-fn decode(raw: &str) -> Result<Cow<'_, str>, String> {
+pub(super) fn decode(raw: &str) -> Result<Cow<'_, str>, String> {
     if raw.len() > 3 * MAX_VALUE {
         return Err(raw.chars().take(64).collect());
     }
@@ -247,7 +254,7 @@ fn decode(raw: &str) -> Result<Cow<'_, str>, String> {
     }
 }
 
-fn whole_number(parameter: &'static str, value: &str) -> Result<u64, QueryError> {
+pub(super) fn whole_number(parameter: &'static str, value: &str) -> Result<u64, QueryError> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let number = if digits { value.parse().ok() } else { None };
     number.filter(|number| *number > 0).ok_or_else(|| QueryError::BadValue {
@@ -257,7 +264,7 @@ fn whole_number(parameter: &'static str, value: &str) -> Result<u64, QueryError>
     })
 }
 
-fn since(value: &str) -> Result<ModifiedSince, QueryError> {
+pub(super) fn since(value: &str) -> Result<ModifiedSince, QueryError> {
     let at = modified::parse(value).map_err(|_| QueryError::BadValue {
         parameter: "modified_since",
         value: value.to_owned(),

@@ -83,6 +83,26 @@ pub struct ListPage<'a> {
     pub total: u64,
     /// The page's listings in order.
     pub items: Vec<&'a Summary>,
+    /// What is shown instead of the query, as learned of an origin's answers to odd queries.
+    pub shown: Option<&'a Shown>,
+}
+
+/// What a page shows instead of the query that was evaluated. `None`: the query.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// `page`, as JSON text.
+    pub page: Option<String>,
+    /// `per_page`, as JSON text.
+    pub per_page: Option<String>,
+    /// `filters`, by parameter.
+    pub filters: Option<Vec<(&'static str, String)>>,
+}
+
+impl Shown {
+    /// Whether the page shows exactly the query.
+    pub const fn is_query(&self) -> bool {
+        self.page.is_none() && self.per_page.is_none() && self.filters.is_none()
+    }
 }
 
 impl ListPage<'_> {
@@ -91,7 +111,9 @@ impl ListPage<'_> {
         let mut numbers = [itoa::Buffer::new(), itoa::Buffer::new(), itoa::Buffer::new(), itoa::Buffer::new()];
         let [page, per_page, total, total_pages] = &mut numbers;
         let page = page.format(self.query.page);
+        let page = self.shown.and_then(|shown| shown.page.as_deref()).unwrap_or(page);
         let per_page = per_page.format(self.query.per_page);
+        let per_page = self.shown.and_then(|shown| shown.per_page.as_deref()).unwrap_or(per_page);
         let total_pages = total_pages.format(self.query.total_pages(self.total));
         let total = total.format(self.total);
         let filters = self.filters();
@@ -127,12 +149,16 @@ impl ListPage<'_> {
     }
 
     fn filters(&self) -> Cow<'_, [u8]> {
-        if !self.query.is_filtered() {
+        let shown = self.shown.and_then(|shown| shown.filters.as_ref());
+        let is_filtered = shown.map_or_else(|| self.query.is_filtered(), |shown| !shown.is_empty());
+        if !is_filtered {
             return Cow::Borrowed(self.frame.empty_filters.as_bytes());
         }
         let mut text = Vec::with_capacity(128);
         let mut separator = b'{';
-        for (name, value) in self.query.filters() {
+        let asked = self.query.filters().filter(|_| shown.is_none());
+        let shown = shown.into_iter().flatten().map(|(name, value)| (*name, value.as_str()));
+        for (name, value) in shown.chain(asked) {
             text.push(separator);
             separator = b',';
             json::quote_into(&mut text, name);
@@ -151,7 +177,11 @@ impl ListPage<'_> {
         text.extend_from_slice(&RENDERER.to_le_bytes());
         text.extend_from_slice(&self.envelope_hash.to_bytes());
         text.extend_from_slice(&self.query.page.to_le_bytes());
-        text.push(self.query.per_page);
+        let [low, high] = self.query.per_page.to_le_bytes();
+        text.push(low);
+        if high > 0 {
+            text.push(high);
+        }
         text.extend_from_slice(&self.total.to_le_bytes());
         for (name, value) in self.query.filters() {
             text.extend_from_slice(&(value.len() as u64).to_le_bytes());
@@ -160,6 +190,10 @@ impl ListPage<'_> {
         }
         for item in &self.items {
             text.extend_from_slice(&item.hash.to_bytes());
+        }
+        if let Some(shown) = self.shown {
+            // Not as long as any sequence of hashes: nothing else ends like this.
+            text.extend_from_slice(format!("odd {shown:?}").as_bytes());
         }
         Tag(xxh3_128(&text))
     }
@@ -216,7 +250,7 @@ mod tests {
         let query = ListQuery { page: 2, per_page: 1, ..ListQuery::default() };
         let frame = Frame::new(&envelope, "\"now\"", &VolatileValues::new());
         let envelope_hash = ContentHash::default();
-        let page = ListPage { frame: &frame, envelope_hash, query: &query, total: 3, items: vec![&one] };
+        let page = ListPage { frame: &frame, envelope_hash, query: &query, total: 3, items: vec![&one], shown: None };
         let body = page.body();
         assert_eq!(body.len(), body.capacity(), "nothing is moved later");
         let body = String::from_utf8(body).unwrap();
@@ -231,7 +265,15 @@ mod tests {
         let frame = Frame::new(&envelope(), "\"now\"", &VolatileValues::new());
         let (one, two) = (summary(r#"{"id":1}"#), summary(r#"{"id":1,"x":2}"#));
         let tag = |query: &ListQuery, total, item| {
-            ListPage { frame: &frame, envelope_hash: ContentHash::default(), query, total, items: vec![item] }.tag()
+            ListPage {
+                frame: &frame,
+                envelope_hash: ContentHash::default(),
+                query,
+                total,
+                items: vec![item],
+                shown: None,
+            }
+            .tag()
         };
         let plain = ListQuery::default();
         let mut golf = plain.clone();
@@ -253,7 +295,8 @@ mod tests {
         let mut query = ListQuery { page: 3, per_page: 7, ..ListQuery::default() };
         query.slugs = [Some("golf".into()), None, Some("a \"b\"".into())];
         let items = vec![&one; 40];
-        let tag = ListPage { frame: &frame, envelope_hash: one.hash, query: &query, total: 99, items }.tag();
+        let tag =
+            ListPage { frame: &frame, envelope_hash: one.hash, query: &query, total: 99, items, shown: None }.tag();
         let mut hasher = Xxh3Default::new();
         hasher.update(b"list\x01\0\0\0");
         hasher.update(&one.hash.to_bytes());

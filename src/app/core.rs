@@ -14,7 +14,7 @@ use crate::audit::job::Audits;
 use crate::bundle::signature::SignatureError;
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::config::{Config, Details as DetailsMode, Settings, Use};
+use crate::config::{Config, Details as DetailsMode, Edges as EdgesMode, Settings, Use};
 use crate::fleet::replica::Follower;
 use crate::fleet::replica::status::ReplicaStatus;
 use crate::mirror::commands::Commands;
@@ -23,6 +23,7 @@ use crate::mirror::crawl::Crawler;
 use crate::mirror::details::Details;
 use crate::mirror::details::worker::DetailWorker;
 use crate::mirror::early_copies::EarlyCopies;
+use crate::mirror::edges::EdgeLearner;
 use crate::mirror::sweep::Sweeper;
 use crate::mirror::task::Mirror;
 use crate::serve::listener::BindError;
@@ -142,6 +143,8 @@ pub struct Core {
     pub sweeper: Option<Sweeper>,
     /// Its worker for details.
     pub worker: Option<DetailWorker>,
+    /// What asks how the origin answers odd requests.
+    pub learner: Option<EdgeLearner>,
     /// Its auditor.
     pub auditor: Option<Auditor>,
     /// How audits are asked for.
@@ -194,6 +197,7 @@ impl Core {
             mirror: None,
             sweeper: None,
             worker: None,
+            learner: None,
             auditor: None,
             audits: Audits::default(),
             follower: None,
@@ -237,6 +241,8 @@ impl Core {
                 tracing::error!(%error, "no stored snapshot can be served; everything is fetched again");
             }
         }
+        let used = config.mirror.edges == EdgesMode::Origin;
+        versions.edges().set_use(used, self.origin.is_some());
         let head = versions.head().clone();
         let known = head.load().as_ref().map(|head| head.meta.volatile.clone()).unwrap_or_default();
         let volatile = Arc::new(RwLock::new(known));
@@ -254,10 +260,20 @@ impl Core {
                 settings: self.settings.clone(),
                 clock: self.clock.clone(),
             });
+            self.learner = used.then(|| EdgeLearner {
+                client: origin.client.clone(),
+                store: store.clone(),
+                live: head.clone(),
+                details: details.clone(),
+                edges: versions.edges().clone(),
+                ttl: config.ttl,
+                clock: self.clock.clone(),
+            });
             self.auditor = Some(Auditor {
                 client: origin.client.clone(),
                 live: head.clone(),
                 details: details.clone(),
+                edges: versions.edges().clone(),
                 volatile: volatile.clone(),
                 commands: self.commands.clone(),
                 audits: self.audits.clone(),

@@ -36,6 +36,8 @@ pub(super) struct Fixed {
     pub name: Option<Pseudonym>,
     /// Whether there are dumps.
     pub has_dumps: bool,
+    /// Whether what was learned of the origin's answers to odd requests is used.
+    pub edges: bool,
 }
 
 impl Fixed {
@@ -44,7 +46,7 @@ impl Fixed {
         let (api, pages) = limits(config);
         let limiter = Arc::new(Limiter::new(&api));
         let shared = fleet_limit::shared(config, &limiter, clock);
-        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps }
+        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, edges: false }
     }
 
     /// The rules of a configuration.
@@ -62,6 +64,7 @@ impl Fixed {
             head: usize::try_from(config.limits.head).unwrap_or(usize::MAX),
             name: self.name.clone(),
             dumps: config.pages.enabled && self.has_dumps,
+            edges: self.edges,
         }
     }
 

@@ -29,6 +29,8 @@ pub enum What {
     Listing,
     /// The text of a whole document.
     Text,
+    /// A header that clients act on.
+    Header,
 }
 
 impl What {
@@ -41,6 +43,7 @@ impl What {
             Self::Ids => "ids",
             Self::Listing => "listing",
             Self::Text => "text",
+            Self::Header => "header",
         }
     }
 }

@@ -9,12 +9,15 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
+use crate::api::edges::case::Case;
 use crate::api::json;
 use crate::api::listing::ListingId;
 use crate::api::modified;
 use crate::api::query::{ListQuery, ModifiedSince};
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
+
+use super::odd;
 
 /// The kind of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,10 +52,12 @@ pub(crate) enum Kind {
     Detail,
     /// A listing that does not exist.
     UnknownListing,
+    /// What the documentation leaves open, and the data does not show.
+    Odd,
 }
 
 impl Kind {
-    /// One round: each kind once, and details more often, because there are the most.
+    /// One round: each kind once.
     const ROUND: [Self; 20] = [
         Self::Page,
         Self::FirstPage,
@@ -72,7 +77,7 @@ impl Kind {
         Self::SinceNearby,
         Self::SinceDay,
         Self::Detail,
-        Self::Detail,
+        Self::Odd,
         Self::UnknownListing,
     ];
 }
@@ -84,6 +89,8 @@ pub(crate) enum Request {
     Taxonomy(TaxonomyKind),
     /// A listing in full.
     Detail(ListingId),
+    /// An odd request: path and query.
+    Odd(String),
 }
 
 impl Request {
@@ -93,6 +100,7 @@ impl Request {
             Self::List(query) => query.path_and_query(),
             Self::Taxonomy(kind) => kind.path().to_owned(),
             Self::Detail(id) => format!("/api/listings/{id}.json"),
+            Self::Odd(path) => path.clone(),
         }
     }
 }
@@ -113,6 +121,8 @@ pub(crate) struct Sample {
 /// Draws samples.
 #[derive(Debug)]
 pub(crate) struct Sampler {
+    /// Whether odd requests are drawn; else details in their place.
+    pub odd: bool,
     dice: StdRng,
     /// The rest of the round.
     round: Vec<Kind>,
@@ -121,13 +131,16 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// A sampler with this seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { dice: StdRng::seed_from_u64(seed), round: Vec::new() }
+        Self { odd: true, dice: StdRng::seed_from_u64(seed), round: Vec::new() }
     }
 
     /// The next sample. Kinds for which the data set has nothing are passed over.
     pub(crate) fn next(&mut self, dataset: &Dataset) -> Sample {
         for _ in 0..2 * Kind::ROUND.len() {
-            let kind = self.next_kind();
+            let kind = match self.next_kind() {
+                Kind::Odd if !self.odd => Kind::Detail,
+                kind => kind,
+            };
             if let Some(request) = self.draw(kind, dataset) {
                 return Sample { kind, request };
             }
@@ -151,6 +164,7 @@ impl Sampler {
             Kind::Taxonomy(taxonomy) => return Some(Request::Taxonomy(taxonomy)),
             Kind::Detail => return Some(Request::Detail(self.listing(dataset)?)),
             Kind::UnknownListing => return Some(Request::Detail(self.unknown(dataset))),
+            Kind::Odd => return self.odd().map(Request::Odd),
             Kind::FirstPage => plain,
             Kind::Page => {
                 let query = ListQuery { per_page: self.per_page(), ..plain };
@@ -196,7 +210,11 @@ impl Sampler {
         Some(Request::List(query))
     }
 
-    fn per_page(&mut self) -> u8 {
+    fn odd(&mut self) -> Option<String> {
+        (0..20).find_map(|_| odd::draw(Case::ALL[self.dice.random_range(0..Case::ALL.len())], &mut self.dice))
+    }
+
+    fn per_page(&mut self) -> u16 {
         self.dice.random_range(1..=ListQuery::MAX_PER_PAGE)
     }
 

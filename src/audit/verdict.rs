@@ -14,14 +14,22 @@ pub(super) enum Ours {
     Body(String, i64),
     /// 404, and the instant for which it is confirmed.
     Missing(i64),
+    /// What was learned of the origin's answers to such requests.
+    Learned { status: u16, media_type: Option<String>, text: String },
+    /// Ours, whatever the origin answers: nothing was learned of it.
+    Own,
     /// The origin's answer.
     ReadThrough,
 }
 
 /// The origin's answer.
 pub(super) struct Theirs {
-    /// The status; only 200 has a text.
+    /// The status; only 200 has a text, and all answers to odd requests.
     pub(super) status: u16,
+    /// `Content-Type`.
+    pub(super) media_type: Option<String>,
+    /// Whether caches may not keep it, or only one client's.
+    pub(super) is_private: bool,
     /// The body.
     pub(super) text: String,
     /// Its instant.
@@ -42,11 +50,19 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
     let fixed = matches!(kind, Kind::BeyondLast | Kind::UnknownSlug);
     let (differences, confirmed_ms) = match (ours, theirs.status) {
         (Ours::ReadThrough, _) => return Ok(Verdict::Settled(Outcome::ReadThrough)),
+        (Ours::Own, _) => return Ok(Verdict::Settled(Outcome::ByContract)),
+        (Ours::Learned { status, media_type, text }, _) => {
+            (learned(*status, media_type.as_deref(), text, theirs), i64::MIN)
+        }
         (Ours::Missing(_), 404 | 410) => (Vec::new(), i64::MIN),
         (Ours::Missing(at), 200) => (vec![Difference::new(What::Status, "", "404", "200")], *at),
         // An unknown id is 404 here, whatever the origin answers.
         (Ours::Missing(_), _) => return Ok(Verdict::Settled(Outcome::ByContract)),
-        (Ours::Body(text, at), 200) => (compare_bodies(kind, text, &theirs.text, ignored)?, *at),
+        (Ours::Body(text, at), 200) => {
+            let mut differences = compare_bodies(kind, text, &theirs.text, ignored)?;
+            differences.extend(headers(theirs));
+            (differences, *at)
+        }
         (Ours::Body(..), _) if fixed => return Ok(Verdict::Settled(Outcome::ByContract)),
         (Ours::Body(_, at), status) => (vec![Difference::new(What::Status, "", "200", &status.to_string())], *at),
     };
@@ -60,6 +76,39 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
         return Err("the origin's CDN returned a copy older than the mirror's".to_owned());
     }
     Ok(Verdict::Differs(differences))
+}
+
+/// The differences from what was learned of an answer.
+fn learned(status: u16, media_type: Option<&str>, text: &str, theirs: &Theirs) -> Vec<Difference> {
+    let [one, other] = [status, theirs.status].map(|status| status.to_string());
+    let mut differences = Vec::new();
+    if one != other {
+        differences.push(Difference::new(What::Status, "", &one, &other));
+    }
+    let name = |media_type: Option<&str>| media_type.unwrap_or("(absent)").to_owned();
+    let (one, other) = (name(media_type), name(theirs.media_type.as_deref()));
+    if one != other {
+        differences.push(Difference::new(What::Header, "Content-Type", &one, &other));
+    }
+    if text != theirs.text {
+        differences.push(Difference::new(What::Text, "", text, &theirs.text));
+    }
+    differences
+}
+
+/// The differences of headers that clients act on: the type of a body, and whether caches may keep it.
+fn headers(theirs: &Theirs) -> Vec<Difference> {
+    const JSON: &str = "application/json";
+    let mut differences = Vec::new();
+    if let Some(media_type) = &theirs.media_type
+        && !media_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(JSON)
+    {
+        differences.push(Difference::new(What::Header, "Content-Type", JSON, media_type));
+    }
+    if theirs.is_private {
+        differences.push(Difference::new(What::Header, "Cache-Control", "public", "not public"));
+    }
+    differences
 }
 
 fn compare_bodies(kind: Kind, ours: &str, theirs: &str, ignored: &VolatileKeys) -> Result<Vec<Difference>, String> {

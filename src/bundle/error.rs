@@ -25,7 +25,7 @@ pub enum BundleError {
     #[error("damaged by a transfer in text mode; transfer the bundle again, in binary mode")]
     TextMode,
     /// It has another format.
-    #[error("bundle format {found}, but this program reads format {FORMAT}; {}", if *found > FORMAT { "use a newer grandstand" } else { "there is no such format" })]
+    #[error("bundle format {found}, but this program reads formats 1 to {FORMAT}; {}", if *found > FORMAT { "use a newer grandstand" } else { "there is no such format" })]
     Version {
         /// The file's format number.
         found: u16,

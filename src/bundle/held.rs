@@ -29,6 +29,8 @@ pub(super) const fn most(file: u64) -> u64 {
 pub(super) const fn part(kind: Kind, raw: u64) -> u64 {
     match kind {
         Kind::Manifest | Kind::Envelope | Kind::Taxonomy | Kind::Order | Kind::Summaries | Kind::Evidence => raw,
+        // Twice: as text, and as values.
+        Kind::Lessons => 2 * raw,
         Kind::Details | Kind::Validators | Kind::End => 0,
     }
 }

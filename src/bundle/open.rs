@@ -16,6 +16,7 @@ use super::parts::{Known, Part, PartReader};
 use super::records::{self, Body, Reader, Validators};
 use super::script::Step;
 use super::{MAX_TEXT, Progress};
+use crate::api::edges::lesson::Learned;
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::json;
@@ -42,6 +43,7 @@ pub struct Bundle {
     file_hash: blake3::Hash,
     pub(super) carried: Carried,
     evidence: Evidence,
+    learned: Option<Learned>,
     details: Vec<DetailHash>,
     pub(super) parts: [Vec<Known>; 2],
 }
@@ -101,6 +103,7 @@ impl Bundle {
             progress(done, of);
         }
         let evidence = read_evidence(&mut parts)?;
+        let learned = if parts.format() >= 2 { Some(read_lessons(&parts.one(Kind::Lessons)?)?) } else { None };
         let mut ids: Vec<ListingId> = summaries.iter().map(|summary| summary.id).collect();
         ids.sort_unstable();
         let twice = |pair: &[ListingId]| matches!(pair, [one, other] if one == other).then(|| pair[0]);
@@ -122,7 +125,7 @@ impl Bundle {
         let (done, of) = parts.progress();
         progress(done, of);
         let file_hash = parts.end()?;
-        Ok(Self { manifest, digest, file_hash, carried, evidence, details, parts: [bodies, validators] })
+        Ok(Self { manifest, digest, file_hash, carried, evidence, learned, details, parts: [bodies, validators] })
     }
 
     /// The manifest.
@@ -160,6 +163,11 @@ impl Bundle {
     /// The origin's lists for terms.
     pub const fn evidence(&self) -> &Evidence {
         &self.evidence
+    }
+
+    /// What was learned of the origin's answers to odd requests; `None`: the bundle has nothing of it.
+    pub(crate) const fn learned(&self) -> Option<&Learned> {
+        self.learned.as_ref()
     }
 
     /// The certificate's record, as of a publication here; milliseconds since the epoch.
@@ -272,6 +280,13 @@ fn read_evidence<R: Read>(parts: &mut PartReader<R>) -> Result<Evidence, BundleE
         }
     }
     Ok(evidence)
+}
+
+/// Lessons are applied to answers: they are checked as if an origin had taught them.
+fn read_lessons(part: &Part) -> Result<Learned, BundleError> {
+    let learned: Learned = serde_json::from_slice(&part.raw).map_err(|error| part.malformed(error.to_string()))?;
+    learned.check().map_err(|wrong| part.malformed(wrong))?;
+    Ok(learned)
 }
 
 type Found = (Vec<DetailHash>, Vec<Known>);

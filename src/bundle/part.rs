@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::{FORMAT, MAGIC, MAX_PART};
+use super::{MAGIC, MAX_PART};
 
 /// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,10 +24,12 @@ pub enum Kind {
     /// The origin's validators of details.
     Validators = 8,
     End = 9,
+    /// What was learned of the origin's answers to odd requests; from format 2.
+    Lessons = 10,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Manifest,
         Self::Envelope,
         Self::Taxonomy,
@@ -37,9 +39,10 @@ impl Kind {
         Self::Details,
         Self::Validators,
         Self::End,
+        Self::Lessons,
     ];
 
-    /// The kind with that number; `None`: not in format 1.
+    /// The kind with that number; `None`: there is none.
     pub fn of(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -50,6 +53,7 @@ impl Kind {
             // Lists of short texts take many times their length in memory.
             Self::Manifest => 1 << 20,
             Self::Envelope => 4 << 20,
+            Self::Lessons => 16 << 20,
             Self::End => 64,
             _ => MAX_PART,
         }
@@ -67,6 +71,7 @@ impl Kind {
             Self::Details => "details",
             Self::Validators => "validators",
             Self::End => "end",
+            Self::Lessons => "lessons",
         }
     }
 }
@@ -114,11 +119,11 @@ impl fmt::Debug for Digest {
 /// The first bytes of a file.
 pub(crate) const START_LEN: usize = 10;
 
-/// The first bytes of a file of this format.
-pub(super) fn start() -> [u8; START_LEN] {
+/// The first bytes of a file of a format.
+pub(super) fn start(format: u16) -> [u8; START_LEN] {
     let mut start = [0; START_LEN];
     start[..8].copy_from_slice(&MAGIC);
-    start[8..].copy_from_slice(&FORMAT.to_le_bytes());
+    start[8..].copy_from_slice(&format.to_le_bytes());
     start
 }
 
@@ -171,6 +176,6 @@ impl Head {
 }
 
 /// Where the chain begins.
-pub(super) fn first() -> Digest {
-    Digest(*blake3::hash(&start()).as_bytes())
+pub(super) fn first(format: u16) -> Digest {
+    Digest(*blake3::hash(&start(format)).as_bytes())
 }

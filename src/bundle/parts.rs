@@ -27,6 +27,7 @@ impl Part {
 /// Reads parts in turn.
 pub(super) struct PartReader<R> {
     file: R,
+    format: u16,
     length: u64,
     offset: u64,
     chain: Digest,
@@ -49,12 +50,13 @@ impl<R: Read + Seek> PartReader<R> {
         let mut start = [0; START_LEN];
         let there = usize::try_from(length).unwrap_or(START_LEN).min(START_LEN);
         file.read_exact(&mut start[..there])?;
-        check_start(&start[..there], length)?;
+        let format = check_start(&start[..there], length)?;
         let mut whole = blake3::Hasher::new();
         whole.update(&start);
-        let (offset, chain) = (START_LEN as u64, part::first());
+        let (offset, chain) = (START_LEN as u64, part::first(format));
         Ok(Self {
             file,
+            format,
             length,
             offset,
             chain,
@@ -75,11 +77,12 @@ impl<R: Read + Seek> PartReader<R> {
 pub(crate) fn check_beginning(bytes: &[u8]) -> Result<(), BundleError> {
     match check_start(&bytes[..bytes.len().min(START_LEN)], bytes.len() as u64) {
         Err(BundleError::Empty | BundleError::Ends { .. }) => Ok(()),
-        judged => judged,
+        judged => judged.map(drop),
     }
 }
 
-fn check_start(start: &[u8], length: u64) -> Result<(), BundleError> {
+/// The format of a file that begins so.
+fn check_start(start: &[u8], length: u64) -> Result<u16, BundleError> {
     if start.is_empty() {
         return Err(BundleError::Empty);
     }
@@ -97,7 +100,7 @@ fn check_start(start: &[u8], length: u64) -> Result<(), BundleError> {
         return Err(BundleError::Ends { length, after: 0, wanted: "the format number" });
     };
     match u16::from_le_bytes(*version) {
-        FORMAT => Ok(()),
+        format @ 1..=FORMAT => Ok(format),
         found => Err(BundleError::Version { found }),
     }
 }
@@ -130,6 +133,11 @@ impl<R: Read> PartReader<R> {
         let part = self.body(self.at(kind), head)?;
         self.ahead = None;
         Ok(Some(part))
+    }
+
+    /// The format of the file.
+    pub(super) const fn format(&self) -> u16 {
+        self.format
     }
 
     /// Progress: bytes done, and in all.

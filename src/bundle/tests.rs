@@ -14,6 +14,9 @@ use bytes::Bytes;
 
 use super::manifest::Base;
 use super::{Bundle, BundleError, Counts, Detail, Export, WriteError, Written, write};
+use crate::api::edges::case::Case;
+use crate::api::edges::lesson::{Answer, Effect, Learned, Lesson};
+use crate::api::edges::template::Template;
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId, Summary};
@@ -28,6 +31,7 @@ struct World {
     content: Content,
     meta: VersionMeta,
     evidence: Evidence,
+    learned: Option<Learned>,
     details: BTreeMap<ListingId, Detail>,
 }
 
@@ -70,6 +74,7 @@ impl World {
                 origin: Some("https://venues.example".to_owned()),
             },
             evidence: BTreeMap::from([((TaxonomyKind::Cities, "springfield".to_owned()), evidence)]),
+            learned: None,
             details,
         }
     }
@@ -84,6 +89,7 @@ impl World {
             content: &self.content,
             meta: &self.meta,
             evidence: &self.evidence,
+            learned: self.learned.as_ref(),
             base: base.map(|base| &base.content),
             coverage: Self::counts(&self.details),
             details: Self::counts(details),
@@ -132,4 +138,16 @@ fn open(bytes: &[u8]) -> Result<Bundle, BundleError> {
 
 fn details_of(bundle: &Bundle, bytes: &[u8]) -> Result<BTreeMap<ListingId, Detail>, BundleError> {
     bundle.details(Cursor::new(bytes)).collect()
+}
+
+fn lessons() -> Learned {
+    let body = Template::of(["<p>no 1</p>", "<p>no 2</p>"], [&["1"], &["2"]]).unwrap();
+    let answer = Answer { status: 404, media_type: Some("text/html".to_owned()), body };
+    let lessons = [
+        (Case::UnknownId, Lesson::Answer(answer)),
+        (Case::PerPageOver, Lesson::List { effect: Effect::AtMost(250), shown: false }),
+        (Case::EmptyNumber, Lesson::AsOurs),
+    ];
+    let own = [(Case::PageHuge, "the bodies of the two answers differ".to_owned())];
+    Learned { lessons: lessons.into(), own: own.into(), probes: 40, probed_ms: 1_795_000_000_000 }
 }

@@ -12,7 +12,8 @@ use super::frame::{self, Packer};
 use super::manifest::{self, Base, Counts, Manifest};
 use super::part::{self, Digest, Head, Kind, START_LEN};
 use super::records::{self, BODY_HEAD, Body, Validators};
-use super::{MAX_PART, MAX_TEXT, Progress, held, most_unpacked, open, script};
+use super::{FORMAT, MAX_PART, MAX_TEXT, Progress, WITHOUT_LESSONS, held, most_unpacked, open, script};
+use crate::api::edges::lesson::Learned;
 use crate::api::hash::ContentHash;
 use crate::api::listing::{DetailState, ListingId};
 use crate::snapshot::content::Content;
@@ -31,6 +32,8 @@ pub(crate) struct Export<'a> {
     pub meta: &'a VersionMeta,
     /// The origin's lists for terms.
     pub evidence: &'a Evidence,
+    /// What was learned of the origin's answers to odd requests; `None`: nothing.
+    pub learned: Option<&'a Learned>,
     /// The base of a delta; `None`: a full bundle.
     pub base: Option<&'a Content>,
     /// Number of stored details of the snapshot's listings.
@@ -68,7 +71,8 @@ pub(super) fn write_with<W: Write, E>(
     progress: Progress<'_>,
     level: i32,
 ) -> Result<Written, WriteError<E>> {
-    let mut parts = PartWriter::begin(out, level)?;
+    let format = if export.learned.is_some() { FORMAT } else { WITHOUT_LESSONS };
+    let mut parts = PartWriter::begin(out, level, format)?;
     let manifest = manifest_of(export);
     manifest.check().map_err(|why| unwritable("the manifest", why))?;
     parts.json(Kind::Manifest, &manifest)?;
@@ -80,6 +84,10 @@ pub(super) fn write_with<W: Write, E>(
         parts.push(&mut evidence, &record, || format!("what the origin listed for {:?}", term.1))?;
     }
     parts.flush(&mut evidence)?;
+    if let Some(learned) = export.learned {
+        learned.check().map_err(|why| unwritable("what was learned of odd requests", why))?;
+        parts.json(Kind::Lessons, learned)?;
+    }
     let validators = write_details(&mut parts, export, details, progress)?;
     let digest = parts.chain;
     for (raw, packed) in validators {
@@ -263,10 +271,10 @@ struct PartWriter<W> {
 }
 
 impl<W: Write> PartWriter<W> {
-    fn begin(mut out: W, level: i32) -> io::Result<Self> {
-        out.write_all(&part::start())?;
+    fn begin(mut out: W, level: i32, format: u16) -> io::Result<Self> {
+        out.write_all(&part::start(format))?;
         let packer = Packer::new(level)?;
-        Ok(Self { out, packer, chain: part::first(), count: 0, raw: 0, held: 0, bytes: START_LEN as u64 })
+        Ok(Self { out, packer, chain: part::first(format), count: 0, raw: 0, held: 0, bytes: START_LEN as u64 })
     }
 
     fn json<E>(&mut self, kind: Kind, value: &impl serde::Serialize) -> Result<(), WriteError<E>> {

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use crate::clock::{self, Clock, WallTime};
-use crate::sample::{Origin as SampleOrigin, Switches, World};
+use crate::sample::{Edges, Origin as SampleOrigin, Switches, World};
 use crate::words::counted;
 
 use super::Failure;
@@ -27,6 +28,9 @@ pub(super) struct Origin {
     /// Largest number of requests in any 60 seconds; 0: no limit
     #[arg(long, default_value_t = 0)]
     requests_per_minute: u32,
+    /// How it answers what its documentation leaves open
+    #[arg(long, default_value = "documented", value_parser = PossibleValuesParser::new(Edges::NAMES))]
+    edges: String,
     /// Stop when standard input ends; a line `touch N` there changes N venues, `remove N` removes N
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
@@ -45,7 +49,8 @@ impl Origin {
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let limit = (self.requests_per_minute > 0).then_some(self.requests_per_minute);
-        let switches = Switches { refuse_61st: limit, ..Switches::default() };
+        let edges = Edges::named(&self.edges).unwrap_or_default();
+        let switches = Switches { refuse_61st: limit, edges, ..Switches::default() };
         let world = World::generate(self.listings as usize, self.seed);
         let origin = runtime
             .block_on(SampleOrigin::start(self.listen, world, switches))

@@ -28,6 +28,25 @@ impl Details {
     }
 }
 
+/// How requests are answered that the documentation leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Edges {
+    /// As the origin answers them, once that is learned.
+    Origin,
+    /// As our own documentation says.
+    Own,
+}
+
+impl Edges {
+    /// The word for it in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Origin => "origin",
+            Self::Own => "own",
+        }
+    }
+}
+
 /// `[mirror]`, resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MirrorConfig {
@@ -39,6 +58,8 @@ pub struct MirrorConfig {
     pub sweep_every: Duration,
     /// Each detail is revalidated at least this often; 100 ms to 365 d.
     pub verify_details_every: Duration,
+    /// How requests are answered that the documentation leaves open.
+    pub edges: Edges,
     /// Background samples that compare mirror and origin, per hour; 0 (none) to 3600.
     pub audit_per_hour: u32,
     /// A snapshot that lost more than this share of the listings is held back; 0 to 1.
@@ -58,6 +79,7 @@ impl Default for MirrorConfig {
             details: Details::All,
             sweep_every: Duration::from_secs(6 * 3600),
             verify_details_every: 7 * DAY,
+            edges: Edges::Origin,
             audit_per_hour: 6,
             max_shrink: 0.2,
             keep: 5,
@@ -70,6 +92,7 @@ impl Default for MirrorConfig {
 impl MirrorConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Self {
         const DETAILS: [(&str, Details); 2] = [("all", Details::All), ("on-demand", Details::OnDemand)];
+        const EDGES: [(&str, Edges); 2] = [("origin", Edges::Origin), ("own", Edges::Own)];
         let default = Self::default();
         let interval = || duration(Duration::from_millis(100)..=365 * DAY);
         Self {
@@ -77,6 +100,7 @@ impl MirrorConfig {
             details: section.field("details", default.details, choice(&DETAILS)),
             sweep_every: section.field("sweep_every", default.sweep_every, interval()),
             verify_details_every: section.field("verify_details_every", default.verify_details_every, interval()),
+            edges: section.field("edges", default.edges, choice(&EDGES)),
             audit_per_hour: section.field("audit_per_hour", default.audit_per_hour, whole("samples", 0..=3600)),
             max_shrink: section.field("max_shrink", default.max_shrink, share),
             keep: section.field("keep", default.keep, whole("versions", 1..=1000)),
@@ -91,6 +115,7 @@ impl MirrorConfig {
         out.pair("details", self.details.as_str());
         out.pair("sweep_every", duration_text(self.sweep_every));
         out.pair("verify_details_every", duration_text(self.verify_details_every));
+        out.pair("edges", self.edges.as_str());
         out.pair("audit_per_hour", self.audit_per_hour);
         out.pair("max_shrink", self.max_shrink);
         out.pair("keep", self.keep);

@@ -34,7 +34,17 @@ pub(super) struct Context<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
+    pub(super) media_type: &'static str,
+    /// `Location`, of a redirect.
+    pub(super) location: Option<String>,
     pub(super) body: Text,
+}
+
+impl Answer {
+    /// JSON.
+    pub(super) const fn json(status: u16, body: Text) -> Self {
+        Self { status, media_type: "application/json", location: None, body }
+    }
 }
 
 impl Context<'_> {
@@ -44,6 +54,11 @@ impl Context<'_> {
         let Some(path) = path.strip_prefix(self.switches.mount().as_str()) else {
             return self.error(404, &format!("no such path: {path}"));
         };
+        if let Some(bare) = path.strip_suffix('/').filter(|_| self.switches.edges.slash_redirects) {
+            let mount = self.switches.mount();
+            let location = if query.is_empty() { format!("{mount}{bare}") } else { format!("{mount}{bare}?{query}") };
+            return Answer { location: Some(location), ..self.error(301, "moved") };
+        }
         match path {
             "/api/listings.json" => lists::page(self, query),
             "/api/sports.json" => terms::sports(self),
@@ -58,6 +73,11 @@ impl Context<'_> {
 
     /// An error as the origin words it.
     pub(super) fn error(&self, status: u16, message: &str) -> Answer {
+        if self.switches.edges.html {
+            let text = format!("<!doctype html>\n<title>Error {status}</title>\n<h1>{status}</h1>\n<p>{message}</p>\n");
+            let body = Text { text, volatile: Vec::new() };
+            return Answer { status, media_type: "text/html; charset=utf-8", location: None, body };
+        }
         let mut json = self.json();
         json.object(|json| {
             json.key("error").object(|json| {
@@ -65,7 +85,7 @@ impl Context<'_> {
                 json.field("message", message);
             });
         });
-        Answer { status, body: json.finish() }
+        Answer::json(status, json.finish())
     }
 
     /// A writer that spells as the switches say.

@@ -25,6 +25,8 @@ const MANY: usize = 20_000;
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     pub(super) status: u16,
+    pub(super) media_type: &'static str,
+    pub(super) location: Option<String>,
     pub(super) bytes: Bytes,
     pub(super) gzip: bool,
     pub(super) etag: Option<String>,
@@ -49,6 +51,8 @@ impl Copy {
         let tag = if answer.status == 200 { tag_of(&answer.body, style, nonce) } else { None };
         Self {
             status: answer.status,
+            media_type: answer.media_type,
+            location: answer.location.clone(),
             gzip: compressed.is_some(),
             etag: tag.map(|tag| tag_in_coding(tag, compressed.is_some())),
             bytes: compressed.unwrap_or_else(|| Bytes::copy_from_slice(text)),

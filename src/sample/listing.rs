@@ -65,7 +65,7 @@ pub(super) fn detail(context: &Context<'_>, id: u64) -> Option<Answer> {
         json.field("updated_at", &venue.modified.text());
         json.key("reviews").array(|json| reviews(json, venue, &mut dice));
     });
-    Some(Answer { status: 200, body: json.finish() })
+    Some(Answer::json(200, json.finish()))
 }
 
 /// Writes the members that summary and detail share.

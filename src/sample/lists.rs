@@ -3,6 +3,7 @@
 //! Filters walk all venues in the origin's order; only unfiltered pages are sliced. Callers: `answer`.
 
 use super::answer::{Answer, Context};
+use super::edges::BeyondLast;
 use super::json::Json;
 use super::listing;
 use super::query::Query;
@@ -11,18 +12,28 @@ use super::venue::Venue;
 
 /// Page size by default.
 const DEFAULT_PAGE: u64 = 50;
-/// Largest page size; larger wishes get this.
-const LARGEST_PAGE: u64 = 100;
 
 /// Answers with one page.
 pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
-    let query = match Query::parse(raw) {
+    let edges = &context.switches.edges;
+    let query = match Query::parse(raw, context.world, edges, context.now) {
         Ok(query) => query,
-        Err(complaint) => return context.error(400, &complaint),
+        Err((status, complaint)) => return context.error(status, &complaint),
     };
-    let page = query.page.unwrap_or(1);
-    let per_page = query.per_page.unwrap_or(DEFAULT_PAGE).min(LARGEST_PAGE);
-    let (venues, total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
+    let mut page = query.page.unwrap_or(1);
+    let per_page = query.per_page.unwrap_or(DEFAULT_PAGE);
+    let (mut venues, total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
+    let last = total.div_ceil(per_page).max(1);
+    if page > last {
+        match edges.beyond {
+            BeyondLast::Empty => {}
+            BeyondLast::NotFound => return context.error(404, &format!("page '{page}' is beyond the last one")),
+            BeyondLast::LastPage => {
+                page = last;
+                venues = select(context, &query, (page - 1).saturating_mul(per_page), per_page).0;
+            }
+        }
+    }
     let mut json = context.json();
     json.object(|json| {
         context.envelope(json, "ItemList", context.switches.generated.lists);
@@ -38,7 +49,7 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
             }
         });
     });
-    Answer { status: 200, body: json.finish() }
+    Answer::json(200, json.finish())
 }
 
 /// The venues of a page, and how many the query selects in all.

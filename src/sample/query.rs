@@ -6,12 +6,16 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use percent_encoding::percent_decode_str;
 
+use super::edges::{BadNumber, Edges, OddSince, Repeated, TooMany, UnknownSlug};
 use super::gazetteer::state_slug;
 use super::places::STATES;
 use super::sports::SPORTS;
 use super::switches::{Combine, ModifiedStyle, Since, Switches};
 use super::venue::Venue;
 use super::world::World;
+
+/// Status and complaint.
+pub(super) type Refusal = (u16, String);
 
 /// A query, decoded.
 #[derive(Debug, Default)]
@@ -27,40 +31,74 @@ pub(super) struct Query {
 const FILTERS: [&str; 4] = ["sport", "state", "city", "modified_since"];
 
 impl Query {
-    /// Parses the part after the `?`. Of a repeated parameter the last counts; unknown ones are ignored.
+    /// Parses the part after the `?`; unknown parameters are ignored. `now`: the origin's time.
     ///
     /// # Errors
     ///
-    /// A sentence that names the offending parameter and value.
-    pub(super) fn parse(raw: &str) -> Result<Self, String> {
-        let value_of = |name: &str| {
+    /// The status, and a sentence that names the offending parameter and value.
+    pub(super) fn parse(raw: &str, world: &World, edges: &Edges, now: Timestamp) -> Result<Self, Refusal> {
+        let value_of = |name: &str| -> Result<Option<String>, Refusal> {
             let pairs = raw.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-            let last = pairs.rev().find(|pair| decode(pair.0) == name)?;
-            Some(decode(last.1)).filter(|value| !value.is_empty())
+            let values = pairs.filter(|pair| decode(pair.0) == name).map(|pair| decode(pair.1));
+            let mut values: Vec<_> = values.filter(|value| edges.empty_counts || !value.is_empty()).collect();
+            let (first, last) = (values.first().cloned(), values.pop());
+            match (first, last) {
+                (Some(first), Some(last)) if first != last => match edges.repeated {
+                    Repeated::First => Ok(Some(first)),
+                    Repeated::Either if !matches!(name, "sport" | "state" | "city") => Ok(Some(last)),
+                    Repeated::Either => Ok(Some([&values[..], &[last]].concat().join(","))),
+                    Repeated::Last => Ok(Some(last)),
+                    Repeated::Refused => Err((400, format!("{name} is given twice: '{first}', '{last}'"))),
+                },
+                (_, last) => Ok(last),
+            }
         };
-        let count = |name: &str| match value_of(name) {
+        let count = |name: &str| match value_of(name)? {
             None => Ok(None),
             Some(value) => match value.parse::<u64>() {
                 Ok(number) if number > 0 && !value.starts_with('+') => Ok(Some(number)),
-                _ => Err(format!("{name}: '{value}' is not a positive integer")),
+                _ if edges.bad_number == BadNumber::Default => Ok(None),
+                _ => Err((400, format!("{name}: '{value}' is not a positive integer"))),
             },
         };
-        let filters: Vec<_> = FILTERS.into_iter().filter_map(|name| Some((name, value_of(name)?))).collect();
-        let since = match filters.iter().find(|filter| filter.0 == "modified_since") {
-            None => None,
-            Some((name, value)) => Some(parse_instant(value).ok_or(format!("{name}: '{value}' is not ISO 8601"))?),
+        let (mut filters, mut since) = (Vec::new(), None);
+        for name in FILTERS {
+            let Some(value) = value_of(name)? else { continue };
+            if name == "modified_since" {
+                match parse_instant(&value) {
+                    Some(at) if at <= now || edges.odd_since == OddSince::Usual => since = Some(at),
+                    _ if edges.odd_since == OddSince::Ignored => continue,
+                    Some(_) => return Err((400, format!("{name}: '{value}' lies in the future"))),
+                    None => return Err((400, format!("{name}: '{value}' is not ISO 8601"))),
+                }
+            } else if !value.split(',').any(|slug| is_known(world, name, slug)) {
+                match edges.unknown_slug {
+                    UnknownSlug::Nothing => {}
+                    UnknownSlug::Ignored => continue,
+                    UnknownSlug::NotFound => return Err((404, format!("no such {name}: '{value}'"))),
+                }
+            }
+            filters.push((name, value));
+        }
+        let per_page = match count("per_page")? {
+            Some(size) if size > edges.largest_page && edges.too_many == TooMany::Refused => {
+                return Err((400, format!("per_page: '{size}' is more than {}", edges.largest_page)));
+            }
+            size => size.map(|size| size.min(edges.largest_page)),
         };
-        Ok(Self { page: count("page")?, per_page: count("per_page")?, filters, since })
+        Ok(Self { page: count("page")?, per_page, filters, since })
     }
 
     /// A predicate for the selected venues.
     pub(super) fn selection<'a>(&self, world: &'a World, switches: &Switches) -> impl Fn(&Venue) -> bool + use<'a> {
-        let slug = |name| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
-        // An unknown slug becomes a bucket that nothing is in.
-        let index = |found: Option<usize>| found.unwrap_or(usize::MAX);
-        let sport = slug("sport").map(|slug| index(SPORTS.iter().position(|sport| sport.slug == slug)));
-        let state = slug("state").map(|slug| index((0..STATES.len()).position(|at| state_slug(at as u8) == slug)));
-        let city = slug("city").map(|slug| index(world.map.cities.iter().position(|city| city.slug == slug)));
+        let slug = |name: &str| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
+        // An unknown slug is in no bucket; of several any will do.
+        let buckets = |name: &str, find: &dyn Fn(&str) -> Option<usize>| {
+            slug(name).map(|slugs| slugs.split(',').filter_map(find).collect::<Vec<usize>>())
+        };
+        let sport = buckets("sport", &|slug| SPORTS.iter().position(|sport| sport.slug == slug));
+        let state = buckets("state", &|slug| (0..STATES.len()).position(|at| state_slug(at as u8) == slug));
+        let city = buckets("city", &|slug| world.map.cities.iter().position(|city| city.slug == slug));
         let since = self.since.map(|at| (at, switches.since));
         let (combine, unfiltered) = (switches.combine, self.filters.is_empty());
         let days = switches.modified == ModifiedStyle::Day;
@@ -73,9 +111,9 @@ impl Query {
                 Since::Ignored => true,
             };
             let verdicts = [
-                sport.map(|sport| sport == usize::from(venue.sport)),
-                state.map(|state| state == usize::from(place.state)),
-                city.map(|city| city == usize::from(place.city)),
+                sport.as_ref().map(|sports| sports.contains(&usize::from(venue.sport))),
+                state.as_ref().map(|states| states.contains(&usize::from(place.state))),
+                city.as_ref().map(|cities| cities.contains(&usize::from(place.city))),
                 since.map(passes),
             ];
             match combine {
@@ -83,6 +121,15 @@ impl Query {
                 Combine::Any => unfiltered || verdicts.contains(&Some(true)),
             }
         }
+    }
+}
+
+/// Whether a term has this slug.
+fn is_known(world: &World, parameter: &str, slug: &str) -> bool {
+    match parameter {
+        "sport" => SPORTS.iter().any(|sport| sport.slug == slug),
+        "state" => (0..STATES.len()).any(|at| state_slug(at as u8) == slug),
+        _ => world.map.cities.iter().any(|city| city.slug == slug),
     }
 }
 
@@ -131,11 +178,14 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded_and_bad_ones_named() {
-        let query = Query::parse("city=a%2db+c&page=3&&x=1&state=&page=4&sport").unwrap();
+        let world = World::generate(3, 1);
+        let parse = |raw: &str| Query::parse(raw, &world, &Edges::default(), Timestamp::UNIX_EPOCH);
+        let query = parse("city=a%2db+c&page=3&&x=1&state=&page=4&sport").unwrap();
         assert_eq!((query.page, query.per_page), (Some(4), None));
         assert_eq!(query.filters, [("city", "a-b c".to_owned())]);
         for raw in ["page=0", "page=-1", "per_page=x", "page=%2B1", "page=99999999999999999999", "modified_since=x"] {
-            let complaint = Query::parse(raw).unwrap_err();
+            let (status, complaint) = parse(raw).unwrap_err();
+            assert_eq!(status, 400);
             assert!(complaint.starts_with(raw.split('=').next().unwrap()), "{complaint}");
         }
     }

@@ -30,5 +30,5 @@ pub(super) fn regions(context: &Context<'_>, query: &str) -> Answer {
             }
         });
     });
-    Answer { status: 200, body: json.finish() }
+    Answer::json(200, json.finish())
 }

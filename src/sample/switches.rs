@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::edges::Edges;
 use super::fault::FaultRule;
 use super::order::ItemOrder;
 
@@ -234,6 +235,8 @@ pub struct Switches {
     pub combine: Combine,
     /// What `modified_since` means.
     pub since: Since,
+    /// How what the documentation leaves open is answered.
+    pub edges: Edges,
     /// A top-level `request_id` that differs in every answer (not in bare arrays).
     pub request_id: bool,
     /// gzip, when the client accepts it.
@@ -276,6 +279,7 @@ impl Default for Switches {
             empty_filters: EmptyFilters::default(),
             combine: Combine::default(),
             since: Since::default(),
+            edges: Edges::default(),
             request_id: false,
             gzip: true,
             cache_control: Some("public, max-age=300".to_owned()),

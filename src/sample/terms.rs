@@ -123,7 +123,7 @@ fn taxonomy(context: &Context<'_>, parameter: &str, plural: &str, terms: &[Term]
             });
         }),
     }
-    Answer { status: 200, body: json.finish() }
+    Answer::json(200, json.finish())
 }
 
 fn members(context: &Context<'_>, json: &mut Json, parameter: &str, term: &Term) {

@@ -7,8 +7,8 @@ use std::io;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, RETRY_AFTER,
-    VARY,
+    ACCEPT_RANGES, AGE, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, LOCATION,
+    RETRY_AFTER, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -57,7 +57,10 @@ pub(super) fn respond(
     if not_modified {
         return assemble(304, headers, empty());
     }
-    put(&mut headers, CONTENT_TYPE, JSON);
+    put(&mut headers, CONTENT_TYPE, copy.media_type);
+    if let Some(location) = &copy.location {
+        put(&mut headers, LOCATION, location);
+    }
     put(&mut headers, ACCEPT_RANGES, "none");
     put(&mut headers, CONTENT_LENGTH, &copy.bytes.len().to_string());
     if copy.gzip {

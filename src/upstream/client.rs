@@ -178,13 +178,33 @@ impl OriginClient {
         outcome
     }
 
+    /// Asks once, for an answer of any kind: nothing is followed, and a refusal comes with its body. Bodies of at most
+    /// `most` bytes.
+    ///
+    /// # Errors
+    /// When there is no answer, it is 429 or 503, or its body is too large.
+    pub async fn probe(&self, path: &str, most: u64, asker: Asker) -> Result<Answer, AskError> {
+        let witness = self.witness(&asker, true);
+        let base = self.config.base.as_str().trim_end_matches('/');
+        let url = format!("{base}{path}").parse().map_err(|error| AskError::nonsense(path, error))?;
+        let outcome = match self.send(url, path, None, &asker, Some(most)).await {
+            Ok((429 | 503, answer)) => judge(path, answer, asker.class),
+            outcome => outcome.map(|(_, answer)| answer),
+        };
+        match &outcome {
+            Ok(_) | Err(AskError::TooLarge { .. }) => self.succeeded(),
+            Err(error) => self.failed(error, witness),
+        }
+        outcome
+    }
+
     async fn follow(&self, path: &str, validators: Option<&Validators>, asker: Asker) -> Result<Answer, AskError> {
         const MOST_REDIRECTS: usize = 3;
         let base = self.config.base.as_str().trim_end_matches('/');
         let bad = |reason: String| AskError::Connection { path: path.to_owned(), reason, reached: true };
         let mut url: Url = format!("{base}{path}").parse().map_err(|error| bad(format!("{error}")))?;
         for _ in 0..=MOST_REDIRECTS {
-            let (status, answer) = self.send(url.clone(), path, validators, &asker).await?;
+            let (status, answer) = self.send(url.clone(), path, validators, &asker, None).await?;
             if !matches!(status, 301 | 302 | 303 | 307 | 308) {
                 return judge(path, answer, asker.class);
             }
@@ -199,13 +219,14 @@ impl OriginClient {
         Err(AskError::Redirect { path: path.to_owned(), to: url.to_string() })
     }
 
-    /// One request on the wire.
+    /// One request on the wire. `most`: refusals are read as well, and no body is larger.
     async fn send(
         &self,
         url: Url,
         path: &str,
         validators: Option<&Validators>,
         asker: &Asker,
+        most: Option<u64>,
     ) -> Result<(u16, Answer), AskError> {
         let failed = |error| AskError::of(path, error, self.config.timeout);
         let mut fields = question(validators).map_err(|error| AskError::nonsense(path, error))?;
@@ -221,9 +242,9 @@ impl OriginClient {
         let Arrival { status, headers, body: mut pieces } = arrival;
         let (mut body, mut held, mut in_a_row) = (Collected::default(), Held::default(), 0);
         let room = self.room();
-        let limit = self.config.max_body.min(room.largest());
+        let limit = self.config.max_body.min(room.largest()).min(most.unwrap_or(u64::MAX));
         // What a client asked for may be refused in the origin's own words.
-        if status == 200 || (class == Class::Client && is_refusal(status)) {
+        if status == 200 || ((class == Class::Client || most.is_some()) && is_refusal(status)) {
             while let Some(chunk) = pieces.next().await {
                 let chunk = chunk.map_err(failed)?;
                 if (body.len() + chunk.len()) as u64 > limit {

@@ -137,6 +137,7 @@ impl Versions {
         progress: Progress<'_>,
     ) -> Result<Output, ExportError> {
         let evidence = served.dataset.evidence();
+        let learned = self.edges().known().filter(|learned| !learned.lessons.is_empty());
         let lost = RefCell::new(HashSet::new());
         let mut tries = 0;
         loop {
@@ -150,6 +151,7 @@ impl Versions {
                 content: &served.dataset.content,
                 meta: &served.meta,
                 evidence: &evidence,
+                learned: learned.as_deref(),
                 base: base.map(|base| &base.content),
                 coverage: counts(&known),
                 details: counts(&wanted),
@@ -296,10 +298,10 @@ impl Versions {
         };
         let details = Arriving { stream: &details, stays: &stays };
         let details_bytes = file.metadata()?.len().saturating_mul(2);
-        let evidence = bundle.evidence().clone();
-        let followed = None;
+        let (evidence, learned, followed) = (bundle.evidence().clone(), bundle.learned().cloned(), None);
+        let details = &details;
         let import =
-            Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed, followed };
+            Import { content, meta, evidence, learned, details, details_bytes, allow_older, committed, followed };
         Ok(self.import(import)?)
     }
 

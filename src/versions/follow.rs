@@ -211,10 +211,19 @@ impl Versions {
         let (took, from) = (following.took.clone(), following.from.clone());
         let is_full = following.steps.first().is_some_and(|first| first.bundle.base().is_none());
         let followed = Some(Followed { took, from, digest: last.bundle.digest().to_string(), is_full, feed });
-        let evidence = last.bundle.evidence().clone();
+        let (evidence, learned) = (last.bundle.evidence().clone(), last.bundle.learned().cloned());
         let (allow_older, committed) = (false, following.committed);
-        let import =
-            Import { content, meta, evidence, details: &details, details_bytes, allow_older, committed, followed };
+        let import = Import {
+            content,
+            meta,
+            evidence,
+            learned,
+            details: &details,
+            details_bytes,
+            allow_older,
+            committed,
+            followed,
+        };
         Ok(self.import(import)?)
     }
 

@@ -8,6 +8,7 @@ use url::Url;
 
 use super::follow::{self, Followed};
 use super::{Versions, VersionsError};
+use crate::api::edges::lesson::Learned;
 use crate::clock::WallTime;
 use crate::snapshot::content::{Content, SnapshotId};
 use crate::snapshot::dataset::Dataset;
@@ -30,6 +31,8 @@ pub struct Import<'a> {
     pub meta: VersionMeta,
     /// The origin's lists for doubtful terms.
     pub evidence: Evidence,
+    /// What was learned of the origin's answers to odd requests; `None`: what is known stays.
+    pub(crate) learned: Option<Learned>,
     pub details: &'a Arriving<'a>,
     /// Their approximate size in bytes.
     pub details_bytes: u64,
@@ -62,7 +65,8 @@ impl Versions {
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the
     /// write fails.
     pub fn import(&self, import: Import<'_>) -> Result<Imported, VersionsError> {
-        let Import { content, mut meta, evidence, details, details_bytes, allow_older, committed, followed } = import;
+        let Import { content, mut meta, evidence, learned, details, details_bytes, allow_older, committed, followed } =
+            import;
         let mut notes = self.0.notes.lock();
         self.unless_elsewhere(followed.as_ref())?;
         let mut all_evidence = match followed {
@@ -92,6 +96,11 @@ impl Versions {
         let mut states = States::default();
         states.put_evidence(&all_evidence)?;
         states.put(HIGHEST, highest.to_string().into_bytes())?;
+        // What was learned of the present origin itself counts more.
+        let learned = learned.filter(|_| !self.0.policy.has_origin || self.0.edges.known().is_none());
+        if let Some(learned) = &learned {
+            states.put_learned(learned)?;
+        }
         // Earlier sizes say nothing about the imported list.
         states.remove(SIZES);
         if self.0.policy.has_origin {
@@ -103,6 +112,9 @@ impl Versions {
         let feed = follow::write(followed, &dataset.id, &mut states)?;
         let along = Along { activate: true, verifies, details: Some(details), details_bytes, states };
         self.put_with(&mut notes, &dataset, meta, along, feed, committed)?;
+        if let Some(learned) = learned {
+            self.0.edges.set(Some(Arc::new(learned)));
+        }
         let imported = Imported {
             snapshot: dataset.id.clone(),
             listings: dataset.len(),

@@ -16,6 +16,7 @@ use crate::clock::{Clock, WallTime};
 use crate::semantics::freshness;
 use crate::snapshot::columns::{Names, Traits};
 use crate::snapshot::dataset::Dataset;
+use crate::snapshot::edges::Edges;
 use crate::snapshot::journal::{Entry, Journal};
 use crate::snapshot::live::Live;
 use crate::snapshot::membership::Evidence;
@@ -27,6 +28,7 @@ impl Versions {
     pub fn new(store: Arc<Store>, live: Live, policy: Policy, clock: Clock) -> Self {
         Self(Arc::new_cyclic(|own: &Weak<Inner>| Inner {
             loaded: loaded(own.clone()),
+            edges: Edges::default(),
             is_rolled_back: AtomicBool::default(),
             exporting: Mutex::default(),
             chained: Mutex::default(),
@@ -43,6 +45,15 @@ impl Versions {
         }))
     }
 
+    /// Reads back what was learned of the origin's answers to odd requests.
+    fn read_learned(&self) {
+        let learned = self.0.store.learned().unwrap_or_else(|error| {
+            tracing::warn!(%error, "what was learned of odd requests cannot be read");
+            None
+        });
+        self.0.edges.set(learned.map(Arc::new));
+    }
+
     /// Serves the version that was served last; the newest version becomes the head.
     ///
     /// # Errors
@@ -51,6 +62,7 @@ impl Versions {
         let mut notes = self.0.notes.lock();
         self.take(&mut notes, Notes::read(&self.0.store)?);
         self.read_journal()?;
+        self.read_learned();
         self.set_kept(Some(self.list(&notes, None)?));
         // Earlier versions are known even if this one is lost.
         let current = self.0.store.current()?;

@@ -157,12 +157,13 @@ impl Setup {
             .set("mirror.enabled", "false")
     }
 
-    /// A mirror without an origin budget, that refreshes when told to and samples nothing by itself.
+    /// A mirror without an origin budget, that refreshes when told to, samples nothing by itself, and asks nothing odd.
     pub fn mirror_of(origin: &Origin) -> Self {
         Self::offline()
             .set("origin.url", &origin.url())
             .set("origin.requests_per_minute", "0")
             .set("origin.cache_ttl", "1s")
+            .set("mirror.edges", "own")
             .set("mirror.audit_per_hour", "0")
     }
 

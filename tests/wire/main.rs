@@ -38,6 +38,7 @@ mod dialects_exact;
 mod disk;
 mod docs;
 mod dumps;
+mod edges;
 mod excerpts;
 mod faults;
 mod fleet;

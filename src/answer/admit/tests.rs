@@ -15,6 +15,7 @@ fn rules() -> Rules {
         head: 2048,
         name: Some(Pseudonym::of(1)),
         dumps: true,
+        edges: false,
     }
 }
 
@@ -175,4 +176,36 @@ fn a_query_becomes_its_canonical_form() {
     };
     assert_eq!(query.per_page, 100);
     assert_eq!(pin.as_deref(), Some("abc"));
+}
+
+#[test]
+fn odd_queries_are_told_apart_where_they_are_answered_as_the_origin_does() {
+    let rules = Rules { edges: true, ..rules() };
+    let target = |query: &str| match ask(&rules_of(&rules), "GET", &format!("/api/{query}"), &[]).admission {
+        Admission::Admitted { target, .. } => Ok(target),
+        other => Err(format!("{other:?}")),
+    };
+    for ordinary in ["listings.json", "listings.json?page=2&sport=golf&x=", "listings.json?snapshot="] {
+        assert!(matches!(target(ordinary), Ok(Target::List { .. })), "{ordinary}");
+    }
+    for (odd, is_refused) in [
+        ("listings.json?page=0", true),
+        ("listings.json?sport=a&sport=b", true),
+        ("listings.json?per_page=101", false),
+        ("listings.json?sport=", false),
+    ] {
+        match target(odd) {
+            Ok(Target::OddList(asked)) => assert_eq!(asked.ours.is_err(), is_refused, "{odd}"),
+            other => panic!("{odd}: {other:?}"),
+        }
+    }
+    assert!(matches!(target("listings/x.json"), Ok(Target::NoListing(id)) if &*id == "x"));
+    for refused in ["listings.json?page=%FF", "sports.json?page=0"] {
+        assert!(target(refused).is_err(), "{refused}");
+    }
+}
+
+/// The same rules with a limit that no request has touched.
+fn rules_of(like: &Rules) -> Rules {
+    Rules { edges: like.edges, ..rules() }
 }

@@ -106,6 +106,8 @@ impl Rig {
             kept,
             absent: Absent::OFFLINE,
             settings: Settings::new(Config::default()),
+            edges: Edges::default(),
+            clock: Clock::system(),
         };
         Self { finder: Arc::new(finder), old, may, journal }
     }
@@ -119,7 +121,7 @@ impl Rig {
     }
 
     async fn list(&self, query: &str) -> Found {
-        let Parameters { list, snapshot } = Parameters::parse(query).unwrap();
+        let Parameters { list, snapshot, .. } = Parameters::parse(query).unwrap();
         self.find(Target::List { query: list, pin: snapshot }).await
     }
 
@@ -153,6 +155,7 @@ fn shown(found: Found) -> Shown {
         Found::Problem { problem, .. } => panic!("{problem:?}"),
         Found::Through { .. } => panic!("read through"),
         Found::Document { .. } => panic!("a page"),
+        Found::Learned(learned) => panic!("{learned:?}"),
     }
 }
 

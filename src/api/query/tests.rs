@@ -15,11 +15,25 @@ fn equal_queries_have_one_canonical_form() {
         "utm=1&per_page=100&state=texas&state=texas&page=2&sport=",
         "state=te%78as&page=2&page=&per_page=18446744073709551615",
     ] {
-        assert_eq!(parse(raw), canonical, "{raw}");
+        let parsed = parse(raw);
+        assert_eq!((parsed.list, parsed.snapshot), (canonical.list.clone(), None), "{raw}");
     }
     assert_eq!(canonical.list.path_and_query(), "/api/listings.json?state=texas&page=2&per_page=100");
     assert_eq!(parse("").list.path_and_query(), "/api/listings.json");
-    assert_eq!(parse("page=&per_page=&sport=&modified_since=&snapshot="), Parameters::default());
+    let empty = parse("page=&per_page=&sport=&modified_since=&snapshot=");
+    assert_eq!(empty, Parameters { is_odd: true, ..Parameters::default() });
+}
+
+#[test]
+fn an_ordinary_query_is_not_odd() {
+    for raw in
+        ["", "page=2&per_page=100&state=texas&state=texas", "utm=&x", "snapshot=abc", "modified_since=2024-01-01"]
+    {
+        assert!(!parse(raw).is_odd, "{raw}");
+    }
+    for raw in ["page=", "sport", "city=&page=2", "per_page=101", "per_page=18446744073709551615"] {
+        assert!(parse(raw).is_odd, "{raw}");
+    }
 }
 
 #[test]
@@ -83,7 +97,7 @@ proptest! {
     #[test]
     fn the_canonical_form_reads_back_as_itself(
         page in 1_u64..,
-        per_page in 1_u8..=100,
+        per_page in 1_u16..=100,
         slug in proptest::option::of("[^\u{0}]{1,20}"),
     ) {
         let mut query = ListQuery { page, per_page, ..ListQuery::default() };

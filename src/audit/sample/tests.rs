@@ -69,6 +69,12 @@ fn samples_are_what_their_kind_says() {
                 assert_eq!(dataset.summary(*id).is_some(), sample.kind == Kind::Detail, "{what}");
                 assert!(matches!(sample.kind, Kind::Detail | Kind::UnknownListing), "{what}");
             }
+            Request::Odd(path) => {
+                assert_eq!(sample.kind, Kind::Odd);
+                let odd = path.split_once('?').map(|(_, query)| crate::api::edges::odd::read(query));
+                // An instant in the future is odd by the clock alone.
+                assert!(odd.flatten().is_none_or(|odd| odd.odds.len() == 1), "{what}");
+            }
             Request::Taxonomy(taxonomy) => assert_eq!(sample.kind, Kind::Taxonomy(*taxonomy), "{what}"),
             Request::List(query) => {
                 let found = dataset.find(query).unwrap();

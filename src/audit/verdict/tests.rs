@@ -3,7 +3,8 @@ use super::*;
 const PAGE: &str = r#"{"page":1,"total":1,"items":[{"id":1}]}"#;
 
 fn theirs(status: u16, text: &str) -> Theirs {
-    Theirs { status, text: text.to_owned(), at_ms: 1_000 }
+    let media_type = Some("application/json; charset=utf-8".to_owned());
+    Theirs { status, media_type, is_private: false, text: text.to_owned(), at_ms: 1_000 }
 }
 
 fn word(kind: Kind, ours: &Ours, theirs: &Theirs) -> &'static str {
@@ -54,4 +55,42 @@ fn an_older_copy_proves_nothing_unless_it_is_equal() {
     let ours = Ours::Body(PAGE.to_owned(), 1_001);
     assert_eq!(word(Kind::Page, &ours, &theirs(200, PAGE)), "equal");
     assert_eq!(word(Kind::Page, &ours, &theirs(200, r#"{"page":1,"total":2,"items":[]}"#)), "not-answered");
+}
+
+#[test]
+fn what_was_learned_is_compared_to_the_byte() {
+    let ours = |status, media_type: &str, text: &str| Ours::Learned {
+        status,
+        media_type: Some(media_type.to_owned()),
+        text: text.to_owned(),
+    };
+    let json = "application/json; charset=utf-8";
+    for (ours, expected) in [
+        (ours(404, json, "{}"), "equal"),
+        (ours(400, json, "{}"), "differs"),
+        (ours(404, "text/html", "{}"), "differs"),
+        (ours(404, json, "{ }"), "differs"),
+        (Ours::Own, "by-contract"),
+    ] {
+        assert_eq!(word(Kind::Odd, &ours, &theirs(404, "{}")), expected);
+    }
+}
+
+#[test]
+fn headers_that_clients_act_on_are_compared() {
+    let ours = Ours::Body(PAGE.to_owned(), 1_000);
+    let with = |media_type: Option<&str>, is_private| Theirs {
+        media_type: media_type.map(str::to_owned),
+        is_private,
+        ..theirs(200, PAGE)
+    };
+    for (theirs, expected) in [
+        (with(Some("application/json"), false), "equal"),
+        (with(Some("Application/JSON ;charset=utf-8"), false), "equal"),
+        (with(None, false), "equal"),
+        (with(Some("application/ld+json"), false), "differs"),
+        (with(Some("application/json"), true), "differs"),
+    ] {
+        assert_eq!(word(Kind::Page, &ours, &theirs), expected, "{:?}", theirs.media_type);
+    }
 }

@@ -42,5 +42,17 @@ fn bundles_of_format_1_open_and_mean_what_they_meant() {
     assert!(details.iter().all(|(id, detail)| new.details[id] == *detail));
 }
 
+#[test]
+fn bundles_of_format_2_open_and_mean_what_they_meant() {
+    let mut world = World::of(1..13);
+    world.learned = Some(lessons());
+    let full = fixture("bundle-v2.gsb", || world.full());
+    let bundle = open(&full).unwrap();
+    assert_eq!(bundle.learned(), world.learned.as_ref());
+    assert_eq!((bundle.content(), bundle.evidence()), (Some(&world.content), &world.evidence));
+    assert_eq!(bundle.meta(world.meta.published_ms), world.meta);
+    assert_eq!(details_of(&bundle, &full).unwrap(), world.details);
+}
+
 const FULL: &str = "905f64fbe8874acb7fd5535398eceb83658d582fc2eac6efcf690dbd6be5ee7b";
 const DELTA: &str = "1fda729de292989a62e7cfe8af3f7b94e42122d30a76f3175b3b0f1bfeea997f";

@@ -43,8 +43,8 @@ fn take_apart(bytes: &[u8]) -> Vec<Made> {
 
 /// A bundle of these parts, with every hash and the end right.
 fn put_together(parts: &[Made]) -> Vec<u8> {
-    let mut out = part::start().to_vec();
-    let (mut chain, mut digest, mut sum) = (part::first(), part::first(), 0);
+    let mut out = part::start(1).to_vec();
+    let (mut chain, mut digest, mut sum) = (part::first(1), part::first(1), 0);
     let mut add = |made: &Made, chain: &mut _| {
         let packed = made.packed.clone().unwrap_or_else(|| pack(&made.raw));
         let raw = made.says.unwrap_or(made.raw.len() as u32);

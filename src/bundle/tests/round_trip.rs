@@ -202,3 +202,38 @@ proptest! {
         prop_assert_eq!(details_of(&bundle, &bytes).unwrap(), world.details);
     }
 }
+
+#[test]
+fn lessons_travel_in_format_2_and_the_lowest_sufficient_format_is_written() {
+    let mut world = World::of(1..20);
+    assert_eq!(world.full()[8..10], [1, 0]);
+    assert_eq!(open(&world.full()).unwrap().learned(), None);
+    world.learned = Some(lessons());
+    let (bytes, written) = world.bundle(None);
+    assert_eq!(bytes[8..10], [2, 0]);
+    let bundle = open(&bytes).unwrap();
+    assert_eq!(bundle.learned(), world.learned.as_ref());
+    assert_eq!((bundle.content(), bundle.digest()), (Some(&world.content), written.digest));
+    assert_eq!(details_of(&bundle, &bytes).unwrap(), world.details);
+    let mut other = world.clone();
+    other.learned.as_mut().unwrap().probes += 1;
+    assert_ne!(other.bundle(None).1.digest, written.digest, "they are part of the digest");
+}
+
+#[test]
+fn lessons_that_could_not_be_learned_are_neither_written_nor_read() {
+    let mut world = World::of(1..7);
+    let mut wrong = lessons();
+    let Some(Lesson::Answer(answer)) = wrong.lessons.get_mut(&Case::UnknownId) else { panic!() };
+    answer.status = 302;
+    world.learned = Some(wrong.clone());
+    let export = world.export(None, &world.details);
+    let details = world.details.clone().into_iter().map(Ok::<_, Infallible>);
+    let refused = write(&mut Vec::new(), &export, details, &mut |_, _| {}).unwrap_err();
+    assert!(refused.to_string().contains("302"), "{refused}");
+    // A format 1 has no place for them.
+    world.learned = Some(lessons());
+    let mut older = world.full();
+    older[8] = 1;
+    assert!(open(&older).is_err());
+}

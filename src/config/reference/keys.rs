@@ -199,6 +199,12 @@ const KEYS: &[Key] = &[
         "Each detail is revalidated at least this often.",
     ),
     key(
+        "mirror.edges",
+        Words("`\"origin\"` or `\"own\"`"),
+        KEPT,
+        "How requests are answered that the API's documentation leaves open, such as `page=0` or an unknown slug. `\"origin\"`: as the origin answers them, once that is learned. `\"own\"`: as [HTTP behaviour](http.md#odd-requests) says.",
+    ),
+    key(
         "mirror.audit_per_hour",
         Whole(0, 3600),
         MIRROR,

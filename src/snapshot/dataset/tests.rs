@@ -94,7 +94,7 @@ proptest! {
         slugs in proptest::array::uniform3(proptest::option::of(0_usize..5)),
         since in proptest::option::of(0_i64..60),
         page in 1_u64..8,
-        per_page in 1_u8..20,
+        per_page in 1_u16..20,
     ) {
         let names = ["sport", "state", "city"];
         let query = ListQuery {

@@ -18,8 +18,10 @@ use grandstand::parts::mirror::copies::Copies;
 use grandstand::parts::mirror::crawl::Crawler;
 use grandstand::parts::mirror::details::Details;
 use grandstand::parts::mirror::details::worker::DetailWorker;
+use grandstand::parts::mirror::edges::EdgeLearner;
 use grandstand::parts::mirror::sweep::Sweeper;
 use grandstand::parts::mirror::task::Mirror;
+use grandstand::parts::snapshot::edges::Edges;
 use grandstand::parts::snapshot::live::Live;
 use grandstand::parts::store::{DataDir, Store};
 use grandstand::parts::upstream::budget::Budget;
@@ -110,6 +112,8 @@ pub struct Rig {
     pub commands: Commands,
     /// Its details.
     pub details: Details,
+    /// What it has learned of odd requests.
+    pub edges: Edges,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -143,6 +147,7 @@ impl Rig {
         let known = live.load().as_ref().map(|live| live.meta.volatile.clone()).unwrap_or_default();
         let volatile = Arc::new(RwLock::new(known));
         let details = Details::open(store.clone(), cache, live.clone()).unwrap();
+        let asks = client.clone();
         let copies = Copies::new(client.clone(), store.clone(), volatile.clone());
         let sweeper = Sweeper {
             copies: copies.clone(),
@@ -162,10 +167,27 @@ impl Rig {
             settings: settings.clone(),
             clock: clock.clone(),
         };
+        // Everything may vanish here: holding back has tests of its own.
+        versions.edges().set_use(true, true);
+        let learner = EdgeLearner {
+            client: asks,
+            store: store.clone(),
+            live: versions.head().clone(),
+            details: details.clone(),
+            edges: versions.edges().clone(),
+            ttl: scene.ttl,
+            clock: clock.clone(),
+        };
+        let edges = versions.edges().clone();
         let crawler = Crawler::new(copies, scene.cache_ttl);
         let mirror = Mirror::new(crawler, versions, commands.clone(), settings, clock.clone(), evidence);
-        let tasks = vec![tokio::spawn(mirror.run()), tokio::spawn(sweeper.run()), tokio::spawn(worker.run())];
-        Self { live, commands, details, tasks }
+        let tasks = vec![
+            tokio::spawn(mirror.run()),
+            tokio::spawn(sweeper.run()),
+            tokio::spawn(worker.run()),
+            tokio::spawn(learner.run()),
+        ];
+        Self { live, commands, details, edges, tasks }
     }
 
     /// Aborts its tasks anywhere. On return, the work of its blocking thread is done.

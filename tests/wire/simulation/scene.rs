@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use grandstand::sample::{
-    ApiUrlStyle, Cdn, EmptyFilters, EtagStyle, FaultRule, Generated, GeneratedAt, ItemOrder, Switches, TaxonomyShape,
-    TermFields,
+    ApiUrlStyle, Cdn, Edges, EmptyFilters, EtagStyle, FaultRule, Generated, GeneratedAt, ItemOrder, Switches,
+    TaxonomyShape, TermFields,
 };
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
@@ -67,6 +67,7 @@ impl Scene {
             refuse_61st: budget.map(|most| most as u32),
             cdn,
             generated: generated(seed),
+            edges: Edges::named(Edges::NAMES[seed as usize % Edges::NAMES.len()]).unwrap(),
             ..Switches::default()
         };
         let scene = Self {

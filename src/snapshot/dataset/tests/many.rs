@@ -135,7 +135,7 @@ proptest! {
                     .filter(|row| since.is_none_or(|since| row.modified.is_some_and(|at| at > since)))
                     .map(|row| row.id)
                     .collect();
-                let per_page = (1 + random(1) % 100) as u8;
+                let per_page = (1 + random(1) % 100) as u16;
                 let pages = matching.len() as u64 / u64::from(per_page) + 2;
                 let page = 1 + random(2) % pages;
                 let query = ListQuery {

@@ -1,0 +1,29 @@
+//! What `/status` says of odd requests: how each case is answered.
+//!
+//! Callers: [`super::status`].
+
+use serde_json::{Map, Value, json};
+
+use crate::api::edges::case::Case;
+use crate::clock::WallTime;
+use crate::snapshot::edges::Edges;
+
+/// `edges` in `/status`.
+pub(super) fn describe(edges: &Edges) -> Value {
+    let learned = edges.learned();
+    let mut cases = Map::new();
+    let mut own = Vec::new();
+    for case in Case::ALL {
+        match learned.as_ref().and_then(|learned| learned.lessons.get(&case)) {
+            Some(lesson) => drop(cases.insert(case.as_str().to_owned(), lesson.what().into())),
+            None => own.push(case.as_str()),
+        }
+    }
+    json!({
+        "state": edges.state().as_str(),
+        "cases": cases,
+        "own": own,
+        "probes": learned.as_ref().map_or_else(|| edges.probes(), |learned| learned.probes),
+        "probed_at": learned.as_ref().and_then(|learned| WallTime::from_millis(learned.probed_ms).rfc3339()),
+    })
+}

@@ -1,0 +1,160 @@
+//! Finds the answer to an odd request: ours, or what was learned of the origin's, or the origin itself.
+//!
+//! What is odd, and how it counts, is decided in [`crate::snapshot::edges`]. Callers: [`super`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Finder, Found, Version};
+use crate::answer::admit::OddRequest;
+use crate::answer::render;
+use crate::api::edges::case::Case;
+use crate::api::edges::lesson::{Answer, Family, Learned as Lessons, Lesson, family};
+use crate::api::listing::ListingId;
+use crate::api::query::ListQuery;
+use crate::semantics::hops::Caller;
+use crate::semantics::problem::Problem;
+use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::edges::apply::Applied;
+use crate::snapshot::edges::{self, Decision};
+use crate::snapshot::live::Published;
+
+/// An answer in the origin's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Learned {
+    /// The status.
+    pub status: u16,
+    /// `Content-Type`; `None`: the body is empty.
+    pub media_type: Option<String>,
+    /// Whether browsers may run such a body, so that it needs a sandbox.
+    pub sandbox: bool,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// What becomes of an odd request, without what it was decided by.
+pub(super) enum OddFound {
+    /// Ours.
+    Ours,
+    /// A list.
+    List(Applied),
+    /// A status and a body.
+    Body(Learned),
+    /// The origin's answer to this path.
+    Through(String),
+}
+
+impl Learned {
+    fn of(answer: &Answer, body: String) -> Self {
+        let media_type = answer.media_type.clone();
+        let sandbox = media_type.as_deref().and_then(family) != Some(Family::Inert) && media_type.is_some();
+        Self { status: answer.status, media_type, sandbox, body: body.into() }
+    }
+}
+
+impl OddFound {
+    fn of(decision: Decision<'_>, path: impl FnOnce() -> String) -> Self {
+        match decision {
+            Decision::Ours | Decision::AsOurs => Self::Ours,
+            Decision::List(applied) => Self::List(applied),
+            Decision::Body(answer, body) => Self::Body(Learned::of(answer, body)),
+            Decision::Through => Self::Through(path()),
+        }
+    }
+}
+
+impl Finder {
+    /// What becomes of a query that finds nothing; `None`: nothing is odd about it.
+    pub(super) fn looked_up(&self, published: &Published, query: &ListQuery) -> Option<OddFound> {
+        if !self.edges.are_used() {
+            return None;
+        }
+        let (learned, now) = (self.edges.learned(), self.now_nanos());
+        let decision = edges::of_empty(learned.as_deref(), &published.dataset, query, now)?;
+        Some(OddFound::of(decision, || query.path_and_query()))
+    }
+
+    /// Answers what is odd; `None`: the answer is ours. `allowed`: the origin may be asked.
+    pub(super) async fn answer_odd(
+        &self,
+        published: &Arc<Published>,
+        pinned: bool,
+        odd: OddFound,
+        allowed: bool,
+        client: &Caller,
+    ) -> Option<Found> {
+        match odd {
+            OddFound::Ours => None,
+            OddFound::Body(learned) => Some(Found::Learned(learned)),
+            OddFound::Through(path) if allowed => self.while_it_answers(&path, client).await,
+            OddFound::Through(_) => None,
+            OddFound::List(applied) if relies_on_disproved(published.meta.disproved.as_deref(), &applied.query) => None,
+            OddFound::List(applied) => {
+                let pin = pinned.then(|| published.dataset.id.as_str());
+                let reply = render::odd_list(published, &applied, &self.public_url, pin).ok()?;
+                let (reply, published) = (Arc::new(reply), published.clone());
+                Some(Found::Snapshot { reply, published, forwarded: None, pinned })
+            }
+        }
+    }
+
+    /// Answers a query that the parser calls odd.
+    pub(super) async fn odd(&self, published: Arc<Published>, asked: OddRequest, client: &Caller) -> Found {
+        let OddRequest { odd, ours } = asked;
+        let version = match self.version(published, odd.pin.as_deref(), client.address).await {
+            Ok(version) => version,
+            Err(none) => return none,
+        };
+        if let Some(lessons) = self.edges.learned() {
+            let decision = edges::of_odd(&lessons, &version.published.dataset, &odd, self.now_nanos());
+            match OddFound::of(decision, || odd.path.clone()) {
+                // It has an address of its own, and perhaps a kept reply.
+                OddFound::List(applied) if applied.is_ordinary() => {
+                    return self.list(version, applied.query, client).await;
+                }
+                found => {
+                    let Version { published, pinned, beside } = &version;
+                    let allowed = beside.is_none() && !pinned && !(self.is_behind)();
+                    if let Some(found) = self.answer_odd(published, *pinned, found, allowed, client).await {
+                        return found;
+                    }
+                }
+            }
+        }
+        match ours {
+            Ok(query) => self.list(version, query, client).await,
+            Err(problem) => problem.into(),
+        }
+    }
+
+    /// Answers for the id of no listing.
+    pub(super) fn unknown(&self, id: ListingId) -> Found {
+        let id = id.to_string();
+        self.without_listing(&id, |lessons| lessons.lessons.get(&Case::UnknownId))
+    }
+
+    /// Answers for an id that is no number.
+    pub(super) fn no_listing(&self, id: &str) -> Found {
+        self.without_listing(id, |lessons| lessons.of_id(id))
+    }
+
+    fn without_listing(&self, id: &str, lesson: impl FnOnce(&Lessons) -> Option<&Lesson>) -> Found {
+        let learned = self.edges.learned();
+        let answer = learned.as_deref().and_then(|lessons| edges::of_id(lesson(lessons), id));
+        match answer {
+            Some((answer, body)) => Found::Learned(Learned::of(answer, body)),
+            None => Problem::unknown_listing(id).into(),
+        }
+    }
+
+    /// The origin's own answer; `None`: it gives none.
+    async fn while_it_answers(&self, path: &str, client: &Caller) -> Option<Found> {
+        let (stored, outcome) = self.proxy.as_ref()?.read(path, false, client).await.ok()?;
+        Some(Found::Through { stored, outcome })
+    }
+
+    fn now_nanos(&self) -> i64 {
+        self.clock.now_wall().as_millis().saturating_mul(1_000_000)
+    }
+}

@@ -1,0 +1,314 @@
+//! What was learned of an origin's answers to odd requests.
+//!
+//! Values only; what comes from a bundle is checked. Callers: [`super::judge`] makes them, [`crate::snapshot::edges`]
+//! applies them.
+
+use std::collections::BTreeMap;
+
+use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+
+use super::case::Case;
+use super::odd::{How, Odd};
+use super::template::Template;
+use crate::api::query::ListQuery;
+
+/// The longest body that is learned, in bytes.
+pub(crate) const MOST_BODY: usize = 64 << 10;
+
+/// The largest page that is answered, in listings, whatever the origin allows.
+pub(crate) const MOST_PER_PAGE: u16 = 1000;
+
+/// What was learned of one case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Lesson {
+    /// The origin answers as we do.
+    AsOurs,
+    /// The origin answers with a list: `effect` of the odd value, and whether the value is shown as it was asked for.
+    List { effect: Effect, shown: bool },
+    /// The origin answers with a list that only it can make: it is asked.
+    Through,
+    /// The origin answers with a status and a body.
+    Answer(Answer),
+}
+
+/// What an odd value counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Effect {
+    /// As absent.
+    Ignored,
+    /// As this number.
+    Number(u64),
+    /// As the number, but not more than this.
+    AtMost(u16),
+    /// As the number, up to this; nothing is known beyond it.
+    AsAsked(u16),
+    /// As the last page.
+    LastPage,
+    /// No listing matches, or none is on the page.
+    Nothing,
+    /// The first of two values counts.
+    First,
+    /// The last of two values counts.
+    Last,
+}
+
+/// A status with a body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answer {
+    pub status: u16,
+    /// `Content-Type` as the origin sent it; `None`: the body is empty.
+    pub media_type: Option<String>,
+    pub body: Template,
+}
+
+/// Everything that was learned of one origin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Learned {
+    /// The lessons. A case without one is answered as the table of the documentation says.
+    pub lessons: BTreeMap<Case, Lesson>,
+    /// Why nothing was learned of the other cases, for people.
+    pub own: BTreeMap<Case, String>,
+    /// How many requests that took.
+    pub probes: u32,
+    /// When the last answer came, in milliseconds since 1970.
+    pub probed_ms: i64,
+}
+
+impl Learned {
+    /// What was learned of an odd parameter. A value that belongs to no case is treated as those beside it, if the origin
+    /// refuses them all alike.
+    pub(crate) fn of(&self, odd: &Odd) -> Option<&Lesson> {
+        if let Some(case) = odd.case() {
+            return self.lessons.get(&case);
+        }
+        let alike = match (odd.parameter, odd.how) {
+            ("page", How::NoNumber) => &[Case::PageZero, Case::PageNegative, Case::PageWord][..],
+            ("per_page", How::NoNumber | How::Negative | How::Huge) => &[Case::PerPageZero, Case::PerPageWord][..],
+            ("modified_since", How::Repeated) => {
+                let (numbers, filters) =
+                    (self.lessons.get(&Case::RepeatedNumber), self.lessons.get(&Case::RepeatedFilter));
+                return filters.filter(|filters| numbers == Some(*filters));
+            }
+            _ => return None,
+        };
+        let (last, others) = alike.split_last()?;
+        let lesson = self.lessons.get(last)?;
+        let is_alike = |case: &Case| match (lesson, self.lessons.get(case)) {
+            (Lesson::Answer(word), Some(Lesson::Answer(other))) => word.refuses_as(other, *case),
+            (word, Some(other)) => {
+                word == other && matches!(word, Lesson::List { effect: Effect::Number(_), shown: false })
+            }
+            _ => false,
+        };
+        others.iter().all(is_alike).then_some(lesson)
+    }
+
+    /// What was learned of an id that is no number: of one that is a word, and of others if ids of listings that do not
+    /// exist are answered in the same way.
+    pub(crate) fn of_id(&self, id: &str) -> Option<&Lesson> {
+        let is_word = id.starts_with(|first: char| first.is_ascii_alphabetic());
+        let (word, unknown) = (self.lessons.get(&Case::IdWord), self.lessons.get(&Case::UnknownId));
+        word.filter(|word| is_word || Some(*word) == unknown)
+    }
+
+    /// Checks what a bundle brings.
+    ///
+    /// # Errors
+    /// With the problem.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.lessons.iter().try_for_each(|(case, lesson)| {
+            let wrong = |why: &str| Err(format!("the lesson {}: {why}", case.as_str()));
+            match lesson {
+                Lesson::List { effect: Effect::Number(0), .. } => wrong("no page has the number 0"),
+                Lesson::List { effect: Effect::AtMost(most) | Effect::AsAsked(most), .. }
+                    if !(1..=MOST_PER_PAGE).contains(most) =>
+                {
+                    wrong("the page size is out of bounds")
+                }
+                Lesson::AsOurs | Lesson::Through | Lesson::List { .. } => Ok(()),
+                Lesson::Answer(answer) => match answer.problem() {
+                    Some(why) => wrong(&why),
+                    None => Ok(()),
+                },
+            }
+        })
+    }
+}
+
+/// What may be learned of a status.
+pub(crate) const fn is_learnable(status: u16) -> bool {
+    // Not what is about us, about how often we ask, about the law of a place, or about a failure.
+    matches!(status, 200 | 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 421 | 425 | 429 | 451)
+}
+
+/// A media type whose bodies are harmless on our host, by themselves or in a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Browsers do not run it.
+    Inert,
+    /// Browsers may run it: it is sent in a sandbox.
+    Document,
+}
+
+/// The family of a media type; `None`: it is not learned.
+pub(crate) fn family(media_type: &str) -> Option<Family> {
+    const LONGEST: usize = 128;
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_value = media_type.len() <= LONGEST && HeaderValue::from_str(media_type).is_ok();
+    match essence.as_str() {
+        _ if !is_value || media_type.contains(',') => None,
+        "application/json" | "text/plain" => Some(Family::Inert),
+        "text/html" | "application/xhtml+xml" | "application/xml" | "text/xml" => Some(Family::Document),
+        other if other.starts_with("application/") && other.ends_with("+json") => Some(Family::Inert),
+        _ => None,
+    }
+}
+
+impl Answer {
+    /// Whether a word is refused as a value of another case is.
+    fn refuses_as(&self, other: &Self, case: Case) -> bool {
+        let same = self.status == other.status && self.media_type == other.media_type && self.status != 200;
+        // Zero has no gap for its value, which is always the same.
+        let is_zero = matches!(case, Case::PageZero | Case::PerPageZero);
+        same && if is_zero { self.body.fill(&["0"]) == other.body.fill(&[]) } else { self.body == other.body }
+    }
+
+    /// Why it is not an answer that may be given; `None`: it may.
+    fn problem(&self) -> Option<String> {
+        let family = self.media_type.as_deref().map(family);
+        if !is_learnable(self.status) {
+            Some(format!("the status {} is never learned", self.status))
+        } else if family == Some(None) || (family.is_none() && self.body.len() > 0) {
+            let media_type = self.media_type.as_deref().unwrap_or("(none)");
+            Some(format!("the media type {media_type} is never learned"))
+        } else if self.body.len() > MOST_BODY {
+            Some(format!("a body of {} bytes is never learned", self.body.len()))
+        } else {
+            None
+        }
+    }
+}
+
+impl Lesson {
+    /// What was learned, for people.
+    pub(crate) fn what(&self) -> String {
+        match self {
+            Self::AsOurs => "as ours".to_owned(),
+            Self::Through => "read through".to_owned(),
+            Self::List { effect, shown } => {
+                let effect = match effect {
+                    Effect::Ignored => "ignored".to_owned(),
+                    Effect::Number(number) => format!("clamped to {number}"),
+                    Effect::AtMost(most) => format!("clamped to {most}"),
+                    Effect::AsAsked(most) => format!("accepted up to {most}"),
+                    Effect::LastPage => "clamped to the last page".to_owned(),
+                    Effect::Nothing => "an empty list".to_owned(),
+                    Effect::First => "the first value counts".to_owned(),
+                    Effect::Last => "the last value counts".to_owned(),
+                };
+                if *shown { format!("{effect}, shown as asked") } else { effect }
+            }
+            Self::Answer(answer) => {
+                let kind = answer.media_type.as_deref().unwrap_or("without a body");
+                format!("{} {kind}", answer.status)
+            }
+        }
+    }
+
+    /// Our own answer in this form; `None`: we refuse.
+    pub(crate) const fn ours(case: Case) -> Option<(Effect, bool)> {
+        match case {
+            Case::PageBeyond | Case::UnknownSport | Case::UnknownState | Case::UnknownCity | Case::SinceFuture => {
+                Some((Effect::Nothing, true))
+            }
+            Case::PerPageOver => Some((Effect::AtMost(ListQuery::MAX_PER_PAGE), false)),
+            Case::EmptyNumber | Case::EmptyFilter | Case::EmptySince => Some((Effect::Ignored, false)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, media_type: Option<&str>, body: &str) -> Lesson {
+        let body = Template::of([body, body], [&[], &[]]).unwrap();
+        Lesson::Answer(Answer { status, media_type: media_type.map(str::to_owned), body })
+    }
+
+    fn learned(lessons: impl IntoIterator<Item = (Case, Lesson)>) -> Learned {
+        Learned { lessons: lessons.into_iter().collect(), ..Learned::default() }
+    }
+
+    #[test]
+    fn only_statuses_about_the_question_are_learnable() {
+        let learnable: Vec<u16> = (0..=999).filter(|status| is_learnable(*status)).collect();
+        for never in [100, 101, 199, 204, 206, 301, 302, 308, 401, 403, 407, 408, 421, 425, 429, 451, 500, 503, 599] {
+            assert!(!learnable.contains(&never), "{never}");
+        }
+        for may in [200, 400, 404, 405, 409, 410, 413, 414, 422] {
+            assert!(learnable.contains(&may), "{may}");
+        }
+    }
+
+    #[test]
+    fn media_types_that_browsers_run_are_documents_and_unknown_ones_are_not_learned() {
+        for (media_type, expected) in [
+            ("application/json", Some(Family::Inert)),
+            ("application/problem+json; charset=utf-8", Some(Family::Inert)),
+            ("text/plain", Some(Family::Inert)),
+            ("Text/HTML; charset=utf-8", Some(Family::Document)),
+            ("application/xml", Some(Family::Document)),
+            ("image/svg+xml", None),
+            ("text/javascript", None),
+            ("application/json, text/html", None),
+            ("text/html\r\nset-cookie: a", None),
+            ("", None),
+        ] {
+            assert_eq!(family(media_type), expected, "{media_type:?}");
+        }
+    }
+
+    #[test]
+    fn a_lesson_from_a_bundle_that_could_not_be_learned_is_refused() {
+        for (lesson, fine) in [
+            (answer(404, Some("text/html"), "<p>no</p>"), true),
+            (answer(404, None, ""), true),
+            (answer(404, None, "no"), false),
+            (answer(302, Some("text/html"), ""), false),
+            (answer(429, Some("text/html"), ""), false),
+            (answer(404, Some("image/svg+xml"), "<svg/>"), false),
+            (answer(404, Some("text/html"), &"x".repeat(MOST_BODY + 1)), false),
+            (Lesson::List { effect: Effect::AtMost(0), shown: false }, false),
+            (Lesson::List { effect: Effect::AtMost(MOST_PER_PAGE + 1), shown: false }, false),
+            (Lesson::List { effect: Effect::Number(0), shown: false }, false),
+            (Lesson::List { effect: Effect::AtMost(250), shown: false }, true),
+            (Lesson::AsOurs, true),
+        ] {
+            let what = lesson.what();
+            assert_eq!(learned([(Case::UnknownId, lesson)]).check().is_ok(), fine, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_no_case_is_treated_as_those_beside_it_if_they_are_refused_alike() {
+        let fraction = Odd::of("page", How::NoNumber, "1.5");
+        let refusal = |value: &str| format!("bad page: {value}");
+        let template = Template::of([&refusal("x"), &refusal("y")], [&["x"], &["y"]]).unwrap();
+        let word = Lesson::Answer(Answer { status: 400, media_type: Some("text/plain".into()), body: template });
+        let zero = answer(400, Some("text/plain"), &refusal("0"));
+        let all = [(Case::PageZero, zero), (Case::PageNegative, word.clone()), (Case::PageWord, word.clone())];
+        assert_eq!(learned(all.clone()).of(&fraction), Some(&word));
+        let [_, negative, other] = all.clone();
+        assert_eq!(learned([negative, other]).of(&fraction), None, "zero is not known");
+        let mut mixed = learned(all);
+        mixed.lessons.insert(Case::PageNegative, Lesson::List { effect: Effect::Number(1), shown: false });
+        assert_eq!(mixed.of(&fraction), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! Learns how the origin answers odd requests: two probes a case, out of the background's share of the budget.
+//!
+//! What is asked is in [`probes`], when and how often in [`plan`], what the answers teach in
+//! [`crate::api::edges::judge`]. It publishes nothing. Callers: [`crate::app`] runs it.
+
+pub(crate) mod plan;
+mod probes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+
+use crate::api::edges::case::Case;
+use crate::api::edges::judge::{Came, Said, Seen};
+use crate::api::edges::lesson::MOST_BODY;
+use crate::clock::Clock;
+use crate::semantics::excerpt::Excerpt;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::edges::Edges;
+use crate::snapshot::edges::fits::fits;
+use crate::snapshot::live::Live;
+use crate::store::{Store, StoreError};
+use crate::upstream::client::{AskError, Asker, OriginClient};
+use crate::upstream::window::Class;
+
+use super::details::Details;
+use plan::{Evidence, Facts, Step};
+use probes::Probe;
+
+/// The key of what came of the questions.
+const EVIDENCE: &str = "edges/evidence";
+
+/// The longest sleep: the wall clock may jump meanwhile, and a refresh may happen.
+const TICK: Duration = Duration::from_secs(5);
+
+/// After a request that failed.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// How long the questions wait for details that do not come.
+const PATIENCE: Duration = Duration::from_secs(6 * 3600);
+
+/// What asks.
+pub struct EdgeLearner {
+    /// The client.
+    pub client: OriginClient,
+    /// The store.
+    pub store: Arc<Store>,
+    /// The newest snapshot.
+    pub live: Live,
+    /// The details, which come first.
+    pub details: Details,
+    /// Where the lessons go.
+    pub edges: Edges,
+    /// How far apart the two probes of a case are at least.
+    pub ttl: Duration,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl EdgeLearner {
+    /// Asks, for ever.
+    pub async fn run(self) {
+        let mut evidence = self.restored();
+        let began = self.clock.now_mono();
+        let mut again = false;
+        loop {
+            again |= self.edges.take_again();
+            let facts = Facts {
+                now_ms: self.clock.now_wall().as_millis(),
+                apart: self.ttl,
+                refreshed_ms: self.client.status().picture().refreshed_ms,
+                again,
+            };
+            let waited = self.clock.now_mono().since(began) >= PATIENCE;
+            let wait = match plan::next(&evidence, &facts) {
+                Step::Begin if self.is_mirrored() || (waited && self.live.load().is_some()) => {
+                    again = false;
+                    evidence.begin(self.client.base().as_str());
+                    self.keep(&evidence);
+                    None
+                }
+                Step::Begin => Some(Duration::from_secs(1)),
+                Step::Probe(case, round) => self.probe(&mut evidence, case, round).await,
+                Step::Judge => {
+                    self.judge(&mut evidence, facts.now_ms);
+                    None
+                }
+                Step::Wait(wait) => Some(wait),
+            };
+            if let Some(wait) = wait {
+                let _ = tokio::time::timeout(wait.min(TICK), self.edges.wait()).await;
+            }
+        }
+    }
+
+    /// What came of the questions before a restart, if they were put to this origin.
+    fn restored(&self) -> Evidence {
+        let kept = self.store.state_json::<Evidence>(EVIDENCE).unwrap_or_else(|error| {
+            tracing::warn!(%error, "what the origin answered to odd requests cannot be read; it is asked again");
+            None
+        });
+        let evidence = kept.filter(|kept| kept.origin == self.client.base().as_str()).unwrap_or_default();
+        self.edges.set_probes(evidence.sent);
+        evidence
+    }
+
+    fn keep(&self, evidence: &Evidence) {
+        self.edges.set_probes(evidence.sent);
+        let kept = serde_json::to_vec(evidence)
+            .map_err(|source| StoreError::Io { path: EVIDENCE.into(), source: source.into() });
+        if let Err(error) = kept.and_then(|text| self.store.put_state(EVIDENCE, &text)) {
+            tracing::warn!(%error, "what the origin answered to odd requests could not be stored");
+        }
+    }
+
+    /// Whether everything is mirrored that is wanted: a first crawl comes before the questions.
+    fn is_mirrored(&self) -> bool {
+        let Some(published) = self.live.current() else { return false };
+        match self.details.all_wanted() {
+            None => false,
+            Some(false) => true,
+            Some(true) => self.details.mirrored(&published.dataset) == published.dataset.len(),
+        }
+    }
+
+    /// Sends a probe; returns how long to wait before the next one.
+    async fn probe(&self, evidence: &mut Evidence, case: Case, round: usize) -> Option<Duration> {
+        let Some(published) = self.live.current() else { return Some(TICK) };
+        let Some(probe) = Probe::of(case, round, &published.dataset) else {
+            let said = Said::Never("the data does not allow a probe".to_owned());
+            evidence.saw(case, Seen { told: Vec::new(), said, at_ms: self.clock.now_wall().as_millis() });
+            self.keep(evidence);
+            return None;
+        };
+        drop(published);
+        let most = MOST_BODY as u64;
+        // Stored before it is sent: whatever happens then, it counts.
+        evidence.sent += 1;
+        self.keep(evidence);
+        let asked = self.client.probe(probe.path(), most, Asker::mirror(Class::Background)).await;
+        if matches!(asked, Err(AskError::Spent(_))) {
+            evidence.sent -= 1;
+            self.keep(evidence);
+            return Some(PAUSE);
+        }
+        let said = match asked {
+            Ok(answer) => {
+                let media_types: Vec<Option<&str>> =
+                    answer.headers.get_all(CONTENT_TYPE).iter().map(|value| value.to_str().ok()).collect();
+                let came = Came { status: answer.status, media_types: &media_types, body: &answer.body };
+                // What was published meanwhile is what the origin spoke of.
+                self.live.current().map_or_else(|| Said::of(came), |live| said(&probe, came, &live.dataset))
+            }
+            Err(AskError::TooLarge { .. }) => Said::Never(format!("the body has more than {MOST_BODY} bytes")),
+            Err(error) if evidence.retries(case) => {
+                tracing::debug!(case = case.as_str(), %error, "a question about odd requests is asked again later");
+                self.keep(evidence);
+                return Some(PAUSE);
+            }
+            Err(error) => Said::Never(Excerpt(&error).to_string()),
+        };
+        tracing::debug!(case = case.as_str(), path = probe.path(), "asked how the origin answers an odd request");
+        let at_ms = self.clock.now_wall().as_millis();
+        evidence.saw(case, Seen { told: probe.told(), said, at_ms });
+        self.keep(evidence);
+        None
+    }
+
+    fn judge(&self, evidence: &mut Evidence, now_ms: i64) {
+        let learned = evidence.judge(now_ms);
+        let (lessons, own) = (learned.lessons.len(), learned.own.len());
+        tracing::info!(lessons, own, probes = learned.probes, "learned how the origin answers odd requests");
+        for (case, why) in &learned.own {
+            tracing::debug!(case = case.as_str(), why, "nothing is learned of a case");
+        }
+        if let Err(error) = self.store.put_learned(&learned) {
+            tracing::warn!(%error, "what was learned of odd requests could not be stored");
+        }
+        self.edges.set(Some(Arc::new(learned)));
+        self.keep(evidence);
+    }
+}
+
+/// What an answer to a probe says.
+fn said(probe: &Probe, came: Came<'_>, dataset: &Dataset) -> Said {
+    if let Probe::List { rest, odd, .. } = probe
+        && came.status == 200
+        && came.body.len() <= MOST_BODY
+        && let Some(fits) = fits(dataset, rest, odd, came.body)
+    {
+        return Said::List(fits);
+    }
+    // A list where none is expected is data, which does not stand still.
+    let is_list = came.status == 200
+        && serde_json::from_slice::<serde_json::Value>(came.body).is_ok_and(|value| value.get("items").is_some());
+    if is_list { Said::Never("the answer is a list".to_owned()) } else { Said::of(came) }
+}

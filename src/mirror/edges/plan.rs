@@ -1,0 +1,256 @@
+//! What is asked next about odd requests, and what came of it so far.
+//!
+//! Pure: the time is an argument. Callers: [`super`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::edges::case::Case;
+use crate::api::edges::judge::{Said, Seen, judge};
+use crate::api::edges::lesson::Learned;
+
+/// The most requests of one round of questions.
+pub(crate) const MOST_PROBES: u32 = 40;
+
+/// How often a probe of one case is sent again after a failure.
+const MOST_RETRIES: u32 = 2;
+
+/// How often the questions are asked, in milliseconds.
+const EVERY_MS: i64 = 7 * 86_400_000;
+
+/// What came of the questions; stored after each answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Evidence {
+    /// The address of the origin that was asked.
+    pub origin: String,
+    /// Requests of this round.
+    pub sent: u32,
+    /// How often a probe of a case failed.
+    pub failed: BTreeMap<Case, u32>,
+    /// The answers to the first and second probe of each case.
+    pub seen: BTreeMap<Case, Vec<Seen>>,
+    /// Whether the round goes on.
+    pub is_open: bool,
+    /// When the last round ended, in milliseconds since 1970; 0: none did.
+    pub ended_ms: i64,
+}
+
+/// What the decision rests on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// Now, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// How far apart the two probes of a case are at least.
+    pub apart: Duration,
+    /// When a refresh last got good answers, in milliseconds since 1970.
+    pub refreshed_ms: Option<i64>,
+    /// Whether an answer was seen to differ.
+    pub again: bool,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A round begins.
+    Begin,
+    /// The first (0) or second (1) probe of a case.
+    Probe(Case, usize),
+    /// The round ends: the answers are judged.
+    Judge,
+    /// Nothing for so long, or until something is asked for.
+    Wait(Duration),
+}
+
+/// The next step.
+pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
+    let apart_ms = i64::try_from(facts.apart.as_millis()).unwrap_or(i64::MAX);
+    if !evidence.is_open {
+        let since = facts.now_ms.saturating_sub(evidence.ended_ms);
+        // After a clock was set back, too.
+        let is_due = evidence.ended_ms == 0 || !(0..EVERY_MS).contains(&since);
+        // An audit that always differs does not spend more than the questions are worth.
+        let is_asked = facts.again && since >= apart_ms.saturating_mul(2);
+        return if is_due || is_asked { Step::Begin } else { Step::Wait(Duration::from_secs(60)) };
+    }
+    if evidence.sent >= MOST_PROBES {
+        return Step::Judge;
+    }
+    let answers = |case: Case| evidence.seen.get(&case).map_or(&[][..], Vec::as_slice);
+    if let Some(case) = Case::ALL.into_iter().find(|case| answers(*case).is_empty()) {
+        return Step::Probe(case, 0);
+    }
+    let open = || Case::ALL.into_iter().filter(|case| needs_another(answers(*case)));
+    let is_due = |case: &Case| {
+        let at_ms = answers(*case).first().map_or(0, |first| first.at_ms);
+        // A clock that was set back holds up nothing for ever.
+        let is_apart = !(0..apart_ms).contains(&facts.now_ms.saturating_sub(at_ms));
+        // An ordinary answer between the two: the origin was well.
+        is_apart && facts.refreshed_ms.is_some_and(|refreshed| refreshed > at_ms || refreshed > facts.now_ms)
+    };
+    match (open().find(is_due), open().next()) {
+        (Some(case), _) => Step::Probe(case, 1),
+        (None, Some(_)) => Step::Wait(Duration::from_secs(1)),
+        (None, None) => Step::Judge,
+    }
+}
+
+/// Whether a second answer could teach something.
+fn needs_another(answers: &[Seen]) -> bool {
+    answers.len() == 1 && !matches!(answers[0].said, Said::Never(_))
+}
+
+impl Evidence {
+    /// A round begins.
+    pub(super) fn begin(&mut self, origin: &str) {
+        origin.clone_into(&mut self.origin);
+        (self.sent, self.is_open) = (0, true);
+        self.seen.clear();
+        self.failed.clear();
+    }
+
+    /// A request failed. Whether it is sent again: that costs the last cases their turn.
+    pub(super) fn retries(&mut self, case: Case) -> bool {
+        let failed = self.failed.entry(case).or_default();
+        *failed += 1;
+        *failed <= MOST_RETRIES && self.sent < MOST_PROBES
+    }
+
+    /// An answer came.
+    pub(super) fn saw(&mut self, case: Case, seen: Seen) {
+        self.seen.entry(case).or_default().push(seen);
+    }
+
+    /// The round ends with what the answers teach.
+    pub(super) fn judge(&mut self, now_ms: i64) -> Learned {
+        let mut learned = Learned { probes: self.sent, ..Learned::default() };
+        for case in Case::ALL {
+            let answers = self.seen.get(&case).map_or(&[][..], Vec::as_slice);
+            let lesson = match answers {
+                [Seen { said: Said::Never(why), .. }, ..] => Err(why.clone()),
+                [one, other, ..] => judge(case, [one, other]),
+                _ => Err("it was not asked twice".to_owned()),
+            };
+            match lesson {
+                Ok(lesson) => drop(learned.lessons.insert(case, lesson)),
+                Err(why) => drop(learned.own.insert(case, why)),
+            }
+        }
+        learned.probed_ms = self.seen.values().flatten().map(|seen| seen.at_ms).max().unwrap_or(now_ms);
+        (self.is_open, self.ended_ms) = (false, now_ms);
+        learned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::edges::judge::Came;
+
+    const APART: Duration = Duration::from_secs(300);
+
+    fn facts(now_ms: i64, refreshed_ms: Option<i64>) -> Facts {
+        Facts { now_ms, apart: APART, refreshed_ms, again: false }
+    }
+
+    fn seen(at_ms: i64) -> Seen {
+        let said = Said::of(Came { status: 404, media_types: &[Some("application/json")], body: b"{}" });
+        Seen { told: Vec::new(), said, at_ms }
+    }
+
+    /// Answers every probe at once, until there is something else to do; how many there were.
+    fn answered(evidence: &mut Evidence, facts: &Facts) -> (u32, Step) {
+        let mut count = 0;
+        loop {
+            match next(evidence, facts) {
+                Step::Probe(case, round) => {
+                    assert_eq!(evidence.seen.get(&case).map_or(0, Vec::len), round);
+                    evidence.sent += 1;
+                    evidence.saw(case, seen(facts.now_ms));
+                    count += 1;
+                }
+                other => return (count, other),
+            }
+        }
+    }
+
+    #[test]
+    fn each_case_is_asked_twice_one_ttl_apart_with_a_good_answer_between_and_at_most_forty_times() {
+        let mut evidence = Evidence::default();
+        assert_eq!(next(&evidence, &facts(1_000, None)), Step::Begin);
+        evidence.begin("o");
+        let cases = Case::ALL.len() as u32;
+        let waits = Step::Wait(Duration::from_secs(1));
+        assert_eq!(answered(&mut evidence, &facts(1_000, Some(500))), (cases, waits));
+        assert_eq!(next(&evidence, &facts(300_999, Some(2_000))), waits, "not a ttl later");
+        assert_eq!(next(&evidence, &facts(301_000, Some(1_000))), waits, "no good answer between");
+        assert_eq!(next(&evidence, &facts(301_000, None)), waits);
+        assert_eq!(answered(&mut evidence, &facts(301_000, Some(2_000))), (cases, Step::Judge));
+        assert!(evidence.sent <= MOST_PROBES);
+        let learned = evidence.judge(301_000);
+        assert_eq!((learned.lessons.len(), learned.own.len(), learned.probes), (20, 0, 40));
+        assert_eq!(learned.probed_ms, 301_000);
+    }
+
+    #[test]
+    fn the_questions_are_asked_again_weekly_and_when_an_answer_differs() {
+        let ended = Evidence { ended_ms: 1_000_000, ..Evidence::default() };
+        let at = |now_ms| next(&ended, &facts(now_ms, None));
+        let asked = |now_ms| next(&ended, &Facts { again: true, ..facts(now_ms, None) });
+        assert!(matches!(at(1_000_000 + EVERY_MS - 1), Step::Wait(_)));
+        assert_eq!(at(1_000_000 + EVERY_MS), Step::Begin);
+        assert_eq!(at(999_999), Step::Begin, "the clock was set back");
+        assert!(matches!(asked(1_500_000), Step::Wait(_)), "not more often than the questions take");
+        assert_eq!(asked(1_600_000), Step::Begin);
+    }
+
+    #[test]
+    fn requests_that_fail_never_make_it_more_than_forty() {
+        let mut evidence = Evidence::default();
+        evidence.begin("o");
+        let facts = facts(1_000, Some(2_000));
+        while let Step::Probe(case, _) = next(&evidence, &facts) {
+            evidence.sent += 1;
+            if !evidence.retries(case) {
+                let said = Said::Never("it failed".to_owned());
+                evidence.saw(case, Seen { told: Vec::new(), said, at_ms: 1_000 });
+            }
+        }
+        assert_eq!(evidence.sent, MOST_PROBES);
+        assert_eq!(next(&evidence, &facts), Step::Judge);
+        let learned = evidence.judge(1_000);
+        assert_eq!((learned.lessons.len(), learned.own.len()), (0, Case::ALL.len()));
+    }
+
+    #[test]
+    fn a_failure_costs_the_last_cases_their_turn_and_no_other() {
+        let (mut evidence, mut failures) = (Evidence::default(), 1);
+        evidence.begin("o");
+        for now_ms in [1_000, 301_000] {
+            while let Step::Probe(case, _) = next(&evidence, &facts(now_ms, Some(now_ms - 1))) {
+                evidence.sent += 1;
+                if failures > 0 && evidence.retries(case) {
+                    failures -= 1;
+                } else {
+                    evidence.saw(case, seen(now_ms));
+                }
+            }
+        }
+        assert_eq!(evidence.sent, MOST_PROBES);
+        let learned = evidence.judge(301_000);
+        assert_eq!(learned.own.keys().collect::<Vec<_>>(), [&Case::EmptySince]);
+    }
+
+    #[test]
+    fn what_came_so_far_reads_back_as_it_was() {
+        let mut evidence = Evidence::default();
+        evidence.begin("o");
+        evidence.saw(Case::PageZero, seen(7));
+        let text = serde_json::to_vec(&evidence).unwrap();
+        assert_eq!(serde_json::from_slice::<Evidence>(&text).unwrap(), evidence);
+        let learned = evidence.judge(8);
+        let text = serde_json::to_vec(&learned).unwrap();
+        assert_eq!(serde_json::from_slice::<Learned>(&text).unwrap(), learned);
+    }
+}

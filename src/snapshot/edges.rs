@@ -1,0 +1,234 @@
+//! What odd requests are answered, by what was learned of the origin and by the data.
+//!
+//! [`apply`] says which listings an odd query selects, [`fits`] which readings explain an origin's list. Nothing here is
+//! looked at for ordinary requests. Callers: [`crate::answer`] and [`crate::audit`] ask, [`crate::mirror`] learns,
+//! [`crate::versions`] imports.
+
+pub(crate) mod apply;
+pub(crate) mod fits;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::Notify;
+
+use crate::api::edges::lesson::{Answer, Learned, Lesson};
+use crate::api::edges::odd::{How, Odd, OddQuery};
+use crate::api::query::ListQuery;
+use crate::api::taxonomy::TaxonomyKind;
+
+use super::dataset::Dataset;
+use apply::{Applied, apply};
+
+/// What was learned, shared by all who use it; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Edges(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    learned: ArcSwapOption<Learned>,
+    /// Whether lessons are used; otherwise every answer is ours.
+    used: AtomicBool,
+    /// Whether an origin is asked.
+    learns: AtomicBool,
+    /// How many requests the current round of questions took.
+    probes: AtomicU32,
+    again: AtomicBool,
+    wake: Notify,
+}
+
+/// Where learning stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Every answer is ours.
+    Own,
+    /// The origin is being asked.
+    Learning,
+    /// Lessons are used.
+    Learned,
+}
+
+impl State {
+    /// The word for `/status`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Learning => "learning",
+            Self::Learned => "learned",
+        }
+    }
+}
+
+impl Edges {
+    /// Says whether lessons are used, and whether an origin is asked for them.
+    pub fn set_use(&self, used: bool, learns: bool) {
+        self.0.used.store(used, Ordering::Relaxed);
+        self.0.learns.store(used && learns, Ordering::Relaxed);
+    }
+
+    /// Whether there are lessons, and they are used.
+    pub fn are_learned(&self) -> bool {
+        self.learned().is_some()
+    }
+
+    /// Whether lessons are used, once there are any.
+    pub(crate) fn are_used(&self) -> bool {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// The lessons to answer with; `None`: every answer is ours.
+    pub(crate) fn learned(&self) -> Option<Arc<Learned>> {
+        if self.are_used() { self.0.learned.load_full() } else { None }
+    }
+
+    /// What was learned, whether it is used or not.
+    pub(crate) fn known(&self) -> Option<Arc<Learned>> {
+        self.0.learned.load_full()
+    }
+
+    /// Replaces what was learned.
+    pub(crate) fn set(&self, learned: Option<Arc<Learned>>) {
+        self.0.learned.store(learned);
+    }
+
+    /// Where learning stands.
+    pub(crate) fn state(&self) -> State {
+        match self.learned() {
+            Some(_) => State::Learned,
+            None if self.0.learns.load(Ordering::Relaxed) => State::Learning,
+            None => State::Own,
+        }
+    }
+
+    /// How many requests the questions took that are being asked.
+    pub(crate) fn probes(&self) -> u32 {
+        self.0.probes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_probes(&self, probes: u32) {
+        self.0.probes.store(probes, Ordering::Relaxed);
+    }
+
+    /// An answer differs from the origin's: the questions are asked again.
+    pub(crate) fn ask_again(&self) {
+        self.0.again.store(true, Ordering::Relaxed);
+        self.0.wake.notify_one();
+    }
+
+    /// Whether the questions are to be asked again; forgotten afterwards.
+    pub(crate) fn take_again(&self) -> bool {
+        self.0.again.swap(false, Ordering::Relaxed)
+    }
+
+    /// Waits until the questions are to be asked again.
+    pub(crate) async fn wait(&self) {
+        self.0.wake.notified().await;
+    }
+}
+
+/// How an odd request is answered.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Decision<'a> {
+    /// As the documentation's table says: nothing else is known.
+    Ours,
+    /// The same, and so does the origin.
+    AsOurs,
+    /// With a list.
+    List(Applied),
+    /// With a status and this body.
+    Body(&'a Answer, String),
+    /// Nobody knows but the origin: two parameters are odd.
+    Through,
+}
+
+/// How a query is answered that the parser calls odd. `now`: nanoseconds since 1970.
+pub(crate) fn of_odd<'a>(learned: &'a Learned, dataset: &Dataset, asked: &OddQuery, now: i64) -> Decision<'a> {
+    let [odd] = &asked.odds[..] else { return through(&asked.odds) };
+    let lesson = learned.of(odd);
+    let beside = match lesson {
+        Some(Lesson::List { effect, .. }) => {
+            apply(*effect, false, &asked.rest, odd, dataset).map_or_else(|| asked.rest.clone(), |applied| applied.query)
+        }
+        _ => asked.rest.clone(),
+    };
+    let mut odds = looked_up(dataset, &beside, now);
+    if odds.is_empty() {
+        return lesson.map_or(Decision::Ours, |lesson| by(lesson, dataset, &asked.rest, odd));
+    }
+    odds.push(odd.clone());
+    through(&odds)
+}
+
+/// How a query is answered that finds nothing; `None`: nothing is odd about it. `now`: nanoseconds since 1970.
+pub(crate) fn of_empty<'a>(
+    learned: Option<&'a Learned>,
+    dataset: &Dataset,
+    query: &ListQuery,
+    now: i64,
+) -> Option<Decision<'a>> {
+    let odds = looked_up(dataset, query, now);
+    let odd = odds.first()?;
+    let Some(learned) = learned else { return Some(Decision::Ours) };
+    if odds.len() > 1 {
+        return Some(through(&odds));
+    }
+    let mut rest = query.clone();
+    match odd.parameter {
+        "page" => rest.page = 1,
+        "modified_since" => rest.modified_since = None,
+        slug => {
+            if let Some(kind) = TaxonomyKind::ALL.into_iter().find(|kind| kind.parameter() == slug) {
+                rest.slugs[kind.index()] = None;
+            }
+        }
+    }
+    Some(learned.of(odd).map_or(Decision::Ours, |lesson| by(lesson, dataset, &rest, odd)))
+}
+
+/// The body with which the id of no listing is answered; `None`: ours.
+pub(crate) fn of_id<'a>(lesson: Option<&'a Lesson>, id: &str) -> Option<(&'a Answer, String)> {
+    let Some(Lesson::Answer(answer)) = lesson else { return None };
+    Some((answer, answer.body.fill(&[id])?))
+}
+
+/// Two parameters are odd: the origin is asked, unless what it would repeat is not harmless.
+fn through<'a>(odds: &[Odd]) -> Decision<'a> {
+    if odds.iter().all(Odd::is_harmless) { Decision::Through } else { Decision::Ours }
+}
+
+fn by<'a>(lesson: &'a Lesson, dataset: &Dataset, rest: &ListQuery, odd: &Odd) -> Decision<'a> {
+    match lesson {
+        Lesson::AsOurs => Decision::AsOurs,
+        Lesson::Through => through(std::slice::from_ref(odd)),
+        Lesson::List { effect, shown } => {
+            apply(*effect, *shown, rest, odd, dataset).map_or(Decision::Ours, Decision::List)
+        }
+        Lesson::Answer(answer) => {
+            let body = answer.body.fill(&odd.told());
+            body.map_or(Decision::Ours, |body| Decision::Body(answer, body))
+        }
+    }
+}
+
+/// What the data shows to be odd in a query: unknown slugs, an instant in the future, a page beyond the last.
+fn looked_up(dataset: &Dataset, query: &ListQuery, now: i64) -> Vec<Odd> {
+    let mut odds = Vec::new();
+    for kind in TaxonomyKind::ALL {
+        if let Some(slug) = query.slug(kind)
+            && dataset.membership(kind, slug).is_none()
+        {
+            odds.push(Odd::of(kind.parameter(), How::Unknown, slug));
+        }
+    }
+    if let Some(since) = query.modified_since.as_ref().filter(|since| since.at > now) {
+        odds.push(Odd::of("modified_since", How::Future, &since.text));
+    }
+    if query.page > 1 && dataset.find(query).is_ok_and(|found| query.page > query.total_pages(found.total)) {
+        odds.push(Odd::of("page", How::Beyond, &query.page.to_string()));
+    }
+    odds
+}
+
+#[cfg(test)]
+mod tests;
