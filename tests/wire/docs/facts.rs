@@ -9,8 +9,13 @@ use http::Method;
 use super::{read, repository};
 use crate::harness::{Setup, origin};
 
-/// Metrics that a server without HTTPS and without traffic does not have.
-const LATER: [&str; 3] = ["grandstand_certificate_seconds", "grandstand_forwards_total", "grandstand_parity_ratio"];
+/// Metrics that a server without HTTPS, without the PROXY protocol and without traffic does not have.
+const LATER: [&str; 4] = [
+    "grandstand_certificate_seconds",
+    "grandstand_forwards_total",
+    "grandstand_parity_ratio",
+    "grandstand_proxy_protocol_refused_total",
+];
 
 /// Whatever on the page stands between backticks.
 fn quoted(page: &str) -> Vec<&str> {
