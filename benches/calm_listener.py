@@ -84,7 +84,8 @@ def main():
     tools.install_programs(["wrk", "taskset"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    check(most > options.connections + SPARE, f"{most} open files are too few: ulimit -Hn {options.connections + SPARE}")
+    wanted = options.connections + SPARE
+    check(most > wanted, f"{most} open files are too few: ulimit -Hn {wanted}")
     cores = sorted(os.sched_getaffinity(0))
     check(len(cores) >= 2, "two cores are needed")
     server_core, load_core = cores[:2]

@@ -1,4 +1,4 @@
-"""Clients that want to wear a server out: slow ones, idle ones, and floods over HTTP/2. Not what others notice of them."""
+"""Clients that wear a server out: slow ones, idle ones, and floods over HTTP/2. Not what others notice of them."""
 
 import asyncio
 import collections
@@ -143,8 +143,8 @@ class EmptyData(Flood):
 
 
 class ZeroWindow(Flood):
-    """Requests whose answers may not be sent: SETTINGS_INITIAL_WINDOW_SIZE is 0. The server has 100 of them at a time, and
-    gets new ones when it has given those up."""
+    """Requests whose answers may not be sent: SETTINGS_INITIAL_WINDOW_SIZE is 0. The server has 100 of them at a time,
+    and gets new ones when it has given those up."""
 
     settings = struct.pack(">HI", 4, 0)
 

@@ -92,12 +92,11 @@ pub fn signature(text: &[u8], keys: &[&str]) -> (bool, bool) {
 pub fn store(directory: &Path) -> Result<(usize, usize), String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let dir = DataDir::open(directory).map_err(|error| text(&error))?;
-    let store = match Store::open(&dir) {
-        Ok(store) => store,
-        Err(_) => {
-            salvage(&dir).map_err(|error| text(&error))?;
-            Store::open(&dir).map_err(|error| text(&error))?
-        }
+    let store = if let Ok(store) = Store::open(&dir) {
+        store
+    } else {
+        salvage(&dir).map_err(|error| text(&error))?;
+        Store::open(&dir).map_err(|error| text(&error))?
     };
     let read = || -> Result<(usize, usize), StoreError> {
         let versions = store.versions()?;

@@ -21,7 +21,9 @@ ROOT = HERE.parent.parent
 BUILT = ROOT / "target" / "fuzz"
 TARGETS = re.findall(r'^    \("([a-z-]+)", \w+\),$', (HERE / "targets.rs").read_text(), re.MULTILINE)
 # The longest input in bytes.
-LONGEST = {"bundle": 1 << 16, "bundle-parts": 1 << 14, "page": 1 << 14, "taxonomy": 1 << 14, "proxy-header": 4200, "store": 256}
+LONGEST = {
+    "bundle": 1 << 16, "bundle-parts": 1 << 14, "page": 1 << 14, "taxonomy": 1 << 14, "proxy-header": 4200, "store": 256,
+}
 
 
 def build():

@@ -105,8 +105,8 @@ fn forwarded(bytes: &[u8]) {
 /// More bytes change nothing once there is a result.
 fn proxy_header(bytes: &[u8]) {
     let whole = proxy_protocol::read(bytes);
-    let results = (0..bytes.len().min(4200)).map(|end| proxy_protocol::read(&bytes[..end]));
-    let first = results.into_iter().find(|result| *result != Ok(Header::Unfinished));
+    let mut results = (0..bytes.len().min(4200)).map(|end| proxy_protocol::read(&bytes[..end]));
+    let first = results.find(|result| *result != Ok(Header::Unfinished));
     assert!(first.is_none_or(|first| first == whole), "{first:?} and {whole:?}");
     if let Ok(Header::Complete { length, announced }) = whole {
         assert!(length <= bytes.len().min(4096));

@@ -264,7 +264,7 @@ async fn a_connection_without_a_proper_header_is_closed_without_an_answer() {
         let told = tell(BALANCER, server.public, &bytes).await;
         assert!(told.is_none(), "{bytes:?}: {told:?}");
         let counted = async || refused(&server, reason).await == before + 1;
-        wait_until(&format!("{bytes:?} is counted as {reason}"), || counted()).await;
+        wait_until(&format!("{bytes:?} is counted as {reason}"), || async { counted().await }).await;
     }
     let mut cut = connect_from(BALANCER, server.public).await;
     cut.write_all(b"PROXY TCP4 192").await.unwrap();

@@ -63,12 +63,12 @@ async fn the_health_checks_of_a_real_haproxy_are_no_errors() {
         let plain = || reqwest::Client::builder().no_proxy();
         assert_eq!(left(plain(), number, &url, Version::HTTP_11).await, Some(3));
         let well = async || balancer.health().await == Some(("L4OK".to_owned(), 0));
-        wait_until("a check succeeds", || well()).await;
+        wait_until("a check succeeds", || async { well().await }).await;
         assert_eq!(left(plain(), number, &url, Version::HTTP_11).await, Some(2));
         assert!(well().await, "{:?}", balancer.health().await);
     }
     let none = async || server.admin(Method::GET, "/metrics").await.text().contains("grandstand_connections 0\n");
-    wait_until("the last check is gone", || none()).await;
+    wait_until("the last check is gone", || async { none().await }).await;
     let metrics = server.admin(Method::GET, "/metrics").await;
     assert!(!metrics.text().contains("grandstand_proxy_protocol_refused_total{"), "{}", metrics.text());
     assert_eq!(warnings(&server), 0, "{}", server.process.said());
