@@ -28,8 +28,7 @@ impl Digest {
 
     /// The first eight bytes, which stand in keys.
     pub(crate) fn short(&self) -> ShortDigest {
-        let [a, b, c, d, e, f, g, h, ..] = self.0;
-        ShortDigest([a, b, c, d, e, f, g, h])
+        ShortDigest(std::array::from_fn(|at| self.0[at]))
     }
 }
 

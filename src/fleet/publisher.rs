@@ -93,6 +93,8 @@ pub(crate) struct Publisher {
     tidied: Option<Instant>,
     /// The epoch of the current snapshot when the head in the store was looked at, and when that was.
     looked: Option<(u64, Instant)>,
+    /// The epoch of which the store had everything. Until the next one, a head of another publisher stays.
+    settled: Option<u64>,
 }
 
 impl Publisher {
@@ -124,6 +126,7 @@ impl Publisher {
             is_broken: false,
             tidied: None,
             looked: None,
+            settled: None,
         };
         // The mirror may drop old snapshots before the key is open.
         publisher.versions.keep_for_chain(ledger::end_of(publisher.versions.store(), &publisher.settings.url));
@@ -200,6 +203,7 @@ impl Publisher {
             let journal = self.offer(&served).await?;
             let step = self.plan(&served).await?;
             if let Step::Nothing | Step::Later(_) = step {
+                self.settled = Some(served.epoch);
                 if self.status.succeeded(self.clock.now_wall()) {
                     tracing::info!(url = self.settings.url, "publishing works again");
                 }
@@ -267,7 +271,7 @@ impl Publisher {
             full_every_ms: i64::try_from(self.settings.full_every.as_millis()).unwrap_or(i64::MAX),
             offer,
             chain: ledger.map(|ledger| &ledger.chain),
-            stored: self.stored_for_plan(),
+            stored: self.stored_for_plan(self.settled == Some(served.epoch)),
             is_broken: self.is_broken,
             has_more_details,
         });

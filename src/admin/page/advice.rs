@@ -211,6 +211,10 @@ const ADVICE: [(&str, &str); 22] = [
     ("audit", "Look at the differences under Parity. What differs is fetched again by itself."),
     ("admin::bundle", "The sentence says why; correct that and try again."),
     ("dumps", "Check that the disk has room. The dump is built again when somebody asks for it."),
+    (
+        "fleet::publisher",
+        "Check the object store and its credentials. It is tried again by itself; clients notice nothing.",
+    ),
     ("store::files", "Give grandstand a data directory of its own that other users cannot enter."),
     ("store", "Check the disk. Run `grandstand snapshot verify`; what is missing is fetched again."),
     ("versions", "Nothing after a command of yours. Else check the disk and that the data directory is writable."),

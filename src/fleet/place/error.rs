@@ -92,7 +92,7 @@ impl PlaceError {
     }
 
     fn of_cause(error: &object_store::Error, text: String) -> Self {
-        use object_store::client::HttpErrorKind as H;
+        use object_store::client::{HttpError, HttpErrorKind as H};
         let first: &(dyn Error + 'static) = error;
         for cause in std::iter::successors(Some(first), |error| (*error).source()) {
             match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
@@ -104,9 +104,9 @@ impl PlaceError {
                 }
                 _ => {}
             }
-            match cause.downcast_ref::<object_store::client::HttpError>().map(object_store::client::HttpError::kind) {
-                Some(H::Connect | H::Request | H::Interrupted | H::Timeout) => return Self::Unreachable(text),
-                _ => {}
+            let http = cause.downcast_ref::<HttpError>();
+            if let Some(H::Connect | H::Request | H::Interrupted | H::Timeout) = http.map(HttpError::kind) {
+                return Self::Unreachable(text);
             }
         }
         // The library does not give the status of an answer, only its text.

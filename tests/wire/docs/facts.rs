@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use http::Method;
 
 use super::{read, repository};
-use crate::harness::{Setup, origin};
+use crate::harness::{Setup, origin, wait_until};
 
 /// Metrics that a mirror without HTTPS, without a store and without traffic does not have.
 const LATER: [&str; 12] = [
@@ -34,8 +34,12 @@ fn quoted(page: &str) -> Vec<&str> {
 async fn the_page_for_operators_names_every_metric_every_field_and_every_path() {
     let page = read(&repository("docs/operate.md"));
     let origin = origin(60).await;
-    let server = Setup::mirror_of(&origin).set("origin.requests_per_minute", "100000").start().await;
+    let store = tempfile::tempdir().unwrap();
+    let publish = format!("file://{}", store.path().display());
+    let setup = Setup::mirror_of(&origin).set("origin.requests_per_minute", "100000").set("publish.url", &publish);
+    let server = setup.start().await;
     server.settled(&origin).await;
+    wait_until("it publishes", || async { server.status().await["publish"]["sequence"].is_u64() }).await;
 
     let metrics = server.admin(Method::GET, "/metrics").await;
     let types = metrics.text().lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
