@@ -197,23 +197,23 @@ pub(super) fn about_note(module: &str) -> &'static str {
 }
 
 /// What to do by module; the first prefix that fits counts.
-const ADVICE: [(&str, &str); 22] = [
+const ADVICE: [(&str, &str); 23] = [
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
     ("upstream::stamps", "Nothing: the age of answers is counted by their Date instead."),
     ("upstream", "Check that the origin works and can be reached. Requests are tried again by themselves."),
     ("mirror::assumptions", "Nothing: queries that depend on it are forwarded to the origin."),
     ("mirror", "Nothing, if it stops: it is tried again by itself. Else look at the origin's answers."),
-    (
-        "fleet",
-        "Check that the store can be reached with these credentials, and that the other side of it is healthy. It is tried \
-         again by itself.",
-    ),
     ("audit", "Look at the differences under Parity. What differs is fetched again by itself."),
     ("admin::bundle", "The sentence says why; correct that and try again."),
     ("dumps", "Check that the disk has room. The dump is built again when somebody asks for it."),
     (
         "fleet::publisher",
         "Check the object store and its credentials. It is tried again by itself; clients notice nothing.",
+    ),
+    (
+        "fleet",
+        "Check that the store can be reached with these credentials, and that the other side of it is healthy. It is tried \
+         again by itself.",
     ),
     ("store::files", "Give grandstand a data directory of its own that other users cannot enter."),
     ("store", "Check the disk. Run `grandstand snapshot verify`; what is missing is fetched again."),
