@@ -38,6 +38,10 @@ const LONGEST_BAD: Duration = Duration::from_secs(600);
 /// The same failure is logged this often.
 const REPEATED: Duration = Duration::from_secs(60);
 
+/// A head is read conditionally once it was read unchanged so long after it was first seen: the versions of some web
+/// servers are made of the length and the second.
+const SETTLED: Duration = Duration::from_secs(3);
+
 /// A journal of at most so many bytes is fetched with each change.
 const SMALL_JOURNAL: u64 = 64 << 10;
 /// Any journal is fetched this often, if there are changes.
@@ -51,6 +55,17 @@ struct BadObject {
     until: Monotonic,
 }
 
+/// The newest head.
+struct Newest {
+    head: Arc<Head>,
+    /// Its version in the store.
+    version: Version,
+    /// When it was first seen.
+    since: Monotonic,
+    /// Whether it was read again so much later that another head of the same length would have another version.
+    is_settled: bool,
+}
+
 /// Follows a store.
 pub(crate) struct Follower {
     pub fetcher: Fetcher,
@@ -60,8 +75,9 @@ pub(crate) struct Follower {
     /// The keys of heads that are believed; none: all heads are.
     pub trusted: TrustedKeys,
     pub clock: Clock,
-    /// The newest head, with its version in the store.
-    newest: Option<(Arc<Head>, Version)>,
+    newest: Option<Newest>,
+    /// Whether files of an earlier process were removed.
+    is_tidy: bool,
     bad: Option<BadObject>,
     /// When the journal was last fetched.
     journal: Option<Monotonic>,
@@ -77,8 +93,8 @@ impl Follower {
         trusted: TrustedKeys,
         clock: Clock,
     ) -> Self {
-        let (newest, bad, journal, jitter) = Default::default();
-        Self { fetcher, versions, details, trusted, clock, newest, bad, journal, jitter }
+        let (newest, is_tidy, bad, journal, jitter) = Default::default();
+        Self { fetcher, versions, details, trusted, clock, newest, is_tidy, bad, journal, jitter }
     }
 
     /// Follows, for ever. `every`: how often the head is read.
@@ -136,6 +152,9 @@ impl Follower {
             let [written, confirmed] = [head.written_ms, head.confirmed_ms].map(WallTime::from_millis);
             self.fetcher.status.saw(Stamps { written, confirmed });
         }
+        if matches!(decision, Decision::Nothing | Decision::Renew) && !std::mem::replace(&mut self.is_tidy, true) {
+            self.fetcher.tidy(&[]);
+        }
         match decision {
             Decision::Nothing => return Ok((head.sequence, Outcome::Unchanged)),
             Decision::Renew => {
@@ -163,24 +182,28 @@ impl Follower {
 
     /// The newest head, read again only if it has changed.
     pub(crate) async fn look(&mut self) -> Result<Arc<Head>, FollowError> {
-        let known = self.newest.as_ref().map(|(_, version)| version);
+        let known = self.newest.as_ref().filter(|newest| newest.is_settled).map(|newest| &newest.version);
         let found = self.fetcher.place.read(&Key::Head, head::MOST_BYTES, known).await;
         let found = found.map_err(|error| match error {
             PlaceError::Missing(_) => FollowError::NoHead,
             error => FollowError::Place(error),
         })?;
         self.fetcher.status.answered(self.clock.now_wall());
-        match (found, &self.newest) {
-            (Found::Unchanged, Some((head, _))) => Ok(head.clone()),
-            (Found::Unchanged, None) => Err(FollowError::NoHead),
-            (Found::Changed(file, version), _) => {
-                self.newest = None;
+        let before = self.newest.take();
+        let newest = match (found, before) {
+            (Found::Unchanged, Some(before)) => before,
+            (Found::Unchanged, None) => return Err(FollowError::NoHead),
+            (Found::Changed(file, version), before) => {
                 let (head, _key) = Head::read(&file, &self.trusted)?;
-                let head = Arc::new(head);
-                self.newest = Some((head.clone(), version));
-                Ok(head)
+                let now = self.clock.now_mono();
+                let since = before.filter(|before| *before.head == head).map_or(now, |before| before.since);
+                let is_settled = now.since(since) >= SETTLED;
+                Newest { head: Arc::new(head), version, since, is_settled }
             }
-        }
+        };
+        let head = newest.head.clone();
+        self.newest = Some(newest);
+        Ok(head)
     }
 
     async fn take_all(&mut self, head: &Head, stand: &Stand) -> Result<(), FollowError> {

@@ -3,7 +3,7 @@
 //! Several bundles are applied in memory and imported in one transaction, so that no state between them is served. What
 //! stands where is decided by [`crate::fleet`]. Everything here blocks. Callers: [`crate::fleet`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
 use foldhash::fast::RandomState;
@@ -257,8 +257,7 @@ fn of_details(bundle: &Bundle, content: &Content) -> HashMap<ListingId, ContentH
     if bundle.base().is_none() {
         return hashes_by_id(content);
     }
-    let wanted: HashMap<ListingId, (), RandomState> =
-        bundle.detail_hashes().iter().map(|detail| (detail.id, ())).collect();
-    let summaries = content.summaries.iter().filter(|summary| wanted.contains_key(&summary.id));
+    let wanted: HashSet<ListingId, RandomState> = bundle.detail_hashes().iter().map(|detail| detail.id).collect();
+    let summaries = content.summaries.iter().filter(|summary| wanted.contains(&summary.id));
     summaries.map(|summary| (summary.id, summary.hash)).collect()
 }

@@ -194,20 +194,21 @@ pub(super) fn about_note(module: &str) -> &'static str {
 }
 
 /// What to do by module; the first prefix that fits counts.
-const ADVICE: [(&str, &str); 22] = [
+const ADVICE: [(&str, &str); 23] = [
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
     ("upstream::stamps", "Do nothing: the server takes the age of answers from Date instead."),
     ("upstream", "Check that the origin works and can be reached. The server keeps trying."),
     ("mirror::assumptions", "Do nothing: queries that depend on it are forwarded to the origin."),
     ("mirror", "Nothing, if it stops: it is tried again by itself. Else look at the origin's answers."),
-    (
-        "fleet",
-        "Check that the store can be reached with these credentials, and that the other side of it is healthy. It is tried \
-         again by itself.",
-    ),
     ("audit", "Look at the differences under Parity. What differs is fetched again by itself."),
     ("admin::bundle", "The message says why. Correct that, and try again."),
     ("dumps", "Check that the disk has room. The next request for the dump writes it again."),
+    ("fleet::publisher", "Check the object store and its credentials. The server keeps trying; clients notice nothing."),
+    (
+        "fleet",
+        "Check that the store can be reached with these credentials, and that its publisher is healthy. The server keeps \
+         trying.",
+    ),
     ("store::files", "Give grandstand a data directory of its own that other users cannot enter."),
     ("store", "Check the disk. Run `grandstand snapshot verify`; missing data is fetched again."),
     (

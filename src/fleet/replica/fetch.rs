@@ -27,7 +27,7 @@ const PREFIX: &str = "follow-";
 const END: &str = ".part";
 
 /// A part on its way to the disk is at least this long.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 32 << 10;
 
 /// How often the progress of a long download is logged.
 const PROGRESS: Duration = Duration::from_secs(10);
