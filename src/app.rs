@@ -161,8 +161,8 @@ pub fn serve(config: &Config, sockets: Sockets, core: Core) -> Result<std::conve
     let (versions, registry, config_of_admin) = (core.versions.clone(), Mutex::new(registry), config.admin.clone());
     let admin = Admin { status, commands, versions, bundles, purger, registry, config: config_of_admin };
     let mut public = public(config, &core, limiter, telemetry, in_flight.clone(), dumps);
-    public.answers.rules.shared = shared.clone();
-    public.answers.access = access.clone();
+    public.answers.rules.shared.clone_from(&shared);
+    public.answers.access.clone_from(&access);
     let public = Arc::new(public);
     let (connections, of_operators) = connections(config, counters);
 

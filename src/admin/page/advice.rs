@@ -188,6 +188,11 @@ pub(super) fn about_note(module: &str) -> &'static str {
 
 /// What to do by module; the first prefix that fits counts.
 const ADVICE: [(&str, &str); 21] = [
+    (
+        "shared_limit",
+        "Check Redis, and `rate_limit` in /status. Until it answers, each machine counts clients by itself.",
+    ),
+    ("telemetry::access", "Check log.access_file and the disk. Requests are answered all the same."),
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
     ("upstream::stamps", "Nothing: the age of answers is counted by their Date instead."),
     ("upstream", "Check that the origin works and can be reached. Requests are tried again by themselves."),
