@@ -187,7 +187,7 @@ pub(super) fn about_note(module: &str) -> &'static str {
 }
 
 /// What to do by module; the first prefix that fits counts.
-const ADVICE: [(&str, &str); 21] = [
+const ADVICE: [(&str, &str); 23] = [
     (
         "shared_limit",
         "Check Redis, and `rate_limit` in /status. Until it answers, each machine counts clients by itself.",
