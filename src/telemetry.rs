@@ -219,7 +219,7 @@ impl Telemetry {
 
     /// How long answers took, by route and outcome.
     pub(crate) fn timings(&self) -> Vec<Histogram> {
-        timing::read(self.0.shards.iter().map(|shard| &shard.timings))
+        timing::read(&self.0.shards.iter().map(|shard| &shard.timings))
     }
 
     /// Adds up the counters of the threads. Call it before the counters are read.

@@ -72,7 +72,7 @@ impl RateLimitConfig {
             store_timeout: section.field("store_timeout", default.store_timeout, timeout),
             overrides: section.tables("override", RateLimitOverride::read),
         };
-        let in_url = config.store.as_ref().is_some_and(|store| store.has_password());
+        let in_url = config.store.as_ref().is_some_and(StoreUrl::has_password);
         if config.store_password_file.is_some() && (in_url || config.store.is_none()) {
             let problem = if in_url {
                 "`rate_limit.store` has a password, too; remove one of them"

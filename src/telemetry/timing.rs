@@ -71,7 +71,7 @@ impl Timings {
 }
 
 /// The histograms of all threads together, without empty ones.
-pub(super) fn read<'a>(shards: impl Iterator<Item = &'a Timings> + Clone) -> Vec<Histogram> {
+pub(super) fn read<'a>(shards: &(impl Iterator<Item = &'a Timings> + Clone)) -> Vec<Histogram> {
     let kinds = RouteLabel::ALL.into_iter().flat_map(|route| Group::ALL.map(|outcome| (route, outcome)));
     let histograms = kinds.enumerate().map(|(at, (route, outcome))| {
         let of_all = |counter: &dyn Fn(&Timing) -> u64| shards.clone().map(|shard| counter(&shard.0[at])).sum::<u64>();
@@ -98,7 +98,7 @@ mod tests {
             shards[shard].count(RouteLabel::Detail, Group::Fresh, micros(took));
         }
         shards[0].count(RouteLabel::Limit, Group::Refused, micros(1));
-        let read = read(shards.iter());
+        let read = read(&shards.iter());
         assert_eq!(read.len(), 2);
         let of = |at: usize| (read[at].route, read[at].outcome);
         assert_eq!((of(0), of(1)), ((RouteLabel::Detail, Group::Fresh), (RouteLabel::Limit, Group::Refused)));

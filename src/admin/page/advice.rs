@@ -194,7 +194,12 @@ pub(super) fn about_note(module: &str) -> &'static str {
 }
 
 /// What to do by module; the first prefix that fits counts.
-const ADVICE: [(&str, &str); 23] = [
+const ADVICE: [(&str, &str); 25] = [
+    (
+        "shared_limit",
+        "Check Redis, and `rate_limit` in /status. Until it answers, each machine counts clients by itself.",
+    ),
+    ("telemetry::access", "Check log.access_file and the disk. Requests are answered all the same."),
     ("upstream::ledger", "Check that the data directory is writable and the disk has room."),
     ("upstream::stamps", "Do nothing: the server takes the age of answers from Date instead."),
     ("upstream", "Check that the origin works and can be reached. The server keeps trying."),

@@ -57,9 +57,9 @@ impl Line {
     /// Appends the line with its end.
     pub(super) fn write(&self, json: bool, out: &mut String) {
         if json {
-            self.write_json(out)
+            self.write_json(out);
         } else {
-            self.write_text(out)
+            self.write_text(out);
         }
         out.push('\n');
     }
