@@ -19,7 +19,7 @@ mod systemd;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
@@ -56,6 +56,7 @@ use crate::serve::proxy_header::ProxyHeaders;
 use crate::serve::public::Public;
 use crate::store::nameless;
 use crate::telemetry::Telemetry;
+use crate::telemetry::access::InEffect;
 use crate::telemetry::connections::ConnectionCounters;
 use crate::telemetry::history::History;
 use crate::telemetry::proxy_protocol::ProxyProtocolCounters;
@@ -168,7 +169,7 @@ pub fn serve(
     let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
     let uses_edges = core.versions.as_ref().is_some_and(|versions| versions.edges().are_used());
     let fixed = Fixed { edges: uses_edges, ..Fixed::new(config, name, dumps.is_some(), &core.clock) };
-    let access = access_log::open(config)?;
+    let access = InEffect::new(ArcSwapOption::new(access_log::open(config)?.map(Arc::new)));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let publishing = PublishStatus::default();
     let status = Status {
@@ -227,6 +228,7 @@ pub fn serve(
         cache: core.cache.clone(),
         certificate,
         reloads,
+        access: access.clone(),
         clock: core.clock.clone(),
     });
     let reloader = {
@@ -320,7 +322,7 @@ fn status(
     Status {
         limiter: limiter.clone(),
         shared: None,
-        access: None,
+        access: InEffect::default(),
         usage: config.usage(),
         listen: sockets.public(),
         publish: None,
@@ -412,7 +414,7 @@ fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, 
         finder,
         standing: ArcSwap::from_pointee(rules::standing(config)),
         telemetry,
-        access: None,
+        access: InEffect::default(),
         proxy: core.origin.as_ref().map(|origin| origin.proxy.clone()),
         dumps,
         clock: core.clock.clone(),

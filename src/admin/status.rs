@@ -27,7 +27,7 @@ use crate::snapshot::live::{Live, Published};
 use crate::snapshot::membership::Membership;
 use crate::store::Store;
 use crate::telemetry::Telemetry;
-use crate::telemetry::access::AccessLog;
+use crate::telemetry::access::InEffect;
 use crate::telemetry::history::History;
 use crate::telemetry::recent::Recent;
 use crate::upstream::budget::Budget;
@@ -112,7 +112,7 @@ pub(crate) struct Status {
     /// The origin's address; `None` offline.
     pub origin_url: Option<String>,
     /// The access log, if any.
-    pub access: Option<AccessLog>,
+    pub access: InEffect,
     /// Samples of the last hours.
     pub history: History,
     /// The last warnings and errors.

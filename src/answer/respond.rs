@@ -19,7 +19,7 @@ use crate::semantics::cache_status::CacheOutcome;
 use crate::semantics::coding::Coding;
 use crate::semantics::hops::Caller;
 use crate::semantics::problem::Problem;
-use crate::telemetry::access::{AccessLog, Field, Line};
+use crate::telemetry::access::{Field, InEffect, Line};
 use crate::telemetry::{ForwardLabels, RouteLabel, Telemetry};
 
 use super::admit::{self, Admission, Admitted, Rules, Target, View};
@@ -41,7 +41,7 @@ pub(crate) struct Responder {
     /// What counts.
     pub telemetry: Telemetry,
     /// The access log, if any.
-    pub access: Option<AccessLog>,
+    pub access: InEffect,
     /// Where unknown endpoints go; `None` offline.
     pub proxy: Option<Proxy>,
     /// The dumps; `None` in shield use.
@@ -235,7 +235,7 @@ impl Responder {
         let Answer { status, outcome, .. } = answer;
         self.telemetry.answered(RouteLabel::Other, outcome.as_str(), outcome.source(), status.as_u16(), bytes);
         let now = self.clock.now_wall();
-        if let Some(access) = &self.access {
+        if let Some(access) = self.access.load().as_ref() {
             let (status, outcome) = (status.as_u16(), outcome.as_str());
             let (request, referer, agent) = (None, None, None);
             access.log(Line { at: now, client, request, status, bytes, referer, agent, micros: 0, outcome });
@@ -249,7 +249,7 @@ impl Responder {
         self.telemetry.answered(info.route, outcome.as_str(), outcome.source(), status, bytes);
         let took = self.clock.now_mono().since(info.began);
         self.telemetry.took(info.route, outcome.as_str(), took);
-        if let Some(access) = &self.access {
+        if let Some(access) = self.access.load().as_ref() {
             access.log(Line {
                 at: self.clock.now_wall(),
                 client: info.client,

@@ -16,9 +16,11 @@ use crate::config::{AdminConfig, Changes, Config, Examined, Loaded, LogConfig, S
 use crate::serve::connections::Connections;
 use crate::serve::public::Public;
 use crate::serve::tls::renewal::Watched;
+use crate::telemetry::access::InEffect;
 use crate::upstream::client::OriginClient;
 use crate::versions::Versions;
 
+use super::access_log;
 use super::https::files;
 use super::rules::{self, Fixed};
 use super::systemd::Systemd;
@@ -52,6 +54,7 @@ pub(super) struct Reload {
     /// `None` without HTTPS.
     pub certificate: Option<Watched>,
     pub reloads: Reloads,
+    pub access: InEffect,
     pub clock: Clock,
 }
 
@@ -114,6 +117,7 @@ impl Reload {
         if running.log != next.log {
             (source.log)(&next.log);
         }
+        self.access(running, next);
         if let (Some(certificate), Some(tls)) = (&self.certificate, &next.tls)
             && certificate.look(Some(files(tls)))
             && !changes.applied.iter().any(|key| key.starts_with("tls."))
@@ -126,6 +130,20 @@ impl Reload {
             && let Err(error) = versions.tidy()
         {
             tracing::warn!(%error, "snapshots beyond mirror.keep could not be removed; the next publication tries again");
+        }
+    }
+
+    /// Another access log if that is wanted; else its file is opened anew, for programs that rotate it.
+    fn access(&self, running: &Config, next: &Config) {
+        if running.access == next.access && running.log.format == next.log.format {
+            if let Some(access) = self.access.load().as_ref() {
+                access.reopen();
+            }
+            return;
+        }
+        match access_log::open(next) {
+            Ok(access) => self.access.store(access.map(Arc::new)),
+            Err(error) => tracing::error!(%error, "the access log stays as it is"),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::mirror::details::Details;
 use crate::serve::connections::Connections;
 use crate::serve::gate::last_requests;
 use crate::serve::in_flight::InFlight;
-use crate::telemetry::access::AccessLog;
+use crate::telemetry::access::InEffect;
 
 use super::reload::Reload;
 use super::systemd::Systemd;
@@ -86,7 +86,7 @@ pub(super) fn watch(
     connections: Connections,
     settings: Settings,
     details: Option<Details>,
-    access: Option<AccessLog>,
+    access: InEffect,
 ) -> std::io::Result<()> {
     let mut phases = server.watch_execution_phase();
     let work = move || {
@@ -115,7 +115,7 @@ pub(super) fn watch(
         if let Some(details) = details {
             details.flush();
         }
-        if let Some(access) = access {
+        if let Some(access) = access.load_full() {
             access.flush(LAST_LINES);
         }
         tracing::info!("stopped");

@@ -75,6 +75,7 @@ fn live(running: &Config, wanted: &Config) -> Config {
         admin: AdminConfig { token: new.admin.token, hosts: new.admin.hosts, ..old.admin },
         tls,
         log: new.log,
+        access: new.access,
         pages: new.pages,
         replica: ReplicaConfig { poll: new.replica.poll, ..old.replica },
         limits: LimitsConfig {

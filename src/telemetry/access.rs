@@ -13,12 +13,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
+
 pub(crate) use line::{Field, Line};
 
 /// How many lines may wait.
 const QUEUE: usize = 4096;
 /// Lines are written together up to so many bytes.
 const BATCH: usize = 64 << 10;
+
+/// The access log in effect, if any; a reload replaces it.
+pub(crate) type InEffect = Arc<ArcSwapOption<AccessLog>>;
 
 /// The log; cheap to clone.
 #[derive(Clone)]
@@ -72,7 +77,6 @@ impl AccessLog {
     }
 
     /// Opens the file anew, for programs that rotate it. If that fails, the old one stays in use.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a reload calls it"))]
     pub(crate) fn reopen(&self) {
         self.shared.reopens.store(true, Ordering::Relaxed);
         // In a full queue the next line is reason enough to look.

@@ -15,7 +15,7 @@ pub(super) fn write(status: &Status, families: &mut Families) {
     families.info(table::BUILD_INFO, env!("CARGO_PKG_VERSION"));
     data(status, families);
     families.histograms(table::ANSWER_SECONDS, &status.telemetry.timings());
-    if let Some(access) = &status.access {
+    if let Some(access) = status.access.load().as_ref() {
         families.counter(table::ACCESS_DROPPED, access.dropped());
     }
     if let Some(budget) = &status.budget {

@@ -208,7 +208,10 @@ const ADVICE: [(&str, &str); 25] = [
     ("audit", "Look at the differences under Parity. What differs is fetched again by itself."),
     ("admin::bundle", "The message says why. Correct that, and try again."),
     ("dumps", "Check that the disk has room. The next request for the dump writes it again."),
-    ("fleet::publisher", "Check the object store and its credentials. The server keeps trying; clients notice nothing."),
+    (
+        "fleet::publisher",
+        "Check the object store and its credentials. The server keeps trying; clients notice nothing.",
+    ),
     (
         "fleet",
         "Check that the store can be reached with these credentials, and that its publisher is healthy. The server keeps \

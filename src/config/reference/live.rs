@@ -27,7 +27,10 @@ const LIVE: &[&str] = &[
     "tls.key",
     "log.format",
     "log.level",
+    "log.access",
+    "log.access_file",
     "pages.enabled",
+    "replica.poll",
     "limits.connections",
     "limits.connections_per_client",
     "limits.head",
@@ -52,8 +55,11 @@ const RESTART: &[&str] = &[
     "mirror.details",
     "mirror.max_shrink",
     "mirror.changes_for",
+    "mirror.edges",
     "rate_limit.max_clients",
     "rate_limit.store",
+    "rate_limit.store_password_file",
+    "rate_limit.store_timeout",
     "client_ip.proxy_protocol",
     "cache.max_bytes",
     "bundle.trusted_keys",
@@ -64,6 +70,14 @@ const RESTART: &[&str] = &[
     "passthrough.request_headers",
     "admin.listen",
     "tls.listen",
+    "publish.url",
+    "publish.sign_key",
+    "publish.sign_password_file",
+    "publish.full_every",
+    "publish.keep",
+    "publish.options",
+    "replica.url",
+    "replica.options",
 ];
 
 /// The end of the page.
@@ -84,7 +98,7 @@ mod tests {
 
     use super::super::super::reload::merge;
     use super::super::Config;
-    use super::super::keys::{KEYS, Key, Values};
+    use super::super::keys::{Key, Values, keys};
     use super::*;
 
     /// Another value than that of [`config`], for each key whose values are described in words.
@@ -116,6 +130,16 @@ mod tests {
         ("tls.key", "\"other.key\""),
         ("log.format", "\"json\""),
         ("log.level", "\"debug\""),
+        ("log.access", "true"),
+        ("log.access_file", "\"access.log\""),
+        ("mirror.edges", "\"own\""),
+        ("rate_limit.store_password_file", "\"password\""),
+        ("publish.url", "\"file:///store\""),
+        ("publish.sign_key", "\"a.key\""),
+        ("publish.sign_password_file", "\"password\""),
+        ("publish.options", "{region=\"x\"}"),
+        ("replica.url", "\"file:///other\""),
+        ("replica.options", "{region=\"x\"}"),
         ("pages.enabled", "false"),
     ];
 
@@ -154,7 +178,7 @@ mod tests {
     #[test]
     fn every_key_is_live_or_needs_a_restart_and_a_reload_does_what_the_lists_say() {
         let before = config(None);
-        for key in KEYS {
+        for key in keys() {
             let lists = [LIVE, RESTART].map(|list| list.iter().filter(|name| **name == key.name).count());
             assert_eq!(lists[0] + lists[1], 1, "{} must be in one of the lists LIVE and RESTART", key.name);
             let after = changed(key);
@@ -168,7 +192,7 @@ mod tests {
             assert!(all.clone().all(derived), "{name} alone has changed: {changes:?}");
             assert_eq!(next, if lists[0] == 1 { after } else { before.clone() }, "{name}");
         }
-        let known: BTreeSet<&str> = KEYS.iter().map(|key| key.name).collect();
+        let known: BTreeSet<&str> = keys().map(|key| key.name).collect();
         for name in LIVE.iter().chain(RESTART).chain(OTHERS.iter().map(|(name, _)| name)) {
             assert!(known.contains(name), "{name} is no key");
         }
