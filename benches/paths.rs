@@ -51,6 +51,7 @@ fn rules() -> Rules {
     Rules {
         client_ip: ClientIpConfig::default(),
         limiter: Arc::new(Limiter::new(&limit)),
+        shared: None,
         pages: None,
         base_path: None,
         passthrough_paths: vec!["/api/".to_owned()],
