@@ -1,6 +1,7 @@
 //! What monitoring reads: every metric as the table declares it, the alert rules, and the dashboard.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -161,7 +162,7 @@ fn the_dashboard_asks_prometheus_for_nothing_that_is_not_there_and_shows_every_m
         found.extend(check_query(query));
         // Grafana puts these in.
         let query = query.replace("$__rate_interval", "1m");
-        rules += &format!("  - record: query_{number}\n    expr: {}\n", Value::from(query));
+        writeln!(rules, "  - record: query_{number}\n    expr: {}", Value::from(query)).unwrap();
     }
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         check_query(variable["query"].as_str().unwrap());

@@ -39,7 +39,7 @@ impl Model {
             self.0.push((id, now));
         }
         let leaves = self.0.get(nth).map_or(0, |(_, stamp)| stamp + 60 * SECOND - now);
-        (i64::from(admitted), self.0.len() as i64, leaves as i64, now as i64)
+        (i64::from(admitted), signed(self.0.len() as u64), signed(leaves), signed(now))
     }
 
     fn replay(&mut self, told: &[(u64, i64)], now: u64) -> i64 {
@@ -58,6 +58,10 @@ impl Model {
     }
 }
 
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap()
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Decide(usize, Option<u64>),
@@ -66,7 +70,7 @@ enum Step {
 
 /// Steps of time that meet the edges of the window from both sides; sometimes the clock is set.
 fn passing() -> impl Strategy<Value = i64> {
-    let second = SECOND as i64;
+    let second = signed(SECOND);
     prop_oneof![
         6 => 0..second,
         3 => Just(0),
@@ -81,7 +85,8 @@ fn passing() -> impl Strategy<Value = i64> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let age = prop_oneof![Just(-1_i64), 0..70 * SECOND as i64, Just(60 * SECOND as i64), Just(60 * SECOND as i64 - 1)];
+    let age =
+        prop_oneof![Just(-1_i64), 0..signed(70 * SECOND), Just(signed(60 * SECOND)), Just(signed(60 * SECOND) - 1)];
     prop_oneof![
         8 => (1_usize..6, prop::option::weighted(0.9, 0_u64..40)).prop_map(|(quota, id)| Step::Decide(quota, id)),
         1 => prop::collection::vec((0_u64..40, age), 1..6).prop_map(Step::Replay),
