@@ -34,9 +34,9 @@ async fn a_replica_that_is_killed_at_any_instant_has_a_published_state_and_follo
         .await;
         // Now and then the chain begins anew.
         if round % 4 == 3 {
-            shelf.full(&mirror).await
+            shelf.full(&mirror).await;
         } else {
-            shelf.delta(&mirror).await
+            shelf.delta(&mirror).await;
         }
         let new = all_of(&mirror).await;
         let sequence = shelf.publish();

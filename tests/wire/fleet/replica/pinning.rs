@@ -31,9 +31,9 @@ async fn a_rollback_of_the_publisher_reaches_the_replica() {
     for by_delta in [true, false] {
         assert_eq!(mirror.admin(Method::POST, &format!("/snapshots/{old}/rollback")).await.status, 200);
         if by_delta {
-            shelf.delta(&mirror).await
+            shelf.delta(&mirror).await;
         } else {
-            shelf.full(&mirror).await
+            shelf.full(&mirror).await;
         }
         assert_eq!(shelf.snapshot(), old);
         let sequence = shelf.publish();
