@@ -113,7 +113,7 @@ mod tests {
         ("mirror.enabled", "false"),
         ("mirror.details", "\"on-demand\""),
         ("mirror.max_shrink", "0.5"),
-        ("rate_limit.store", "\"redis://:secret@127.0.0.1\""),
+        ("rate_limit.store", "\"redis://127.0.0.2\""),
         ("rate_limit.override.network", "[{network=\"10.0.0.0/8\", requests_per_minute=1}]"),
         ("client_ip.trusted_proxies", "[\"10.0.0.0/8\"]"),
         ("client_ip.header", "\"forwarded\""),
@@ -149,6 +149,11 @@ mod tests {
             "tls.cert=\"a.pem\"",
             "tls.key=\"a.key\"",
             "origin.url=\"http://o.test\"",
+            "rate_limit.store=\"redis://127.0.0.1\"",
+            "client_ip.trusted_proxies=[\"10.1.0.0/16\"]",
+            "publish.url=\"file:///published\"",
+            "publish.sign_key=\"minisign.key\"",
+            "replica.url=\"file:///followed\"",
         ]
         .map(str::to_owned)
         .into();
