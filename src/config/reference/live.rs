@@ -134,11 +134,11 @@ mod tests {
         ("log.access_file", "\"access.log\""),
         ("mirror.edges", "\"own\""),
         ("rate_limit.store_password_file", "\"password\""),
-        ("publish.url", "\"file:///store\""),
+        ("publish.url", "\"s3://store/b\""),
         ("publish.sign_key", "\"a.key\""),
         ("publish.sign_password_file", "\"password\""),
         ("publish.options", "{region=\"x\"}"),
-        ("replica.url", "\"file:///other\""),
+        ("replica.url", "\"s3://other/b\""),
         ("replica.options", "{region=\"x\"}"),
         ("pages.enabled", "false"),
     ];
@@ -151,9 +151,9 @@ mod tests {
             "origin.url=\"http://o.test\"",
             "rate_limit.store=\"redis://127.0.0.1\"",
             "client_ip.trusted_proxies=[\"10.1.0.0/16\"]",
-            "publish.url=\"file:///published\"",
+            "publish.url=\"s3://published/a\"",
             "publish.sign_key=\"minisign.key\"",
-            "replica.url=\"file:///followed\"",
+            "replica.url=\"s3://followed/a\"",
         ]
         .map(str::to_owned)
         .into();
