@@ -121,12 +121,12 @@ pub(crate) fn changes_since(raw: &str) -> Result<Option<Box<str>>, QueryError> {
     Ok(since.map(|since| since.into_owned().into_boxed_str()))
 }
 
+/// Values by parameter, and whether one of them is empty.
+type Values<'a, const N: usize> = ([Option<Cow<'a, str>>; N], bool);
+
 /// The values of known parameters, decoded, and whether one of them is empty: it counts as absent. Unknown parameters are
 /// ignored.
-fn values<'a, const N: usize>(
-    raw: &'a str,
-    known: &[&'static str; N],
-) -> Result<([Option<Cow<'a, str>>; N], bool), QueryError> {
+fn values<'a, const N: usize>(raw: &'a str, known: &[&'static str; N]) -> Result<Values<'a, N>, QueryError> {
     let (mut values, mut is_odd) = ([const { None }; N], false);
     for pair in raw.split('&') {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -50,14 +50,13 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
     let fixed = matches!(kind, Kind::BeyondLast | Kind::UnknownSlug);
     let (differences, confirmed_ms) = match (ours, theirs.status) {
         (Ours::ReadThrough, _) => return Ok(Verdict::Settled(Outcome::ReadThrough)),
-        (Ours::Own, _) => return Ok(Verdict::Settled(Outcome::ByContract)),
         (Ours::Learned { status, media_type, text }, _) => {
             (learned(*status, media_type.as_deref(), text, theirs), i64::MIN)
         }
         (Ours::Missing(_), 404 | 410) => (Vec::new(), i64::MIN),
         (Ours::Missing(at), 200) => (vec![Difference::new(What::Status, "", "404", "200")], *at),
         // An unknown id is 404 here, whatever the origin answers.
-        (Ours::Missing(_), _) => return Ok(Verdict::Settled(Outcome::ByContract)),
+        (Ours::Missing(_) | Ours::Own, _) => return Ok(Verdict::Settled(Outcome::ByContract)),
         (Ours::Body(text, at), 200) => {
             let mut differences = compare_bodies(kind, text, &theirs.text, ignored)?;
             differences.extend(headers(theirs));

@@ -85,10 +85,9 @@ impl Finder {
         client: &Caller,
     ) -> Option<Found> {
         match odd {
-            OddFound::Ours => None,
             OddFound::Body(learned) => Some(Found::Learned(learned)),
             OddFound::Through(path) if allowed => self.while_it_answers(&path, client).await,
-            OddFound::Through(_) => None,
+            OddFound::Ours | OddFound::Through(_) => None,
             OddFound::List(applied) if relies_on_disproved(published.meta.disproved.as_deref(), &applied.query) => None,
             OddFound::List(applied) => {
                 let pin = pinned.then(|| published.dataset.id.as_str());

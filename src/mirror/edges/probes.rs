@@ -83,16 +83,16 @@ impl Probe {
             }
             Case::UnknownId => {
                 let highest = dataset.content.summaries.iter().map(|summary| summary.id.0).max().unwrap_or(0);
-                return Self::id(ListingId(highest.checked_add([70_417, 190_823][round])?).to_string());
+                return Some(Self::id(ListingId(highest.checked_add([70_417, 190_823][round])?).to_string()));
             }
-            Case::IdWord => return Self::id(pick(WORDS).to_owned()),
+            Case::IdWord => return Some(Self::id(pick(WORDS).to_owned())),
         }?;
         Some(Self::list(rest, odd))
     }
 
-    fn id(id: String) -> Option<Self> {
+    fn id(id: String) -> Self {
         let path = format!("/api/listings/{id}.json");
-        Some(Self::Id { id, path })
+        Self::Id { id, path }
     }
 
     fn list(rest: ListQuery, odd: Odd) -> Self {
