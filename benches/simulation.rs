@@ -21,7 +21,6 @@ mod origin_faults {
 }
 
 #[path = "../tests/wire/simulation"]
-#[expect(dead_code, reason = "only a test of the wire tests asks what was learned")]
 mod simulation {
     pub mod check;
     pub mod history;

@@ -151,24 +151,12 @@ pub fn serve(
     let counters = ConnectionCounters::new(&mut registry);
     let headers = ProxyHeaders::new(ProxyProtocolCounters::new(&mut registry));
     let headers = config.client_ip.proxy_protocol.then(|| Arc::new(headers));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut server = Server::new_with_opt_and_conf(
-        None,
-        ServerConf {
-            threads,
-            // [`shutdown`] ends the process before that.
-            grace_period_seconds: Some(MOST_DRAIN.as_secs() + 5),
-            graceful_shutdown_timeout_seconds: Some(1),
-            ..ServerConf::default()
-        },
-    );
+    let mut server = server();
     let in_flight = InFlight::default();
     let settings = core.settings.clone();
     settings.store(config.clone());
     let dumps = dumps(&settings, &core);
-    let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
-    let uses_edges = core.versions.as_ref().is_some_and(|versions| versions.edges().are_used());
-    let fixed = Fixed { edges: uses_edges, ..Fixed::new(config, name, dumps.is_some(), &core.clock) };
+    let fixed = fixed(config, &core, dumps.is_some());
     let access = InEffect::new(ArcSwapOption::new(access_log::open(config)?.map(Arc::new)));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let publishing = PublishStatus::default();
@@ -180,15 +168,7 @@ pub fn serve(
     };
     let status = Arc::new(status);
     let sampler = Sampler(status.clone());
-    let keeper = Keeper {
-        data_dir: core.data_dir.clone(),
-        versions: core.versions.clone(),
-        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
-        heals: core.origin.is_some() || core.follower.is_some(),
-        admin: sockets.admin(),
-        clock: core.clock.clone(),
-    };
-    keeper.start();
+    keeper(&core, &sockets).start();
     let publisher = publisher::of(config, &core, &publishing)?;
     let commands = (core.mirror.is_some() || core.follower.is_some()).then(|| core.commands.clone());
     let purger = Purger {
@@ -266,6 +246,38 @@ pub fn serve(
         shutdown_signal: Box::new(shutdown::Signals { reload, connections, hangups: Mutex::new(hangups) }),
     });
     std::process::exit(0)
+}
+
+/// pingora's server, without a service.
+fn server() -> Server {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let conf = ServerConf {
+        threads,
+        // [`shutdown`] ends the process before that.
+        grace_period_seconds: Some(MOST_DRAIN.as_secs() + 5),
+        graceful_shutdown_timeout_seconds: Some(1),
+        ..ServerConf::default()
+    };
+    Server::new_with_opt_and_conf(None, conf)
+}
+
+/// What stays over reloads.
+fn fixed(config: &Config, core: &Core, has_dumps: bool) -> Fixed {
+    let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
+    let edges = core.versions.as_ref().is_some_and(|versions| versions.edges().are_used());
+    Fixed { edges, ..Fixed::new(config, name, has_dumps, &core.clock) }
+}
+
+/// What looks after the disk.
+fn keeper(core: &Core, sockets: &Sockets) -> Keeper {
+    Keeper {
+        data_dir: core.data_dir.clone(),
+        versions: core.versions.clone(),
+        origin: core.origin.as_ref().map(|origin| origin.client.status().clone()),
+        heals: core.origin.is_some() || core.follower.is_some(),
+        admin: sockets.admin(),
+        clock: core.clock.clone(),
+    }
 }
 
 /// Logs where the server listens.

@@ -11,11 +11,11 @@
 //! | fetching several pages and taxonomies | [`crawl`] |
 //! | one answer: is it newer than the kept copy, and when is it valid | [`copies`] |
 //! | what the origin lists for a term, what its filters mean | [`terms`], [`assumptions`] |
-//! | details: what is here, what is due, what an answer changes | [`details`] |
-//! | looking at every page now and then | [`sweep`] |
-//! | what clients read before there is a snapshot | [`early_copies`] |
+//! | details: what is stored, what is due, what an answer changes | [`details`] |
+//! | reading every page now and then | [`sweep`] |
+//! | client reads before the first snapshot | [`early_copies`] |
 //! | how the origin answers odd requests | [`edges`] |
-//! | what others ask of the mirror | [`commands`] |
+//! | commands to the mirror | [`commands`] |
 //!
 //! Callers: [`crate::app`] starts it, [`crate::audit`] and [`crate::admin`] send it commands, [`crate::answer`] reads details.
 

@@ -82,7 +82,7 @@ struct Inner {
 pub struct ProxyConfig {
     /// How long a client waits for the budget.
     pub wait: Duration,
-    /// `ttl`, the freshness of known endpoints where the origin gives none, and how long stale answers are served.
+    /// `ttl`, the freshness of known endpoints if the origin gives none, and how long stale answers are served.
     pub settings: Settings,
     /// Largest body of an unknown path that is kept, in bytes; larger ones pass.
     pub max_body: u64,

@@ -10,11 +10,11 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | which venues are there, how does a test change them | `world`, `venue`, `gazetteer`, `places`, `sports`, `names` |
-//! | in which order are they listed, how are numbers spelled | `order`, `spelling`, `json` |
-//! | what is answered | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag` |
-//! | how is it served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
-//! | what can be varied, which requests something befalls | `switches`, `edges`, `fault` |
+//! | which venues there are, how a test changes them | `world`, `venue`, `gazetteer`, `places`, `sports`, `names` |
+//! | their order, the spelling of numbers | `order`, `spelling`, `json` |
+//! | the answers | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag` |
+//! | how it is served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
+//! | what can be varied, which requests fail | `switches`, `edges`, `fault` |
 
 mod answer;
 mod cdn;

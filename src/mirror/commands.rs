@@ -1,4 +1,4 @@
-//! What others may ask of the running mirror or replica, and how it hears of it.
+//! Commands to the running mirror or replica, and how it receives them.
 //!
 //! Callers: [`crate::admin`], [`crate::audit`] and [`super::sweep`] ask, [`super::task`] and [`crate::fleet`] take.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// What others may ask of the running mirror; cheap to clone.
+/// Commands to the running mirror; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Commands(Arc<CommandState>);
 
@@ -17,14 +17,14 @@ struct CommandState {
     asked: Mutex<Asked>,
 }
 
-/// What was asked for.
+/// Pending commands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     /// A refresh now.
     pub refresh: bool,
     /// A whole pass.
     pub pass: bool,
-    /// The publication of what is held back.
+    /// Publish the held list.
     pub accept: bool,
 }
 
@@ -35,24 +35,24 @@ impl Commands {
         self.0.wake.notify_one();
     }
 
-    /// Look at every page now.
+    /// Read every page now.
     pub fn pass(&self) {
         self.0.asked.lock().pass = true;
         self.0.wake.notify_one();
     }
 
-    /// Publish what is held back, once.
+    /// Publish the held list, once.
     pub fn accept(&self) {
         self.0.asked.lock().accept = true;
         self.0.wake.notify_one();
     }
 
-    /// Takes what was asked for since the last time.
+    /// Takes the commands since the last call.
     pub(crate) fn take(&self) -> Asked {
         std::mem::take(&mut *self.0.asked.lock())
     }
 
-    /// Waits until something is asked for.
+    /// Waits for a command.
     pub(crate) async fn wait(&self) {
         self.0.wake.notified().await;
     }

@@ -26,7 +26,7 @@ const STATE: &str = "swept";
 /// The shortest wait for a sweep that is due.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// After how long a sweep is made good that could not look at every page.
+/// Pause after a sweep that could not read every page.
 const SOON: Duration = Duration::from_secs(600);
 
 /// The sweeper.
@@ -65,7 +65,7 @@ impl Sweeper {
                 Ok(()) = changes.changed() => continue,
             }
             most = match self.sweep().await {
-                // Some pages could not be looked at: that is no sweep yet.
+                // Some pages were not read: the sweep does not count.
                 Swept::InPart => SOON,
                 swept => {
                     if swept == Swept::Differs {
@@ -83,7 +83,7 @@ impl Sweeper {
         }
     }
 
-    /// How long ago the last sweep ended, whatever restarts lie between; zero if none did.
+    /// How long ago the last sweep ended, across restarts; zero if none did.
     fn since_the_last(&self) -> Duration {
         let Some(last) = self.store.instant(STATE).ok().flatten() else { return Duration::ZERO };
         let since = self.clock.now_wall().millis_since(WallTime::from_millis(last));

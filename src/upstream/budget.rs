@@ -60,7 +60,7 @@ pub struct BudgetView {
 #[derive(Clone)]
 pub struct Budget {
     dispatcher: Arc<Dispatcher>,
-    /// How many bits of an address of IPv6 make a household: its reads have their turns together.
+    /// How many leading bits of an IPv6 address make a household, whose reads share their turns.
     ipv6_prefix: Arc<AtomicU8>,
 }
 
@@ -75,7 +75,7 @@ impl Budget {
         Self { dispatcher: Arc::new(Dispatcher::new(state, clock)), ipv6_prefix: Arc::new(AtomicU8::new(64)) }
     }
 
-    /// From now on a household has so many bits of an address of IPv6 in common (64 otherwise).
+    /// From now on households share so many bits of an IPv6 address (64 otherwise).
     pub fn set_ipv6_prefix(&self, bits: u8) {
         self.ipv6_prefix.store(bits, Ordering::Relaxed);
     }

@@ -60,7 +60,7 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// Largest decoded body in bytes.
     pub max_body: u64,
-    /// How long a failing origin is left alone at most, unless it asks for more; [`OriginClient::set_bounds`] changes it.
+    /// The longest pause of a failing origin, unless it asks for more; [`OriginClient::set_bounds`] changes it.
     pub longest_pause: Duration,
 }
 
@@ -243,7 +243,7 @@ impl OriginClient {
         let (mut body, mut held, mut in_a_row) = (Collected::default(), Held::default(), 0);
         let room = self.room();
         let limit = self.config.max_body.min(room.largest()).min(most.unwrap_or(u64::MAX));
-        // What a client asked for may be refused in the origin's own words.
+        // A client may get a refusal in the origin's own words.
         if status == 200 || ((class == Class::Client || most.is_some()) && is_refusal(status)) {
             while let Some(chunk) = pieces.next().await {
                 let chunk = chunk.map_err(failed)?;

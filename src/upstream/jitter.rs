@@ -1,6 +1,6 @@
 //! Random shortening of pauses, from the operating system or, for repeatable runs, from a seed.
 //!
-//! Not for anything that must not be guessed. Callers: [`super::client`], which hands it to the rest of
+//! Not for secrets. Callers: [`super::client`], which hands it to the rest of
 //! [`crate::upstream`] and the mirror; [`crate::fleet`].
 
 use std::sync::Arc;

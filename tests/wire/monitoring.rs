@@ -9,6 +9,7 @@ use std::time::Instant;
 use grandstand::parts::telemetry::table::{ALL, Kind, Metric};
 use http::Method;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::client::plain_client;
 use crate::harness::openssl::certificate;
@@ -78,8 +79,10 @@ async fn every_metric_is_as_the_table_declares_it() {
     let (origin, redis, dir) = (origin(60).await, Redis::start().await, tempfile::tempdir().unwrap());
     certificate(dir.path(), "DNS:localhost,IP:127.0.0.1", &["-days", "2"]);
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let store = format!("file://{}", dir.path().join("store").display());
     let mirror = Setup::mirror_of(&origin)
         .set("origin.requests_per_minute", "100000")
+        .set("publish.url", &store)
         .set("rate_limit.requests_per_minute", "1000")
         .set("rate_limit.store", &redis.url())
         .set("limits.connections_per_client", "3")
@@ -91,22 +94,36 @@ async fn every_metric_is_as_the_table_declares_it() {
         .start()
         .await;
     mirror.settled(&origin).await;
-    let shield = Setup::shield_of(&origin).start().await;
+    let shield = Setup::shield_of(&origin)
+        .set("client_ip.proxy_protocol", "true")
+        .set("client_ip.trusted_proxies", r#"["127.0.0.1"]"#)
+        .start()
+        .await;
+    // It begins with no header.
+    let mut headless = tokio::net::TcpStream::connect(shield.public).await.unwrap();
+    headless.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    // No directory can be where a file is.
+    let nowhere = format!("file://{}/store", file("cert.pem"));
+    let replica = Setup::offline().set("replica.url", &store).set("replica.poll", "200ms").set("publish.url", &nowhere);
+    let replica = replica.start().await;
     let mut found = BTreeSet::new();
     mirror.admin(Method::POST, "/audit").await;
     // One more than a client may have.
     let _open = futures_util::future::join_all((0..4).map(|_| tokio::net::TcpStream::connect(mirror.public))).await;
-    for server in [&mirror, &shield] {
-        for target in ["/api/listings.json", "/api/listings.json?page=0", "/nothing", "/robots.txt"] {
-            // All connections of a client may be taken.
-            let _answered = plain_client().get(format!("http://{}{target}", server.public)).send().await;
-        }
+    for target in ["/api/listings.json", "/api/listings.json?page=0", "/nothing", "/robots.txt"] {
+        // All connections of a client may be taken.
+        let _answered = plain_client().get(format!("http://{}{target}", mirror.public)).send().await;
+        let mut behind = tokio::net::TcpStream::connect(shield.public).await.unwrap();
+        let request =
+            format!("PROXY UNKNOWN\r\nGET {target} HTTP/1.1\r\nHost: shield.test\r\nConnection: close\r\n\r\n");
+        behind.write_all(request.as_bytes()).await.unwrap();
+        behind.read_to_end(&mut Vec::new()).await.unwrap();
     }
     let start = Instant::now();
     while found.len() < ALL.len() {
         let missing: Vec<_> = ALL.iter().map(|metric| metric.name).filter(|name| !found.contains(name)).collect();
         assert!(start.elapsed() < PATIENCE, "{missing:?} are declared and never told");
-        for server in [&mirror, &shield] {
+        for server in [&mirror, &shield, &replica] {
             let url = format!("http://{}/metrics", server.admin);
             let request = plain_client().get(url).header("accept", "application/openmetrics-text");
             found.extend(check(&request.send().await.unwrap().text().await.unwrap()));

@@ -160,7 +160,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     }
     if let Some(damage) = facts.damage.filter(|_| !is_told(&[Trouble::Disk])) {
         let todo = if facts.origin_url.is_some() || facts.usage == Use::Replica {
-            "Wait: the store is repaired with what can be read of it, and the rest is fetched again."
+            "Wait: the server repairs the store from all readable data, and fetches the rest again."
         } else {
             "Import a bundle: its data repairs the store."
         };
@@ -204,8 +204,8 @@ const ADVICE: [(&str, &str); 25] = [
     ("upstream::stamps", "Do nothing: the server takes the age of answers from Date instead."),
     ("upstream", "Check that the origin works and can be reached. The server keeps trying."),
     ("mirror::assumptions", "Do nothing: queries that depend on it are forwarded to the origin."),
-    ("mirror", "Nothing, if it stops: it is tried again by itself. Else look at the origin's answers."),
-    ("audit", "Look at the differences under Parity. What differs is fetched again by itself."),
+    ("mirror", "The server keeps trying. If the message comes again and again, look at the origin's answers."),
+    ("audit", "Look at the differences under Parity. The server fetches that data again by itself."),
     ("admin::bundle", "The message says why. Correct that, and try again."),
     ("dumps", "Check that the disk has room. The next request for the dump writes it again."),
     (

@@ -43,7 +43,7 @@ impl OriginClient {
         let Verdict { outage, asked, .. } = self.status.failed(error, witness, paused, self.clock.now_wall());
         let own = outage.map(|failures| {
             let doubled = Duration::from_millis(500) * 2_u32.saturating_pow(failures.saturating_sub(FEW).min(10));
-            // Its return shows within seconds, and what is tried until then leaves most of the budget.
+            // Its return shows within seconds, and the tries until then leave most of the budget.
             let pause = doubled.min(self.bounds.longest_pause()).min(Duration::from_secs(4));
             self.budget.try_gently(Some(pause.max(SPACING)));
             pause + self.jittered(pause / 4)

@@ -59,7 +59,14 @@ async fn each_refresh_that_finds_nothing_new_is_a_new_head_alone() {
     let store = Store::new();
     let (origin, server) = publishing(60, &store.url(), |setup| setup).await;
     let before = store.has(&server).await;
-    server.refreshed(&origin).await;
+    // Origins date their answers to the second.
+    let confirmed_at = || async { server.status().await["confirmed_at"].clone() };
+    let old = confirmed_at().await;
+    wait_until("the origin confirms the data for a later second", || async {
+        server.refreshed(&origin).await;
+        confirmed_at().await != old
+    })
+    .await;
     let confirmed = |head: &super::store::Head| head.inner["confirmed_ms"].as_i64().unwrap();
     let after = store.until("a later confirmation", |head| confirmed(head) > confirmed(&before)).await;
     assert!(after.sequence() > before.sequence());

@@ -64,7 +64,7 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
             Some("/snapshots/release"),
         ),
         (Facts { tls_problem: Some("it expires"), ..well() }, Weight::Attention, &["It expires."], "tls.cert", None),
-        (Facts { damage: Some("page 7"), ..well() }, Weight::Attention, &["Page 7."], "fetched again", None),
+        (Facts { damage: Some("page 7"), ..well() }, Weight::Attention, &["Page 7."], "the rest again", None),
         (Facts { damage: Some("x"), origin_url: None, ..well() }, Weight::Attention, &["damaged"], "bundle", None),
         (Facts { parity: Some(99.5), ..well() }, Weight::Attention, &["0.50 %"], "differences below", None),
     ] {
