@@ -1,6 +1,6 @@
 //! What odd requests are answered, by what was learned of the origin and by the data.
 //!
-//! [`apply`] says which listings an odd query selects, [`fits`] which readings explain an origin's list. Nothing here is
+//! [`mod@apply`] says which listings an odd query selects, [`fits`] which readings explain an origin's list. Nothing here is
 //! looked at for ordinary requests. Callers: [`crate::answer`] and [`crate::audit`] ask, [`crate::mirror`] learns,
 //! [`crate::versions`] imports.
 

@@ -1,6 +1,6 @@
 //! What a replica knows of its store, for `/status`, `/readyz` and metrics.
 //!
-//! Pure but for its memory. Callers: [`super`] and [`crate::fleet::seed`] write, [`crate::admin`] reads.
+//! Pure but for its memory. Callers: [`super`] and [`super::seed`] write, [`crate::admin`] reads.
 
 use std::sync::Arc;
 use std::time::Duration;
