@@ -175,8 +175,8 @@ impl StoreOptions {
     pub(super) fn write(&self, out: &mut Toml) {
         let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
         if !names.is_empty() {
-            let values = self.iter().map(|(name, value)| format!("{name}={value}\n")).collect::<String>();
-            out.secret("options", &values, &format!("set, values not shown: {}", names.join(", ")));
+            let values: Vec<String> = self.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            out.secret("options", &values.join("\n"), &format!("set, values not shown: {}", names.join(", ")));
         }
     }
 }
