@@ -15,17 +15,18 @@ pub(crate) mod reload;
 pub(crate) mod replica;
 mod rules;
 pub(crate) mod shutdown;
+mod sockets;
 mod systemd;
+mod tasks;
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::server::configuration::ServerConf;
-use pingora::server::{RunArgs, Server, ShutdownWatch};
-use pingora::services::background::{BackgroundService, background_service};
+use pingora::server::{RunArgs, Server};
+use pingora::services::background::background_service;
 use pingora::services::listening::Service;
 use prometheus_client::registry::Registry;
 
@@ -38,20 +39,14 @@ use crate::admin::sampler::Sampler;
 use crate::admin::status::Status;
 use crate::answer::find::{Absent, Finder};
 use crate::answer::respond::Responder;
-use crate::audit::Auditor;
 use crate::bundle::signature::{SignatureError, TrustedKeys};
 use crate::config::{Config, MOST_DRAIN, Settings, TrustedKey, Use};
 use crate::dumps::Dumps;
-use crate::fleet::publisher::Publisher;
 use crate::fleet::publisher::status::PublishStatus;
-use crate::limit::Limiter;
-use crate::mirror::details::worker::DetailWorker;
-use crate::mirror::edges::EdgeLearner;
-use crate::mirror::sweep::Sweeper;
 use crate::serve::connections::Connections;
 use crate::serve::gate::Gate;
 use crate::serve::in_flight::InFlight;
-use crate::serve::listener::{self, Bound, Prebound};
+use crate::serve::listener::Prebound;
 use crate::serve::proxy_header::ProxyHeaders;
 use crate::serve::public::Public;
 use crate::store::nameless;
@@ -63,78 +58,15 @@ use crate::telemetry::proxy_protocol::ProxyProtocolCounters;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
 
-use self::activation::PassedSockets;
 use self::core::{AppError, Core};
 use self::https::Https;
 use self::keeper::Keeper;
 use self::reload::{ConfigSource, Reload};
 use self::rules::Fixed;
 use self::systemd::Systemd;
+use self::tasks::{Task, add_tasks};
 
-/// Sockets, bound before anything else starts.
-pub struct Sockets {
-    public: Vec<Bound>,
-    tls: Vec<Bound>,
-    admin: Bound,
-}
-
-impl Sockets {
-    /// Binds every address of a configuration.
-    ///
-    /// # Errors
-    /// When one is in use; then nothing was started.
-    pub fn bind(config: &Config) -> Result<Self, AppError> {
-        Self::passed_or_bound(config, PassedSockets::default())
-    }
-
-    /// The passed sockets, and those of the other addresses of a configuration.
-    ///
-    /// # Errors
-    /// When an address is in use; then nothing was started.
-    pub(crate) fn passed_or_bound(config: &Config, mut passed: PassedSockets) -> Result<Self, AppError> {
-        let bind = listener::bind;
-        Ok(Self {
-            public: passed.http(config, bind)?,
-            tls: passed.https(config, bind)?,
-            admin: passed.admin(config, bind)?,
-        })
-    }
-
-    /// The public addresses with their real ports.
-    pub fn public(&self) -> Vec<std::net::SocketAddr> {
-        self.public.iter().map(|bound| bound.address).collect()
-    }
-
-    /// The public addresses with TLS, with their real ports.
-    pub fn tls(&self) -> Vec<std::net::SocketAddr> {
-        self.tls.iter().map(|bound| bound.address).collect()
-    }
-
-    /// The operator's address with its real port.
-    pub const fn admin(&self) -> std::net::SocketAddr {
-        self.admin.address
-    }
-}
-
-/// A future that runs as a service until it ends or the process stops.
-struct Task(Mutex<Option<futures_util::future::BoxFuture<'static, ()>>>);
-
-impl Task {
-    fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(Mutex::new(Some(Box::pin(future))))
-    }
-}
-
-#[async_trait]
-impl BackgroundService for Task {
-    async fn start(&self, mut shutdown: ShutdownWatch) {
-        let Some(future) = self.0.lock().take() else { return };
-        tokio::select! {
-            () = future => {}
-            _ = shutdown.changed() => {}
-        }
-    }
-}
+pub use self::sockets::Sockets;
 
 /// Serves until a signal comes, and ends the process.
 ///
@@ -161,10 +93,9 @@ pub fn serve(
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let publishing = PublishStatus::default();
     let status = Status {
-        shared: fixed.shared.clone(),
         access: access.clone(),
         publish: config.publish.url.is_some().then(|| publishing.clone()),
-        ..status(config, &sockets, &core, https.as_ref(), &fixed.limiter, &telemetry)
+        ..status(config, &sockets, &core, https.as_ref(), &fixed, &telemetry)
     };
     let status = Arc::new(status);
     let sampler = Sampler(status.clone());
@@ -296,44 +227,18 @@ fn announce(config: &Config, sockets: &Sockets, core: &Core) {
     }
 }
 
-/// What is done beside serving.
-fn add_tasks(
-    server: &mut Server,
-    sweeper: Option<Sweeper>,
-    auditor: Option<Auditor>,
-    learner: Option<EdgeLearner>,
-    worker: Option<DetailWorker>,
-    publisher: Option<Publisher>,
-) {
-    if let Some(sweeper) = sweeper {
-        server.add_service(background_service("sweep", Task::new(sweeper.run())));
-    }
-    if let Some(auditor) = auditor {
-        server.add_service(background_service("audit", Task::new(auditor.run())));
-    }
-    if let Some(learner) = learner {
-        server.add_service(background_service("edges", Task::new(learner.run())));
-    }
-    if let Some(worker) = worker {
-        server.add_service(background_service("details", Task::new(worker.run())));
-    }
-    if let Some(publisher) = publisher {
-        server.add_service(background_service("publish", Task::new(publisher.run())));
-    }
-}
-
-/// What the admin listener tells.
+/// What the admin listener tells, without an access log and a publisher.
 fn status(
     config: &Config,
     sockets: &Sockets,
     core: &Core,
     https: Option<&Https>,
-    limiter: &Arc<Limiter>,
+    fixed: &Fixed,
     telemetry: &Telemetry,
 ) -> Status {
     Status {
-        limiter: limiter.clone(),
-        shared: None,
+        limiter: fixed.limiter.clone(),
+        shared: fixed.shared.clone(),
         access: InEffect::default(),
         usage: config.usage(),
         listen: sockets.public(),

@@ -1,6 +1,6 @@
-//! A real nginx with its cache in front of a server, over a socket file: nginx takes no port of the system's choice.
+//! A real nginx: with its cache in front of a server, or as the web server of a directory.
 //!
-//! One process, as the user who runs the tests. Callers: tests of our answers behind nginx.
+//! One process, as the user who runs the tests. Callers: tests of our answers behind nginx, and of replicas.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,40 +14,59 @@ use crate::client::{Reply, parse};
 
 use super::wait_until;
 
-/// nginx until it is dropped.
-pub struct Nginx {
+/// A process of nginx until it is dropped, and the directory of its own.
+struct Running {
     child: Child,
     dir: TempDir,
 }
 
-impl Nginx {
-    /// Starts it in front of `server`; `cache` is added to its cache directives. `X-Cache` in answers tells what the
-    /// cache did.
-    pub async fn before(server: SocketAddr, cache: &str) -> Self {
+impl Running {
+    /// Starts it with the rest of an `http` block, which may say `{at}` for its directory.
+    fn start(http: &str) -> Self {
         let dir = TempDir::new().unwrap();
-        let at = dir.path().display();
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-        let temporary: String = temporary.map(|name| format!("{name}_temp_path {at}/{name};\n")).concat();
+        let temporary: String = temporary.map(|name| format!("{name}_temp_path {{at}}/{name};\n")).concat();
         let config = format!(
-            "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log {at}/log;\nevents {{}}\nhttp {{\naccess_log off;\n\
-             {temporary}proxy_cache_path {at}/cache keys_zone=answers:1m;\nserver {{\nlisten unix:{at}/socket;\n\
-             add_header X-Cache $upstream_cache_status always;\nlocation / {{\nproxy_pass http://{server};\n\
-             proxy_cache answers;\n{cache}\n}}\n}}\n}}\n"
+            "daemon off;\nmaster_process off;\npid {{at}}/pid;\nerror_log {{at}}/log;\nevents {{}}\nhttp {{\n\
+             access_log off;\n{temporary}{http}}}\n"
         );
         let file = dir.path().join("nginx.conf");
-        std::fs::write(&file, config).unwrap();
+        std::fs::write(&file, config.replace("{at}", dir.path().to_str().unwrap())).unwrap();
         let child = Command::new(program())
             .args([Path::new("-e"), &dir.path().join("log"), Path::new("-c"), &file])
             .stdin(Stdio::null())
             .spawn()
             .expect("nginx: setup.sh installs it");
-        let this = Self { child, dir };
+        Self { child, dir }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; both fail then, and that is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// nginx with its cache in front of a server, over a socket file: it takes no port of the system's choice.
+pub struct Nginx(Running);
+
+impl Nginx {
+    /// Starts it in front of `server`; `cache` is added to its cache directives. `X-Cache` in answers tells what the
+    /// cache did.
+    pub async fn before(server: SocketAddr, cache: &str) -> Self {
+        let this = Self(Running::start(&format!(
+            "proxy_cache_path {{at}}/cache keys_zone=answers:1m;\nserver {{\nlisten unix:{{at}}/socket;\n\
+             add_header X-Cache $upstream_cache_status always;\nlocation / {{\nproxy_pass http://{server};\n\
+             proxy_cache answers;\n{cache}\n}}\n}}\n"
+        )));
         wait_until("nginx listens", || async { UnixStream::connect(this.socket()).await.is_ok() }).await;
         this
     }
 
     fn socket(&self) -> PathBuf {
-        self.dir.path().join("socket")
+        self.0.dir.path().join("socket")
     }
 
     /// `GET` through it.
@@ -61,23 +80,14 @@ impl Nginx {
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // It may have ended by itself; both fail then, and that is fine.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        std::fs::read_to_string(self.0.dir.path().join("log")).unwrap_or_default()
     }
 }
 
 /// nginx as a plain web server of a directory, on a port that was free a moment before.
 pub struct Files {
-    child: Child,
+    _running: Running,
     port: u16,
-    _dir: TempDir,
 }
 
 impl Files {
@@ -91,45 +101,25 @@ impl Files {
     }
 
     async fn try_of(root: &Path) -> Option<Self> {
-        let dir = TempDir::new().unwrap();
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (at, root) = (dir.path().display(), root.display());
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-        let temporary: String = temporary.map(|name| format!("{name}_temp_path {at}/{name};\n")).concat();
-        let config = format!(
-            "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log {at}/log;\nevents {{}}\nhttp {{\naccess_log off;\n\
-             {temporary}server {{\nlisten 127.0.0.1:{port};\nlocation /fleet/ {{\nalias {root}/;\n}}\n}}\n}}\n"
-        );
-        let file = dir.path().join("nginx.conf");
-        std::fs::write(&file, config).unwrap();
-        let child = Command::new(program())
-            .args([Path::new("-e"), &dir.path().join("log"), Path::new("-c"), &file])
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("nginx: setup.sh installs it");
-        let mut this = Self { child, port, _dir: dir };
+        let mut running = Running::start(&format!(
+            "server {{\nlisten 127.0.0.1:{port};\nlocation /fleet/ {{\nalias {}/;\n}}\n}}\n",
+            root.display()
+        ));
         // Somebody may have taken the port.
         let ended = super::until("nginx listens or ends", || {
-            let ended = this.child.try_wait().unwrap().is_some();
+            let ended = running.child.try_wait().unwrap().is_some();
             async move {
                 let listens = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok();
                 (ended || listens).then_some(ended)
             }
         })
         .await;
-        (!ended).then_some(this)
+        (!ended).then_some(Self { _running: running, port })
     }
 
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/fleet", self.port)
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        // It may have ended by itself; both fail then, and that is fine.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
