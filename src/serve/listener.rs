@@ -10,6 +10,12 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use pingora::server::{Fds, ListenFds, ShutdownWatch};
 use pingora::services::{ServiceReadyNotifier, ServiceWithDependents};
+use socket2::SockRef;
+
+/// How many bytes a connection may have unsent in the kernel (Linux `TCP_NOTSENT_LOWAT`). Without a bound it is up to
+/// `net.ipv4.tcp_wmem`, 4 MiB, and some thousand clients that read slowly take all the memory that the kernel has for
+/// TCP. The connections inherit it.
+const MOST_UNSENT: u32 = 128 << 10;
 
 /// An address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +50,8 @@ impl Bound {
     /// When it cannot be used.
     pub(crate) fn passed(listener: TcpListener) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
+        #[cfg(target_os = "linux")]
+        SockRef::from(&listener).set_tcp_notsent_lowat(MOST_UNSENT)?;
         Ok(Self { address: listener.local_addr()?, listener })
     }
 }

@@ -5,6 +5,7 @@
     tests/browser/run.py                       # all tests
     tests/browser/run.py -- --test-name-pattern keyboard
     tests/browser/run.py --pictures DIR        # no tests, but pictures of the pages
+    tests/browser/run.py --fluid 5000          # no tests, but how fluid a map of so many venues is
 
 Exit codes: 0 all well, 1 not, 69 the browser or its driver is missing. Needs Debian's chromium, node 20 or newer and npm,
 and the npm registry the first time; what it installs is below target/browser. Everything runs on 127.0.0.1 and is stopped
@@ -55,6 +56,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=ROOT / "target" / "debug" / "grandstand", type=Path)
     parser.add_argument("--pictures", metavar="DIR", type=Path, help="take pictures instead")
+    parser.add_argument("--fluid", metavar="VENUES", type=int, help="measure the map of the explorer instead")
     parser.add_argument("rest", nargs="*", help="more arguments for node's test runner, after --")
     arguments = parser.parse_args()
     browser = shutil.which("chromium")
@@ -68,6 +70,8 @@ def main():
     }
     if arguments.pictures:
         command = ["node", HERE / "pictures.mjs", arguments.pictures.resolve()]
+    elif arguments.fluid:
+        command = ["node", HERE / "fluid.mjs", str(arguments.fluid)]
     else:
         tests = sorted(HERE.glob("*.test.mjs"))
         command = ["node", "--test", "--test-reporter=spec", "--test-concurrency=1", "--test-timeout=600000", *arguments.rest, *tests]

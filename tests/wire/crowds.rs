@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use http::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::client::{Reply, connect_from, parse, raw};
+use crate::client::{Reply, connect_from, on_the_wire, parse, raw};
 use crate::harness::{PATIENCE, Script, Server, Setup, Upstream, wait_until};
 
 const LIST: &str = "/api/listings.json";
@@ -281,4 +281,37 @@ async fn operators_have_connections_of_their_own_and_the_oldest_idle_one_goes_as
     let ended = tokio::time::timeout(PATIENCE, open[0].read(&mut first)).await.expect("the first had to go");
     assert!(ended.is_err() || ended.is_ok_and(|read| read == 0));
     tokio::time::timeout(Duration::from_millis(10), open[299].read(&mut first)).await.expect_err("the last stays");
+}
+
+/// The kernel's memory for TCP is one for all: thousands of clients that read nothing must not fill it.
+#[tokio::test]
+async fn an_answer_that_nobody_reads_takes_little_of_the_kernels_memory() {
+    const LARGE: usize = 1 << 20;
+    let origin = Upstream::start(|_| Script::new(200, vec![b'a'; LARGE]).with("cache-control", "max-age=60")).await;
+    let server = Setup::shield_of_url(&origin.url()).start().await;
+    server.ok("/large").await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut silent = socket.connect(server.public).await.unwrap();
+    let request = b"GET /large HTTP/1.1\r\nHost: mirror.test\r\n\r\n";
+    silent.write_all(&request.repeat(8)).await.unwrap();
+    let mut held = 0;
+    wait_until("the server writes no more", || {
+        let now = on_the_wire(server.public);
+        let still = now > 0 && std::mem::replace(&mut held, now) == now;
+        async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            still
+        }
+    })
+    .await;
+    assert!(held < LARGE as u64 / 2, "{held} bytes");
+    // It gets all of them as soon as it reads.
+    let mut received = 0;
+    while received < 8 * LARGE {
+        let mut part = Vec::with_capacity(1 << 16);
+        let read = tokio::time::timeout(PATIENCE, silent.read_buf(&mut part)).await.expect("no progress").unwrap();
+        assert!(read > 0, "the connection ended after {received} bytes");
+        received += read;
+    }
 }
