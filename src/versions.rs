@@ -267,7 +267,7 @@ impl Versions {
         let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
         let epoch = self.show(dataset, &head.meta, head.version);
         if let Err(error) = self.0.store.put_evidence(evidence) {
-            tracing::warn!(%error, "evidence about terms could not be stored");
+            tracing::warn!(%error, "the lists of ambiguous terms could not be stored");
         }
         Ok(epoch)
     }

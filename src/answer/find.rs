@@ -210,7 +210,7 @@ impl Finder {
     async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: &Caller) -> Found {
         if past {
             let why =
-                "the meaning of the query is doubtful in this snapshot, and the origin only answers for the present";
+                "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
             return not_at_hand(published.dataset.id.as_str(), why, 3600);
         }
         self.through(&query.path_and_query(), false, client).await

@@ -82,9 +82,9 @@ pub enum AppError {
     },
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
-        "the store {path} is damaged: {detail}. Repair it with `grandstand bundle import FILE`, or serve an intact snapshot: \
-         `grandstand snapshot verify` shows which, `grandstand snapshot rollback ID` serves it. Otherwise replace the file by \
-         an undamaged copy, or set origin.url once to rebuild it from the origin"
+        "the store {path} is damaged: {detail}. Do one of these: import a bundle with `grandstand bundle import FILE`; find an \
+         intact snapshot with `grandstand snapshot verify` and make it current with `grandstand snapshot rollback ID`; \
+         restore the file from a backup; or start once with origin.url set, to fetch everything again"
     )]
     Damaged {
         /// The file.
@@ -224,7 +224,7 @@ impl Core {
         }
         self.remember_origin(config, &store)?;
         let evidence = store.evidence().unwrap_or_else(|error| {
-            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
+            tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             Evidence::new()
         });
         let versions = versions(&self.settings, &store, &self.live, &self.clock);
@@ -365,7 +365,7 @@ fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataD
     let versions = versions(&settings, &Arc::new(store), &Live::default(), &Clock::system());
     match versions.restore() {
         Err(VersionsError::Store(error @ StoreError::Damaged(_))) => {
-            tracing::error!("the last snapshot that was served cannot be read: {error}");
+            tracing::error!("the current snapshot cannot be read: {error}");
         }
         restored => restored?,
     }

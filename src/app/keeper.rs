@@ -53,7 +53,7 @@ impl Keeper {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("keeper".into()).spawn(work) {
-            tracing::error!(%error, "the store is not watched: no thread; damage is repaired only at the next start");
+            tracing::error!(%error, "a thread could not be started, so a damaged store is repaired only at the next start");
         }
     }
 

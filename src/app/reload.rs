@@ -143,7 +143,7 @@ impl Reload {
         }
         match access_log::open(next) {
             Ok(access) => self.access.store(access.map(Arc::new)),
-            Err(error) => tracing::error!(%error, "the access log stays as it is"),
+            Err(error) => tracing::error!(%error, "the access log could not be changed; the old one stays in use"),
         }
     }
 

@@ -49,7 +49,7 @@ impl Recoder {
         let jobs = match thread {
             Ok(_) => Some(jobs),
             Err(error) => {
-                tracing::warn!(%error, "no thread for recompression; replies keep their first, larger compression");
+                tracing::warn!(%error, "a thread could not be started, so answers are not compressed again and stay larger");
                 None
             }
         };

@@ -30,8 +30,8 @@ pub(crate) enum Decision<'a> {
 pub(crate) enum Refusal {
     /// The store went back.
     #[error(
-        "the store shows head {found}, which is older than head {taken} that was taken here; an old copy of the store was \
-         restored, or somebody replays it"
+        "the object store has head {found}, which is older than head {taken} that was taken here; an old copy of the object \
+         store was restored, or somebody sends an old one"
     )]
     Older {
         /// The number of the head in the store.
@@ -41,7 +41,7 @@ pub(crate) enum Refusal {
     },
     /// Two publishers, or a forgery.
     #[error(
-        "the store shows another head with the number {0} than the one that was taken here; do two publishers write there?"
+        "the object store has another head with the number {0} than this replica took before; do two publishers write there?"
     )]
     Rival(u64),
 }

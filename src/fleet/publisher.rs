@@ -188,7 +188,7 @@ impl Publisher {
         self.catch_up().await?;
         if self.is_time_to_tidy() {
             if let Err(error) = self.tidy().await {
-                tracing::warn!(url = self.settings.url, %error, "the objects in the store could not be looked after");
+                tracing::warn!(url = self.settings.url, %error, "the objects in the object store could not be checked, or old ones not removed");
             }
             // It may have found that the chain is broken, or that the head is lost.
             self.catch_up().await?;

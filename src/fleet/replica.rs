@@ -102,7 +102,7 @@ impl Follower {
         let status = self.fetcher.status.clone();
         match self.versions.stand() {
             Ok(stand) => status.starts_at(stand.taken.sequence),
-            Err(error) => tracing::warn!(%error, "where this replica stands cannot be read"),
+            Err(error) => tracing::warn!(%error, "the record of the last head that this replica took cannot be read"),
         }
         let (mut failures, mut said): (u32, Option<(String, Monotonic)>) = (0, None);
         loop {
@@ -110,7 +110,7 @@ impl Follower {
             let pause = match round {
                 Ok((sequence, outcome)) => {
                     if said.take().is_some() {
-                        tracing::info!(sequence, "the store is followed again");
+                        tracing::info!(sequence, "following the object store again");
                     }
                     failures = 0;
                     status.is_level(sequence, outcome, now);
@@ -124,7 +124,7 @@ impl Follower {
                         tracing::warn!(
                             error = why,
                             failures,
-                            "the store could not be followed; the data here is still served"
+                            "the object store could not be followed; clients still get the data that is here"
                         );
                         said = Some((why.clone(), now));
                     }
@@ -165,7 +165,7 @@ impl Follower {
             }
             Decision::Deltas(missing) => match self.take(&head, &stand, &missing.iter().collect::<Vec<_>>()).await {
                 Err(error) if error.is_misfit() => {
-                    tracing::warn!(%error, "the deltas do not fit the data here; the full bundle is fetched");
+                    tracing::warn!(%error, "the deltas do not follow from the newest snapshot here; fetching the full bundle");
                     self.take_all(&head, &stand).await?;
                 }
                 taken => taken?,
@@ -210,7 +210,7 @@ impl Follower {
         let Decision::Full(full, deltas) = everything(head) else { return Ok(()) };
         if self.versions.head().load().is_none() {
             let bytes: u64 = head.chain().map(|bundle| bundle.bytes).sum();
-            tracing::info!(snapshot = %head.snapshot, bytes, "the first data is being downloaded from the store");
+            tracing::info!(snapshot = %head.snapshot, bytes, "downloading the first data from the object store");
         }
         self.take(head, stand, &std::iter::once(full).chain(deltas).collect::<Vec<_>>()).await
     }
@@ -225,7 +225,7 @@ impl Follower {
             let is_bad = matches!(&error, FollowError::Bad(_))
                 || matches!(&error, FollowError::Fetch(error) if error.is_bad_object());
             if is_bad && self.is_ahead(&steps) {
-                tracing::warn!(error = %Excerpt(&error), "the newest data cannot be fetched; the data before it is taken");
+                tracing::warn!(error = %Excerpt(&error), "a bundle of the head cannot be used; taking the bundles before it");
                 self.import(head, stand, steps, Took::Part, None).await?;
             }
             return Err(error);
@@ -351,7 +351,7 @@ impl Follower {
 fn learn(details: Option<&Details>, step: &Step) {
     let ids = || step.bundle.detail_hashes().iter().map(|detail| detail.id);
     if let Some(Err(error)) = details.map(|details| details.look_again(ids())) {
-        tracing::error!(%error, "the details from the store become visible only after a restart");
+        tracing::error!(%error, "the details of the imported bundles become visible only after a restart");
     }
 }
 

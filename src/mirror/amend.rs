@@ -24,13 +24,13 @@ pub(super) struct Changes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum GiveUp {
     /// More listings than the answers explain: they are from different instants, or a listing came unseen.
-    #[error("more listings are new or gone than the answers explain")]
+    #[error("more listings are new or removed than the refresh showed")]
     Unaccounted,
     /// No certain place for a changed listing.
     #[error(transparent)]
     Unplaced(#[from] Unplaced),
-    /// A page holds something that nothing explains.
-    #[error("a page has a listing that no answer explains")]
+    /// A page holds a listing that neither the amended list nor the probe has.
+    #[error("a page has a listing that the refresh did not show")]
     Unexplained,
     /// The hunt costs as much as reading every page.
     #[error("reading every page is as cheap")]

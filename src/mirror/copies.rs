@@ -261,7 +261,7 @@ impl Copies {
                 if self.volatile.write().insert(&key) {
                     tracing::info!(
                         key,
-                        "a field differs between otherwise equal answers; it is treated as volatile from now on"
+                        "a field differs between otherwise equal answers; from now on its changes do not count"
                     );
                 }
             }

@@ -62,7 +62,7 @@ impl HttpServerApp for Http2 {
         let _works = self.guest.stream();
         if self.guest.streams() > IN_WORK {
             // A client that opens streams and resets them, again and again. The end of the session resets this one.
-            tracing::debug!("a stream was refused: too many of its connection were reset and are still in work");
+            tracing::debug!("a stream was refused: the client reset many streams of this connection, and their requests still run");
             return None;
         }
         if !session.read_request().await.ok()? {

@@ -53,7 +53,7 @@ pub enum OpenError {
     },
     /// A much older program wrote it, and no migration starts from there. Nothing was changed.
     #[error(
-        "the store has format {found}, which this program (format {supported}) cannot migrate; use an older grandstand"
+        "the store has format {found}, which this program (format {supported}) cannot migrate; use the grandstand version that wrote it"
     )]
     OlderFormat {
         /// The file's format number.

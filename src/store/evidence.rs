@@ -43,7 +43,7 @@ impl Store {
     fn evidence_in(&self, state: &str) -> Result<Evidence, StoreError> {
         let Some(bytes) = self.state(state)? else { return Ok(Evidence::new()) };
         let pairs: Vec<(TaxonomyKind, String, ListedTerm)> = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
+            tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             Vec::new()
         });
         Ok(pairs.into_iter().map(|(kind, slug, listed)| ((kind, slug), listed)).collect())

@@ -86,7 +86,7 @@ impl Ledger {
             tracing::warn!(
                 path = %path.display(),
                 damaged,
-                "the ledger of the origin's budget is not reliable; every request counts as just sent"
+                "the ledger of the origin's budget is damaged or cannot be written; as a precaution, all slots count as used"
             );
             vec![SPAN + UNANSWERED; limit]
         } else {
@@ -100,7 +100,7 @@ impl Ledger {
             }
         }
         if !left.is_zero() {
-            tracing::info!(seconds = left.as_secs(), "the pause that the origin asked for is not over");
+            tracing::info!(seconds = left.as_secs(), "the pause that the origin asked for continues after the restart");
         }
         ledger.rewrite();
         (ledger, left)

@@ -18,7 +18,7 @@ pub enum VersionsError {
     #[error("{0} matches several kept snapshots; `grandstand snapshot list` shows them")]
     Ambiguous(String),
     /// No rollback is in effect.
-    #[error("no rollback is in effect; the newest snapshot is already served")]
+    #[error("no rollback is in effect; the newest snapshot is already current")]
     NotRolledBack,
     /// The head has changed meanwhile.
     #[error("another snapshot was imported meanwhile")]
@@ -26,7 +26,7 @@ pub enum VersionsError {
     /// The import is older than the data from the origin.
     #[error(
         "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but the mirror already has {newest}, \
-         confirmed at {newest_confirmed}; to serve an older snapshot, use `grandstand snapshot rollback`"
+         confirmed at {newest_confirmed}; to go back to a kept snapshot, use `grandstand snapshot rollback`"
     )]
     Backwards {
         /// The bundle's snapshot.
@@ -53,8 +53,8 @@ pub enum VersionsError {
     },
     /// The import comes from another origin.
     #[error(
-        "the bundle's data comes from {theirs}, but this mirror's from {ours}; if both are the same origin, add the first to \
-         origin.aliases, otherwise use another data directory"
+        "the bundle's data comes from {theirs}, but this mirror's data from {ours}. If both are the same origin, add {theirs} \
+         to origin.aliases. If not, use another data directory"
     )]
     Foreign {
         /// The bundle's origin.

@@ -22,7 +22,7 @@ impl Versions {
             return;
         }
         if let Err(error) = states.put_evidence_of(head.version, &evidence) {
-            tracing::warn!(%error, snapshot = %head.dataset.id, "some terms of a kept snapshot become doubtful");
+            tracing::warn!(%error, snapshot = %head.dataset.id, "some terms of a kept snapshot are in doubt now");
         }
     }
 
@@ -105,7 +105,7 @@ impl Versions {
         let exports = if notes.exports.is_empty() { exports } else { notes.exports.clone() };
         let healed_notes = Notes { pins, exports, ..notes.clone() };
         if let Err(error) = self.write_back(&healed_notes) {
-            tracing::error!(%error, "notes about snapshots could not be stored");
+            tracing::error!(%error, "the record of pins, rollback and exports could not be stored");
         }
         self.take(&mut notes, healed_notes);
         if self.0.journal.load().is_empty() {

@@ -127,7 +127,7 @@ pub(crate) fn exported_details(store: &Store, id: &str) -> Result<Option<Vec<Exp
 fn list<T: Default + for<'a> Deserialize<'a>>(store: &Store, key: &str) -> Result<T, StoreError> {
     let Some(bytes) = store.state(key)? else { return Ok(T::default()) };
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-        tracing::warn!(key, %error, "notes about snapshots cannot be read");
+        tracing::warn!(key, %error, "a record of pins or exports cannot be read; it counts as empty");
         T::default()
     }))
 }

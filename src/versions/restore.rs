@@ -126,7 +126,7 @@ impl Versions {
     /// The evidence for a version.
     fn evidence(&self, seq: u64) -> Evidence {
         self.0.store.evidence_of(seq).unwrap_or_else(|error| {
-            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
+            tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             Evidence::new()
         })
     }
@@ -154,7 +154,7 @@ impl Versions {
                 continue;
             };
             let entry = Entry::decode(&bytes)
-                .inspect_err(|error| tracing::warn!(key, %error, "a stored entry of the change feed cannot be read"))
+                .inspect_err(|error| tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read"))
                 .ok();
             let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
             if !follows || next != Some(number) {
@@ -169,7 +169,7 @@ impl Versions {
         if names.first().is_some_and(|(number, _)| *number < oldest)
             && let Err(error) = self.0.store.put_states(&useless)
         {
-            tracing::warn!(%error, "old entries of the change feed could not be removed");
+            tracing::warn!(%error, "old entries of the journal of changes could not be removed");
         }
         self.0.journal.store(Arc::new(Journal::new(entries)));
         *self.0.oldest.lock() = oldest;

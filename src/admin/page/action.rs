@@ -102,7 +102,7 @@ impl Action {
     }
 
     pub(super) fn unpin(id: &str) -> Self {
-        let ask = format!("Normal retention applies to snapshot {} again; it may be dropped soon.", short(id));
+        let ask = format!("Normal retention applies to snapshot {} again; it may be removed soon.", short(id));
         Self::on(
             &OnSnapshot::Unpin(id.to_owned()),
             id,

@@ -15,25 +15,25 @@ pub(crate) enum PlaceError {
     #[error("{0}")]
     Options(String),
     /// The object is not there.
-    #[error("{0} is not in the store")]
+    #[error("{0} is not in the object store")]
     Missing(String),
     /// Somebody else has written the object.
     #[error("{0} was changed by another writer")]
     Changed(String),
     /// The store does not have what is asked of it.
-    #[error("the store does not support this: {0}")]
+    #[error("the object store does not support this: {0}")]
     Unsupported(String),
     /// Credentials are missing, wrong, or not enough.
-    #[error("the store refuses access; check the credentials and what they may do: {0}")]
+    #[error("the object store refuses access; check the credentials and what they may do: {0}")]
     Forbidden(String),
     /// There is no room.
-    #[error("the store is full: {0}")]
+    #[error("the object store is full: {0}")]
     Full(String),
     /// No connection, or it broke.
-    #[error("the store cannot be reached: {0}")]
+    #[error("the object store cannot be reached: {0}")]
     Unreachable(String),
     /// No answer in time.
-    #[error("the store did not answer within {limit} s ({what})")]
+    #[error("the object store did not answer within {limit} s ({what})")]
     Slow {
         /// The key, or what was asked for.
         what: String,
@@ -48,7 +48,7 @@ pub(crate) enum PlaceError {
         most: u64,
     },
     /// Anything else.
-    #[error("the store failed: {0}")]
+    #[error("the object store failed: {0}")]
     Failed(String),
     /// The local file cannot be read.
     #[error("a temporary file cannot be read: {0}")]

@@ -32,7 +32,7 @@ pub(super) enum PublishError {
     #[error("{0}; it is not replaced")]
     Newer(String),
     /// The sequence is at its end.
-    #[error("the head in the store has the highest sequence that there is; remove head.json to begin again")]
+    #[error("the number of the head in the object store is the highest possible one; remove head.json to begin again")]
     NoSequence,
     /// Others write all the time.
     #[error("other publishers write to this prefix at the same time; use one publisher for each prefix")]

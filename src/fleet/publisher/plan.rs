@@ -90,12 +90,12 @@ impl Why {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::First => "there is no chain of bundles yet",
-            Self::NoHead => "the store has no head",
-            Self::Broken => "the store has lost a bundle",
+            Self::NoHead => "the object store has no head",
+            Self::Broken => "the object store has lost a bundle",
             Self::Age => "the last full bundle is older than publish.full_every",
-            Self::Deltas => "the chain has its most deltas",
+            Self::Deltas => "the head names as many deltas as it may",
             Self::Size => "the deltas would be more than half of the full bundle",
-            Self::NoBase => "the snapshot before is not kept any more",
+            Self::NoBase => "the snapshot that a delta would build on is no longer kept",
         }
     }
 }

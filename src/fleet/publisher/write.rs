@@ -150,7 +150,7 @@ impl Publisher {
         let (store, whose, chain, end) = (self.store().clone(), self.whose.clone(), chain.clone(), end.cloned());
         let written = blocking(move || Ok(ledger::write(&store, &whose, &chain, end.as_ref())?)).await;
         if let Err(error) = written {
-            tracing::warn!(%error, "what was published could not be recorded; after a restart a full bundle is published");
+            tracing::warn!(%error, "the record of what is in the object store could not be written; after a restart a full bundle is written");
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::versions::bundles::ImportError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowError {
     /// Nobody has written there yet.
-    #[error("there is no head.json in the store; either no publisher has written there yet, or the address is wrong")]
+    #[error("there is no head.json in the object store; either no publisher has written there yet, or the address is wrong")]
     NoHead,
     /// The head cannot be read from the store.
     #[error(transparent)]
@@ -33,7 +33,7 @@ pub(crate) enum FollowError {
     #[error("{0}")]
     Bad(String),
     /// A mirror does not begin with the data of another origin.
-    #[error("the data in the store comes from {0}, which is neither origin.url nor one of origin.aliases")]
+    #[error("the data in the object store comes from {0}, which is neither origin.url nor one of origin.aliases")]
     Foreign(String),
     /// It cannot be imported.
     #[error(transparent)]

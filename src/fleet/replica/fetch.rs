@@ -39,7 +39,7 @@ pub(crate) enum FetchError {
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// It is not what the head says.
-    #[error("{key} in the store is not what the head names: {why}")]
+    #[error("{key} in the object store is not what the head names: {why}")]
     Wrong {
         /// The object.
         key: String,
@@ -159,7 +159,7 @@ impl Fetcher {
             }
             if logged.elapsed() >= PROGRESS {
                 let percent = here.saturating_mul(100) / named.bytes.max(1);
-                tracing::info!(%key, bytes = here, of = named.bytes, percent, "downloading from the store");
+                tracing::info!(%key, bytes = here, of = named.bytes, percent, "downloading from the object store");
                 logged = Instant::now();
             }
             // What has arrived before an interruption stays.
@@ -169,7 +169,7 @@ impl Fetcher {
             }
         }
         if here < named.bytes {
-            let why = format!("the store ended {key} after {here} of {}", counted(named.bytes, "byte"));
+            let why = format!("the object store ended {key} after {here} of {}", counted(named.bytes, "byte"));
             return Err(PlaceError::Unreachable(why).into());
         }
         Ok(file)

@@ -179,8 +179,8 @@ impl Picture {
         }
         Some(if unwritten > oldest {
             format!(
-                "the newest head in the store was written at {}, {} ago; either the publisher does not write, or the store \
-                 shows an old state",
+                "the newest head in the object store was written at {}, {} ago; either the publisher does not write, or the \
+                 object store shows an old state",
                 head.written,
                 ago(unwritten)
             )
@@ -196,9 +196,9 @@ impl Picture {
     /// Why there is no data yet.
     pub(crate) fn not_ready(&self) -> String {
         match (&self.download, &self.failure) {
-            (Some(download), _) => format!("the first data is being downloaded from the store, {download}"),
+            (Some(download), _) => format!("the first data is being downloaded from the object store, {download}"),
             (None, Some(failure)) => format!("there is no data yet: {failure}"),
-            (None, None) => "the store has not been read yet".to_owned(),
+            (None, None) => "the object store has not been read yet".to_owned(),
         }
     }
 }
@@ -241,7 +241,7 @@ mod tests {
             (
                 at(-12),
                 at(-11),
-                Some("12 seconds ago; either the publisher does not write, or the store shows an old state"),
+                Some("12 seconds ago; either the publisher does not write, or the object store shows an old state"),
             ),
         ] {
             status.saw(Stamps { written, confirmed });
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn before_the_first_data_the_progress_is_told() {
         let status = ReplicaStatus::default();
-        assert_eq!(status.picture().not_ready(), "the store has not been read yet");
+        assert_eq!(status.picture().not_ready(), "the object store has not been read yet");
         status.downloads(Download { what: "the full bundle".into(), done: 0, of: 200 });
         status.received(71);
-        let told = "the first data is being downloaded from the store, the full bundle: 71 of 200 bytes (35 %)";
+        let told = "the first data is being downloaded from the object store, the full bundle: 71 of 200 bytes (35 %)";
         assert_eq!(status.picture().not_ready(), told);
         status.failed("no head".into(), Outcome::Failed);
         assert_eq!(status.picture().not_ready(), "there is no data yet: no head");

@@ -80,7 +80,7 @@ impl Mirror {
             Ok(Collected::Some) => Some(self.clock.now_mono().plus(Duration::from_millis(100))),
             Ok(Collected::All { again }) => again,
             Err(error) => {
-                tracing::warn!(%error, "some terms stay doubtful");
+                tracing::warn!(%error, "some terms stay in doubt");
                 Some(later)
             }
         };
@@ -135,7 +135,7 @@ impl Mirror {
                     }
                 }
                 Err(CopyError::Ask(error)) if error.is_nonsense() => {
-                    tracing::warn!(slug, %error, "a term stays doubtful");
+                    tracing::warn!(slug, %error, "a term stays in doubt");
                 }
                 Err(error) => {
                     result = Err(error.into());

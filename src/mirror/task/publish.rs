@@ -45,7 +45,7 @@ impl Mirror {
         let Proof { certificate, until_ms, open_points } = proof;
         let newest = self.newest.get();
         for field in &left_out {
-            tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is omitted");
+            tracing::warn!(field, "a field beside the items differs between the pages of one crawl; it is left out");
         }
         let now = self.clock.now_wall();
         let same = newest.as_ref().filter(|newest| newest.dataset.id == list.dataset.id);

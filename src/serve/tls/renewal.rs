@@ -122,7 +122,7 @@ impl Renewal {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("renewal".into()).spawn(work) {
-            tracing::error!(%error, "the certificate files are not watched: no thread; a new certificate is loaded only at the next start");
+            tracing::error!(%error, "a thread could not be started, so a new certificate is loaded only at the next start");
         }
         watched
     }
