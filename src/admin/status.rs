@@ -52,7 +52,7 @@ pub(crate) struct TlsStatus {
 pub(super) struct Reading {
     /// The instant.
     pub now: WallTime,
-    /// What is served.
+    /// The data that clients get.
     pub published: Option<Arc<Published>>,
     /// What is known of the origin.
     pub picture: Picture,
@@ -82,7 +82,7 @@ pub(crate) struct Status {
     pub listen: Vec<SocketAddr>,
     /// The public HTTPS listener, if any.
     pub tls: Option<TlsStatus>,
-    /// The served snapshot.
+    /// The current snapshot.
     pub live: Live,
     /// The origin's health; `None` offline.
     pub origin: Option<OriginStatus>,
@@ -94,7 +94,7 @@ pub(crate) struct Status {
     pub audits: Option<Audits>,
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
-    /// The versions; `None` in shield use.
+    /// The snapshots; `None` in shield use.
     pub versions: Option<Versions>,
     pub cache: Cache,
     /// The counters.

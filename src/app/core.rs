@@ -63,7 +63,7 @@ pub enum AppError {
     /// A key of `bundle.trusted_keys` is invalid.
     #[error("bundle.trusted_keys: {0}")]
     Key(#[from] SignatureError),
-    /// A version cannot be served or switched.
+    /// A snapshot cannot be served or switched.
     #[error(transparent)]
     Versions(VersionsError),
     /// The origin cannot be asked.
@@ -121,9 +121,9 @@ pub struct Core {
     pub data_dir: DataDir,
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
-    /// The versions in it; `None` in shield use.
+    /// The snapshots in it; `None` in shield use.
     pub versions: Option<Versions>,
-    /// The served snapshot.
+    /// The current snapshot.
     pub live: Live,
     /// Hot answers.
     pub cache: Cache,
@@ -337,8 +337,8 @@ impl From<VersionsError> for AppError {
     }
 }
 
-/// The versions of a data directory without a server, for commands. The first value keeps it locked. If the current
-/// version cannot be read, the others still can.
+/// The snapshots of a data directory without a server, for commands. The first value keeps it locked. If the current
+/// snapshot cannot be read, the others still can.
 ///
 /// # Errors
 /// When it is held, broken, or there is none.

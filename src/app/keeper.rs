@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Keeper {
     /// The directory.
     pub data_dir: DataDir,
-    /// The versions in its store; `None` in shield use.
+    /// The snapshots in its store; `None` in shield use.
     pub versions: Option<Versions>,
     /// The origin's health; `None` without an origin.
     pub origin: Option<OriginStatus>,

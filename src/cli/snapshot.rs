@@ -1,4 +1,4 @@
-//! `grandstand snapshot`: the kept snapshots, and which one is served.
+//! `grandstand snapshot`: the kept snapshots, and which one is current.
 //!
 //! Executed by the server that holds the data directory, through its admin listener, or else here. Callers: [`super`].
 

@@ -62,7 +62,7 @@ impl Assumption {
     }
 }
 
-/// The sync state of one version.
+/// The sync state of one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionMeta {
     /// How sure we are.

@@ -110,7 +110,7 @@ pub enum StoreError {
     /// The source of a write could not be read.
     #[error("{0}")]
     Source(String),
-    /// No version has this sequence number.
+    /// No snapshot has this sequence number.
     #[error("there is no snapshot with the sequence number {0}")]
     NoSuchVersion(u64),
     /// A content to publish has a listing twice.

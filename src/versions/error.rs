@@ -6,7 +6,7 @@ use crate::store::StoreError;
 /// Why a command was refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum VersionsError {
-    /// No such version is kept.
+    /// No such snapshot is kept.
     #[error("no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones", current_text(current.as_deref()))]
     Unknown {
         /// The requested id.
@@ -20,7 +20,7 @@ pub enum VersionsError {
     /// No rollback is in effect.
     #[error("no rollback is in effect; the newest snapshot is already current")]
     NotRolledBack,
-    /// The head has changed meanwhile.
+    /// The newest snapshot has changed meanwhile.
     #[error("another snapshot was imported meanwhile")]
     Moved,
     /// The import is older than the data from the origin.
@@ -31,11 +31,9 @@ pub enum VersionsError {
     Backwards {
         /// The bundle's snapshot.
         bundle: String,
-        /// For when.
         bundle_confirmed: String,
-        /// The mirror's newest.
+        /// The mirror's newest snapshot.
         newest: String,
-        /// For when.
         newest_confirmed: String,
     },
     /// The import is older than an earlier import.
@@ -46,7 +44,6 @@ pub enum VersionsError {
     Older {
         /// The bundle's snapshot.
         bundle: String,
-        /// For when.
         bundle_confirmed: String,
         /// The latest confirmed instant of all imports.
         highest: String,

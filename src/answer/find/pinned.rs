@@ -1,4 +1,4 @@
-//! The version that a client names with `snapshot=`: the served one, a kept one, or why none answers.
+//! The snapshot that a client names with `snapshot=`: the current one, a kept one, or why none can answer.
 //!
 //! What is in memory and what is loaded is [`crate::versions::kept`]'s business. Callers: [`super`].
 
@@ -11,17 +11,17 @@ use crate::semantics::problem::Problem;
 use crate::snapshot::live::Published;
 use crate::versions::kept::Missing;
 
-/// The version that answers a request.
+/// The snapshot that answers a request.
 pub(super) struct Version {
     pub published: Arc<Published>,
     /// Whether the client named it.
     pub pinned: bool,
-    /// What is served, where that is another one.
+    /// The current snapshot, if that is another one.
     pub beside: Option<Arc<Published>>,
 }
 
 impl Finder {
-    /// The version that a client names: the served one, at once, or a kept one. Else what the client is told.
+    /// The snapshot that a client names: the current one, at once, or a kept one. Otherwise the answer that says why not.
     pub(super) async fn version(
         &self,
         served: Arc<Published>,

@@ -1,4 +1,4 @@
-//! `grandstand bundle import` and `serve --bundle`: a bundle's snapshot becomes the newest version, through the server
+//! `grandstand bundle import` and `serve --bundle`: a bundle's snapshot becomes the newest one, through the server
 //! that holds the data directory or directly.
 //!
 //! Everything is verified before the first change. Callers: [`super`], [`crate::cli`].

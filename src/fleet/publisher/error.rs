@@ -10,7 +10,7 @@ use crate::versions::bundles::ExportError;
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishError {
-    /// The store.
+    /// The object store fails.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The bundle.
@@ -31,10 +31,10 @@ pub(super) enum PublishError {
     /// The head of a newer version.
     #[error("{0}; it is not replaced")]
     Newer(String),
-    /// The sequence is at its end.
+    /// No head can have a higher number.
     #[error("the number of the head in the object store is the highest possible one; remove head.json to begin again")]
     NoSequence,
-    /// Others write all the time.
+    /// Other publishers write all the time.
     #[error("other publishers write to this prefix at the same time; use one publisher for each prefix")]
     Busy,
     /// A task panicked.
@@ -61,7 +61,7 @@ impl PublishError {
         matches!(self, Self::Signature(_) | Self::NoPassword)
     }
 
-    /// Whether somebody else has written the head meanwhile.
+    /// Whether another publisher has written the head meanwhile.
     pub(super) const fn is_conflict(&self) -> bool {
         matches!(self, Self::Place(PlaceError::Changed(_)))
     }

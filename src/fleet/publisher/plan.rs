@@ -71,9 +71,9 @@ pub(super) struct Facts<'a> {
 pub(super) enum Why {
     /// There is no chain.
     First,
-    /// The store has no head.
+    /// The object store has no head.
     NoHead,
-    /// The store has lost an object.
+    /// The object store has lost an object.
     Broken,
     /// The last one is older than `publish.full_every`.
     Age,

@@ -1,4 +1,5 @@
-//! Looks after the objects in the store from time to time: removes old ones, writes again what others may remove.
+//! Checks the objects in the object store from time to time: removes old ones, and writes those in use again before
+//! other publishers take them for old.
 //!
 //! Callers: [`super`].
 
@@ -28,10 +29,10 @@ impl Publisher {
         self.ledger.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= every)
     }
 
-    /// Lists the objects and does what is to be done. A chain that has lost an object is noted for the plan.
+    /// Lists the objects, writes some again and removes others. If the chain has lost an object, the plan gets to know it.
     ///
     /// # Errors
-    /// When the store fails.
+    /// When the object store fails.
     pub(super) async fn tidy(&mut self) -> Result<(), PublishError> {
         self.tidied = Some(Instant::now());
         let listed = self.place.list().await?;

@@ -1,6 +1,6 @@
 //! The newest snapshot: refreshes compare with it, publications replace it.
 //!
-//! Switches through the versions, and notices when an import has switched. Callers: [`super`] and its parts.
+//! Publishes through [`Versions`], and notices when an import has replaced it. Callers: [`super`] and its parts.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Newest {
         std::mem::replace(&mut self.seen, epoch) != epoch
     }
 
-    /// Switches the versions, unless an import did in between.
+    /// Publishes or renews, unless an import came in between.
     pub(super) async fn switch(
         &mut self,
         to: impl FnOnce(Versions, u64) -> Result<u64, VersionsError> + Send + 'static,
