@@ -1,7 +1,7 @@
 //! The kept snapshots, and which of them is current: the only module that changes this.
 //!
 //! `head` is the *newest* snapshot, which the mirror refreshes; `live` is the *current* one, which clients get. They
-//! differ only during a rollback: newer versions then wait for the release. Every switch is durable before it is
+//! differ only during a rollback: newer snapshots then wait for the release. Every switch is durable before it is
 //! visible, and goes into the journal of `/changes.json`. [`crate::mirror`] decides what may be published. All calls
 //! but the look-ups block. Callers: [`crate::mirror`] publishes, [`crate::admin`] and the commands roll back, pin and
 //! import, [`crate::serve`] looks kept snapshots up.

@@ -134,7 +134,7 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
             }
         }
         let picture = watched.status().picture();
-        // A closing pass over many pages is progress, too.
+        // A closing round over many pages is progress, too.
         if stage != last.0 || picture.pass != last.1 {
             last = (stage.clone(), picture.pass, Instant::now());
         }

@@ -56,7 +56,7 @@ pub(crate) struct NamedBundle {
 }
 
 impl NamedBundle {
-    /// Its name in the store.
+    /// Its name in the object store.
     pub(crate) fn key(&self) -> BundleKey {
         match &self.base {
             None => BundleKey::Full(self.snapshot.clone(), self.digest.short()),
@@ -75,7 +75,7 @@ pub(crate) struct NamedJournal {
 }
 
 impl NamedJournal {
-    /// Its name in the store.
+    /// Its name in the object store.
     pub(crate) fn key(&self) -> ShortDigest {
         self.blake3.short()
     }

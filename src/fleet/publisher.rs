@@ -241,7 +241,7 @@ impl Publisher {
         Ok(journal)
     }
 
-    /// Looks at the store and decides.
+    /// Looks at the object store and decides.
     async fn plan(&mut self, served: &Arc<Published>) -> Result<Step, PublishError> {
         if self.stored.is_none() || self.looked.is_none_or(|(epoch, _)| epoch != served.epoch) || self.is_time_to_look()
         {
@@ -281,7 +281,7 @@ impl Publisher {
         Ok(step)
     }
 
-    /// Whether the head in the store is to be looked at without another reason.
+    /// Whether the head in the object store is to be looked at without another reason.
     fn is_time_to_look(&self) -> bool {
         self.looked.is_none_or(|(_, at)| at.elapsed() >= LOOK_AGAIN)
     }

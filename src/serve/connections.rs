@@ -130,7 +130,7 @@ impl Connections {
         admitted
     }
 
-    /// Other limits from now on. Idle connections beyond them close, the longest idle ones first; busy ones stay.
+    /// Changes the limits. Idle connections beyond them close, the longest idle ones first; busy ones stay.
     pub(crate) fn set_room(&self, room: Room) {
         let inner = &*self.0;
         inner.room.store(Arc::new(room));

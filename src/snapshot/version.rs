@@ -16,7 +16,7 @@ use crate::api::taxonomy::VolatileKeys;
 pub enum Certificate {
     /// One consistent pass.
     Provisional,
-    /// A closing pass found every page unchanged: there is one instant at which the origin had exactly this data.
+    /// Closing rounds found every page unchanged: there is one instant at which the origin had exactly this data.
     Full,
     /// A refresh of a full one: probe, first page and taxonomies did not change.
     Incremental,

@@ -29,7 +29,7 @@ const RECORD: usize = 16;
 const MOST: usize = 1_000_000;
 /// The longest pause that is kept.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// A pause at least this long is worth a sync.
+/// A pause at least this long is synced to the disk.
 const SYNCED: Duration = Duration::from_secs(20);
 
 /// The open file, and what it should hold.

@@ -100,7 +100,7 @@ pub(crate) enum Pulse {
 /// How the latest stamp of a place is read; the words of `/status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// It dates the answer.
+    /// It is used as the time of the answer.
     Used,
     /// It stands still while the content changes.
     StandsStill,
@@ -138,9 +138,9 @@ pub struct Before {
 pub struct Dated {
     /// For which it is confirmed.
     pub until_ms: i64,
-    /// The latest at which its content may have come to be, up to the grain of `Date` and `Age`.
+    /// The latest at which its content may have been made, up to the grain of `Date` and `Age`.
     pub since_ms: i64,
-    /// Whether a stamp was there but dated nothing.
+    /// Whether there was a stamp that is not used.
     pub disbelieved: bool,
 }
 

@@ -12,9 +12,9 @@ use super::words::{seconds, sentence, short};
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
-    /// The server is unhealthy for it.
+    /// It makes the server unhealthy.
     Unwell,
-    /// It is still healthy.
+    /// The server is still healthy.
     Attention,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Facts<'a> {
     pub usage: Use,
     /// The reasons of `/status`.
     pub reasons: &'a [Reason],
-    /// How the last look at the origin ended.
+    /// The origin's state, as last seen.
     pub origin: OriginState,
-    /// Its address.
+    /// The origin's address.
     pub origin_url: Option<&'a str>,
     /// The last failure, even if all is well again.
     pub last_error: Option<&'a str>,

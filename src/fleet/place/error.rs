@@ -1,4 +1,4 @@
-//! Why a store does not do what it is asked, in plain words.
+//! Why a call to an object store failed, in plain words.
 //!
 //! Callers: [`super`] makes them, publisher and replica show them.
 
@@ -17,16 +17,16 @@ pub(crate) enum PlaceError {
     /// The object is not there.
     #[error("{0} is not in the object store")]
     Missing(String),
-    /// Somebody else has written the object.
+    /// Another writer has changed the object.
     #[error("{0} was changed by another writer")]
     Changed(String),
-    /// The store does not have what is asked of it.
+    /// The object store does not support the call.
     #[error("the object store does not support this: {0}")]
     Unsupported(String),
     /// Credentials are missing, wrong, or not enough.
     #[error("the object store refuses access; check the credentials and what they may do: {0}")]
     Forbidden(String),
-    /// There is no room.
+    /// The object store is full.
     #[error("the object store is full: {0}")]
     Full(String),
     /// No connection, or it broke.
@@ -35,7 +35,7 @@ pub(crate) enum PlaceError {
     /// No answer in time.
     #[error("the object store did not answer within {limit} s ({what})")]
     Slow {
-        /// The key, or what was asked for.
+        /// The key, or the name of the call.
         what: String,
         /// Seconds.
         limit: u64,
@@ -140,7 +140,7 @@ fn chain(error: &object_store::Error) -> String {
     Excerpt(timeless(&text.split_whitespace().collect::<Vec<_>>().join(" "))).to_string()
 }
 
-/// Without how long and how often the library tried: the same failure is told in the same words.
+/// Without the time and the number of tries of the library: the same failure has the same text.
 fn timeless(text: &str) -> String {
     let Some(begin) = text.find("Error performing ") else { return text.to_owned() };
     let (before, told) = text.split_at(begin);

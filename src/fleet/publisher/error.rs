@@ -1,4 +1,4 @@
-//! Why nothing is published.
+//! Why nothing is written to the object store.
 //!
 //! Callers: [`super`].
 
@@ -13,22 +13,22 @@ pub(super) enum PublishError {
     /// The object store fails.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// The bundle.
+    /// The bundle cannot be written.
     #[error("the bundle cannot be written: {0}")]
     Export(#[from] ExportError),
-    /// The key.
+    /// The key cannot be opened.
     #[error("{0}")]
     Signature(#[from] SignatureError),
     /// The key needs a password.
     #[error("the key needs a password: set publish.sign_password_file")]
     NoPassword,
-    /// Our own data.
+    /// The data directory fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// A temporary file.
+    /// A temporary file cannot be written or read.
     #[error("a temporary file in the data directory: {0}")]
     File(#[from] std::io::Error),
-    /// The head of a newer version.
+    /// The head was written by a newer version of this program.
     #[error("{0}; it is not replaced")]
     Newer(String),
     /// No head can have a higher number.

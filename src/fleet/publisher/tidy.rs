@@ -14,7 +14,7 @@ use crate::fleet::keys::Key;
 use crate::fleet::place::{Condition, Found, PlaceError};
 use crate::store::nameless;
 
-/// The pause between two looks: a part of `publish.keep`, within these bounds.
+/// The pause between two checks: a part of `publish.keep`, within these bounds.
 const SHORTEST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(3600);
 const PART: u32 = 16;
@@ -23,7 +23,7 @@ const PART: u32 = 16;
 const MOST_SIGNATURE: u64 = 64 << 10;
 
 impl Publisher {
-    /// Whether the objects are to be looked at.
+    /// Whether it is time to check the objects.
     pub(super) fn is_time_to_tidy(&self) -> bool {
         let every = (self.settings.keep / PART).clamp(SHORTEST, LONGEST);
         self.ledger.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= every)
