@@ -282,7 +282,7 @@ impl Cache {
         made
     }
 
-    /// A kept reply is right in this epoch, too.
+    /// A cached reply is right in this epoch, too.
     pub fn confirm_reply(&self, kept: &Reply, epoch: u64) {
         self.tallied.confirmed.fetch_add(1, Ordering::Relaxed);
         kept.confirm(epoch);

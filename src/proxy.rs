@@ -228,7 +228,7 @@ impl Proxy {
         Policy { known, stale_while_revalidate, stale_if_error }
     }
 
-    /// Whether a kept answer may stand in for a failing origin.
+    /// Whether a cached answer may stand in for a failing origin.
     fn stands_in(&self, known: bool, stored: &Stored) -> bool {
         may_stand_in(&stored.terms, stored.age(self.0.clock.now_mono()), &self.policy(known))
     }

@@ -52,7 +52,7 @@ pub(crate) const WHOLE: &str = "bundle-whole";
 
 /// Writes bundles and takes them in.
 pub(crate) struct Bundles {
-    /// The snapshots; `None` in shield use.
+    /// The kept snapshots; `None` in shield use.
     pub versions: Option<Versions>,
     /// The details, which are told of imports.
     pub details: Option<Details>,

@@ -94,7 +94,7 @@ pub(crate) struct Status {
     pub audits: Option<Audits>,
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
-    /// The snapshots; `None` in shield use.
+    /// The kept snapshots; `None` in shield use.
     pub versions: Option<Versions>,
     pub cache: Cache,
     /// The counters.

@@ -1,4 +1,4 @@
-//! From the head of a request to what it asks for, or to the refusal that it gets.
+//! Checks the head of a request: the result is its target, or a refusal.
 //!
 //! In this order: client address, preflight, limit, host, loop, size, path, route, method, body, query, coding. Nothing is
 //! looked up here. Callers: [`super::respond`].
@@ -68,7 +68,7 @@ pub struct Rules {
     pub shared: Option<Arc<SharedLimit>>,
     /// The limiter of pages and their assets; `None`: there are no pages.
     pub pages: Option<Arc<Limiter>>,
-    /// The path of `public_url`, where it has one.
+    /// The path of `public_url`, if it has one.
     pub base_path: Option<BasePath>,
     /// Path prefixes that are forwarded to the origin; empty offline.
     pub passthrough_paths: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Rules {
     pub passthrough_methods: Vec<Method>,
     /// How long a target, and how large a header, may be, in bytes.
     pub head: usize,
-    /// Our name on requests to the origin; `None` where there is none.
+    /// Our name on requests to the origin; `None` without an origin.
     pub name: Option<Pseudonym>,
     /// Whether there are dumps. If not, their paths are unknown paths.
     pub dumps: bool,
@@ -84,7 +84,7 @@ pub struct Rules {
     pub edges: bool,
 }
 
-/// What a request asks for.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A page of the list.
@@ -103,7 +103,7 @@ pub enum Target {
     },
     /// A detail.
     Detail(ListingId),
-    /// A detail whose id is no number.
+    /// A detail whose id is not a number.
     NoListing(Box<str>),
     /// `/changes.json`.
     Changes {
@@ -137,7 +137,6 @@ pub enum Methods {
 pub enum Admission {
     /// It is looked up.
     Admitted {
-        /// What it asks for.
         target: Target,
         /// The coding that the client likes best.
         coding: Coding,
@@ -320,7 +319,7 @@ pub(crate) fn names(first: &[&str], configured: &[Method], last: &[&str]) -> Str
     names.join(", ")
 }
 
-/// The target of an admitted request.
+/// Makes the target of a request.
 fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> Result<Target, Problem> {
     let path = &*routed.path;
     if routed.route == Route::Unknown {

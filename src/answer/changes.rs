@@ -1,4 +1,4 @@
-//! Answers `/changes.json` from the journal of what was served.
+//! Answers `/changes.json` from the journal of changes.
 //!
 //! Callers: [`super::find`].
 

@@ -63,13 +63,13 @@ pub enum AppError {
     /// A key of `bundle.trusted_keys` is invalid.
     #[error("bundle.trusted_keys: {0}")]
     Key(#[from] SignatureError),
-    /// A snapshot cannot be served or switched.
+    /// A snapshot cannot become current.
     #[error(transparent)]
     Versions(VersionsError),
     /// The origin cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The store of a fleet cannot be used.
+    /// The object store of `replica.url` cannot be used.
     #[error("{key}: {why}")]
     Place { key: &'static str, why: String },
     /// The access log cannot be written.
@@ -99,7 +99,7 @@ pub enum AppError {
         /// Why.
         source: url::ParseError,
     },
-    /// The object store cannot be used.
+    /// The object store of `publish.url` cannot be used.
     #[error("publish.options: {0}")]
     Publish(String),
     /// A thread cannot be started.
@@ -121,7 +121,7 @@ pub struct Core {
     pub data_dir: DataDir,
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
-    /// The snapshots in it; `None` in shield use.
+    /// The kept snapshots in it; `None` in shield use.
     pub versions: Option<Versions>,
     /// The current snapshot.
     pub live: Live,
@@ -143,15 +143,15 @@ pub struct Core {
     pub sweeper: Option<Sweeper>,
     /// Its worker for details.
     pub worker: Option<DetailWorker>,
-    /// What asks how the origin answers odd requests.
+    /// Learns how the origin answers odd requests.
     pub learner: Option<EdgeLearner>,
     /// Its auditor.
     pub auditor: Option<Auditor>,
-    /// How audits are asked for.
+    /// Takes requests for audits.
     pub audits: Audits,
-    /// Follows a store, or takes the first data of a mirror from it; if there is one.
+    /// Follows an object store, or takes the first data of a mirror from it; `None` without `replica.url`.
     pub(crate) follower: Option<Follower>,
-    /// What is known of that store.
+    /// The state of the replica.
     pub(crate) replica: ReplicaStatus,
     /// The last warnings and errors.
     pub(crate) recent: Recent,

@@ -16,11 +16,11 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// The pause after a repair: a failed one may fail again, and a successful one has rewritten everything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks after a data directory.
+/// Maintains a data directory.
 pub(crate) struct Keeper {
     /// The directory.
     pub data_dir: DataDir,
-    /// The snapshots in its store; `None` in shield use.
+    /// The kept snapshots in its store; `None` in shield use.
     pub versions: Option<Versions>,
     /// The origin's health; `None` without an origin.
     pub origin: Option<OriginStatus>,
@@ -32,7 +32,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts looking, for as long as the process lives.
+    /// Starts the thread, which runs as long as the process.
     pub(crate) fn start(self) {
         let work = move || {
             let mut announced = self.announce(true);

@@ -242,7 +242,7 @@ impl Proxy {
         }
     }
 
-    /// The kept answer, if it may stand in for a failing origin.
+    /// The cached answer, if it may stand in for a failing origin.
     pub(super) fn stale_or(
         &self,
         known: bool,

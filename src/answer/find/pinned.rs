@@ -1,6 +1,6 @@
 //! The snapshot that a client names with `snapshot=`: the current one, a kept one, or why none can answer.
 //!
-//! What is in memory and what is loaded is [`crate::versions::kept`]'s business. Callers: [`super`].
+//! [`crate::versions::kept`] decides which snapshots are in memory, and loads others. Callers: [`super`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Finder {
     }
 }
 
-/// What a client is told of a kept snapshot that cannot answer now.
+/// The 503 for a kept snapshot that cannot answer now.
 pub(super) fn not_at_hand(id: &str, why: &str, retry_after: u64) -> Found {
     Found::Problem { problem: Problem::snapshot_unavailable(id, why), retry_after: Some(retry_after) }
 }

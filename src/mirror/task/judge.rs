@@ -119,7 +119,7 @@ impl Mirror {
         Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?))
     }
 
-    /// A list read to settle the published data, not proven yet: another round, a few times.
+    /// A list that was read for a better certificate, not proven yet: another round, a few times.
     async fn judge_unproven(
         &mut self,
         reading: &mut Reading,

@@ -1,4 +1,4 @@
-//! Questions beside the refreshes, never at their cost: terms in doubt, and what filters mean.
+//! Requests about terms in doubt and the meaning of filters. They never delay a refresh.
 //!
 //! Callers: [`super`], after a step that went well.
 
@@ -20,7 +20,7 @@ use super::{Mirror, MirrorError};
 /// An assumption counts as disproved after so many doubts in a row, even if the origin changed meanwhile.
 const MOST_DOUBTS: u32 = 10;
 
-/// When to ask questions, and which were asked.
+/// When to ask about terms and filters, and which were asked.
 pub(super) struct Learning {
     /// When questions may be asked; `None`: none is left.
     due: Option<Monotonic>,

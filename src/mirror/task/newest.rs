@@ -14,7 +14,7 @@ use super::{MirrorError, blocking};
 /// The newest snapshot, whether clients get it or it waits behind a rollback.
 pub(super) struct Newest {
     versions: Versions,
-    /// The last switch this task knows: a later one is an import's.
+    /// The epoch of the last change that this task knows: a later one is an import's.
     seen: u64,
 }
 
@@ -41,7 +41,7 @@ impl Newest {
         &self.versions
     }
 
-    /// Whether an import has switched since the last call.
+    /// Whether an import has replaced the newest snapshot since the last call.
     pub(super) fn was_replaced(&mut self) -> bool {
         let epoch = self.versions.head().epoch();
         std::mem::replace(&mut self.seen, epoch) != epoch
