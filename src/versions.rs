@@ -198,7 +198,7 @@ impl Versions {
     ) -> Result<u64, VersionsError> {
         let mut next = notes.clone();
         if notes.rolled_back.is_some() && self.0.live.load().is_none() {
-            tracing::warn!("the snapshot of the rollback is lost; the newest snapshot is served again");
+            tracing::warn!("the snapshot of the rollback is lost; the newest snapshot is current again");
             next.rolled_back = None;
             next.write_rollback(&mut along.states)?;
         }

@@ -68,7 +68,7 @@ impl Versions {
         let current = self.0.store.current()?;
         let served = current.as_ref().map(|(record, _)| record.seq);
         if notes.rolled_back.is_some() && notes.rolled_back != served {
-            tracing::error!("the snapshot of the rollback is lost; the newest snapshot is served again");
+            tracing::error!("the snapshot of the rollback is lost; the newest snapshot is current again");
             let read = Notes { rolled_back: None, ..notes.clone() };
             let mut states = States::default();
             read.write_rollback(&mut states)?;
