@@ -54,7 +54,7 @@ pub(crate) const WHOLE: &str = "bundle-whole";
 pub(crate) struct Bundles {
     /// The kept snapshots; `None` in shield use.
     pub versions: Option<Versions>,
-    /// The details, which are told of imports.
+    /// The details, which are updated after an import.
     pub details: Option<Details>,
     /// The dumps; `None` in shield use.
     pub dumps: Option<Dumps>,

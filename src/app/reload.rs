@@ -133,7 +133,7 @@ impl Reload {
         }
     }
 
-    /// Another access log if that is wanted; else its file is opened anew, for programs that rotate it.
+    /// Changes the access log. Without a change, opens its file again, for programs that rotate it.
     fn access(&self, running: &Config, next: &Config) {
         if running.access == next.access && running.log.format == next.log.format {
             if let Some(access) = self.access.load().as_ref() {

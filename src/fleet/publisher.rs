@@ -215,7 +215,7 @@ impl Publisher {
             self.status.lacks(self.clock.now_mono());
             match self.act(step, &served, &journal).await {
                 Ok(()) => {}
-                // Somebody else has written: look again.
+                // Another publisher has written: read the head again.
                 Err(error) if error.is_conflict() => self.stored = None,
                 Err(error) => {
                     // The head may have been written all the same.
@@ -315,7 +315,7 @@ impl Publisher {
     }
 }
 
-/// Makes details that have just arrived part of what can be exported. A disk that does not take them is told elsewhere.
+/// Makes new details durable, so that they can be exported. Failures of the disk are reported elsewhere.
 fn settle(details: Option<&Details>) {
     if let Some(details) = details {
         details.flush();

@@ -1,4 +1,4 @@
-//! The current snapshot and its confirmation: one pointer, swapped as a whole.
+//! The current (or the newest) snapshot and its confirmation: one pointer, swapped as a whole.
 //!
 //! Callers: [`crate::versions`] swaps, [`crate::answer`] and [`crate::admin`] load.
 

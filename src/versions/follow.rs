@@ -201,7 +201,7 @@ impl Versions {
             details_bytes += step.file.metadata()?.len().saturating_mul(2);
         }
         entries.retain(|entry| entry.from != entry.to);
-        // A publisher whose journal begins anew knows nothing of the past.
+        // A publisher with a new journal knows nothing of the past.
         let ends = |journal: &&Vec<Entry>| journal.last().is_some_and(|end| end.to == last.bundle.manifest().snapshot);
         let feed = match following.journal.as_ref().filter(ends) {
             Some(journal) => Feed::Publishers(journal.clone()),

@@ -51,7 +51,7 @@ pub(super) struct Whose {
     pub signed_by: Option<String>,
 }
 
-/// The snapshot at the end of the chain in a store, whoever signed it.
+/// The snapshot at the end of the chain in an object store, signed with any key.
 pub(super) fn end_of(store: &Store, url: &str) -> Option<SnapshotId> {
     head_of(store, url).map(|head| head.snapshot)
 }

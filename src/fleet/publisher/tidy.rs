@@ -61,7 +61,7 @@ impl Publisher {
         blocking(move || Ok(place.sweep(keep)?)).await
     }
 
-    /// Writes an object again as it is, so that its age begins anew. `false`: it is not what the head says.
+    /// Writes an object again as it is, so that its age is zero. `false`: it is not what the head says.
     async fn renew(&self, key: &Key) -> Result<bool, PublishError> {
         let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain.head) else { return Ok(true) };
         let bundle = own.chain().find(|bundle| Key::Bundle(bundle.key()) == *key);
