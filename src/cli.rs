@@ -105,8 +105,8 @@ enum Command {
     /// Make one full copy of the origin, then exit
     ///
     /// Exit code 0 means that every listing and every detail is stored and confirmed. If sync stops before that, run it
-    /// again: it continues. If a server uses the data directory, that server does the work, and its mirror.details decides
-    /// which details are copied.
+    /// again: it continues. If a server uses the data directory, that server does the work. If that server has
+    /// mirror.details = "on-demand", exit code 0 does not include the details.
     Sync(sync::Sync),
     /// Compare the mirror with its origin
     ///
