@@ -46,7 +46,7 @@ pub(crate) struct Admin {
     pub status: Arc<Status>,
     /// Commands to the mirror; `None` without one.
     pub commands: Option<Commands>,
-    /// The versions; `None` in shield use.
+    /// The kept snapshots; `None` in shield use.
     pub versions: Option<Versions>,
     /// Export and import of bundles.
     pub bundles: Bundles,

@@ -192,14 +192,14 @@ fn server() -> Server {
     Server::new_with_opt_and_conf(None, conf)
 }
 
-/// What stays over reloads.
+/// The state that survives reloads.
 fn fixed(config: &Config, core: &Core, has_dumps: bool) -> Fixed {
     let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
     let edges = core.versions.as_ref().is_some_and(|versions| versions.edges().are_used());
     Fixed { edges, ..Fixed::new(config, name, has_dumps, &core.clock) }
 }
 
-/// What looks after the disk.
+/// The keeper of the data directory.
 fn keeper(core: &Core, sockets: &Sockets) -> Keeper {
     Keeper {
         data_dir: core.data_dir.clone(),
@@ -227,7 +227,7 @@ fn announce(config: &Config, sockets: &Sockets, core: &Core) {
     }
 }
 
-/// What the admin listener tells, without an access log and a publisher.
+/// The state for the admin listener, without an access log and a publisher.
 fn status(
     config: &Config,
     sockets: &Sockets,
@@ -264,7 +264,7 @@ fn status(
     }
 }
 
-/// The files that are offered; `None` in shield use.
+/// The dumps; `None` in shield use.
 fn dumps(settings: &Settings, core: &Core) -> Option<Dumps> {
     let (live, clock, data_dir) = (core.live.clone(), core.clock.clone(), core.data_dir.path().to_owned());
     core.details.clone().map(|details| Dumps::new(live, details, data_dir, settings.clone(), clock))
@@ -302,7 +302,7 @@ pub(crate) fn trusted_keys(config: &Config) -> Result<TrustedKeys, SignatureErro
     TrustedKeys::parse(config.bundle.trusted_keys.iter().map(TrustedKey::as_str))
 }
 
-/// What answers clients, without an access log.
+/// The state that answers clients, without an access log.
 fn responder(config: &Config, core: &Core, fixed: &Fixed, telemetry: Telemetry, dumps: Option<Dumps>) -> Responder {
     let finder = Finder {
         live: core.live.clone(),

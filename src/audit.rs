@@ -53,7 +53,7 @@ const PASS_PAUSE: Duration = Duration::from_secs(600);
 /// Compares the mirror with its origin.
 pub struct Auditor {
     pub client: OriginClient,
-    /// The served snapshot.
+    /// The current snapshot.
     pub live: Live,
     pub details: Details,
     /// What was learned of the origin's answers to odd requests.

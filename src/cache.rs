@@ -4,8 +4,8 @@
 //! [`crate::mirror`], [`crate::admin`].
 //!
 //! An answer of the origin enters at once, because it cost a request. A rendered reply enters at its second request
-//! ([`doorkeeper`]). Hot answers are compressed again, well ([`recoder`]). A reply that a publication does not change
-//! stays; otherwise its successor is as hot.
+//! ([`doorkeeper`]). Hot answers are compressed again, well ([`recoder`]). A reply that a new snapshot does not change
+//! stays; otherwise its successor takes its place.
 
 pub(crate) mod coded;
 pub(crate) mod doorkeeper;
@@ -282,7 +282,7 @@ impl Cache {
         made
     }
 
-    /// A kept reply is right in this epoch, too.
+    /// A cached reply is right in this epoch, too.
     pub fn confirm_reply(&self, kept: &Reply, epoch: u64) {
         self.tallied.confirmed.fetch_add(1, Ordering::Relaxed);
         kept.confirm(epoch);
@@ -319,7 +319,7 @@ impl Cache {
     fn keep(&self, key: &Key, asked: Purges, change: impl FnOnce(&Variants) -> Option<Variants>) -> bool {
         let mut keeps = false;
         self.kept.entry_by_ref(key).and_compute_with(|old| {
-            // A purge counts first and removes then: whatever is put in between is not put, or removed.
+            // A purge counts first and removes then: an answer that is stored in between is not stored, or removed.
             if self.counts(key) != asked.counts {
                 return Op::Nop;
             }

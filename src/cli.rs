@@ -93,27 +93,29 @@ struct Serve {
 enum Command {
     /// Run the server: a mirror, a shield, a replica or an offline server
     ///
-    /// The configuration decides: a mirror if origin.url is set, a shield if also mirror.enabled = false. Without origin.url,
-    /// a replica if replica.url is set, otherwise an offline server. SIGTERM and Ctrl-C stop the server after the requests
-    /// in flight (drain). SIGHUP reads the configuration again.
+    /// The configuration decides what the server is. With origin.url it is a mirror, or a shield if mirror.enabled = false.
+    /// Without origin.url it is a replica if replica.url is set, or else an offline server. SIGTERM and Ctrl-C stop the
+    /// server when the requests in flight are finished, at most after `drain`. On SIGHUP the server reads its configuration
+    /// again.
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
     /// Both listen on loopback only. The data is synthetic. The mirror uses a temporary directory.
     Demo(demo::Demo),
-    /// Mirror the origin completely, then exit
+    /// Make one full copy of the origin, then exit
     ///
-    /// Exit code 0 means that every listing and every detail is stored and confirmed. If a server uses the data directory,
-    /// that server does the work.
+    /// Exit code 0 means that every listing and every detail is stored and confirmed. If sync stops before that, run it
+    /// again: it continues. If a server uses the data directory, that server does the work. If that server has
+    /// mirror.details = "on-demand", exit code 0 does not include the details.
     Sync(sync::Sync),
     /// Compare the mirror with its origin
     ///
-    /// Sends random requests to both and compares the answers. Exit code 0 means that at least half of the samples were
-    /// answered and every one of them matched.
+    /// Sends random requests to the mirror and to the origin, and compares the answers. Exit code 0 means that at least half
+    /// of the samples were answered, and that all compared answers matched.
     Audit(audit::Audit),
     /// Check the configuration and print the values in effect
     ///
-    /// Prints every mistake with its key.
+    /// If there are mistakes, prints each one with its key; the exit code is 64. Secrets are never printed.
     Check(Sources),
     /// Run the sample origin alone, with synthetic data
     Origin(origin::Origin),
@@ -121,7 +123,7 @@ enum Command {
     Bundle(bundle::Bundle),
     /// List, verify, pin and roll back snapshots
     Snapshot(snapshot::Snapshot),
-    /// Show age, coverage, budget and hit ratio of a running server
+    /// Show whether a running server is healthy: age of its data, listings and details, budget, hit ratio
     ///
     /// Exit code 1 means that the server is unhealthy, or does not answer.
     Status(status::Status),
@@ -129,7 +131,7 @@ enum Command {
     Completions(generated::Completions),
     /// Print the manual pages, or write them into a directory
     ///
-    /// There is one page for each command. To read one at once: grandstand man DIR && man DIR/grandstand-serve.1
+    /// There is one page for each command. For example: grandstand man pages && man pages/grandstand-serve.1
     Man(generated::Man),
 }
 

@@ -6,7 +6,7 @@
 //! `grandstand check` shows them all.
 //!
 //! Not here: acting on the configuration (`app` does), reading certificates, opening sockets. Callers: the command
-//! line, at the start and at each reload; [`Settings`] is what other rooms read.
+//! line, at the start and at each reload; other rooms read [`Settings`].
 //!
 //! To add a key: give it a field, a default, a line in `read` and a line in `write` in the file of its
 //! section, a row in `reference/keys.rs`, its name in `reference/live.rs`, and a commented line in `config/*.toml`. A key

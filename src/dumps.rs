@@ -1,9 +1,9 @@
 //! Dumps: the current snapshot as one file for spreadsheets, notebooks and maps.
 //!
-//! The first request for a dump writes it, once for all who wait, into a nameless file in the data directory: it goes
-//! with the process, and with the snapshot. Readers of a replaced snapshot's dump read it to its end. Details change
-//! without a new snapshot: their dump is written again when they have changed and it is older than `ttl`. Routes and
-//! headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
+//! The first request for a dump writes it, once for all clients that wait, into a file without a name in the data
+//! directory. The file ends with the process, or when another snapshot becomes current and its last reader is done.
+//! Details change without a new snapshot: their dump is written again when they have changed and it is older than
+//! `ttl`. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
 
 mod built;
 mod csv;
@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Why there is no dump.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DumpError {
-    /// Nothing has been published.
+    /// There is no snapshot yet.
     #[error("there is no snapshot yet to be exported")]
     Nothing,
     /// More different keys than a table has columns.

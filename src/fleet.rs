@@ -1,12 +1,13 @@
-//! The fleet: one instance writes what it serves to an object store, others follow it.
+//! The fleet: a publisher writes its current snapshot to an object store, and replicas follow it.
 //!
 //! | question | file |
 //! |---|---|
-//! | what is a name in the store | [`keys`] |
+//! | how are objects in the store named | [`keys`] |
 //! | what does the head say, and who signed it | [`head`] |
 //! | how does the journal of changes travel | [`journal`] |
 //! | how is a store read and written | [`place`] |
 //! | what is written to it, and when | [`publisher`] |
+//! | what does a replica do about a head, and how does it get the data | [`follow`], [`replica`] |
 //!
 //! Callers: [`crate::app`].
 //!

@@ -3,13 +3,14 @@
 //! One binary has four uses, chosen by configuration. A **mirror** crawls the origin into a durable snapshot and answers
 //! the whole API from it. A **shield** crawls nothing and caches the answers that clients ask for. A **replica** follows
 //! the bundles that a mirror writes to an object store. An **offline** server answers from an imported snapshot and makes
-//! no outgoing connection. All follow one rule: if the snapshot covers a request, it answers. Otherwise the request is
-//! read through from the origin, once for all clients that wait, and cached.
+//! no outgoing connection. All follow one rule: if the snapshot covers a request, the answer comes from it. Otherwise
+//! the request is forwarded to the origin, once for all clients that wait, and the answer is cached.
 //!
-//! # The house
+//! # The layers
 //!
-//! Imports only point down: to a lower floor, or to another room of the same floor that does not import back. A test reads
-//! this table and the `use` lines, and fails on an import that points up.
+//! A *room* is a top-level module, a *floor* a layer of rooms. Imports only point down: to a lower floor, or to another
+//! room of the same floor that does not import back. A test reads this table and the `use` lines, and fails on an
+//! import that points up.
 //!
 //! | floor | rooms | what it is |
 //! |---|---|---|
@@ -25,12 +26,15 @@
 //! | 0 | [`api`], [`semantics`] | pure: route, query, render; RFC 9110 and RFC 9111 as functions |
 //! | ground | [`clock`], [`telemetry`], [`words`] | time, counters, singular and plural |
 //!
-//! Two rooms stand beside the house. [`sample`] is a synthetic origin for `demo`, `origin`, tests and benches; it imports
-//! only [`clock`]. [`parts`] is what tests and benches can reach. All else is visible inside the crate only.
+//! Two rooms belong to no floor. [`sample`] is an origin with synthetic data for `demo`, `origin`, tests and benches;
+//! it imports only [`clock`]. [`parts`] is what tests and benches can reach. All else is visible inside the crate only.
 //!
 //! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them. From pingora
-//! come the server (services, listeners, shutdown), and HTTP/1, HTTP/2 and TLS towards clients. Requests to the origin go
-//! over hyper; [`upstream::wire`] says why.
+//! come the server (services, listeners, shutdown), and HTTP/1, HTTP/2 and TLS towards clients. Requests to the origin
+//! go over hyper; [`upstream::wire`] says why.
+//!
+//! A *household* is what the limits count as one client: an IPv4 address, or an IPv6 network of
+//! `rate_limit.ipv6_prefix` bits.
 //!
 //! # The life of a request
 //!
@@ -38,12 +42,13 @@
 //!    load balancer, [`serve::proxy_header`] first reads who the client is. [`serve::tls`] does the TLS handshake.
 //! 2. [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and within
 //!    `limits.head`. pingora's session parses the complete head.
-//! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, size, path, route, method, body,
-//!    query, coding. [`serve::public`] calls it.
-//! 4. [`answer::find`] finds the answer; nothing else awaits, except the limit if [`shared_limit`] keeps it. The answer is a reply in [`cache`], or rendered from the [`snapshot`]
-//!    by copying slices of stored text, or a stored detail, or read through ([`proxy`]), or from an older
-//!    snapshot that the client names ([`versions::kept`]). A reply is cached when it is asked for again, and stays across
-//!    publications that do not change it. Unknown paths go to [`proxy`] at once, which streams bodies.
+//! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, loop, size, path, route, method,
+//!    body, query, coding. [`serve::public`] calls it.
+//! 4. [`answer::find`] finds the answer. Only this step waits, and the limit if [`shared_limit`] keeps it. The answer
+//!    is a reply in [`cache`], or rendered from the [`snapshot`] by copying slices of stored text, or a stored detail,
+//!    or the origin's ([`proxy`]), or from an older snapshot that the client names ([`versions::kept`]). A reply is
+//!    cached when it is asked for again, and stays when a new snapshot does not change it. Unknown paths go to
+//!    [`proxy`] at once, which streams bodies.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
 //!
@@ -60,8 +65,9 @@
 //! [`proxy`] is an HTTP cache as RFC 9111 defines it; a shield consists of it. Plain functions in [`semantics::caching`]
 //! decide what may be stored, how long it is fresh, which requests it answers, and what a 304 changes. [`cache`] stores,
 //! bounded by bytes, under one policy together with rendered replies. The proxy decides whether to ask the origin, once
-//! for all clients that wait ([`upstream::flight`], `proxy::together`). A known endpoint is an unknown one without the
-//! client's fields, whose body is judged before any client sees it:
+//! for all clients that wait ([`upstream::flight`], `proxy::together`). A request to a known endpoint is treated like
+//! one to another path, with two differences: the client's headers are left out, and the whole body is checked before
+//! any client gets it.
 //!
 //! | | known endpoints (`proxy::judged`) | other paths (`proxy::streamed`) |
 //! |---|---|---|
@@ -75,9 +81,9 @@
 //!
 //! Why not pingora-cache: out of the box it passes 112 of the 160 required and 73 of the 105 optimal cases of the public
 //! HTTP cache test suite. It lacks the upstream's `Age`, request directives, invalidation, the complete update by a 304 and
-//! `CDN-Cache-Control`, and stores a body for each coding. This cache passes 157 and 82. Most other cases fail because it
-//! caches no error that a client's own header may have caused, and no cookie for everybody: `tests/cache_suite` runs the
-//! suite and says why.
+//! `CDN-Cache-Control`, and stores a body for each coding. This cache passes 157 and 82. Most other cases fail because
+//! this cache does not store errors that a client's header may have caused, and does not share answers with cookies:
+//! `tests/cache_suite` runs the suite and says why.
 //!
 //! **Cache poisoning.** On known endpoints no client header is forwarded. On other paths only the headers in
 //! `passthrough.request_headers` are forwarded with GET; `["*"]` forwards all but those that are known to change answers
@@ -91,33 +97,34 @@
 //!
 //! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room in order. Streamed bodies are cached
 //! only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside the threads that serve clients.
-//! A document may have no more members than this API has.
+//! A JSON document with more members than answers of this API have is refused.
 //!
-//! **An origin that is down** (no connection, or errors on three resources in a row) is paused for longer and longer, up
-//! to 4 s, then tried by about one request at a time; refreshes, crawl, stale reads and waiting clients take turns. An
-//! error counts only if no single client can have caused it: a request of the mirror, a resource that was answered before,
-//! or a known endpoint that several households asked for ([`upstream::health`]). A resource that fails alone is paused for
-//! 1, 2, then 4 s, or as long as the origin asks. A 429 with `Retry-After` pauses everything for that long if the request
-//! was ours, otherwise only its resource.
+//! **An origin that is down** (three failures in a row, on at least two resources; 5xx for details and for clients: on
+//! three) is paused for longer and longer, up to 4 s and a random quarter of that. Then about one request at a time
+//! tries it; refreshes, crawl, stale reads and waiting clients take turns. An error counts only if no single client can
+//! have caused it: a request of the mirror, a resource that was answered before, or a known endpoint that several
+//! households asked for ([`upstream::health`]). A resource that fails alone is paused for 1, 2, then 4 s, or as long as
+//! the origin asks. A 429 with `Retry-After` pauses everything for that long if the request was ours, otherwise only
+//! its resource.
 //!
 //! # The life of a refresh
 //!
 //! [`mirror::task`] is the one task that decides what is published; `mirror::plan` says what it does next. A first crawl
 //! ([`mirror::crawl`]) fetches every page and taxonomy, batch by batch. If [`mirror::pass`] finds that they are one
-//! consistent list, it is served. Closing rounds then confirm the rest, until there is one instant at which every copy was
-//! current. Between rounds the origin's CDN has time to drop old copies, and refreshes continue.
+//! consistent list, it is published. Closing rounds then confirm the rest, until there is one instant at which every
+//! copy was current. Between rounds the origin's CDN has time to drop old copies, and refreshes continue.
 //!
 //! A refresh (`mirror::refresh`) sends five conditional requests. If the answers differ from the newest snapshot,
 //! `mirror::amend` places the changed listings by the rules that explain the origin's order (`mirror::order`), and
-//! finds deleted listings by halving. If doubt remains, every page is read again. In both cases the five requests are sent
-//! once more, and what has not changed meanwhile is published.
+//! finds deleted listings by bisection. If doubt remains, every page is read again. In both cases the five requests are
+//! sent once more, and the list is published if they show no further change.
 //!
 //! | certificate | what it says |
 //! |---|---|
 //! | `provisional` | every page was read and they fit together, but perhaps not at one instant |
 //! | `full` | there is one instant at which the origin had exactly this data |
 //! | `incremental` | a refresh of a full snapshot: first page, taxonomies and probe did not change, and all else follows from them |
-//! | `best-effort` | the data kept changing in several tries; `/status` says what is open |
+//! | `best-effort` | the data kept changing in three tries; `/status` says what is open |
 //!
 //! **What a refresh cannot see:** a change that does not move `modified`; and a deletion together with an insertion that
 //! does not show as modified, if both are beyond the first page and the counts of the terms stay the same.
@@ -127,18 +134,19 @@
 //! [`mirror::details`] fetches details independently and publishes nothing. [`audit`] compares answers with the origin's,
 //! regularly or on request, and only tells the other tasks what to fetch again.
 //!
-//! Which listings a slug stands for is evidence, never a guess ([`snapshot::membership`]): display names and counts if
-//! they allow one reading; else the origin's list for the term (`mirror::terms`); and for the last of several namesakes,
-//! what the others leave. Unknown slugs are read through. What filters mean is checked once (`mirror::assumptions`).
+//! Which listings belong to a slug is known only from evidence ([`snapshot::membership`]): from names and counts, if
+//! they allow one answer only; else from the origin's own list for the term (`mirror::terms`); and, for the last of
+//! several terms with one name, from the lists of the others. Unknown slugs match no listing. What filters mean is
+//! checked once (`mirror::assumptions`).
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
-//! [`mirror::edges`] asks two probes for each case. A request is looked at as odd only if the parser of queries says so, or
-//! if it finds nothing.
+//! [`mirror::edges`] asks two probes for each case. A request counts as odd only if the query parser says so, or if it
+//! selects no listing.
 //!
 //! Each fetched answer is stored with its validators ([`mirror::copies`]). It is valid for an interval of the *origin's*
 //! time: from when its content was first seen to when it was last confirmed. An answer is dated by `Date` minus `Age`, so
-//! that an old copy of the origin's CDN neither certifies data that it does not prove nor takes data back. A `generated_at`
-//! in the body makes the date earlier, unless [`upstream::stamps`] finds that it is not a time of generation.
+//! that an old copy of the CDN cannot certify newer data, and cannot replace it. A `generated_at` in the body makes the
+//! date earlier, unless [`upstream::stamps`] finds that it is not a time of generation.
 //!
 //! Every request takes a slot of one budget ([`upstream::budget`]). The slot is free again 60 s after the *answer*. The
 //! ledger survives a kill -9.
@@ -155,40 +163,46 @@
 //! evidence and certificates are stored beside the snapshots, as state of the synchronisation.
 //!
 //! A full or read-only disk is still read. A damaged file is replaced by what can be read of it, and the rest is fetched
-//! again, from the origin or from the store that a replica follows ([`app::keeper`] does both). Offline, a damaged file is
-//! an error at start, and an import repairs it.
+//! again, from the origin or from the object store that a replica follows ([`app::keeper`] does both). Offline, a
+//! damaged file is an error at start, and an import repairs it.
 //!
-//! # Versions and bundles
+//! # Kept snapshots and bundles
 //!
-//! [`versions`] is the one place that switches snapshots. Its *head* is the newest snapshot, which the mirror refreshes;
-//! *live* is the current one, which clients get. They differ only during a rollback. Each switch is one transaction of
-//! version, certificate, rollback and journal entry; only then does the pointer move. A publication names the head that it
-//! builds on; if an import has changed the head, the mirror starts over. Details belong to no snapshot: they stay as long
-//! as a kept snapshot lists them. The origin's lists for terms belong to a snapshot: when the next one replaces it, its
-//! evidence is stored with it, and goes into its bundles.
+//! [`versions`] is the one place that changes the *newest* snapshot (`head` in the code), which the mirror refreshes,
+//! and the *current* one (`live`), which clients get. They differ only during a rollback. Each change is one
+//! transaction with the snapshot, its certificate, the rollback and the journal entry. Only after that do clients get
+//! the other snapshot. A publication names the newest snapshot that it builds on; if an import has replaced that
+//! meanwhile, the mirror continues with the imported one. Details belong to no snapshot: they stay as long as a kept
+//! snapshot lists them. The origin's lists for terms belong to a snapshot: when the next one replaces it, its lists are
+//! stored with it, and go into its bundles.
 //!
 //! A [`bundle`] carries one snapshot with its details as records, not as blocks, so it stays readable when the store
-//! changes. The whole bundle is verified before [`versions`] imports it, in one transaction with its details and evidence.
-//! A delta carries the differences from a base that both sides keep. Each export records which details it carried.
+//! changes. The whole bundle is verified before [`versions`] imports it, in one transaction with its details and the
+//! origin's lists. A delta carries the differences from a base that both sides keep. Each export records which details
+//! it carried.
 //!
 //! # The fleet
 //!
-//! [`fleet::publisher`] writes what is served to an object store: bundles that follow each other, the journal, and one head
-//! that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next; [`versions::chain`] exports
-//! what a holder of the chain lacks. Its ledger lies in the store of this instance and is written before each head, so a
-//! crash can leave objects that no head names, never a head without its objects. A publication, a rollback and an import
-//! are the same to it: it watches [`snapshot::live`].
+//! [`fleet::publisher`] writes the current snapshot to an object store: bundles that follow each other (a *chain*), the
+//! journal, and one *head* that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next;
+//! [`versions::chain`] exports what a holder of the chain lacks. The publisher's ledger lies in the store of this
+//! server and is written before each head, so a crash can leave objects that no head names, never a head without its
+//! objects. For the publisher, a refresh, a rollback and an import are the same: it only sees that the current snapshot
+//! has changed ([`snapshot::live`]).
 //!
-//! [`fleet::replica`] polls the head of a store. What it does about a head is one pure function, [`fleet::follow`]: nothing,
-//! note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files in the data directory whose names
-//! are the hashes of the objects, so that a part of one is of use to the next process. Bundles are applied in memory and
-//! imported in one transaction, together with where the replica then stands ([`versions::follow`]): the number of the head,
-//! and the digest of its last bundle. An import by hand, or a repair, removes the digest; the same head is then taken again.
+//! [`fleet::replica`] polls the head of an object store. What it does about a head is one pure function,
+//! [`fleet::follow`]: nothing, note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files
+//! in the data directory whose names are the hashes of the objects, so that the next process can continue an unfinished
+//! download. Bundles are applied in memory and imported in one transaction, together with where the replica then stands
+//! ([`versions::follow`]): the number of the head, and the digest of its last bundle. An import by hand, or a repair,
+//! removes the digest; the same head is then taken again.
+//!
 //! # Reload, restart
 //!
-//! [`config::Settings`] is the configuration in effect. A room that reads a key that can change holds it and reads the key
-//! where it is used, without a lock. What costs more to make (rules of requests, repeated headers, quotas, the certificate)
-//! is replaced by [`app::reload`]. `config::merge` says which keys can change; a key that it does not name needs a restart.
+//! [`config::Settings`] is the configuration in effect. A module that uses a key that can change keeps the `Settings`,
+//! and reads the key at each use, without a lock. What costs more to make (rules of requests, repeated headers, quotas,
+//! the certificate) is replaced by [`app::reload`]. `config::merge` says which keys can change; a key that it does not
+//! name needs a restart.
 //!
 //! Listening sockets may come from a service manager ([`app::activation`]) and outlive the process. A stop answers what has
 //! arrived, tells clients that their connection ends, and leaves what has not been accepted to the next process.
@@ -196,8 +210,8 @@
 //! # Deviations
 //!
 //! * A detail counts as confirmed while its summary is: `Age` and `Mirror-Confirmed` of a detail are the snapshot's.
-//! * A detail of a known listing that is read through is stored first and then answered as from the snapshot, with our
-//!   entity tag, so the tag does not change when the next request finds it stored.
+//! * A detail of a known listing that is fetched for a client is stored first and then answered as from the snapshot,
+//!   with our entity tag, so the tag does not change when the next request finds it stored.
 //! * On unknown paths, caches forward a client's cache directives and other end-to-end fields with a GET (RFC 9111 §5.2,
 //!   RFC 9110 §7.6). This one forwards only those in `passthrough.request_headers`. With `["*"]`, headers that no stored
 //!   `Vary` names are forwarded although the answer may be cached, apart from the guards above: only the answer's `Vary`
@@ -216,7 +230,7 @@
 //!   no `Via`, which that section leaves to a gateway, so that no client learns the name.
 //! * Interim answers of the origin are limited to 16 over HTTP/1. Over HTTP/2 hyper does not report them, and
 //!   `origin.timeout` ends them, with 503.
-//! * A doubtful query of a kept snapshot that is not the newest is 503: the origin can only answer for the present.
+//! * A query about a term in doubt is 503 in a snapshot that is not the newest: the origin can only answer for its present data.
 //! * Parts (206) are not stored. Interim answers are not sent over HTTP/2: pingora cannot.
 //! * If a stored detail is answered 404, it stays until a second 404 confirms that it is gone.
 //! * Limits above 4,096 a minute count in steps of a millisecond: see [`limit`].
@@ -224,7 +238,7 @@
 #![warn(unreachable_pub)]
 #![allow(
     rustdoc::private_intra_doc_links,
-    reason = "this page is for people who work on the house: cargo doc --document-private-items"
+    reason = "this page is for people who work on the crate: cargo doc --document-private-items"
 )]
 
 mod admin;

@@ -1,15 +1,15 @@
 //! The limit on clients: an exact trailing window per client address.
 //!
-//! The answer to "may this address be admitted now", and the counts that the answer's headers tell. Not shared between
-//! processes (`shared_limit`), persistent, or concerned with what the address is (`semantics::client_address`) and what a refusal looks
-//! like (`semantics::problem`).
+//! It decides whether an address is admitted now, and gives the counts for the answer's headers. It is not shared
+//! between processes (see `shared_limit`), and not stored. `semantics::client_address` finds the address;
+//! `semantics::problem` writes the refusal.
 //! Callers: `answer::admit`, before method and path.
 //!
 //! **The promise.** With a quota of `q` no client is admitted more than `q` times in any half-open interval of 60 s, and
 //! it is never refused otherwise: an admission at `t` counts at every instant of `[t, t + 60 s)` and no longer at `t +
 //! 60 s`, to the nanosecond. Refused requests don't count. The promise holds while at most [`LimitConfig::max_clients`]
-//! windows are live. Beyond that a newcomer takes the place of the window with the fewest live admissions, whose client
-//! starts with a full quota. So errors admit too much, never too little, and are counted.
+//! windows are in use. Beyond that a newcomer takes the place of the window with the fewest counted admissions, whose
+//! client starts with a full quota. So errors admit too much, never too little, and are counted.
 //!
 //! **The cost.** A decision is amortised O(1): one probe of an index, one ring. Rings grow with use, so a client that
 //! came once costs about 130 bytes and one that spends a quota of 60 about 600; `max_clients` bounds the whole.
@@ -88,8 +88,8 @@ impl Limiter {
         Self { quotas, seed: Seed::random(), table: Mutex::new(Table::new(clients)) }
     }
 
-    /// Other quotas from now on, for the admissions that are counted already, too; not another `max_clients`. With another
-    /// `ipv6_prefix`, clients of IPv6 begin anew.
+    /// Replaces the quotas, also for admissions that are counted already; `max_clients` stays. With another `ipv6_prefix`,
+    /// IPv6 clients start at zero.
     pub(crate) fn set_quotas(&self, config: &LimitConfig) {
         self.quotas.store(Arc::new(Quotas::new(config)));
     }

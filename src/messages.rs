@@ -14,12 +14,12 @@ use crate::floors::{ROOT, floors, room, sources};
 use reader::{Kind, Message, read};
 
 const INTRODUCTION: &str = "\
-# Every message of the program, by room: errors, log lines, other texts; then the help of each command.
+# Every message of the program, by module of src/: errors, log lines, other texts; then the help of each command.
 #
 # Written by a test from the source. Do not edit: change the message in src/, then run
 # GRANDSTAND_GOLDEN=write cargo test --locked --lib messages_file
 # Placeholders show a sample value, or <the expression> when there is none. (a | b) is one of several texts.
-# The words are described in CONTRIBUTING.md: what happened, to which value, what to do.
+# CONTRIBUTING.md says what a message contains: what happened, to which value, what to do.
 ";
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/messages.txt");

@@ -1,12 +1,18 @@
 //! Keeps the copy of the origin: crawl, refresh, details. It answers no client.
 //!
-//! | a line about | belongs in |
+//! Pure decisions:
+//!
+//! | question | module |
 //! |---|---|
 //! | the paths of a pass, and whether the answers are one state of the origin | [`pass`] |
 //! | what a refresh asks, and what the answers say | [`refresh`] |
 //! | where a changed listing stands, and which listings are gone | [`order`], [`amend`] |
 //! | what the mirror does next | [`plan`] |
-//! | *above: pure decisions; below: what acts on them* | |
+//!
+//! Modules that act on them:
+//!
+//! | task | module |
+//! |---|---|
 //! | the one task that publishes: its steps, work in hand, knowledge and schedule | [`task`], one file for each |
 //! | fetching several pages and taxonomies | [`crawl`] |
 //! | one answer: is it newer than the kept copy, and when is it valid | [`copies`] |

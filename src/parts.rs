@@ -1,4 +1,4 @@
-//! What tests and benches use of the house, room by room. Not an interface: it changes without notice.
+//! What tests and benches use of the crate, module by module. Not an interface: it changes without notice.
 //!
 //! Everything else is visible inside the crate only, so that the compiler tells what nobody uses. What a new test or bench
 //! needs is added here. Callers: `tests/`, `benches/`.

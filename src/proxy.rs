@@ -1,11 +1,11 @@
-//! The caching reverse proxy: reads through what no snapshot covers, caches it, and serves it on when the origin fails.
+//! The caching reverse proxy: fetches answers that no snapshot covers, caches them, and serves them stale when the
+//! origin fails.
 //!
-//! An HTTP cache by RFC 9111: [`crate::semantics::caching`] decides, [`crate::cache`] stores. A known endpoint is an
-//! unknown one without the client's fields, whose body is judged before any client sees it. Both take one way:
-//! [`ladder`] decides what to do about a request, [`together`] shares one fetch among all who ask, [`fetch`] asks the
-//! origin. Only then they part: [`judged`] reads the answer of a known endpoint whole, [`streamed`] passes others on
-//! while they arrive. [`forward`] is for methods that no cache answers. Callers: [`crate::answer`], [`crate::serve`];
-//! [`crate::app`] builds it.
+//! An HTTP cache by RFC 9111: [`crate::semantics::caching`] decides, [`crate::cache`] stores. Requests to known
+//! endpoints and to other paths take the same steps: [`ladder`] decides what to do about a request, [`together`] shares
+//! one fetch among all clients that wait, [`fetch`] asks the origin. After that they differ: [`judged`] reads the
+//! complete answer of a known endpoint, [`streamed`] passes other answers on while they arrive. [`forward`] is for
+//! methods that no cache answers. Callers: [`crate::answer`], [`crate::serve`]; [`crate::app`] builds it.
 
 mod demand;
 mod fetch;
@@ -52,7 +52,7 @@ use recent::Recent;
 
 /// A client's `no-cache` is heeded once per resource in this time: more would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
-/// How long each client asks at once for a resource whose answers are for one client each.
+/// After an answer that is for one client only: how long clients do not wait for each other's fetches of this resource.
 const PRIVATE_FOR: Duration = Duration::from_secs(120);
 
 /// Larger bodies are not searched on a thread that serves clients, in bytes.
@@ -74,7 +74,7 @@ struct Inner {
     private: Recent,
     /// The same for requests with credentials only.
     personal: Recent,
-    /// Keeps reads of known endpoints before the first snapshot; never set in shield use.
+    /// Stores answers that clients fetch before the first snapshot, for the crawl. Not set in a shield.
     early: OnceLock<EarlyCopies>,
 }
 
@@ -84,7 +84,7 @@ pub struct ProxyConfig {
     pub wait: Duration,
     /// `ttl`, the freshness of known endpoints if the origin gives none, and how long stale answers are served.
     pub settings: Settings,
-    /// Largest body of an unknown path that is kept, in bytes; larger ones pass.
+    /// Largest body of an unknown path that is cached, in bytes; larger ones are only passed on.
     pub max_body: u64,
     /// The fields of a client's GET and HEAD that are forwarded.
     pub allowed: Allowed,
@@ -115,13 +115,13 @@ impl Proxy {
         }))
     }
 
-    /// Reads of known endpoints before the first snapshot are kept for it.
+    /// Stores answers that clients fetch before the first snapshot, for the crawl.
     pub fn keep_early(&self, early: EarlyCopies) {
         // Set once, when the store is opened.
         let _ = self.0.early.set(early);
     }
 
-    /// Lets nobody join fetches under way: something was purged.
+    /// After a purge: no further client joins the fetches under way.
     pub fn purged(&self) {
         self.0.flights.close();
     }
@@ -163,7 +163,7 @@ impl Proxy {
         match self.ask(Question::known(path, rewrites, client), None).await {
             Ok(Passed::Stored { stored, outcome }) => Ok((stored, outcome)),
             Err(PassError::Ask(error)) => Err(error),
-            // Never: it is read whole, without directives of a client.
+            // Never: an answer of a known endpoint is read whole, and a client's directives do not count there.
             Ok(Passed::Streamed { .. }) | Err(PassError::OnlyIfCached) => Err(AskError::nonsense(path, "a stream")),
         }
     }
@@ -228,7 +228,7 @@ impl Proxy {
         Policy { known, stale_while_revalidate, stale_if_error }
     }
 
-    /// Whether a kept answer may stand in for a failing origin.
+    /// Whether a cached answer may stand in for a failing origin.
     fn stands_in(&self, known: bool, stored: &Stored) -> bool {
         may_stand_in(&stored.terms, stored.age(self.0.clock.now_mono()), &self.policy(known))
     }

@@ -1,8 +1,9 @@
 //! The public listener, kept thin.
 //!
-//! Sockets only: [`crate::answer`] finds and makes the answers. [`public`] moves the bytes, [`tls`] makes connections secure,
-//! [`gate`] tells protocols apart, [`proxy_header`] reads what a load balancer announces, `connection` holds clients to deadlines, [`request_head`] to sizes and [`connections`] to
-//! numbers, [`listener`] holds the sockets. Callers: [`crate::app`].
+//! Sockets only: [`crate::answer`] finds and makes the answers. [`public`] moves the bytes, [`tls`] makes connections
+//! secure, [`gate`] tells protocols apart, and [`proxy_header`] reads what a load balancer announces. `connection`
+//! limits the time of clients, [`request_head`] the size of heads, and [`connections`] the number of connections.
+//! [`listener`] holds the sockets. Callers: [`crate::app`].
 
 mod connection;
 pub(crate) mod connections;

@@ -1,8 +1,8 @@
-//! One limit for a fleet: the window of each client lies in Redis (or Valkey), where every machine asks and counts.
+//! One limit for a fleet: the window of each client is in Redis (or Valkey), which every machine asks.
 //!
 //! One script decides in one atomic step, on the server's clock. The limiter of this process ([`crate::limit`]) counts all
 //! the time. If Redis does not answer, that limiter decides, and its admissions are replayed later under the same ids, so
-//! that none counts twice. Not the windows of pages, which are always local.
+//! that none counts twice. The limit of pages is not shared.
 //! Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds it and runs [`keeper`].
 //!
 //! **The promise.** While Redis answers and keeps its data, no client is admitted more often than its quota in any 60 s on
@@ -41,7 +41,7 @@ pub use scripts::{ADMIT, REPLAY};
 /// How many decisions may wait for Redis at once. Each of them is a request that is being answered.
 const MOST_WAITING: usize = 16_384;
 
-/// How to reach the store.
+/// How to reach Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreConfig {
     /// Its address.

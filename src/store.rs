@@ -3,7 +3,7 @@
 //! | part | file |
 //! |---|---|
 //! | the directory and its lock; opening files in it | [`data_dir`], [`files`] |
-//! | published versions, as trees of content-addressed blocks | [`version`], `publish`, `load`, `garbage` |
+//! | published snapshots, as trees of content-addressed blocks | [`version`], `publish`, `load`, `garbage` |
 //! | copies of the origin's answers, with their validators | [`copies`] |
 //! | details by listing id | [`details`] |
 //! | small blobs by name, the evidence on terms among them | `state`, `evidence`, `learned` |
@@ -87,11 +87,11 @@ pub(crate) const MAX_BODY: usize = 32 << 20;
 #[derive(Debug)]
 pub struct Store {
     handle: Handle,
-    /// Held while versions are published or collected, so that no block is dropped that a publication needs.
+    /// Held while snapshots are published or collected, so that no block is dropped that a publication needs.
     versions: Mutex<()>,
-    /// The summary blocks of the last published version.
+    /// The summary blocks of the last published snapshot.
     signatures: Mutex<Arc<publish::Signatures>>,
-    /// How often versions were dropped.
+    /// How often snapshots were dropped.
     collections: AtomicU64,
     /// The used part of the file at the last look.
     measured: Mutex<Option<garbage::Measured>>,

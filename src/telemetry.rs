@@ -1,4 +1,4 @@
-//! Counters for `/metrics` and the operator's page: answers and how they came about.
+//! Counters for `/metrics` and the operator's page: answers and their sources.
 //!
 //! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::serve`] records,
 //! [`crate::admin`] prints.

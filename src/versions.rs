@@ -1,10 +1,10 @@
-//! The kept versions, and which one is served: the one place that switches.
+//! The kept snapshots, and which of them is current: the only module that changes this.
 //!
-//! *head* is the newest version, which the mirror refreshes; *live* is the current one, which clients get. They differ
-//! only during a rollback: newer versions then wait for the release. Every switch is durable before it is visible, and
-//! goes into the journal of `/changes.json`. [`crate::mirror`] decides what may be published. All calls but the
-//! look-ups block. Callers: [`crate::mirror`] publishes, [`crate::admin`] and the commands roll back, pin and import,
-//! [`crate::serve`] looks kept versions up.
+//! `head` is the *newest* snapshot, which the mirror refreshes; `live` is the *current* one, which clients get. They
+//! differ only during a rollback: newer snapshots then wait for the release. Every switch is durable before it is
+//! visible, and goes into the journal of `/changes.json`. [`crate::mirror`] decides what may be published. All calls
+//! but the look-ups block. Callers: [`crate::mirror`] publishes, [`crate::admin`] and the commands roll back, pin and
+//! import, [`crate::serve`] looks kept snapshots up.
 
 pub(crate) mod bundles;
 pub(crate) mod chain;
@@ -50,35 +50,31 @@ use notes::Notes;
 pub struct Policy {
     /// `mirror.keep`, `mirror.keep_daily`, `mirror.changes_for`; and `ttl`: older data is not fresh.
     pub settings: Settings,
-    /// Whether data comes from an origin: then an import never takes it back.
+    /// Whether this server has an origin. Then an import never replaces newer data by older data.
     pub has_origin: bool,
     /// The origin's addresses.
     pub origins: Vec<String>,
 }
 
-/// One kept version, for people and for look-ups.
+/// One kept snapshot, as shown in lists.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a mark of its own")]
 pub struct KeptVersion {
-    /// The id of its content.
     pub id: SnapshotId,
-    /// Its place in the sequence.
+    /// Its sequence number: two snapshots of a store may have the same id, but not the same number.
     pub seq: u64,
     /// Number of listings.
     pub listings: u64,
-    /// The metadata.
     pub meta: VersionMeta,
-    /// Whether it is pinned.
     pub pinned: bool,
     /// Whether it is the base of one of the last exports.
     pub exported: bool,
-    /// Whether it is served.
+    /// Whether it is the current snapshot.
     pub served: bool,
-    /// Whether it is the newest.
     pub newest: bool,
 }
 
-/// The versions; cheap to clone.
+/// The kept snapshots of a store; cheap to clone.
 #[derive(Clone)]
 pub struct Versions(Arc<Inner>);
 
@@ -100,51 +96,51 @@ struct Inner {
     loaded: Kept,
     /// What was learned of the origin's answers to odd requests.
     edges: Edges,
-    /// Whether a rollback is in effect; apart, because readers must not wait for a switch.
+    /// Whether a rollback is in effect. A field of its own, so that readers need not wait for the lock of a switch.
     is_rolled_back: AtomicBool,
-    /// The versions that are being exported: they are kept meanwhile.
+    /// The snapshots that are being exported: they are kept meanwhile.
     exporting: Mutex<Vec<u64>>,
     /// The snapshot that the next delta of a chain builds on: it is kept.
     chained: Mutex<Option<SnapshotId>>,
 }
 
-/// A rollback: the served version, and the newest.
+/// A rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledBack {
-    /// The version that is served.
+    /// The current snapshot.
     pub served: SnapshotId,
-    /// The newest one.
+    /// The newest snapshot.
     pub newest: Option<SnapshotId>,
 }
 
 impl Versions {
-    /// The current version.
+    /// The current snapshot.
     pub fn live(&self) -> &Live {
         &self.0.live
     }
 
-    /// The newest version.
+    /// The newest snapshot.
     pub fn head(&self) -> &Live {
         &self.0.head
     }
 
-    /// The store.
+    /// The store that all snapshots are in.
     pub fn store(&self) -> &Arc<Store> {
         &self.0.store
     }
 
-    /// Retention policy: what is kept, and for how long.
+    /// Which snapshots stay.
     pub fn policy(&self) -> &Policy {
         &self.0.policy
     }
 
-    /// Every kept version, the newest first.
+    /// Every kept snapshot, the newest first.
     pub fn kept(&self) -> Arc<Vec<KeptVersion>> {
         let _whole = self.0.showing.read();
         self.0.kept.load_full()
     }
 
-    /// Kept versions in memory, for clients that name one.
+    /// Kept snapshots in memory, for clients that name one.
     pub fn loaded(&self) -> &Kept {
         &self.0.loaded
     }
@@ -159,11 +155,12 @@ impl Versions {
         self.0.journal.load_full()
     }
 
-    /// Publishes a data set as the newest version, together with `states`. `seen` is the epoch of the head that it
-    /// builds on; returns the next epoch. It is served unless a rollback is in effect.
+    /// Publishes a data set as the newest snapshot, together with `states`. `seen` is the epoch (the number of the switch)
+    /// of the newest snapshot on which it builds; returns the next epoch. It becomes current unless a rollback is in
+    /// effect.
     ///
     /// # Errors
-    /// When the head has changed, or the write fails.
+    /// When the newest snapshot has changed, or the write fails.
     pub fn publish(
         &self,
         seen: u64,
@@ -176,7 +173,7 @@ impl Versions {
         self.put(&mut notes, dataset, meta, Along { states, ..Along::default() }, &|| {})
     }
 
-    /// Stores a data set as the newest version, with further writes, and serves it unless a rollback is in effect.
+    /// Stores a data set as the newest snapshot, with further writes, and makes it current unless a rollback is in effect.
     /// `committed` is called when it is durable but not yet visible.
     fn put(
         &self,
@@ -201,7 +198,7 @@ impl Versions {
     ) -> Result<u64, VersionsError> {
         let mut next = notes.clone();
         if notes.rolled_back.is_some() && self.0.live.load().is_none() {
-            tracing::warn!("the snapshot of the rollback is lost; the newest snapshot is served again");
+            tracing::warn!("the snapshot of the rollback is lost; the newest snapshot is current again");
             next.rolled_back = None;
             next.write_rollback(&mut along.states)?;
         }
@@ -229,7 +226,7 @@ impl Versions {
         self.0.is_rolled_back.store(notes.rolled_back.is_some(), Ordering::Release);
     }
 
-    /// Serves a durable version; the one before stays in memory for clients that page through it.
+    /// Makes a durable snapshot current; the one before stays in memory for clients that page through it.
     fn serve(&self, dataset: &Arc<Dataset>, meta: VersionMeta, seq: u64, change: Option<Change>) {
         if let Some(was) = self.0.live.current() {
             self.0.loaded.switched(was, dataset.id.as_str());
@@ -242,37 +239,38 @@ impl Versions {
         self.0.live.load().as_ref().map(|live| live.version)
     }
 
-    /// Renews the head: another certificate, or a later confirmation.
+    /// Renews the newest snapshot: another certificate, or a later confirmation.
     ///
     /// # Errors
-    /// When the head has changed, or the write fails.
+    /// When the newest snapshot has changed, or the write fails.
     pub fn renew(&self, seen: u64, meta: VersionMeta) -> Result<u64, VersionsError> {
         let mut notes = self.0.notes.lock();
         self.unless_moved(seen)?;
         let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
         match self.0.store.update_meta(head.version, &meta) {
-            // The version was lost with a damaged part of the file.
+            // The snapshot was lost with a damaged part of the file.
             Err(StoreError::NoSuchVersion(_)) => self.put(&mut notes, &head.dataset, meta, Along::default(), &|| {}),
             updated => updated.map(|()| self.show(&head.dataset, &meta, head.version)).map_err(VersionsError::from),
         }
     }
 
-    /// Indexes the head's data with more evidence, and stores the evidence. It is served even if the write fails.
+    /// Replaces the newest snapshot by the same data, indexed with more evidence, and stores the evidence. If it cannot be
+    /// stored, the new index is in use nevertheless.
     ///
     /// # Errors
-    /// When the head has changed, or the evidence cannot be stored.
+    /// When the newest snapshot has changed.
     pub fn reindexed(&self, seen: u64, dataset: &Arc<Dataset>, evidence: &Evidence) -> Result<u64, VersionsError> {
         let _switching = self.0.notes.lock();
         self.unless_moved(seen)?;
         let Some(head) = self.0.head.current() else { return Err(VersionsError::Moved) };
         let epoch = self.show(dataset, &head.meta, head.version);
         if let Err(error) = self.0.store.put_evidence(evidence) {
-            tracing::warn!(%error, "evidence about terms could not be stored");
+            tracing::warn!(%error, "the lists of ambiguous terms could not be stored");
         }
         Ok(epoch)
     }
 
-    /// Replaces the head in memory, and the current version if it has the same data.
+    /// Replaces the newest snapshot in memory, and the current one if it has the same data.
     fn show(&self, dataset: &Arc<Dataset>, meta: &VersionMeta, seq: u64) -> u64 {
         let _whole = self.0.showing.write();
         let epoch = self.0.head.swap(dataset.clone(), meta.clone(), seq);
@@ -294,10 +292,10 @@ impl Versions {
         if self.0.head.epoch() == seen { Ok(()) } else { Err(VersionsError::Moved) }
     }
 
-    /// Serves a kept version until [`Versions::release`].
+    /// Makes a kept snapshot current until [`Versions::release`].
     ///
     /// # Errors
-    /// When no such version is kept, it cannot be read, or the write fails.
+    /// When no such snapshot is kept, it cannot be read, or the write fails.
     pub fn rollback(&self, id: &str) -> Result<RolledBack, VersionsError> {
         // Loaded before the lock, so that publication continues meanwhile.
         let target = self.load(id)?;
@@ -312,7 +310,7 @@ impl Versions {
         Ok(RolledBack { served: target.dataset.id.clone(), newest })
     }
 
-    /// Serves the newest version again.
+    /// Makes the newest snapshot current again.
     ///
     /// # Errors
     /// When nothing is rolled back, or the write fails.
@@ -325,7 +323,6 @@ impl Versions {
         Ok(head.dataset.id.clone())
     }
 
-    /// Makes a kept version the current one.
     fn activate(&self, notes: &mut Notes, next: Notes, target: &Published) -> Result<(), VersionsError> {
         let mut states = States::default();
         next.write_rollback(&mut states)?;
@@ -342,20 +339,20 @@ impl Versions {
         Ok(())
     }
 
-    /// The kept versions, after a successful write; `None` if they cannot be listed.
+    /// The kept snapshots, after a successful write; `None` if they cannot be listed.
     fn list_or_say(&self, notes: &Notes, served: Option<u64>) -> Option<Vec<KeptVersion>> {
         let listed = self.list(notes, served);
         listed.inspect_err(|error| tracing::error!(%error, "the kept snapshots cannot be listed")).ok()
     }
 
-    /// Publishes the list of kept versions, if it could be read.
+    /// Publishes the list of kept snapshots, if it could be read.
     fn set_kept(&self, kept: Option<Vec<KeptVersion>>) {
         let Some(kept) = kept else { return };
         self.0.loaded.keep_only(kept.iter().map(|version| version.id.as_str()));
         self.0.kept.store(Arc::new(kept));
     }
 
-    /// Reads which versions are kept.
+    /// Reads which snapshots are kept.
     fn list(&self, notes: &Notes, served: Option<u64>) -> Result<Vec<KeptVersion>, StoreError> {
         let mut newest = true;
         let versions = match self.0.store.versions() {

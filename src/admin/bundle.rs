@@ -52,9 +52,9 @@ pub(crate) const WHOLE: &str = "bundle-whole";
 
 /// Writes bundles and takes them in.
 pub(crate) struct Bundles {
-    /// The versions; `None` in shield use.
+    /// The kept snapshots; `None` in shield use.
     pub versions: Option<Versions>,
-    /// The details, which are told of imports.
+    /// The details, which are updated after an import.
     pub details: Option<Details>,
     /// The dumps; `None` in shield use.
     pub dumps: Option<Dumps>,

@@ -19,7 +19,7 @@ const SHOWN: usize = 80;
 /// Checks that a request is for this listener. `local`: the address that its connection came to; `None`: unknown.
 ///
 /// # Errors
-/// With what to tell whoever sent it.
+/// With the text for the sender.
 pub(crate) fn is_for_us(config: &AdminConfig, local: Option<IpAddr>, request: &Parts) -> Result<(), String> {
     let fields = request.headers.get_all(header::HOST).iter().map(http::HeaderValue::as_bytes);
     // A target with a host of its own counts as well as the field (RFC 9112 §3.2.2).

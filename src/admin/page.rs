@@ -1,8 +1,7 @@
-//! The operator's page: is it well, and if not why and what to do; what happened lately; what can be done.
+//! The operator's page: whether the server is well, and if not, why and what to do; what happened lately; and buttons.
 //!
-//! The same facts as `/status`. It shows and decides nothing: [`gather`] puts together what is on it, [`view`] says how
-//! it looks. What can be done are the requests of this listener, which the page's script sends, so that their guards
-//! hold. Callers: [`super::Admin`].
+//! It has the same facts as `/status`, and decides nothing: [`gather`] collects the content, [`view`] makes the HTML.
+//! The buttons send requests to this listener, so the listener's checks apply to them. Callers: [`super::Admin`].
 
 mod action;
 mod advice;

@@ -13,18 +13,18 @@ use crate::versions::{KeptVersion, RolledBack, Versions, VersionsError};
 
 use super::{Reply, error, json_reply};
 
-/// A command on versions.
+/// A command on snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Serve a kept version until the release.
+    /// Serve a kept snapshot until the release.
     Rollback(String),
     /// Serve the newest again.
     Release,
-    /// Pin a version.
+    /// Pin a snapshot.
     Pin(String),
-    /// Unpin a version.
+    /// Unpin a snapshot.
     Unpin(String),
-    /// Read every block of a kept version and compare it with its hash.
+    /// Read every block of a kept snapshot and compare it with its hash.
     Verify(String),
 }
 
@@ -57,7 +57,7 @@ impl Action {
     /// Executes it and returns the result. Blocks.
     ///
     /// # Errors
-    /// As the versions say.
+    /// As the methods of [`Versions`].
     pub(crate) fn perform(&self, versions: &Versions) -> Result<Value, VersionsError> {
         Ok(match self {
             Self::Rollback(id) => {
@@ -88,7 +88,7 @@ impl Action {
     }
 }
 
-/// Every kept version, the newest first.
+/// Every kept snapshot, the newest first.
 pub(crate) fn list(versions: &Versions, now: WallTime) -> Value {
     let kept = versions.kept();
     let id = |which: fn(&KeptVersion) -> bool| kept.iter().find(|kept| which(kept)).map(|kept| &kept.id);
@@ -117,7 +117,7 @@ fn one(kept: &KeptVersion, now: WallTime) -> Value {
     })
 }
 
-/// The answer without versions.
+/// The answer without snapshots.
 pub(super) fn none() -> Reply {
     error(StatusCode::CONFLICT, "a shield keeps no snapshots; set mirror.enabled = true")
 }

@@ -44,19 +44,19 @@ use super::replica::ReplicaReading;
 pub(crate) struct TlsStatus {
     /// Its addresses.
     pub listen: Vec<SocketAddr>,
-    /// The served certificate.
+    /// The certificate for new connections.
     pub certificate: Arc<Current>,
 }
 
-/// What the state is at one instant, before it is put into words.
+/// The state at one instant, as values.
 pub(super) struct Reading {
     /// The instant.
     pub now: WallTime,
-    /// What is served.
+    /// The data that clients get.
     pub published: Option<Arc<Published>>,
     /// What is known of the origin.
     pub picture: Picture,
-    /// How the last look at it ended.
+    /// The origin's state, as last seen.
     pub state: OriginState,
     /// Seconds since the data was confirmed; `None` without data, or while its date is in the future.
     pub age: Option<u32>,
@@ -70,7 +70,7 @@ pub(super) struct Reading {
     pub details: Option<(usize, usize)>,
     /// See `Status::eta_seconds`.
     pub eta_seconds: Option<u64>,
-    /// What a replica knows of its store; `None` in other uses.
+    /// The state of a replica; `None` in other uses.
     pub replica: Option<ReplicaReading>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Status {
     pub listen: Vec<SocketAddr>,
     /// The public HTTPS listener, if any.
     pub tls: Option<TlsStatus>,
-    /// The served snapshot.
+    /// The current snapshot.
     pub live: Live,
     /// The origin's health; `None` offline.
     pub origin: Option<OriginStatus>,
@@ -94,13 +94,13 @@ pub(crate) struct Status {
     pub audits: Option<Audits>,
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
-    /// The versions; `None` in shield use.
+    /// The kept snapshots; `None` in shield use.
     pub versions: Option<Versions>,
     pub cache: Cache,
     /// The counters.
     pub telemetry: Telemetry,
     pub limiter: Arc<Limiter>,
-    /// The limit of the fleet; `None`: this process counts for itself.
+    /// The limit of the fleet; `None`: this process counts by itself.
     pub shared: Option<Arc<SharedLimit>>,
     /// `ttl`: the time by which a refresh must have happened.
     pub settings: Settings,
@@ -117,9 +117,9 @@ pub(crate) struct Status {
     pub history: History,
     /// The last warnings and errors.
     pub recent: Recent,
-    /// The publisher; `None`: nothing is published.
+    /// The publisher; `None`: nothing is written to an object store.
     pub publish: Option<PublishStatus>,
-    /// The store that a replica follows; `None` in other uses.
+    /// The object store that a replica follows; `None` in other uses.
     pub replica: Option<ReplicaStatus>,
 }
 
@@ -259,7 +259,7 @@ impl Status {
         (healthy, value)
     }
 
-    /// Where clients are counted, and why not in the store that is configured.
+    /// Where clients are counted, and why not in Redis although it is configured.
     fn rate_limit(&self) -> Value {
         let why = self.shared.as_ref().and_then(|shared| shared.why_local());
         let store = if self.shared.is_some() && why.is_none() { "shared" } else { "local" };
@@ -278,7 +278,7 @@ impl Status {
         })
     }
 
-    /// Seconds until everything is mirrored: the rest of a pass, the closing pass of a first one, and the details if
+    /// Seconds until everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
     /// all are wanted. `None`: unknown.
     fn eta_seconds(&self, picture: &Picture, details: Option<(usize, usize)>) -> Option<u64> {
         let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));

@@ -1,4 +1,4 @@
-//! From the head of a request to what it asks for, or to the refusal that it gets.
+//! Checks the head of a request: the result is its target, or a refusal.
 //!
 //! In this order: client address, preflight, limit, host, loop, size, path, route, method, body, query, coding. Nothing is
 //! looked up here. Callers: [`super::respond`].
@@ -64,71 +64,69 @@ pub struct Rules {
     pub client_ip: ClientIpConfig,
     /// The limiter.
     pub limiter: Arc<Limiter>,
-    /// The limiter of the fleet, which decides in the place of `limiter`; `None`: each process counts for itself.
+    /// The limiter of the fleet, which decides instead of `limiter`; `None`: each process counts by itself.
     pub shared: Option<Arc<SharedLimit>>,
     /// The limiter of pages and their assets; `None`: there are no pages.
     pub pages: Option<Arc<Limiter>>,
-    /// The path of `public_url`, where it has one.
+    /// The path of `public_url`, if it has one.
     pub base_path: Option<BasePath>,
-    /// Path prefixes that are proxied beyond the known endpoints; empty offline.
+    /// Path prefixes that are forwarded to the origin; empty offline.
     pub passthrough_paths: Vec<String>,
-    /// Methods that pass.
+    /// Methods that are forwarded there.
     pub passthrough_methods: Vec<Method>,
     /// How long a target, and how large a header, may be, in bytes.
     pub head: usize,
-    /// Our name on requests to the origin; `None` where there is none.
+    /// Our name on requests to the origin; `None` without an origin.
     pub name: Option<Pseudonym>,
-    /// Whether there are dumps; otherwise their paths are unknown ones.
+    /// Whether there are dumps. If not, their paths are unknown paths.
     pub dumps: bool,
     /// Whether odd requests are answered as the origin does, once that is learned.
     pub edges: bool,
 }
 
-/// What a request asks for.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A page of the list.
     List {
-        /// Which one.
         query: ListQuery,
-        /// From which kept snapshot.
+        /// `snapshot=`: the id of a kept snapshot.
         pin: Option<Box<str>>,
     },
     /// An odd query of the list.
     OddList(Box<OddRequest>),
     /// A taxonomy.
     Taxonomy {
-        /// Which one.
         kind: TaxonomyKind,
-        /// From which kept snapshot.
+        /// `snapshot=`: the id of a kept snapshot.
         pin: Option<Box<str>>,
     },
     /// A detail.
     Detail(ListingId),
-    /// A detail whose id is no number.
+    /// A detail whose id is not a number.
     NoListing(Box<str>),
-    /// What changed.
+    /// `/changes.json`.
     Changes {
-        /// Since which snapshot; or why that cannot be told, should there be something to tell.
+        /// The id of a snapshot, or why the parameter is wrong. That error is the answer only if there is a snapshot.
         since: Result<Box<str>, Problem>,
     },
     /// A dump.
     Dump(DumpKind),
     /// A document of this server.
     Document(WantedDocument),
-    /// An endpoint that is not known here: the origin's business.
+    /// Another path: it is forwarded to the origin.
     PassThrough {
         /// Path and raw query to send, without the path of `public_url`.
         target: Box<[u8]>,
     },
 }
 
-/// Which methods an answer names.
+/// The methods in an answer's `Allow` or `Access-Control-Allow-Methods`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Methods {
     /// Those of a known endpoint.
     Known,
-    /// Those that pass to the origin.
+    /// Those that are forwarded to the origin.
     PassedThrough,
     /// Those of the whole server (`OPTIONS *`).
     All,
@@ -139,31 +137,30 @@ pub enum Methods {
 pub enum Admission {
     /// It is looked up.
     Admitted {
-        /// What it asks for.
         target: Target,
         /// The coding that the client likes best.
         coding: Coding,
     },
     /// It is a CORS preflight, answered with these methods.
     Preflight(Methods),
-    /// It asks which methods there are.
+    /// `OPTIONS`, answered with these methods.
     Options(Methods),
     /// It is refused.
     Refused(Problem),
 }
 
-/// The decision on a request, and what goes with it whatever it is.
+/// The decision on a request, and facts about the request.
 #[derive(Debug)]
 pub struct Admitted {
     /// The decision.
     pub admission: Admission,
-    /// What it is counted and logged under.
+    /// The label in metrics and logs.
     pub route: RouteLabel,
-    /// The client.
+    /// The client's address.
     pub client: IpAddr,
-    /// What the limiter says.
+    /// The limiter's decision.
     pub limit: Decision,
-    /// Whether the header states conditions.
+    /// Whether the headers state conditions.
     pub conditional: bool,
     /// Which processes of this program the request came through.
     pub trail: Trail,
@@ -197,7 +194,7 @@ pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: 
         return Admitted { admission, route, client, limit, conditional: false, trail };
     }
     let trail = if noted.relayed { Trail::of(view.headers) } else { Trail::NONE };
-    // Whatever could be answered from here: an answer now and then would only hide the loop.
+    // Refused even if this server could answer: an answer from time to time would only hide the loop.
     let comes_back = rules.name.as_ref().is_some_and(|name| trail.leads_through(name));
     let (route, admission) = match host {
         Ok(()) if comes_back => (RouteLabel::Other, Err(Problem::loop_detected())),
@@ -208,7 +205,7 @@ pub(super) fn admit_by(view: &View<'_>, rules: &Rules, now: Monotonic, decided: 
     Admitted { admission, route, client, limit, conditional: noted.conditional, trail }
 }
 
-/// What becomes of a request that the limit lets through, and what it is counted under.
+/// The decision on a request that the limit admits, and its label.
 fn judge(
     routed: Result<Routed<'_>, Problem>,
     view: &View<'_>,
@@ -305,7 +302,7 @@ fn below_authority(target: &[u8]) -> Option<&[u8]> {
     Some(path.map_or(b"/", |at| &rest[at..]))
 }
 
-/// Whether the origin answers what is asked at a path that is not known here.
+/// Whether an unknown path is forwarded to the origin.
 fn passes(routed: &Routed<'_>, rules: &Rules) -> bool {
     routed.route == Route::Unknown
         && rules.passthrough_paths.iter().any(|prefix| routed.path.starts_with(prefix.as_str()))
@@ -322,7 +319,7 @@ pub(crate) fn names(first: &[&str], configured: &[Method], last: &[&str]) -> Str
     names.join(", ")
 }
 
-/// What an endpoint is asked for.
+/// Makes the target of a request.
 fn target(routed: &Routed<'_>, view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> Result<Target, Problem> {
     let path = &*routed.path;
     if routed.route == Route::Unknown {

@@ -1,18 +1,20 @@
-//! What a kept taxonomy or detail was made of, as one hash: where it is the same in the next epoch, so is the reply.
+//! One hash over the inputs of a cached taxonomy or detail: if it is the same in the next epoch, the reply is still
+//! right.
 //!
-//! Cheaper than making it again: a detail would be read from the store, a taxonomy parsed. Lists need none: they show the
-//! instant for which the snapshot is confirmed, and are made anew when that moves. What has to be in here is whatever
-//! [`super::render`] reads beside what never changes while the process runs. Callers: [`super::find`].
+//! This is cheaper than rendering again: a detail would be read from the store, a taxonomy parsed. Lists need no hash:
+//! they show the instant for which the snapshot is confirmed, and are rendered again when it changes. The hash must
+//! have everything that [`super::render`] reads, except what never changes while the process runs. Callers:
+//! [`super::find`].
 
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::live::Published;
 
-/// What nothing is made of.
+/// No reply has this hash.
 pub(super) const NOTHING: u128 = 0;
 
-/// What a taxonomy is made of.
+/// The inputs of a taxonomy.
 pub(super) fn taxonomy(published: &Published, kind: TaxonomyKind) -> u128 {
     let mut hasher = common(published);
     part(&mut hasher, published.dataset.content.taxonomy(kind));
@@ -24,12 +26,12 @@ pub(super) fn taxonomy(published: &Published, kind: TaxonomyKind) -> u128 {
     hasher.digest128().max(1)
 }
 
-/// What a detail is made of beside its record.
+/// The inputs of a detail, except its record.
 pub(super) fn detail(published: &Published) -> u128 {
     common(published).digest128().max(1)
 }
 
-/// The licence is a link, and what is volatile takes no part in the tag.
+/// The licence is in `Link`, and volatile fields take no part in the tag.
 fn common(published: &Published) -> Xxh3Default {
     let mut hasher = Xxh3Default::new();
     part(&mut hasher, published.license.as_deref().unwrap_or_default());

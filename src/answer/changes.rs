@@ -1,4 +1,4 @@
-//! Answers `/changes.json` from the journal of what was served.
+//! Answers `/changes.json` from the journal of changes.
 //!
 //! Callers: [`super::find`].
 
@@ -33,7 +33,7 @@ impl Finder {
                 return Problem::snapshot_gone("since", &*since, Some(published.dataset.id.as_str())).into();
             }
             Err(error) => {
-                tracing::error!(%error, "the change feed cannot be answered");
+                tracing::error!(%error, "/changes.json cannot be answered");
                 return Problem::internal().into();
             }
         };

@@ -1,4 +1,4 @@
-//! From what was found to the head of the answer: preconditions, then headers.
+//! Makes the head of an answer from what was found: preconditions, then headers.
 //!
 //! Bodies are only chosen here, never made. Callers: [`super::respond`].
 
@@ -33,14 +33,14 @@ pub(crate) const NOSNIFF: &str = "nosniff";
 pub(crate) const EXPOSED: &str = "Age, Date, ETag, Link, Retry-After, RateLimit, RateLimit-Policy, Cache-Status, Mirror-Snapshot, \
                            Mirror-Confirmed";
 
-/// What is the same in every answer.
+/// The parts that are the same in every answer.
 #[derive(Clone, Debug)]
 pub struct Standing {
     cache_control: HeaderValue,
     ttl: i64,
     /// Whether the origin confirms the data from time to time; offline it does not.
     ages: bool,
-    /// `Allow` where unknown endpoints are passed through.
+    /// `Allow` for paths that are forwarded.
     passthrough_allow: HeaderValue,
     /// `Access-Control-Allow-Methods` there.
     passthrough_cors: HeaderValue,
@@ -55,7 +55,7 @@ pub struct Asked<'a> {
     pub method: &'a Method,
     /// The header.
     pub headers: &'a HeaderMap,
-    /// What the limiter said.
+    /// The limiter's decision.
     pub limit: Decision,
     /// The coding that the client likes best.
     pub coding: Coding,
@@ -72,7 +72,7 @@ pub struct FromSnapshot<'a> {
     pub reply: &'a Reply,
     /// The snapshot.
     pub published: &'a Published,
-    /// How it came about when the origin was asked for it just now.
+    /// For `Cache-Status`, if the origin was asked for it just now.
     pub forwarded: Option<CacheOutcome>,
     /// Whether the client named the snapshot: then the answer does not age.
     pub pinned: bool,
@@ -87,11 +87,11 @@ pub struct Answer<H = HeaderMap> {
     pub head: H,
     /// The body; `None` for 304, 204 and HEAD.
     pub body: Option<Bytes>,
-    /// How it came about.
+    /// Its source.
     pub outcome: Outcome,
 }
 
-/// How an answer came about.
+/// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// From the snapshot, the cache or the origin.
@@ -121,7 +121,7 @@ impl Outcome {
         }
     }
 
-    /// What the cache has to do with it; `None` for answers of our own making.
+    /// For `Cache-Status`; `None` for answers that this server makes itself.
     pub const fn cache(self) -> Option<CacheOutcome> {
         if let Self::Cache(outcome) = self { Some(outcome) } else { None }
     }
@@ -232,8 +232,9 @@ impl Standing {
         })
     }
 
-    /// How long nginx may keep what is so old, in seconds: it counts `max-age` from when it asked, whatever `Age` says. What
-    /// is stale it keeps for a second: with 0 it would have nothing to stand in for us, which `stale-if-error` allows.
+    /// How long nginx may keep an answer of this age, in seconds: it counts `max-age` from when it asked, whatever `Age`
+    /// says. It keeps a stale answer for a second: with 0 it would have none to serve when we fail, which `stale-if-error`
+    /// allows.
     fn left(&self, age: i64) -> i64 {
         self.ttl.saturating_sub(age).max(1)
     }

@@ -1,6 +1,6 @@
 //! Finds a document of this server, and writes the head of its answer.
 //!
-//! What stands in it is the business of [`crate::pages`]. Callers: [`super::find`], [`super::respond`].
+//! [`crate::pages`] makes the content. Callers: [`super::find`], [`super::respond`].
 
 use std::sync::Arc;
 

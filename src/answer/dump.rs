@@ -1,4 +1,4 @@
-//! Looks up a dump: which coding, how long to wait, and what a client is told when there is none.
+//! Looks up a dump: which coding, how long to wait, and the error when there is none.
 //!
 //! Callers: [`super::respond`].
 
@@ -44,7 +44,7 @@ impl Responder {
     }
 }
 
-/// What a client is told; the log has the whole story.
+/// The error for the client; the log has the details.
 fn told(error: &DumpError) -> (Problem, u64) {
     match error {
         DumpError::Nothing => (Problem::dump_unavailable("There is no snapshot yet"), NO_SNAPSHOT),

@@ -1,6 +1,7 @@
-//! Looks up what a request asks for: in the snapshot where that covers it, else through the origin.
+//! Finds the answer to a request: in the snapshot if that covers it, otherwise through the origin.
 //!
-//! The only await in the life of a request; nothing here blocks the thread. Callers: [`crate::serve::public`].
+//! The only step of a request that waits, besides a shared limit; nothing here blocks the thread. Callers:
+//! [`crate::serve::public`].
 
 use std::sync::Arc;
 
@@ -48,34 +49,29 @@ use pinned::{Version, not_at_hand};
 pub(crate) enum Found {
     /// An answer from the snapshot.
     Snapshot {
-        /// The answer.
         reply: Arc<Reply>,
-        /// The snapshot.
         published: Arc<Published>,
-        /// How it came about when the origin was asked for it just now.
+        /// For `Cache-Status`, if the origin was asked for it just now.
         forwarded: Option<CacheOutcome>,
         /// Whether the client named this snapshot.
         pinned: bool,
     },
     /// An answer of the origin.
     Through {
-        /// The answer.
         stored: Arc<Stored>,
-        /// How it came about.
+        /// For `Cache-Status`.
         outcome: CacheOutcome,
     },
     /// A document of this server.
     Document {
-        /// The document.
         document: Arc<Rendered>,
-        /// The snapshot that it shows; `None` where it shows none.
+        /// The snapshot that it shows; `None` if it shows none.
         published: Option<Arc<Published>>,
     },
     /// What was learned of the origin's answers to such requests.
     Learned(Learned),
-    /// None, and why.
+    /// An error.
     Problem {
-        /// Why.
         problem: Problem,
         /// Seconds after which another try makes sense.
         retry_after: Option<u64>,
@@ -90,37 +86,35 @@ impl From<Problem> for Found {
 
 /// Everything that answers come from.
 pub(crate) struct Finder {
-    /// The served snapshot.
+    /// The current snapshot.
     pub live: Live,
-    /// Hot replies.
+    /// Replies that were asked for again.
     pub cache: Cache,
-    /// Details; `None` in shield use.
+    /// `None` in shield use.
     pub details: Option<Details>,
     /// The way to the origin; `None` offline.
     pub proxy: Option<Proxy>,
-    /// What becomes of `api_url`.
+    /// Rewrites `api_url`.
     pub rewrite: Rewrite,
     /// What links start with.
     pub public_url: String,
-    /// What changed in what is served, as it is known now.
+    /// The journal of changes of the current snapshot.
     pub journal: Box<dyn Fn() -> Arc<Journal> + Send + Sync>,
     /// What renders pages; a reload replaces it.
     pub pages: ArcSwap<Pages>,
-    /// Kept versions.
     pub kept: Kept,
-    /// What a client is told of what is not here, where there is no origin to ask.
+    /// The reasons in a 503 for missing data, if there is no origin (offline, replica).
     pub absent: Absent,
     /// What was learned of the origin's answers to odd requests.
     pub edges: Edges,
     /// `rate_limit.ipv6_prefix`: how many bits of an IPv6 address make a household.
     pub settings: Settings,
-    /// Whether newer data waits behind what is served, so that the origin's answers are not those of the snapshot.
+    /// Whether a rollback hides newer data. Then the origin's answers do not fit the current snapshot.
     pub is_behind: Box<dyn Fn() -> bool + Send + Sync>,
-    /// The clock.
     pub clock: Clock,
 }
 
-/// Larger documents are not looked through on a thread that serves clients, in bytes.
+/// Larger documents are not rendered on a thread that serves clients, in bytes.
 const LARGE: usize = 64 << 10;
 
 impl Finder {
@@ -179,7 +173,7 @@ impl Finder {
         }
         match published.dataset.find(query) {
             Ok(found) => {
-                // What finds nothing may be odd, which only the data shows.
+                // A query that selects no listing may be odd, which only the data shows.
                 let odd = if found.items.is_empty() { self.looked_up(&published, query) } else { None };
                 let is_odd = odd.is_some();
                 if let Some(odd) = odd {
@@ -201,16 +195,17 @@ impl Finder {
                 };
                 Found::Snapshot { reply, published, forwarded: None, pinned }
             }
-            // What a slug stands for is in doubt: the origin knows.
+            // A term of the query is in doubt: the origin knows.
             Err(_doubt) => self.ask(&published, past(), query, client).await,
         }
     }
 
-    /// Asks the origin what the snapshot cannot tell; of any but the newest one it cannot tell either.
+    /// Asks the origin for an answer that the snapshot does not have. `past`: the snapshot is not the newest, and the
+    /// origin has only its present data.
     async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: &Caller) -> Found {
         if past {
             let why =
-                "the meaning of the query is doubtful in this snapshot, and the origin only answers for the present";
+                "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
             return not_at_hand(published.dataset.id.as_str(), why, 3600);
         }
         self.through(&query.path_and_query(), false, client).await
@@ -220,7 +215,7 @@ impl Finder {
         let Version { published, pinned, beside } = version;
         let key = Key::Taxonomy(kind);
         let made_of = || basis::taxonomy(&published, kind);
-        // What is kept there is the served version's.
+        // The cache has the reply of the current snapshot.
         let served = beside.is_none();
         let kept = self.cache.reply(&key).filter(|_| served);
         if let Some(reply) = kept.clone().filter(|reply| self.holds(reply, &published, made_of)) {
@@ -228,7 +223,7 @@ impl Finder {
         }
         let rewrite = self.rewrite.of_origin(published.meta.origin.as_deref());
         let made = if published.dataset.content.taxonomy(kind).len() > LARGE {
-            // What is large takes its time to be rewritten.
+            // Rewriting a large text takes long.
             let (published, rewrite) = (published.clone(), rewrite.into_owned());
             let rendering = tokio::task::spawn_blocking(move || render::taxonomy(&published, kind, &rewrite));
             match rendering.await {
@@ -249,7 +244,7 @@ impl Finder {
                 } else if !served {
                     Arc::new(made)
                 } else {
-                    // There are three of them: they are not worth a question at the door.
+                    // There are only three taxonomies, so the cache always stores them.
                     let made = Arc::new(made);
                     self.cache.keep_reply(key, made.clone());
                     made
@@ -269,8 +264,8 @@ impl Finder {
         };
         let Some(details) = &self.details else { return Problem::internal().into() };
         let kept = self.cache.reply(&Key::Detail(id));
-        // A newer record makes the cache forget the reply. One that vanished with its listing and came back with it may
-        // be kept here and nowhere else.
+        // A newer record makes the cache forget the reply. But if a listing was removed and comes back, the cache may still
+        // have its detail although the store has not.
         let made_of = || if details.holds(id) { basis::detail(&published) } else { basis::NOTHING };
         if let Some(reply) = kept.filter(|reply| self.holds(reply, &published, made_of)) {
             return Found::Snapshot { reply, published, forwarded: None, pinned: false };
@@ -342,7 +337,7 @@ impl Finder {
         Found::Snapshot { reply, published, forwarded, pinned: false }
     }
 
-    /// Whether a kept reply is right for what is published: of this epoch, or made of the same.
+    /// Whether a cached reply is right for this snapshot: of its epoch, or rendered from the same data.
     fn holds(&self, reply: &Reply, published: &Published, made_of: impl FnOnce() -> u128) -> bool {
         if reply.epoch() == published.epoch {
             return true;

@@ -1,7 +1,6 @@
-//! The head of an answer while it is made: a map of fields for whoever works on it further, or at once the lines of
-//! HTTP/1.1 that go on the wire.
+//! The head of an answer while it is made: a map of fields for further work, or at once the lines of HTTP/1.1.
 //!
-//! It knows how fields are written and nothing of what they say. Callers: [`super::compose`] fills it,
+//! It knows how fields are written, but not what they mean. Callers: [`super::compose`] fills it,
 //! [`crate::serve`] sends it.
 
 use bytes::Bytes;
@@ -134,7 +133,7 @@ impl Head for HeaderMap {
 /// Room for every field of an answer, so that the map is allocated once.
 const ROOM: usize = 22;
 
-/// What becomes of a connection after an answer.
+/// The state of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// It waits for the next request.

@@ -153,8 +153,8 @@ fn belongs(name: &str, socket: Bound, examined: &mut Examined) -> Option<Passed>
     let named = Kind::of_name(name);
     let Some(kind) = named.or_else(|| Kind::of_address(socket.address, &examined.config)) else {
         let problem = format!(
-            "the passed socket \"{name}\" on {} belongs to no listener; name it http, https or admin \
-             (FileDescriptorName= in the socket unit), or list its address in listen, tls.listen or admin.listen",
+            "the passed socket \"{name}\" on {} belongs to no listener. Name it http, https or admin \
+             (FileDescriptorName= in the socket unit), or add its address to listen, tls.listen or admin.listen",
             socket.address
         );
         examined.fail("listen", &problem);

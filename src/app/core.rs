@@ -63,13 +63,13 @@ pub enum AppError {
     /// A key of `bundle.trusted_keys` is invalid.
     #[error("bundle.trusted_keys: {0}")]
     Key(#[from] SignatureError),
-    /// A version cannot be served or switched.
+    /// A snapshot cannot become current.
     #[error(transparent)]
     Versions(VersionsError),
     /// The origin cannot be asked.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The store of a fleet cannot be used.
+    /// The object store of `replica.url` cannot be used.
     #[error("{key}: {why}")]
     Place { key: &'static str, why: String },
     /// The access log cannot be written.
@@ -82,9 +82,9 @@ pub enum AppError {
     },
     /// The store is damaged, and there is no origin to rebuild it from.
     #[error(
-        "the store {path} is damaged: {detail}. Repair it with `grandstand bundle import FILE`, or serve an intact snapshot: \
-         `grandstand snapshot verify` shows which, `grandstand snapshot rollback ID` serves it. Otherwise replace the file by \
-         an undamaged copy, or set origin.url once to rebuild it from the origin"
+        "the store {path} is damaged: {detail}. Do one of these: import a bundle with `grandstand bundle import FILE`; find an \
+         intact snapshot with `grandstand snapshot verify` and make it current with `grandstand snapshot rollback ID`; \
+         restore the file from a backup; or start once with origin.url set, to fetch everything again"
     )]
     Damaged {
         /// The file.
@@ -99,7 +99,7 @@ pub enum AppError {
         /// Why.
         source: url::ParseError,
     },
-    /// The object store cannot be used.
+    /// The object store of `publish.url` cannot be used.
     #[error("publish.options: {0}")]
     Publish(String),
     /// A thread cannot be started.
@@ -121,9 +121,9 @@ pub struct Core {
     pub data_dir: DataDir,
     /// The store; `None` in shield use.
     pub store: Option<Arc<Store>>,
-    /// The versions in it; `None` in shield use.
+    /// The kept snapshots in it; `None` in shield use.
     pub versions: Option<Versions>,
-    /// The served snapshot.
+    /// The current snapshot.
     pub live: Live,
     /// Hot answers.
     pub cache: Cache,
@@ -143,15 +143,15 @@ pub struct Core {
     pub sweeper: Option<Sweeper>,
     /// Its worker for details.
     pub worker: Option<DetailWorker>,
-    /// What asks how the origin answers odd requests.
+    /// Learns how the origin answers odd requests.
     pub learner: Option<EdgeLearner>,
     /// Its auditor.
     pub auditor: Option<Auditor>,
-    /// How audits are asked for.
+    /// Takes requests for audits.
     pub audits: Audits,
-    /// Follows a store, or takes the first data of a mirror from it; if there is one.
+    /// Follows an object store, or takes the first data of a mirror from it; `None` without `replica.url`.
     pub(crate) follower: Option<Follower>,
-    /// What is known of that store.
+    /// The state of the replica.
     pub(crate) replica: ReplicaStatus,
     /// The last warnings and errors.
     pub(crate) recent: Recent,
@@ -224,7 +224,7 @@ impl Core {
         }
         self.remember_origin(config, &store)?;
         let evidence = store.evidence().unwrap_or_else(|error| {
-            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
+            tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             Evidence::new()
         });
         let versions = versions(&self.settings, &store, &self.live, &self.clock);
@@ -337,8 +337,8 @@ impl From<VersionsError> for AppError {
     }
 }
 
-/// The versions of a data directory without a server, for commands. The first value keeps it locked. If the current
-/// version cannot be read, the others still can.
+/// The snapshots of a data directory without a server, for commands. The first value keeps it locked. If the current
+/// snapshot cannot be read, the others still can.
 ///
 /// # Errors
 /// When it is held, broken, or there is none.
@@ -365,7 +365,7 @@ fn restored(config: &Config, data_dir: DataDir, rebuilds: bool) -> Result<(DataD
     let versions = versions(&settings, &Arc::new(store), &Live::default(), &Clock::system());
     match versions.restore() {
         Err(VersionsError::Store(error @ StoreError::Damaged(_))) => {
-            tracing::error!("the last snapshot that was served cannot be read: {error}");
+            tracing::error!("the current snapshot cannot be read: {error}");
         }
         restored => restored?,
     }

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::limit::Limiter;
 use crate::shared_limit::{SharedLimit, StoreConfig};
 
-/// The window in `rate_limit.store`, not connected yet; `None`: there is no store.
+/// The limiter of `rate_limit.store`, not connected yet; `None`: it is not set.
 pub(super) fn shared(config: &Config, limiter: &Arc<Limiter>, clock: &Clock) -> Option<Arc<SharedLimit>> {
     let limits = &config.rate_limit;
     let store = StoreConfig {

@@ -16,11 +16,11 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// The pause after a repair: a failed one may fail again, and a successful one has rewritten everything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks after a data directory.
+/// Maintains a data directory.
 pub(crate) struct Keeper {
     /// The directory.
     pub data_dir: DataDir,
-    /// The versions in its store; `None` in shield use.
+    /// The kept snapshots in its store; `None` in shield use.
     pub versions: Option<Versions>,
     /// The origin's health; `None` without an origin.
     pub origin: Option<OriginStatus>,
@@ -32,7 +32,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts looking, for as long as the process lives.
+    /// Starts the thread, which runs as long as the process.
     pub(crate) fn start(self) {
         let work = move || {
             let mut announced = self.announce(true);
@@ -53,7 +53,7 @@ impl Keeper {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("keeper".into()).spawn(work) {
-            tracing::error!(%error, "the store is not watched: no thread; damage is repaired only at the next start");
+            tracing::error!(%error, "a thread could not be started, so a damaged store is repaired only at the next start");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The publisher of this instance, if the configuration asks for one.
+//! The publisher of this server, if the configuration asks for one.
 //!
 //! Callers: [`super::serve`].
 
@@ -9,10 +9,10 @@ use crate::fleet::publisher::{Publisher, Settings};
 
 use super::core::{AppError, Core};
 
-/// The publisher; `None`: nothing is published.
+/// The publisher; `None`: nothing is written to an object store.
 ///
 /// # Errors
-/// When the options of the store do not make a client.
+/// When the options of the object store do not make a client.
 pub(crate) fn of(config: &Config, core: &Core, status: &PublishStatus) -> Result<Option<Publisher>, AppError> {
     let publish = &config.publish;
     let (Some(url), Some(versions)) = (&publish.url, &core.versions) else { return Ok(None) };

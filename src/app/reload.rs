@@ -133,7 +133,7 @@ impl Reload {
         }
     }
 
-    /// Another access log if that is wanted; else its file is opened anew, for programs that rotate it.
+    /// Changes the access log. Without a change, opens its file again, for programs that rotate it.
     fn access(&self, running: &Config, next: &Config) {
         if running.access == next.access && running.log.format == next.log.format {
             if let Some(access) = self.access.load().as_ref() {
@@ -143,7 +143,7 @@ impl Reload {
         }
         match access_log::open(next) {
             Ok(access) => self.access.store(access.map(Arc::new)),
-            Err(error) => tracing::error!(%error, "the access log stays as it is"),
+            Err(error) => tracing::error!(%error, "the access log could not be changed; the old one stays in use"),
         }
     }
 

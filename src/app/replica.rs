@@ -1,4 +1,4 @@
-//! A replica's way to its store, and a mirror's that begins with the data of one.
+//! Connects a replica to its object store, and a mirror that takes its first data from one.
 //!
 //! Callers: [`super::core`] makes it, [`super::serve`] and `sync` run it.
 
@@ -14,7 +14,7 @@ use crate::mirror::task::Mirror;
 use super::core::{AppError, Core};
 use super::{Task, trusted_keys};
 
-/// What follows `replica.url`; `None`: it is not set.
+/// The follower of `replica.url`; `None`: it is not set.
 ///
 /// # Errors
 /// When its options do not make a client, or a trusted key is invalid.
@@ -31,7 +31,7 @@ pub(super) fn follower(config: &Config, core: &Core) -> Result<Option<Follower>,
     Ok(Some(Follower::new(fetcher, versions.clone(), details, trusted_keys(config)?, clock)))
 }
 
-/// Adds the services that keep the data current: a mirror, or what follows a store.
+/// Adds the services that keep the data current: a mirror, or the follower of an object store.
 pub(super) fn keep_current(server: &mut Server, core: &mut Core) {
     match (core.mirror.take(), core.follower.take()) {
         (Some(own), seed) => {
@@ -48,7 +48,7 @@ pub(super) fn keep_current(server: &mut Server, core: &mut Core) {
     }
 }
 
-/// Mirrors, for ever; takes the first data from the store, if there is one.
+/// Mirrors until the process ends; takes the first data from the object store, if there is one.
 pub(crate) async fn mirror(mirror: Mirror, seed: Option<Follower>) {
     if let Some(seed) = seed {
         seed.seed().await;

@@ -1,4 +1,4 @@
-//! What requests and answers depend on, made from a configuration: at the start, and again at each reload.
+//! The settings of requests and answers, made from a configuration: at the start, and again at each reload.
 //!
 //! Pure but for the limit on open files. Callers: [`super::serve`], [`super::reload`].
 

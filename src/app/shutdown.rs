@@ -54,7 +54,7 @@ impl ShutdownSignalWatch for Signals {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => {
-                    // Somebody waits at a terminal.
+                    // A user waits at a terminal.
                     self.connections.close();
                     break;
                 }

@@ -88,7 +88,7 @@ impl Systemd {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("systemd".into()).spawn(work) {
-            tracing::error!(%error, "the service manager is not kept informed: no thread");
+            tracing::error!(%error, "a thread could not be started, so systemd gets no messages from this server");
         }
     }
 }

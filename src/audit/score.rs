@@ -26,7 +26,7 @@ pub enum Outcome {
     Different(Vec<Difference>),
     /// The mirror would read it through, so there is nothing to compare.
     ReadThrough,
-    /// They differ by design: the mirror answers in its own way.
+    /// They differ as documented: the mirror answers in its own way.
     ByContract,
     /// Nothing could be compared, and why.
     NotAnswered(String),
@@ -76,9 +76,9 @@ pub struct Report {
     pub equal: u64,
     /// Samples that differ.
     pub different: u64,
-    /// Samples that the mirror would read through.
+    /// Samples that the mirror would forward to the origin.
     pub read_through: u64,
-    /// Samples that differ by design.
+    /// Samples that differ as documented.
     pub by_contract: u64,
     /// Samples that could not be compared.
     pub not_answered: u64,
@@ -141,7 +141,7 @@ impl Report {
     /// The result in one line.
     pub fn summary(&self) -> String {
         let skipped = format!(
-            "skipped: {} read through, {} differ by design, {} unanswered{}",
+            "skipped: {} forwarded, {} different as documented, {} unanswered{}",
             self.read_through,
             self.by_contract,
             self.not_answered,
@@ -248,7 +248,7 @@ mod tests {
         assert!(!report.is_parity(), "nothing compared is no parity");
         assert_eq!(
             report.text(),
-            "no sample could be compared; skipped: 0 read through, 0 differ by design, 0 unanswered"
+            "no sample could be compared; skipped: 0 forwarded, 0 different as documented, 0 unanswered"
         );
         for outcome in [Outcome::Equal, Outcome::Equal, Outcome::ReadThrough, Outcome::ByContract] {
             report.count("GET /a", outcome);
@@ -262,7 +262,7 @@ mod tests {
             report.text(),
             "GET /b: field total: the mirror has 3, the origin 4\n\
              not compared: no\n\
-             2 of 3 samples equal (66.66 %); skipped: 1 read through, 1 differ by design, 2 unanswered"
+             2 of 3 samples equal (66.66 %); skipped: 1 forwarded, 1 different as documented, 2 unanswered"
         );
         assert_eq!(report.samples(), 7);
     }

@@ -1,7 +1,7 @@
 //! One thread that compresses hot bodies well, while clients get the quick variant.
 //!
-//! Nobody waits for it: when the queue is full, a body is refused and may be queued later. It knows nothing of bodies
-//! and what is kept. It uses at most a fifth of a core, apart from large bodies. Callers: [`super::Cache`],
+//! No client waits for it: when the queue is full, a body is refused and may be queued later. It does not know bodies
+//! or the cache. It uses at most a fifth of a core, apart from large bodies. Callers: [`super::Cache`],
 //! [`super::coded`].
 
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Recoder {
         let jobs = match thread {
             Ok(_) => Some(jobs),
             Err(error) => {
-                tracing::warn!(%error, "no thread for recompression; replies keep their first, larger compression");
+                tracing::warn!(%error, "a thread could not be started, so answers are not compressed again and stay larger");
                 None
             }
         };

@@ -141,8 +141,8 @@ fn table(report: &Report) -> String {
         ("different", report.different),
         ("undecided", report.undecided),
         ("not answered", report.not_answered),
-        ("read through", report.read_through),
-        ("different as intended", report.by_contract),
+        ("forwarded", report.read_through),
+        ("different as documented", report.by_contract),
     ] {
         if count > 0 || what == "equal" || what == "different" {
             table.row([what.to_owned(), count.to_string()]);

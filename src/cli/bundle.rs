@@ -41,11 +41,11 @@ pub(super) struct Bundle {
 enum Action {
     /// Write the current snapshot to a file, or the changes since an earlier export
     ///
-    /// `--format` writes the listings for other tools instead.
+    /// With `--format`, writes the listings or details for other tools instead.
     Export(export::Export),
-    /// Import a bundle and serve its snapshot; the previous snapshot is kept
+    /// Import a bundle as the newest snapshot; the previous snapshot is kept
     Import(import::Import),
-    /// Check every byte of a bundle, and its signature
+    /// Check every byte of a bundle, and its signature if bundle.trusted_keys is set
     ///
     /// The signature is FILE.minisig. A delta is checked without its base.
     Verify(Verify),

@@ -43,7 +43,7 @@ pub(super) fn start(config: LogConfig) -> Result<Log, LoggingError> {
         let changed = changed.and(filter(config.level.as_str()));
         let changed = changed.and_then(|filter| level.reload(filter).map_err(|error| LoggingError(error.to_string())));
         if let Err(error) = changed {
-            tracing::error!(%error, "the log stays as it was");
+            tracing::error!(%error, "the log could not be changed; its old settings stay in effect");
         }
     };
     Ok(Log { recent, change: Box::new(change) })

@@ -28,7 +28,7 @@ pub(super) struct Origin {
     /// Largest number of requests in any 60 seconds; 0: no limit
     #[arg(long, default_value_t = 0)]
     requests_per_minute: u32,
-    /// How it answers what its documentation leaves open
+    /// How the sample origin answers odd requests, such as page=0
     #[arg(long, default_value = "documented", value_parser = PossibleValuesParser::new(Edges::NAMES))]
     edges: String,
     /// Stop when standard input ends; a line `touch N` there changes N venues, `remove N` removes N

@@ -1,4 +1,4 @@
-//! `grandstand snapshot`: the kept snapshots, and which one is served.
+//! `grandstand snapshot`: the kept snapshots, and which one is current.
 //!
 //! Executed by the server that holds the data directory, through its admin listener, or else here. Callers: [`super`].
 
@@ -44,19 +44,20 @@ struct One {
 enum Command {
     /// List the kept snapshots, newest first
     List(Sources),
-    /// Compare every kept snapshot with its hashes
+    /// Check the hashes of every kept snapshot and its details
     ///
-    /// Reads all details, too. Exit code 1 means that something is damaged.
+    /// Exit code 1 means that something is damaged.
     Verify(Sources),
-    /// Serve an older snapshot until `release`
+    /// Make a kept snapshot current until `release`
     ///
-    /// It is served across restarts, too. Refreshes continue in the background.
+    /// A restart does not end this. Refreshes continue in the background.
     Rollback(One),
-    /// End a rollback: serve the newest snapshot again
+    /// End a rollback: make the newest snapshot current again
     Release(Sources),
     /// Publish the snapshot that is held back because it lost many listings
     ///
-    /// A snapshot is held back if it lost more listings than mirror.max_shrink allows. This command publishes it once.
+    /// A snapshot is held back if it lost more listings than mirror.max_shrink allows. This command publishes this one; the
+    /// limit still applies to later ones.
     Accept(Sources),
     /// Keep a snapshot until `unpin`
     Pin(One),
@@ -96,13 +97,13 @@ impl Snapshot {
             Command::Verify(sources) => verify(&Desk::open(sources)?),
             Command::Release(sources) => {
                 let told = Desk::open(sources)?.perform(&Action::Release)?;
-                println!("serving {}, the newest snapshot", text(&told["served"]));
+                println!("current snapshot: {}, the newest one", text(&told["served"]));
                 Ok(ExitCode::SUCCESS)
             }
             Command::Rollback(One { id, sources }) => {
                 let desk = Desk::open(sources)?;
                 let told = desk.perform(&Action::Rollback(desk.resolve(id)?))?;
-                println!("serving {} until `grandstand snapshot release`", text(&told["served"]));
+                println!("current snapshot: {}, until `grandstand snapshot release`", text(&told["served"]));
                 if told["newest"] != told["served"] {
                     println!("the newest snapshot {} waits", text(&told["newest"]));
                 }
@@ -233,7 +234,7 @@ fn table(list: &Value) -> String {
     }
     let mut out = table.to_string();
     if list["rolled_back"] == true {
-        out.push_str("rollback in effect: `grandstand snapshot release` serves the newest snapshot\n");
+        out.push_str("rollback in effect: `grandstand snapshot release` makes the newest snapshot current\n");
     }
     out
 }

@@ -136,7 +136,7 @@ fn screen(value: &Value) -> String {
         line("snapshot", format!("{} ({})", text("/snapshot/id"), text("/snapshot/certificate")));
         if text("/rollback/served") != "-" {
             let newest = text("/rollback/newest");
-            line("rollback", format!("{newest} is the newest; `grandstand snapshot release` serves it"));
+            line("rollback", format!("{newest} is the newest; `grandstand snapshot release` makes it current"));
         }
         let unconfirmed = value.pointer("/unconfirmed").and_then(Value::as_bool) == Some(true);
         let age = if unconfirmed { "in the future: not confirmed".to_owned() } else { text("/age_seconds") + " s ago" };

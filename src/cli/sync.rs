@@ -134,7 +134,7 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
             }
         }
         let picture = watched.status().picture();
-        // A closing pass over many pages is progress, too.
+        // A closing round over many pages is progress, too.
         if stage != last.0 || picture.pass != last.1 {
             last = (stage.clone(), picture.pass, Instant::now());
         }
@@ -150,7 +150,7 @@ fn wait(watched: &Watched) -> Result<u64, SyncError> {
 /// Used by `status` to find the running server; `None`: there is none, or it has not announced its address.
 ///
 /// # Errors
-/// When the directory belongs to somebody whose word is not trusted.
+/// When the directory belongs to a user that is not trusted.
 pub(super) fn running(data_dir: &Path) -> Result<Option<String>, OpenError> {
     match DataDir::holder(data_dir) {
         Some(Holder { pid, admin, untrusted: untrusted @ Some(_) }) => {

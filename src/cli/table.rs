@@ -92,7 +92,7 @@ impl Paint {
         self.in_colour(if is_good { "1;32" } else { "1;31" }, text)
     }
 
-    /// What somebody should look at.
+    /// Something that needs a look.
     pub(super) fn warning(self, text: &str) -> Cow<'_, str> {
         self.in_colour("33", text)
     }

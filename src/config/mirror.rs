@@ -64,9 +64,9 @@ pub struct MirrorConfig {
     pub audit_per_hour: u32,
     /// A snapshot that lost more than this share of the listings is held back; 0 to 1.
     pub max_shrink: f64,
-    /// How many of the newest versions are kept; 1 to 1000.
+    /// How many of the newest snapshots are kept; 1 to 1000.
     pub keep: u32,
-    /// For how many days the last version of the day is kept; 0 to 3660.
+    /// For how many days the last snapshot of the day is kept; 0 to 3660.
     pub keep_daily: u32,
     /// How far back `/changes.json` answers; 0 to 3650 d.
     pub changes_for: Duration,

@@ -35,7 +35,7 @@ and exits with 64. An unknown key is a mistake.
 * **Sizes** are a number of bytes, or a whole number with a unit: `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, `TB`.
 * **Secrets** (`admin.token`, a password in `rate_limit.store`) are never printed. Prefer the environment for them.
 
-The column *use* says which [use](README.md) a key matters for. Other uses accept the key and ignore it.
+The column *use* says which [use](README.md#words) a key matters for. Other uses accept the key and ignore it.
 ";
 
 /// The whole page.

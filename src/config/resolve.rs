@@ -148,8 +148,8 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     let listened_on = if public_url.is_https() { tls().any(ours) } else { config.listen.iter().any(ours) };
     if is_set && public_url.is_loopback() && !listened_on {
         let problem = format!(
-            "links in answers start with {public_url}, but no listener here has port {}: they work only if another \
-             program on this machine forwards that port; without this key they start with the first listener",
+            "{public_url} has port {}, but no listener here has it. Links in answers work only if another program on this \
+             machine forwards that port. Without this key, links start with the first listener",
             public_url.port()
         );
         warn("public_url", &problem);

@@ -1,4 +1,4 @@
-//! A finished dump: a file without a name, gone after its last reader.
+//! A finished dump: a file without a name, which is removed after its last reader.
 //!
 //! Callers: [`super`] makes them, [`crate::serve`] and [`crate::admin`] send them.
 

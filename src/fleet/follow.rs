@@ -13,9 +13,9 @@ const AHEAD_MS: i64 = 60_000;
 /// What is to be done about a head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision<'a> {
-    /// It was taken before, and its data is here.
+    /// It was taken before, and its data is still here.
     Nothing,
-    /// Its data is here; it confirms that data.
+    /// It only confirms the data that is here.
     Renew,
     /// These deltas are missing, in this order.
     Deltas(&'a [NamedBundle]),
@@ -28,20 +28,20 @@ pub(crate) enum Decision<'a> {
 /// Why a head is not taken. The data stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// The store went back.
+    /// An old copy of the object store was restored, or an attacker sends an old head.
     #[error(
-        "the store shows head {found}, which is older than head {taken} that was taken here; an old copy of the store was \
-         restored, or somebody replays it"
+        "the object store has head {found}, which is older than head {taken} that was taken here; an old copy of the object \
+         store was restored, or somebody sends an old one"
     )]
     Older {
-        /// The number of the head in the store.
+        /// The number of the head in the object store.
         found: u64,
         /// The highest number that was taken.
         taken: u64,
     },
-    /// Two publishers, or a forgery.
+    /// Another head with the same number: there are two publishers, or it is forged.
     #[error(
-        "the store shows another head with the number {0} than the one that was taken here; do two publishers write there?"
+        "the object store has another head with the number {0} than this replica took before; do two publishers write there?"
     )]
     Rival(u64),
 }
@@ -51,7 +51,7 @@ pub(crate) fn taken(head: &Head) -> Taken {
     Taken { sequence: head.sequence, text: blake3::hash(head.text().as_bytes()).to_hex().to_string() }
 }
 
-/// What a replica does that stands at `stand`.
+/// What a replica at `stand` does about a head.
 ///
 /// A head that was taken is taken again only where its data is missing, after an import by hand or a repair.
 pub(crate) fn decide<'a>(stand: &Stand, head: &'a Head) -> Decision<'a> {

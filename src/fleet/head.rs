@@ -1,7 +1,7 @@
-//! The head: the one object of a store that changes. It names all others that belong together.
+//! The head: the one object of an object store that changes. It names the bundles and the journal that belong together.
 //!
-//! Reads, checks, writes, signs and verifies it; see *The head* in [the format](super). Not the transfer. Pure. Callers:
-//! publisher and replica.
+//! Reads, checks, writes, signs and verifies it; see *The head* in [the format](super). It transfers nothing. Pure.
+//! Callers: publisher and replica.
 
 use std::io::Cursor;
 
@@ -23,10 +23,10 @@ const FORMAT: u64 = 1;
 /// 9999-12-31T23:59:59.999Z.
 const LAST_MS: i64 = 253_402_300_799_999;
 
-/// Why a file is no head, or not one that is believed.
+/// Why a file is not a head, or not an accepted one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HeadError {
-    /// It is not a head at all.
+    /// It has not the form of a head.
     #[error("the head cannot be read: {0}")]
     Malformed(String),
     /// Another format.
@@ -56,7 +56,7 @@ pub(crate) struct NamedBundle {
 }
 
 impl NamedBundle {
-    /// Its name in the store.
+    /// Its name in the object store.
     pub(crate) fn key(&self) -> BundleKey {
         match &self.base {
             None => BundleKey::Full(self.snapshot.clone(), self.digest.short()),
@@ -75,7 +75,7 @@ pub(crate) struct NamedJournal {
 }
 
 impl NamedJournal {
-    /// Its name in the store.
+    /// Its name in the object store.
     pub(crate) fn key(&self) -> ShortDigest {
         self.blake3.short()
     }

@@ -1,4 +1,4 @@
-//! The journal of changes as a file of the store: see *The journal* in [the format](super).
+//! The journal of changes as a file of the object store: see *The journal* in [the format](super).
 //!
 //! Pure. Callers: publisher and replica.
 

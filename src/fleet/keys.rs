@@ -1,4 +1,4 @@
-//! The names of objects in a store, below its prefix. Nothing else is ever read, written or removed.
+//! The names of objects in an object store, below its prefix. Nothing else is ever read, written or removed.
 //!
 //! Pure. Callers: [`super::head`] and [`super::place`].
 
@@ -90,7 +90,7 @@ fn digits<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// A bundle in the store.
+/// A bundle in the object store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BundleKey {
     /// A full bundle: its snapshot and its digest.

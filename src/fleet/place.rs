@@ -1,8 +1,8 @@
 //! The place: one prefix of an object store, with deadlines.
 //!
-//! Reads, writes, lists and removes objects by their [`Key`]; not the meaning of any. Each call ends in bounded time, and
-//! bodies are streamed. The client is that of `object_store`; [`open`] makes it from the configuration. Callers: publisher
-//! and replica.
+//! Reads, writes, lists and removes objects by their [`Key`], without knowing what they mean. Each call ends in bounded
+//! time, and bodies are streamed. The client is that of `object_store`; [`open`] makes it from the configuration.
+//! Callers: publisher and replica.
 
 mod error;
 mod open;
@@ -44,7 +44,7 @@ impl Default for Patience {
     }
 }
 
-/// One version of an object, as the store tells versions apart.
+/// One version of an object, as the object store tells versions apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version(UpdateVersion);
 
@@ -55,11 +55,11 @@ pub(crate) struct Listed {
     pub key: Key,
     /// Its length.
     pub bytes: u64,
-    /// When it was written, by the store's clock; milliseconds since the epoch.
+    /// When it was written, by the object store's clock; milliseconds since the epoch.
     pub modified_ms: i64,
 }
 
-/// The most objects that are listed: a hundred times as many as a store has normally.
+/// The most objects that are listed: a hundred times as many as an object store has normally.
 const MOST_LISTED: usize = 100_000;
 
 /// A prefix of an object store; cheap to clone.
@@ -67,7 +67,7 @@ const MOST_LISTED: usize = 100_000;
 pub(crate) struct Place {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// The directory, of a store of files.
+    /// The directory, of an object store of files.
     directory: Option<PathBuf>,
     patience: Patience,
 }
@@ -82,7 +82,7 @@ impl Place {
     /// All objects of ours below the prefix, in no order.
     ///
     /// # Errors
-    /// When the store fails, or the list is too long.
+    /// When the object store fails, or the list is too long.
     pub(crate) async fn list(&self) -> Result<Vec<Listed>, PlaceError> {
         let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
         let mut objects = self.store.list(prefix);
@@ -107,7 +107,7 @@ impl Place {
     /// Removes an object. One that is not there is removed already.
     ///
     /// # Errors
-    /// When the store fails.
+    /// When the object store fails.
     pub(crate) async fn delete(&self, key: &Key) -> Result<(), PlaceError> {
         let path = self.path(key);
         match self.within(key, self.patience.call, self.store.delete(&path)).await {
@@ -116,7 +116,7 @@ impl Place {
         }
     }
 
-    /// Waits for an answer of the store, at most so long.
+    /// Waits for an answer of the object store, at most so long.
     async fn within<T>(
         &self,
         key: &Key,

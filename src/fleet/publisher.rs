@@ -1,8 +1,9 @@
-//! The publisher: writes what this instance serves to an object store, for replicas to follow.
+//! The publisher: writes the current snapshot to an object store, for replicas to follow.
 //!
-//! One task of its own. It never disturbs serving: all it shares with it are snapshots and the data directory. The plan
-//! decides what is written; the task writes objects first and then the head, and tries again with growing pauses. Where a
-//! snapshot came from (crawl, bundle, another store, rollback) makes no difference. Callers: [`crate::app`].
+//! One task of its own. It shares only snapshots and the data directory with the threads that serve clients, so it
+//! never disturbs them. [`plan`] decides what is written; the task writes objects first and then the head. After a
+//! failure it tries again, with growing pauses. The source of a snapshot (crawl, bundle, another object store,
+//! rollback) makes no difference. Callers: [`crate::app`].
 
 mod chores;
 mod error;
@@ -36,9 +37,10 @@ use plan::{Facts, Offer, PAUSE_MS, Step};
 use status::PublishStatus;
 use store_head::{Conditions, InStore};
 
-/// How often the task looks for details, chores and periods that have ended. A new snapshot wakes it at once.
+/// How often the task looks whether details have arrived, objects must be checked, or `publish.full_every` has passed.
+/// A new snapshot wakes it at once.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the head in the store is looked at without a new snapshot: it may have been removed.
+/// How often the head in the object store is read without a new snapshot: it may have been removed.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The pause after a failure, doubled after each further one up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -51,7 +53,7 @@ const MOST_STEPS: u32 = 4;
 /// The settings of a publisher.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The address of the store, for messages and the ledger.
+    /// The address of the object store, for messages and the ledger.
     pub url: String,
     /// The key that signs; `None`: nothing is signed.
     pub sign_key: Option<PathBuf>,
@@ -78,22 +80,23 @@ pub(crate) struct Publisher {
     whose: Whose,
     /// The chain that is continued.
     ledger: Option<Ledger>,
-    /// The highest sequence that was ever used here.
+    /// The highest number of a head that was ever used here.
     sequence: Option<u64>,
-    /// What is known of the head in the store.
+    /// The head in the object store, as last read.
     stored: Option<InStore>,
     conditions: Conditions,
-    /// The offer of an epoch of the current snapshot, and its journal.
+    /// What could be written of the current snapshot, by its epoch, with the journal.
     offered: Option<(u64, Offer, Arc<Vec<u8>>)>,
     /// The revision of the details when the chain was known to have all of them.
     seen_details: Option<u64>,
-    /// Whether the store has lost an object of the chain.
+    /// Whether the object store has lost an object of the chain.
     is_broken: bool,
-    /// When the objects were looked after.
+    /// When the objects were last checked and old ones removed.
     tidied: Option<Instant>,
-    /// The epoch of the current snapshot when the head in the store was looked at, and when that was.
+    /// The epoch of the current snapshot when the head in the object store was last read, and when that was.
     looked: Option<(u64, Instant)>,
-    /// The epoch of which the store had everything. Until the next one, a head of another publisher stays.
+    /// The epoch of the current snapshot that is completely in the object store. While it is current, a head of another
+    /// publisher is not replaced.
     settled: Option<u64>,
 }
 
@@ -188,7 +191,7 @@ impl Publisher {
         self.catch_up().await?;
         if self.is_time_to_tidy() {
             if let Err(error) = self.tidy().await {
-                tracing::warn!(url = self.settings.url, %error, "the objects in the store could not be looked after");
+                tracing::warn!(url = self.settings.url, %error, "the objects in the object store could not be checked, or old ones not removed");
             }
             // It may have found that the chain is broken, or that the head is lost.
             self.catch_up().await?;
@@ -196,7 +199,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Writes until the store has what is served.
+    /// Writes until the object store has the current snapshot.
     async fn catch_up(&mut self) -> Result<(), PublishError> {
         for _ in 0..MOST_STEPS {
             let Some(served) = self.versions.live().current() else { return Ok(()) };
@@ -212,7 +215,7 @@ impl Publisher {
             self.status.lacks(self.clock.now_mono());
             match self.act(step, &served, &journal).await {
                 Ok(()) => {}
-                // Somebody else has written: look again.
+                // Another publisher has written: read the head again.
                 Err(error) if error.is_conflict() => self.stored = None,
                 Err(error) => {
                     // The head may have been written all the same.
@@ -238,7 +241,7 @@ impl Publisher {
         Ok(journal)
     }
 
-    /// Looks at the store and decides.
+    /// Looks at the object store and decides.
     async fn plan(&mut self, served: &Arc<Published>) -> Result<Step, PublishError> {
         if self.stored.is_none() || self.looked.is_none_or(|(epoch, _)| epoch != served.epoch) || self.is_time_to_look()
         {
@@ -278,7 +281,7 @@ impl Publisher {
         Ok(step)
     }
 
-    /// Whether the head in the store is to be looked at without another reason.
+    /// Whether the head in the object store is to be looked at without another reason.
     fn is_time_to_look(&self) -> bool {
         self.looked.is_none_or(|(_, at)| at.elapsed() >= LOOK_AGAIN)
     }
@@ -312,7 +315,7 @@ impl Publisher {
     }
 }
 
-/// Makes details that have just arrived part of what can be exported. A disk that does not take them is told elsewhere.
+/// Makes new details durable, so that they can be exported. Failures of the disk are reported elsewhere.
 fn settle(details: Option<&Details>) {
     if let Some(details) = details {
         details.flush();

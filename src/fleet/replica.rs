@@ -1,7 +1,7 @@
-//! A replica: polls the head of a store, fetches what it lacks, verifies it, and makes it its own.
+//! A replica: polls the head of an object store, fetches and verifies the bundles that it lacks, and imports them.
 //!
-//! It never stops serving: whatever fails is said and tried again. What to do about a head is decided in
-//! [`super::follow`]; [`fetch`] moves bytes; [`crate::versions::follow`] writes. Callers: [`crate::app`].
+//! It never stops serving: a failure is logged, shown in `/status`, and tried again. [`super::follow`] decides what to
+//! do about a head; [`fetch`] moves bytes; [`crate::versions::follow`] writes. Callers: [`crate::app`].
 
 mod error;
 pub(crate) mod fetch;
@@ -35,11 +35,12 @@ use status::{Outcome, Stamps};
 const LONGEST: Duration = Duration::from_secs(60);
 /// The longest pause before an object is fetched again that was not what the head names.
 const LONGEST_BAD: Duration = Duration::from_secs(600);
-/// The same failure is logged this often.
+/// The pause between two log lines about the same failure.
 const REPEATED: Duration = Duration::from_secs(60);
 
-/// A head is read conditionally once it was read unchanged so long after it was first seen: the versions of some web
-/// servers are made of the length and the second.
+/// A head is read with a conditional request only after it was read again, unchanged, this long after the first time.
+/// The `ETag`s of some web servers are made from the length and the second of the file, so two heads of one second
+/// could have the same `ETag`.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// A journal of at most so many bytes is fetched with each change.
@@ -58,7 +59,7 @@ struct BadObject {
 /// The newest head.
 struct Newest {
     head: Arc<Head>,
-    /// Its version in the store.
+    /// Its `ETag` or version in the object store.
     version: Version,
     /// When it was first seen.
     since: Monotonic,
@@ -66,13 +67,13 @@ struct Newest {
     is_settled: bool,
 }
 
-/// Follows a store.
+/// Follows an object store.
 pub(crate) struct Follower {
     pub fetcher: Fetcher,
     pub versions: Versions,
     /// Details in memory.
     pub details: Option<Details>,
-    /// The keys of heads that are believed; none: all heads are.
+    /// The keys of accepted heads; none: every head is accepted.
     pub trusted: TrustedKeys,
     pub clock: Clock,
     newest: Option<Newest>,
@@ -97,12 +98,12 @@ impl Follower {
         Self { fetcher, versions, details, trusted, clock, newest, is_tidy, bad, journal, jitter }
     }
 
-    /// Follows, for ever. `every`: how often the head is read.
+    /// Follows until the process ends. `every`: how often the head is read.
     pub(crate) async fn run(mut self, every: impl Fn() -> Duration, commands: Commands) {
         let status = self.fetcher.status.clone();
         match self.versions.stand() {
             Ok(stand) => status.starts_at(stand.taken.sequence),
-            Err(error) => tracing::warn!(%error, "where this replica stands cannot be read"),
+            Err(error) => tracing::warn!(%error, "the record of the last head that this replica took cannot be read"),
         }
         let (mut failures, mut said): (u32, Option<(String, Monotonic)>) = (0, None);
         loop {
@@ -110,7 +111,7 @@ impl Follower {
             let pause = match round {
                 Ok((sequence, outcome)) => {
                     if said.take().is_some() {
-                        tracing::info!(sequence, "the store is followed again");
+                        tracing::info!(sequence, "following the object store again");
                     }
                     failures = 0;
                     status.is_level(sequence, outcome, now);
@@ -124,7 +125,7 @@ impl Follower {
                         tracing::warn!(
                             error = why,
                             failures,
-                            "the store could not be followed; the data here is still served"
+                            "the object store could not be followed; clients still get the data that is here"
                         );
                         said = Some((why.clone(), now));
                     }
@@ -165,7 +166,7 @@ impl Follower {
             }
             Decision::Deltas(missing) => match self.take(&head, &stand, &missing.iter().collect::<Vec<_>>()).await {
                 Err(error) if error.is_misfit() => {
-                    tracing::warn!(%error, "the deltas do not fit the data here; the full bundle is fetched");
+                    tracing::warn!(%error, "the deltas do not follow from the newest snapshot here; fetching the full bundle");
                     self.take_all(&head, &stand).await?;
                 }
                 taken => taken?,
@@ -210,7 +211,7 @@ impl Follower {
         let Decision::Full(full, deltas) = everything(head) else { return Ok(()) };
         if self.versions.head().load().is_none() {
             let bytes: u64 = head.chain().map(|bundle| bundle.bytes).sum();
-            tracing::info!(snapshot = %head.snapshot, bytes, "the first data is being downloaded from the store");
+            tracing::info!(snapshot = %head.snapshot, bytes, "downloading the first data from the object store");
         }
         self.take(head, stand, &std::iter::once(full).chain(deltas).collect::<Vec<_>>()).await
     }
@@ -225,7 +226,7 @@ impl Follower {
             let is_bad = matches!(&error, FollowError::Bad(_))
                 || matches!(&error, FollowError::Fetch(error) if error.is_bad_object());
             if is_bad && self.is_ahead(&steps) {
-                tracing::warn!(error = %Excerpt(&error), "the newest data cannot be fetched; the data before it is taken");
+                tracing::warn!(error = %Excerpt(&error), "a bundle of the head cannot be used; taking the bundles before it");
                 self.import(head, stand, steps, Took::Part, None).await?;
             }
             return Err(error);
@@ -236,7 +237,7 @@ impl Follower {
         Ok(())
     }
 
-    /// All bundles of a chain, up to the first that cannot be had, and why.
+    /// All bundles of a chain, up to the first that cannot be fetched, and why.
     async fn fetch_all(&mut self, chain: &[&NamedBundle]) -> (Vec<Step>, Option<FollowError>) {
         let mut steps = Vec::new();
         for named in chain {
@@ -248,14 +249,14 @@ impl Follower {
         (steps, None)
     }
 
-    /// Whether what was fetched is no step back.
+    /// Whether the fetched bundles lead to newer data than that which is here.
     fn is_ahead(&self, steps: &[Step]) -> bool {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
         let here = self.versions.head().load().as_ref().map(|newest| newest.meta.confirmed_ms);
         first.bundle.base().is_some() || here.is_none_or(|here| last.bundle.manifest().confirmed_ms > here)
     }
 
-    /// One bundle of a chain. One that was not what the head names is left alone for a while.
+    /// One bundle of a chain. After one that was not what the head names, a pause follows before it is fetched again.
     async fn fetch(&mut self, named: &NamedBundle, chain: &[&NamedBundle]) -> Result<Step, FollowError> {
         let now = self.clock.now_mono();
         let before = self.bad.as_ref().filter(|bad| bad.blake3 == named.blake3);
@@ -288,7 +289,7 @@ impl Follower {
         }
     }
 
-    /// The publisher's journal, where it is worth its bytes; `None`: what changed is told by the bundles alone.
+    /// The publisher's journal, if it is worth its bytes; `None`: the changes are taken from the bundles.
     async fn journal(&mut self, head: &Head, chain: &[&NamedBundle]) -> Option<Vec<Entry>> {
         let now = self.clock.now_mono();
         let bytes: u64 = chain.iter().map(|named| named.bytes).sum();
@@ -347,11 +348,11 @@ impl Follower {
     }
 }
 
-/// Tells the details in memory what a bundle brought.
+/// Updates the details in memory after a bundle.
 fn learn(details: Option<&Details>, step: &Step) {
     let ids = || step.bundle.detail_hashes().iter().map(|detail| detail.id);
     if let Some(Err(error)) = details.map(|details| details.look_again(ids())) {
-        tracing::error!(%error, "the details from the store become visible only after a restart");
+        tracing::error!(%error, "the details of the imported bundles become visible only after a restart");
     }
 }
 

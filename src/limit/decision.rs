@@ -1,7 +1,7 @@
 //! The decision of the limiter, and its headers.
 //!
-//! The outcome and its rendering as `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers). Not how
-//! it was reached (`table`).
+//! The outcome and its rendering as `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers). `table`
+//! makes the decision.
 //! Callers: `answer`.
 
 use super::WINDOW_SECONDS;

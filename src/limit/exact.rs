@@ -1,8 +1,7 @@
 //! The admissions of one client, each with its own nanosecond.
 //!
-//! A ring of times, oldest first, four of them in place and more on the heap as they are needed. Not aware of windows
-//! or quotas beyond its capacity.
-//! Callers: `log`, for quotas up to 4096.
+//! A ring of times, oldest first, four of them in place and more on the heap as they are needed. It knows no windows,
+//! and no quota beyond its capacity. Callers: `log`, for quotas up to 4096.
 
 /// Times that fit without an allocation: most clients send a few requests.
 const IN_PLACE: usize = 4;

@@ -1,6 +1,6 @@
 //! The identity of a client, as a key that is cheap to compare and to hash.
 //!
-//! Addresses cut to their network, and a keyed hash of them. Not the choice of the network's length (`quotas`).
+//! Addresses cut to their network, and a keyed hash of them. `quotas` chooses the network's length.
 //! Callers: `quotas`, `limit` and `table`.
 
 use std::fmt;

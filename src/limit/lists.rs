@@ -1,7 +1,7 @@
 //! Many first-in-first-out lists over the same numbered windows, each window in one of them at most.
 //!
 //! Doubly linked lists in two vectors, so that adding, taking the first and removing from the middle are a few stores.
-//! Not aware of what the lists mean.
+//! It does not know what the lists mean.
 //! Callers: `table` (windows by how many admissions they hold) and `wheel` (windows by when their oldest admission
 //! leaves).
 

@@ -1,6 +1,6 @@
-//! The live admissions of one client.
+//! The counted admissions of one client.
 //!
-//! The choice between the exact and the coalesced record, and the window's edge. Not the decision (`table`).
+//! The choice between the exact and the coalesced record, and the window's edge. `table` decides.
 //! Callers: `table`, with times in nanoseconds.
 
 use super::WINDOW;

@@ -1,14 +1,14 @@
 //! The windows of all clients, and the decision.
 //!
-//! The slab of windows, found by `index`, tidied by `wheel`, and evicted by how many admissions they hold. Not
-//! thread-safe, or aware of addresses.
+//! The slab of windows, found by `index`, tidied by `wheel`, and evicted by how many admissions they hold. It is not
+//! thread-safe, and knows no addresses.
 //! Callers: `limit`, under its lock, with times in nanoseconds.
 //!
-//! **Eviction.** Each window is ranked by a count of admissions that is at most its own: a window that is admitted stays
-//! where it is, and only when eviction finds it with more does it move up; when admissions leave it moves down at once.
-//! So the hot path touches no list, the window with the fewest is still found first, and each move is paid for by
-//! earlier admissions. "At once" is to within a tick of the wheel, about 4 ms. Of windows with equally few admissions
-//! the one goes first that was ranked there first.
+//! **Eviction.** Windows are ranked by their number of admissions. An admission does not move a window in the ranking,
+//! so its rank can be too low. When eviction finds such a window, it moves it up. When admissions leave, the window
+//! moves down within a tick of the wheel, about 4 ms. So the hot path touches no list, the window with the fewest
+//! admissions is still found first, and each move is paid for by earlier admissions. Of windows with equally few
+//! admissions, the one that was ranked there first goes first.
 
 use super::decision::Decision;
 use super::index::{Index, Slot};

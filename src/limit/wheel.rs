@@ -31,7 +31,7 @@ impl Wheel {
         self.lists.push((tick % TICKS) as usize, slot);
     }
 
-    /// Lets a window wait no more.
+    /// Takes a window out of the schedule.
     pub(super) fn forget(&mut self, slot: Slot) {
         self.lists.remove(slot);
     }

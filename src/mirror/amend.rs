@@ -1,7 +1,7 @@
 //! Amends the list by the changes that a refresh shows, without reading every page.
 //!
-//! Pure. It places changed listings by the rules of the order, and finds deleted listings by halving the rest, page by
-//! page. On any doubt it gives up, and the whole list is read. Callers: [`super::task`].
+//! Pure. It places changed listings by the rules of the order, and finds deleted listings by bisection, page by page.
+//! On any doubt it gives up, and the whole list is read. Callers: [`super::task`].
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use super::pass::{self, PAGE_SIZE};
 pub(super) struct Changes {
     /// New and changed listings.
     pub changed: Vec<Summary>,
-    /// How many listings are gone, at least: each new listing that no answer shows hides one.
+    /// How many listings were removed, at least: each new listing that no answer shows hides one.
     pub gone: usize,
 }
 
 /// Why the list cannot be amended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum GiveUp {
-    /// More listings than the answers explain: they are from different instants, or a listing came unseen.
-    #[error("more listings are new or gone than the answers explain")]
+    /// The answers are from different instants, or a new listing was not in them.
+    #[error("more listings are new or removed than the refresh showed")]
     Unaccounted,
     /// No certain place for a changed listing.
     #[error(transparent)]
     Unplaced(#[from] Unplaced),
-    /// A page holds something that nothing explains.
-    #[error("a page has a listing that no answer explains")]
+    /// A page holds a listing that neither the amended list nor the probe has.
+    #[error("a page has a listing that the refresh did not show")]
     Unexplained,
     /// The hunt costs as much as reading every page.
     #[error("reading every page is as cheap")]

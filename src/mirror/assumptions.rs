@@ -1,10 +1,10 @@
 //! What we assume of filters, asked of the origin once: several filters mean AND, `modified_since` is strict, a date
 //! means 00:00 UTC, and filtered lists are in the order of the whole one.
 //!
-//! Two requests. Only an answer that fits the opposite exactly disproves; anything else leaves the assumption. An answer
-//! that fits several opposites disproves what each of them does: with one sport alone, an origin that takes filters for
-//! alternatives answers as one that ignores `modified_since`. What is disproved is read through from then on. Callers:
-//! [`super::task`].
+//! Two requests. Only an answer that fits the opposite exactly disproves; anything else leaves the assumption. An
+//! answer that fits several opposites disproves what each of them does: with one sport alone, an origin that takes
+//! filters for alternatives answers as one that ignores `modified_since`. Queries that depend on a disproved assumption
+//! are forwarded from then on. Callers: [`super::task`].
 
 use jiff::Timestamp;
 

@@ -30,7 +30,7 @@ pub(super) struct Copy {
     pub path: String,
     /// The body, decoded.
     pub body: Bytes,
-    /// The latest instant at which the content may have come to be, in milliseconds of the origin's time.
+    /// The latest instant at which the content may have been made, in milliseconds of the origin's time.
     pub since_ms: i64,
     /// The latest instant for which the content is confirmed.
     pub until_ms: i64,
@@ -261,7 +261,7 @@ impl Copies {
                 if self.volatile.write().insert(&key) {
                     tracing::info!(
                         key,
-                        "a field differs between otherwise equal answers; it is treated as volatile from now on"
+                        "a field differs between otherwise equal answers; from now on its changes do not count"
                     );
                 }
             }

@@ -149,7 +149,7 @@ impl Details {
         self.0.index.read().get(id).map(|known| known.fetched_ms)
     }
 
-    /// Forgets the details of listings that no kept version has, in memory and in the store. Blocks.
+    /// Forgets the details of listings that no kept snapshot has, in memory and in the store. Blocks.
     ///
     /// # Errors
     /// When the store cannot be read or written.

@@ -1,6 +1,6 @@
-//! Keeps what clients read through before the first snapshot, so that the crawl does not fetch it again.
+//! Keeps the origin's answers to clients before the first snapshot, so that the crawl does not fetch them again.
 //!
-//! Does nothing once a snapshot is served: then only the mirror decides what to fetch. Callers: [`crate::proxy`].
+//! Does nothing once there is a snapshot: then only the mirror decides what to fetch. Callers: [`crate::proxy`].
 
 use std::time::Duration;
 

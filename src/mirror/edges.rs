@@ -1,7 +1,7 @@
 //! Learns how the origin answers odd requests: two probes a case, out of the background's share of the budget.
 //!
-//! What is asked is in [`probes`], when and how often in [`plan`], what the answers teach in
-//! [`crate::api::edges::judge`]. It publishes nothing. Callers: [`crate::app`] runs it.
+//! [`probes`] has the requests, [`plan`] says when and how often they are sent, [`crate::api::edges::judge`] judges the
+//! answers. It publishes nothing. Callers: [`crate::app`] runs it.
 
 pub(crate) mod plan;
 mod probes;
@@ -28,7 +28,7 @@ use super::details::Details;
 use plan::{Evidence, Facts, Step};
 use probes::Probe;
 
-/// The key of what came of the questions.
+/// The key of the stored answers to the probes.
 const EVIDENCE: &str = "edges/evidence";
 
 /// The longest sleep: the wall clock may jump meanwhile, and a refresh may happen.
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How long the questions wait for details that do not come.
 const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 
-/// What asks.
+/// The learner.
 pub struct EdgeLearner {
     /// The client.
     pub client: OriginClient,
@@ -59,7 +59,7 @@ pub struct EdgeLearner {
 }
 
 impl EdgeLearner {
-    /// Asks, for ever.
+    /// Asks until the process ends.
     pub async fn run(self) {
         let mut evidence = self.restored();
         let began = self.clock.now_mono();

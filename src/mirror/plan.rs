@@ -35,13 +35,13 @@ pub(super) struct Facts {
     pub begun: Option<(Begun, Duration)>,
     /// A command asked to read every page.
     pub asked: bool,
-    /// Time since the last attempt to settle; `None`: none yet.
+    /// Time since the last attempt to get the certificate `full`; `None`: none yet.
     pub tried: Option<Duration>,
-    /// Pause after an attempt that did not settle.
+    /// Pause after an attempt that failed.
     pub patience: Duration,
     /// Pause before new work, after a failure.
     pub begin_in: Duration,
-    /// When to ask questions beside the refreshes, if any.
+    /// When to ask the origin about terms in doubt and filters; `None`: nothing to ask.
     pub learn_in: Option<Duration>,
 }
 
@@ -53,7 +53,7 @@ pub(super) enum Step {
     Begin(Purpose),
     /// Continue the work in hand.
     Continue,
-    /// Ask open questions.
+    /// Ask the origin about terms in doubt and filters.
     Learn,
     /// Nothing for so long.
     Wait(Duration),
@@ -62,7 +62,7 @@ pub(super) enum Step {
 /// A wait that is long enough for something else.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Whether the mirror tries no further for a better certificate.
+/// Whether the mirror tries for no better certificate.
 pub(super) const fn is_settled(certificate: Certificate) -> bool {
     matches!(certificate, Certificate::Full | Certificate::Incremental)
 }
@@ -93,7 +93,7 @@ pub(super) fn next(facts: &Facts) -> Step {
     let settle_in = match certificate {
         _ if facts.begun.is_some() => None,
         Certificate::Full | Certificate::Incremental => None,
-        // An earlier attempt in this process was held back or did not settle.
+        // An earlier attempt in this process was held back, or got no better certificate.
         Certificate::Provisional | Certificate::BestEffort => {
             let patience = facts.tried.map_or(Duration::ZERO, |ago| facts.patience.saturating_sub(ago));
             Some(patience.max(facts.begin_in))
@@ -102,7 +102,7 @@ pub(super) fn next(facts: &Facts) -> Step {
     if settle_in.is_some_and(|wait| wait.is_zero()) {
         return Step::Begin(Purpose::Certify);
     }
-    // Questions never delay work in hand, unless that waits for long anyway.
+    // Asking about terms and filters never delays work in hand, unless that waits for long anyway.
     let idle = !follows && facts.begun.is_none_or(|(_, wait)| wait >= LONG);
     let learn_in = facts.learn_in.filter(|_| idle);
     if learn_in.is_some_and(|wait| wait.is_zero()) {

@@ -21,10 +21,10 @@ use super::copies::{Copy, DATE_GRAIN_MS};
 /// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
-/// The newest listings that the probe should find again.
+/// How many of the newest listings the probe should find again.
 const PROBED: usize = 10;
 
-/// How far before them, in seconds, to look for a second without modifications.
+/// How many seconds before the newest modifications the probe looks for a second in which nothing was modified.
 const MOST_BACK: i64 = 1000;
 
 /// Asks for recently modified listings. If nothing changed, the answer is known.

@@ -35,7 +35,7 @@ pub struct Sweeper {
     pub copies: Copies,
     /// The store.
     pub store: Arc<Store>,
-    /// The served snapshot.
+    /// The current snapshot.
     pub live: Live,
     /// Commands to the mirror.
     pub commands: Commands,

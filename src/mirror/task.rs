@@ -209,7 +209,7 @@ impl Mirror {
             return;
         };
         if matches!(error, MirrorError::Moved) {
-            tracing::info!(%error, "starting over");
+            tracing::info!(%error, "continuing with the imported snapshot");
             return;
         }
         let jittered = |pause| self.crawler.client().jittered(pause);
@@ -219,7 +219,7 @@ impl Mirror {
             // The keeper heals the store and sets `last_error`: this is no fault of the origin.
             tracing::warn!(error = %Excerpt(&error), failures, "the store is damaged; trying again");
         } else {
-            tracing::warn!(error = %Excerpt(&error), failures, "mirroring failed; the current snapshot is still served");
+            tracing::warn!(error = %Excerpt(&error), failures, "a step of the mirror failed; clients still get the current snapshot");
             self.status.set_state(error.state());
             self.status.error(&error, self.clock.now_wall());
         }

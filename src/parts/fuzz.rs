@@ -1,4 +1,4 @@
-//! Entrances for fuzzing: bytes of strangers go in, and what was understood of them comes out. Each is total: whatever
+//! Entrances for fuzzing: untrusted bytes go in, and the parsed result comes out. Each is total: whatever
 //! goes in, none of them panics.
 //!
 //! Only what the other parts do not offer. Callers: `tests/fuzz`.

@@ -21,7 +21,7 @@ use super::onward::{purpose, sent, told};
 use super::question::{Endpoint, Head, Question};
 use super::spool::Reader;
 
-/// What a fetch brings to its starter.
+/// The result of a fetch for the client that started it.
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// A whole answer: of a known endpoint, or a stored one that is still valid.
@@ -39,7 +39,7 @@ pub(super) enum Fetched {
 
 #[derive(Debug)]
 pub(super) struct Fetch {
-    /// What the client wants.
+    /// The client's request.
     pub question: Question,
     /// The key of its answer.
     pub key: Key,
@@ -47,7 +47,7 @@ pub(super) struct Fetch {
     pub names: Vec<HeaderName>,
     /// The stored answer to revalidate.
     pub kept: Option<Arc<Stored>>,
-    /// Who waits.
+    /// The purpose, and the client that waits.
     pub asker: Asker,
 }
 
@@ -75,7 +75,7 @@ impl Proxy {
         let Fetch { question, key, names, kept, asker } = &fetch;
         let asked = inner.cache.purges(key);
         let sent = sent(question, &inner.config.allowed, names, kept.as_deref());
-        // A failure that one client's fields may have caused is not the resource's.
+        // A failure that one client's headers may have caused does not count against the resource.
         let bare = purpose(question, kept.as_deref()) == Purpose::Store && is_bare(&sent, &Vary::Nothing);
         let error = match question.endpoint {
             Endpoint::Known { rewrites, .. } => match self.judged(&fetch, rewrites, asked).await {

@@ -1,7 +1,7 @@
-//! The answer of a known endpoint: read whole, and judged before clients see it.
+//! The answer of a known endpoint: read whole, and checked before clients get it.
 //!
-//! The request is built from the key alone, so nothing unkeyed can poison an entry; the answer must be JSON. Whether to
-//! ask is decided elsewhere. Callers: [`super::fetch`].
+//! The request is built from the key alone, so nothing unkeyed can poison an entry; the answer must be JSON. It does
+//! not decide whether to ask. Callers: [`super::fetch`].
 
 mod representation;
 
@@ -22,7 +22,7 @@ use super::{LARGE, Proxy};
 
 use representation::Representation;
 
-/// How long a 404 is kept.
+/// How long a 404 is cached.
 const MISSING: Duration = Duration::from_secs(60);
 
 impl Proxy {
@@ -66,7 +66,7 @@ impl Proxy {
         Ok((stored, answer.status, is_kept))
     }
 
-    /// The judged answer, and whether it may be kept.
+    /// The judged answer, and whether it may be cached.
     fn judge(
         &self,
         path: &str,

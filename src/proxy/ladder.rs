@@ -1,6 +1,6 @@
 //! The ladder of the cache: what to do about a GET or HEAD, given the stored answer and the origin's state.
 //!
-//! One decision for known and unknown endpoints. Pure: it asks [`Facts`] in order of cost and does nothing itself.
+//! One decision for known endpoints and other paths. Pure: it asks [`Facts`] in order of cost and does nothing itself.
 //! Callers: [`super`].
 
 use crate::semantics::caching::{Reuse, Why};
@@ -10,9 +10,9 @@ pub(super) trait Facts {
     type Kept;
     /// Why a resource is paused.
     type Failure;
-    /// The kept answer that the request could use, and how; `None` without one.
+    /// The cached answer that the request could use, and how; `None` without one.
     fn kept(&self) -> Option<(Self::Kept, Reuse)>;
-    /// Whether the kept answer may stand in for a failing origin.
+    /// Whether the cached answer may stand in for a failing origin.
     fn stands_in(&self) -> bool;
     /// Whether the budget has a slot for a client now.
     fn has_room(&self) -> bool;
@@ -26,19 +26,19 @@ pub(super) trait Facts {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step<K, E> {
-    /// The kept answer is served.
+    /// The cached answer is served.
     Serve(K),
-    /// The kept answer is served and fetched in the background.
+    /// The cached answer is served and fetched in the background.
     ServeWhileRevalidating(K),
-    /// The kept answer stands in and is fetched as soon as the budget has room.
+    /// The cached answer stands in and is fetched as soon as the budget has room.
     StandIn(K),
     /// Nothing may be served.
     Nothing,
-    /// The resource is paused: the kept answer stands in if it may; else the failure stands.
+    /// The resource is paused: the cached answer stands in if it may; else the failure stands.
     Rest(E),
     /// The origin is asked.
     Fetch {
-        /// Why the kept answer does not do; `None` without one.
+        /// Why the cached answer cannot be used; `None` without one.
         why: Option<Why>,
         /// Whether the fetch is for this client alone; else all who ask share it.
         alone: bool,

@@ -1,4 +1,4 @@
-//! What a fetch brings to its waiting clients, and which requests wait for the same fetch.
+//! The result of a fetch for its waiting clients, and which requests wait for the same fetch.
 //!
 //! Values only. Callers: [`super::together`] waits, [`super::fetch`] and [`super::streamed`] land.
 
@@ -18,16 +18,16 @@ use super::spool::Tap;
 /// One fetch at a time for a resource and the values of the fields it varies by.
 pub(super) type Flight = (Key, Selecting);
 
-/// What a fetch brings to those that joined it.
+/// The result of a fetch for the clients that joined it.
 #[derive(Clone, Debug)]
 pub(super) enum Landing {
-    /// A kept answer.
+    /// A cached answer.
     Kept(Arc<Stored>, u16),
-    /// An answer to be kept, while it arrives.
+    /// An answer to be cached, while it arrives.
     Arriving { head: Arc<Head>, selecting: Selecting, tap: Tap },
-    /// An answer for one client alone, because of its request or of the answer itself: others may share.
+    /// An answer for one client alone, because of its request or of the answer itself: other clients may share another one.
     Personal,
-    /// An answer that must not be kept, for example `private`: ask for yourself.
+    /// An answer that must not be cached, for example `private`: each client asks for itself.
     Private,
     /// No answer.
     Failed(AskError),

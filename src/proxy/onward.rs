@@ -1,4 +1,4 @@
-//! What of a client's GET or HEAD is sent to the origin, and what of it selects an answer.
+//! Which headers of a client's GET or HEAD are sent to the origin, and which of them select an answer.
 //!
 //! Pure; [`crate::semantics::caching::onward`] says which fields may be sent at all. A question about a known endpoint
 //! has no fields, so nothing here affects it. Callers: [`super`] and the files beside this one.

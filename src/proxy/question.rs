@@ -27,7 +27,7 @@ pub struct Question {
     pub fields: HeaderMap,
     /// The body, if the method has one.
     pub body: Bytes,
-    /// Who asks.
+    /// The client.
     pub client: IpAddr,
     /// The version of HTTP that the client speaks.
     pub version: Version,
@@ -36,14 +36,14 @@ pub struct Question {
 
 #[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// One of the mirrored API: its answers are read whole and judged before clients see them.
+    /// A known endpoint: its answers are read whole and checked before clients get them.
     Known {
         /// Whether the document holds `api_url`s.
         rewrites: bool,
         /// The processes of this program that the request passed.
         trail: Trail,
     },
-    /// Any other: its answers are passed on as they come.
+    /// Another path: its answers are passed on while they arrive.
     Unknown,
 }
 
@@ -79,11 +79,11 @@ pub struct Head {
 /// An answer.
 #[derive(Debug)]
 pub enum Passed {
-    /// One that is kept, or was read whole.
+    /// One that is cached, or was read whole.
     Stored {
         /// The answer.
         stored: Arc<Stored>,
-        /// How it came about.
+        /// For `Cache-Status`.
         outcome: CacheOutcome,
     },
     /// One that still arrives.
@@ -92,19 +92,19 @@ pub enum Passed {
         head: Arc<Head>,
         /// Its body; `None` for none.
         body: Option<Reader>,
-        /// How it came about.
+        /// For `Cache-Status`.
         outcome: CacheOutcome,
     },
 }
 
 impl Passed {
-    /// The kept answer, as is.
+    /// The cached answer, as is.
     pub(super) fn hit(stored: Arc<Stored>, now: Monotonic) -> Self {
         let outcome = CacheOutcome::Hit { ttl: Some(stored.ttl(now)) };
         Self::Stored { stored, outcome }
     }
 
-    /// The kept answer, in place of an origin's answer that failed with this status, or of none.
+    /// The cached answer, in place of an origin's answer that failed with this status, or of none.
     pub(super) const fn stale(stored: Arc<Stored>, fwd_status: Option<u16>) -> Self {
         Self::Stored { stored, outcome: CacheOutcome::StaleIfError { fwd_status } }
     }
@@ -113,10 +113,10 @@ impl Passed {
 /// Why there is no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PassError {
-    /// The origin gives none, and no kept answer may stand in.
+    /// The origin gives no answer, and no cached answer may be served.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// The client wants a kept answer only (RFC 9111 §5.2.1.7), and there is none.
+    /// The client wants a cached answer only (RFC 9111 §5.2.1.7), and there is none.
     #[error("nothing usable is cached, and the request forbids asking the origin")]
     OnlyIfCached,
 }

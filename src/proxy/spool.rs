@@ -1,6 +1,6 @@
 //! A body with several readers while it still arrives.
 //!
-//! A body to be kept is held whole to its end, as long as there is room. Any other is dropped behind the slowest
+//! A body to be cached is held whole to its end, as long as there is room. Any other is dropped behind the slowest
 //! reader, and the writer waits for that reader when it lags. Without room it lags by one piece at most. Callers:
 //! [`super::streamed`] writes, [`crate::serve`] reads.
 
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::upstream::room::{Held, Room};
 
-/// How far the slowest reader of a body that is not kept may lag, in bytes, while there is room.
+/// How far the slowest reader of a body that is not cached may lag, in bytes, while there is room.
 const WINDOW: u64 = 256 * 1024;
 
 /// The body broke off: readers did not get all of it.
@@ -21,7 +21,7 @@ const WINDOW: u64 = 256 * 1024;
 #[error("the origin's answer ended early")]
 pub struct Broken;
 
-/// Nobody reads any more, and it is not kept.
+/// No client reads any more, and the body is not cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abandoned;
 
@@ -118,7 +118,7 @@ impl Spool {
                 let is_near = state.keeps || state.held < WINDOW;
                 let has_room = is_near && self.1.try_take(&mut state.room, piece.len() as u64);
                 if state.keeps && !has_room {
-                    // There is no room to keep it: from here on it is only passed on.
+                    // There is no room to cache it: from here on it is only passed on.
                     state.keeps = false;
                     state.trim();
                     continue;
@@ -148,7 +148,7 @@ impl Spool {
     }
 
     /// Ends the body with its `last` piece, which may be empty. A held body goes to `keep` before any reader sees the
-    /// end: a client that has read all of an answer finds it kept.
+    /// end: a client that has read all of an answer finds it cached.
     pub(crate) fn finish(self, last: Bytes, keep: impl FnOnce(Bytes)) {
         let mut state = self.0.state.lock();
         let whole = state.keeps.then(|| match (state.pieces.len(), state.pieces.front()) {
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(reader.next().await.unwrap().unwrap(), "piece");
         drop(reader);
         assert_eq!(spool.push(piece.clone()).await, Err(Abandoned));
-        // A kept body gives its room back when nobody needs it any more.
+        // A body to be cached gives its room back when no reader needs it any more.
         drop((full, spool));
         let spool = Spool::new(true, room.clone());
         let reader = spool.tap().reader().unwrap();

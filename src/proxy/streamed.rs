@@ -1,6 +1,6 @@
-//! The answer of an unknown path: passed on while it arrives, and kept if allowed.
+//! The answer of an unknown path: passed on while it arrives, and cached if allowed.
 //!
-//! It asks nothing. The body runs in a task of its own, so that keeping it does not depend on the client that asked.
+//! It asks nothing. The body runs in a task of its own, so that caching it does not depend on the client that asked.
 //! Callers: [`super::fetch`], [`super::forward`].
 
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use super::question::{Head, Question};
 use super::spool::Spool;
 use super::{LARGE, Proxy};
 
-/// Whether an answer is kept for others, and if not, why.
+/// Whether an answer is cached for others, and if not, why.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     Kept,
-    /// Due to this request, or to what the answer shows: others may share.
+    /// Because of this request, or of what the answer shows: other requests may share an answer.
     Personal,
-    /// Due to the resource.
+    /// Because of the resource.
     Private,
 }
 
@@ -43,7 +43,7 @@ fn failure(question: &Question, arrived: &Arrived) -> AskError {
     AskError::Status { status: arrived.status.as_u16(), path, retry_after: arrived.retry_after() }
 }
 
-/// What to keep when the body is complete.
+/// What to cache when the body is complete.
 pub(super) struct Keeping {
     pub key: Key,
     pub stored: Stored,
@@ -66,7 +66,7 @@ impl Proxy {
         let Fetch { question, key, kept, .. } = &fetch;
         let shared = purpose(question, kept.as_deref()) == Purpose::Store;
         if is_failure(arrived.status) {
-            // A failure that one client's fields may have caused is not the resource's.
+            // A failure that one client's headers may have caused does not count against the resource.
             if shared && is_bare(&sent, &Vary::Nothing) {
                 let error = failure(question, &arrived);
                 inner.failures.failed(key, &error, inner.clock.now_mono());
@@ -77,7 +77,7 @@ impl Proxy {
         if let Some(kept) = kept.as_ref().filter(|_| question.method == Method::HEAD) {
             self.learn_from_head(key, kept, &sent, &arrived, asked);
         }
-        // A 304 confirms its own question: to a client's conditions, or to HEAD, nothing that we keep.
+        // A 304 confirms only what the request asked for: one to a client's conditions, or to HEAD, confirms no cached answer.
         let confirms = arrived.status == StatusCode::NOT_MODIFIED && question.method == Method::GET && shared;
         if let Some(kept) = kept.as_ref().filter(|kept| confirms && kept.has_validator()) {
             let stored = Arc::new(self.confirmed(kept, &arrived));
@@ -98,7 +98,7 @@ impl Proxy {
         self.arriving(&fetch, waiting, sent, arrived, asked).await
     }
 
-    /// Whether an answer may be kept for others.
+    /// Whether an answer may be cached for others.
     fn keeps(&self, question: &Question, key: &Key, sent: &HeaderMap, stored: &Stored, arrived: &Arrived) -> Keeps {
         let inner = &*self.0;
         let directives = ResponseDirectives::of(&stored.fields);
@@ -130,14 +130,14 @@ impl Proxy {
         if reflects(sent, &Vary::of(&stored.fields), &stored.fields, &[]) { Keeps::Personal } else { Keeps::Kept }
     }
 
-    /// What is kept, as a 304 confirms it (RFC 9111 §4.3.4).
+    /// The cached answer, as a 304 confirms it (RFC 9111 §4.3.4).
     fn confirmed(&self, kept: &Stored, arrived: &Arrived) -> Stored {
         let mut fields = kept.fields.clone();
         freshen(&mut fields, &end_to_end(&arrived.headers, false));
         self.stored(kept.status, fields, kept.body.clone(), kept.selecting.clone(), arrived)
     }
 
-    /// An answer with the terms on which it is kept.
+    /// An answer with the terms on which it is cached.
     pub(super) fn stored(
         &self,
         status: StatusCode,
@@ -163,7 +163,7 @@ impl Proxy {
         }
     }
 
-    /// What an answer to HEAD says about the kept one (RFC 9111 §4.3.5).
+    /// What an answer to HEAD says about the cached one (RFC 9111 §4.3.5).
     fn learn_from_head(&self, key: &Key, kept: &Arc<Stored>, sent: &HeaderMap, arrived: &Arrived, asked: Purges) {
         if arrived.status != StatusCode::OK || kept.status != StatusCode::OK {
             return;
@@ -216,7 +216,7 @@ impl Proxy {
         if decided == Keeps::Private
             && let Some(kept) = kept.as_ref().filter(|_| question.method == Method::GET && !is_failure(arrived.status))
         {
-            // The origin's new answer must not be kept, so the kept one is outdated.
+            // The origin's new answer must not be cached, so the cached one is outdated.
             self.0.cache.forget_stored(key, kept);
         }
         if question.method == Method::HEAD {
@@ -255,7 +255,7 @@ impl Proxy {
             }
         };
         if ends_with_head {
-            // A client that has read all of an answer finds it kept.
+            // A client that has read all of an answer finds it cached.
             pumping.await;
         } else {
             tokio::spawn(pumping);
@@ -264,7 +264,7 @@ impl Proxy {
         Fetched::Arriving { head, body, keeps: keeps && plain }
     }
 
-    /// Moves a body to its readers, and into the cache if it is to be kept.
+    /// Moves a body to its readers, and into the cache if it is to be cached.
     pub(super) async fn pump(&self, spool: Spool, mut pieces: Pieces, keeping: Option<Keeping>) -> Option<Arc<Stored>> {
         let inner = &*self.0;
         let mut length = 0;
@@ -300,7 +300,7 @@ impl Proxy {
         if length > LARGE { inner.upstream.origin().room().parse(finish).await.ok().flatten() } else { finish() }
     }
 
-    /// Keeps a whole body, unless it shows something of the request.
+    /// Caches a whole body, unless it shows something of the request.
     fn keep(&self, keeping: Keeping, whole: Bytes) -> Option<Arc<Stored>> {
         let Keeping { key, mut stored, asked, sent, vary } = keeping;
         if reflects(&sent, &vary, &stored.fields, &whole) {

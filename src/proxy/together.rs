@@ -1,4 +1,4 @@
-//! One fetch at a time for all who ask for a resource; clients that cannot share its answer ask again.
+//! One fetch at a time for all clients that ask for a resource; clients that cannot share its answer ask again.
 //!
 //! It neither decides whether to ask the origin nor asks. Callers: [`super`].
 
@@ -23,10 +23,10 @@ use super::onward::{and_these, for_everybody, names, told};
 use super::question::{PassError, Passed, Question};
 use super::{Proxy, Reason};
 
-/// How often a client waits for another's answer that then is not for it.
+/// How often a client waits for the fetch of another client although the answer then does not fit its own request.
 const MOST_TRIES: u32 = 2;
-/// How long a client with a stale answer of a known endpoint at hand waits for a fresh one. Elsewhere a slow origin is
-/// no failing one.
+/// How long a client with a stale answer of a known endpoint at hand waits for a fresh one. On other paths, slow does
+/// not count as failing.
 const PATIENCE_WITH_STALE: Duration = Duration::from_secs(2);
 /// How long a fetch without waiters stays in the queue.
 const BEHIND: Duration = Duration::from_secs(60);
@@ -35,16 +35,16 @@ const BEHIND: Duration = Duration::from_secs(60);
 enum Turn {
     /// It is answered.
     Served(Result<Passed, PassError>),
-    /// It asks again: the fetch's starter had less time.
+    /// It asks again: the client that began the fetch gave up earlier.
     Again,
-    /// It asks again, a few times: what came is for others.
+    /// It asks again, a few times: the answer was for other request headers.
     OfOthers,
-    /// It asks for itself.
+    /// It sends a request of its own.
     Alone,
 }
 
 impl Proxy {
-    /// One fetch for all who ask meanwhile.
+    /// One fetch for all clients that ask meanwhile.
     pub(super) async fn together(
         &self,
         mut fetch: Fetch,
@@ -199,7 +199,7 @@ impl Proxy {
         }
     }
 
-    /// The result of another flight between the cache look-up and boarding this one.
+    /// An answer that another fetch stored after this client looked into the cache.
     fn landed_meanwhile(
         &self,
         known: bool,
@@ -242,7 +242,7 @@ impl Proxy {
         }
     }
 
-    /// The kept answer, if it may stand in for a failing origin.
+    /// The cached answer, if it may stand in for a failing origin.
     pub(super) fn stale_or(
         &self,
         known: bool,

@@ -115,21 +115,18 @@ impl Problem {
 
     /// 412: `If-Match` names no current representation.
     pub fn precondition_failed() -> Self {
-        let detail =
-            "If-Match does not name the current representation: tags are compared strongly, and a weak tag, which \
-                      answers of the API have, never matches."
-                .to_owned();
-        Self::new(ProblemKind::PreconditionFailed, detail)
+        let detail = "If-Match does not match: it compares strongly, and answers of the API have weak ETags, so only * matches.";
+        Self::new(ProblemKind::PreconditionFailed, detail.to_owned())
     }
 
     /// 412: `If-Match` does not name the dump as it is now.
     pub fn dump_changed() -> Self {
-        Self::new(ProblemKind::PreconditionFailed, "If-Match does not name the dump as it is now.".to_owned())
+        Self::new(ProblemKind::PreconditionFailed, "If-Match does not match the current ETag of the dump.".to_owned())
     }
 
     /// 416: the dump has only `length` bytes.
     pub fn range_not_satisfiable(length: u64) -> Self {
-        let detail = format!("The field Range asks for bytes beyond the {length} that there are.");
+        let detail = format!("The header Range asks for bytes after the end: there are {length} bytes.");
         Self::new(ProblemKind::RangeNotSatisfiable, detail)
     }
 

@@ -1,7 +1,7 @@
 //! The open connections: limited in all and per household. When all are taken, the one that is idle longest is closed.
 //!
-//! A connection is idle while the server waits for its client: between requests, before the first, in a handshake. It
-//! only decides; its callers close connections. Callers: [`super::gate`], [`super::tls`], `super::connection`,
+//! A connection is idle while the server waits for its client: between requests, before the first, in a handshake. This
+//! module only decides; its callers close connections. Callers: [`super::gate`], [`super::tls`], `super::connection`,
 //! [`crate::admin::front`].
 
 use std::collections::HashMap;
@@ -130,7 +130,7 @@ impl Connections {
         admitted
     }
 
-    /// Other limits from now on. Idle connections beyond them close, the longest idle ones first; busy ones stay.
+    /// Changes the limits. Idle connections beyond them close, the longest idle ones first; busy ones stay.
     pub(crate) fn set_room(&self, room: Room) {
         let inner = &*self.0;
         inner.room.store(Arc::new(room));
@@ -251,7 +251,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// It counts for this household from now on, if for any. It must not count for one yet.
+    /// From now on the connection counts for this household; `None`: for no household. To be called once.
     ///
     /// # Errors
     /// At the household's limit.

@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// How long a client may take to notice, in all.
+/// How long a client may take to end the connection, in all.
 const LINGER: Duration = Duration::from_secs(10);
 /// The longest silence of the client meanwhile.
 const SILENCE: Duration = Duration::from_secs(2);

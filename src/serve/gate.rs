@@ -1,4 +1,4 @@
-//! The way in: admits connections within the limits, behind load balancers too, and detects their protocol.
+//! Accepts connections within the limits, behind load balancers too, and detects their protocol.
 //!
 //! It answers only refused connections: `super::connection` serves HTTP/1, pingora splits HTTP/2 into streams, and
 //! [`super::public`] answers. Callers: [`crate::app`] hands it to pingora.
@@ -35,11 +35,11 @@ pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const LAST_STREAMS: Duration = Duration::from_secs(5);
 /// How many streams of a connection may be open at once.
 const STREAMS: u32 = 128;
-/// How many of its requests may be in work at once: those of streams that the client has reset go on for a while.
+/// How many of its requests may run at once: those of streams that the client has reset run on for a while.
 const IN_WORK: usize = 2 * STREAMS as usize;
 /// How many refused connections get an answer at once; others are closed.
 const TOLD_AT_ONCE: usize = 64;
-/// How long a refused connection may take to send a request.
+/// How long a refused connection may take to send the request that gets the refusal.
 const ASKS_WITHIN: Duration = Duration::from_secs(1);
 
 /// One HTTP/2 stream after the other, of one connection: [`Public`] answers each through pingora's session.
@@ -62,7 +62,7 @@ impl HttpServerApp for Http2 {
         let _works = self.guest.stream();
         if self.guest.streams() > IN_WORK {
             // A client that opens streams and resets them, again and again. The end of the session resets this one.
-            tracing::debug!("a stream was refused: too many of its connection were reset and are still in work");
+            tracing::debug!("a stream was refused: the client reset many streams of this connection, and their requests still run");
             return None;
         }
         if !session.read_request().await.ok()? {
@@ -149,7 +149,7 @@ impl Gate {
             headers.refuse(proxy, Refusal::Untrusted);
             return None;
         }
-        // It counts from now on, and for a household once that is known.
+        // It counts from now on; for a household as soon as that is known.
         let mut guest = match self.connections.admit(None) {
             Ok(guest) => guest,
             Err(full) => return Some(Arrival { stream, peer: proxy, admitted: Err(full) }),

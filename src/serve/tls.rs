@@ -1,4 +1,4 @@
-//! The way in over TLS: the handshake, within a deadline, before [`super::gate`].
+//! Accepts TLS connections: the handshake, within a deadline, before [`super::gate`].
 //!
 //! Pingora's own TLS listener would allow a minute per handshake and any number of them, log every failing client as an
 //! error, and use the process's default cryptography. Callers: [`crate::app`].
@@ -57,7 +57,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(default_provider())
 }
 
-/// Why a connection got no further than its handshake.
+/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the connection failed: {0}")]

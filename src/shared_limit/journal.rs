@@ -1,4 +1,4 @@
-//! What was decided without Redis and Redis must hear of.
+//! The admissions that were decided without Redis, and must be reported to it.
 //!
 //! Bounded: the oldest entries go first, which errs towards admitting. Callers: [`super`].
 
@@ -16,7 +16,7 @@ const MOST: usize = 1 << 17;
 /// One decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Whose request it was.
+    /// The client.
     pub key: ClientKey,
     /// Its id.
     pub id: Id,
@@ -49,7 +49,7 @@ impl Journal {
         taken.filter(|entry| now.since(entry.at) < window).collect()
     }
 
-    /// Gives back entries that could not be told.
+    /// Gives back entries that could not be reported.
     pub(super) fn put_back(&mut self, entries: Vec<Entry>) {
         for entry in entries.into_iter().rev() {
             self.entries.push_front(entry);

@@ -1,7 +1,7 @@
 //! Connects to Redis, notices when it is gone, and comes back to it.
 //!
-//! A new connection decides only after it has accepted a write and was told of what this process admitted alone. Callers:
-//! [`crate::app`] runs it as a service.
+//! A new connection decides only after it has accepted a write and was told of what this process admitted alone.
+//! Callers: [`crate::app`] runs it as a service.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,11 +19,11 @@ const EVERY: Duration = Duration::from_secs(1);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// After a connection that lasted so long the pauses are short again.
 const GOOD: Duration = Duration::from_secs(5);
-/// How many decisions are told at once, and how long that may take.
+/// How many decisions are reported at once, and how long that may take.
 const BATCH: (usize, Duration) = (1024, Duration::from_secs(5));
 
 impl SharedLimit {
-    /// Keeps the connection, for ever.
+    /// Keeps the connection until the process ends.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut pause = PAUSES.0;
         loop {
@@ -73,7 +73,7 @@ impl SharedLimit {
         }
     }
 
-    /// Tells Redis of everything in the journal.
+    /// Reports everything in the journal to Redis.
     async fn tell(&self, link: &Link) -> Result<(), Lost> {
         while !self.journal.lock().is_empty() {
             let now = self.clock.now_mono();

@@ -1,7 +1,7 @@
-//! Refusals of Redis that still hold, so that nobody asks again.
+//! Refusals of Redis that still hold, so that Redis is not asked again.
 //!
-//! A table of fixed size in which a newer refusal may take the place of another client's: that client's next request asks
-//! Redis. Callers: [`super`].
+//! A table of fixed size in which a newer refusal may take the place of another client's: that client's next request
+//! asks Redis. Callers: [`super`].
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -23,9 +23,9 @@ pub(super) struct KnownRefusals {
 #[derive(Clone, Copy, Default)]
 struct Refusal {
     client: (u32, ClientKey),
-    /// Until then Redis refuses for sure.
+    /// Until then Redis certainly refuses.
     sure: Monotonic,
-    /// From then on it admits for sure.
+    /// From then on Redis certainly admits.
     until: Monotonic,
 }
 
@@ -40,7 +40,7 @@ impl KnownRefusals {
         (refusal.client == client && now < refusal.sure).then_some(refusal.until)
     }
 
-    /// A question of `asked`, answered by `now`, was refused for `left` more.
+    /// Redis was asked at `asked`, answered by `now`, and refuses for `left` more.
     pub(super) fn remember(&mut self, client: (u32, ClientKey), asked: Monotonic, now: Monotonic, left: Duration) {
         let place = self.place(client);
         self.places[place] = Refusal { client, sure: asked.plus(left), until: now.plus(left) };

@@ -127,7 +127,7 @@ impl Link {
         Ok(Verdict { admitted: admitted == 1, counted, leaves })
     }
 
-    /// Tells of decisions that were made without asking.
+    /// Reports decisions that were made without Redis.
     pub(super) async fn replay(&self, entries: &[Entry], now: Monotonic) -> Result<(), Lost> {
         for (key, entries) in journal::by_client(entries) {
             let name = name(key);

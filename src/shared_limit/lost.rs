@@ -36,7 +36,7 @@ pub(crate) enum Lost {
     /// It has just started.
     #[error("Redis is still loading its data")]
     Loading,
-    /// Anything else that it says.
+    /// Another error of Redis.
     #[error("Redis answered with an error: {0}")]
     Refused(String),
     /// An answer that no script of ours gives.

@@ -1,7 +1,7 @@
 //! Whether the snapshot may answer a query by itself, given the disproved assumptions.
 //!
-//! Pure. Not terms in doubt, which [`crate::snapshot::dataset`] knows. Callers: [`crate::answer`] before it answers,
-//! [`crate::audit`] before it compares.
+//! Pure. It does not know terms in doubt; [`crate::snapshot::dataset`] does. Callers: [`crate::answer`] before it
+//! answers, [`crate::audit`] before it compares.
 
 use crate::api::query::ListQuery;
 use crate::snapshot::version::Assumption;

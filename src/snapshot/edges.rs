@@ -1,4 +1,4 @@
-//! What odd requests are answered, by what was learned of the origin and by the data.
+//! The answers to odd requests, from what was learned of the origin and from the data.
 //!
 //! [`mod@apply`] says which listings an odd query selects, [`fits`] which readings explain an origin's list. Nothing here is
 //! looked at for ordinary requests. Callers: [`crate::answer`] and [`crate::audit`] ask, [`crate::mirror`] learns,

@@ -1,4 +1,4 @@
-//! The current snapshot and its confirmation: one pointer, swapped as a whole.
+//! The current (or the newest) snapshot and its confirmation: one pointer, swapped as a whole.
 //!
 //! Callers: [`crate::versions`] swaps, [`crate::answer`] and [`crate::admin`] load.
 
@@ -23,7 +23,7 @@ pub struct Published {
     pub dataset: Arc<Dataset>,
     /// How sure we are, and since when.
     pub meta: VersionMeta,
-    /// The number of the version in the store.
+    /// The number of the snapshot in the store.
     pub version: u64,
     /// Counts swaps: a reply of one epoch may be out of date in the next.
     pub epoch: u64,
@@ -62,7 +62,7 @@ impl Published {
     }
 }
 
-/// The place where the served snapshot hangs; cheap to clone.
+/// Holds one snapshot, the current or the newest one, which can be replaced; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Live(Arc<Inner>);
 
@@ -104,7 +104,7 @@ impl Live {
 }
 
 impl Published {
-    /// Prepares the shared parts of answers; `epoch` is 0 for a kept version that is not current.
+    /// Prepares the shared parts of answers; `epoch` is 0 for a kept snapshot that is not current.
     pub fn new(dataset: Arc<Dataset>, meta: VersionMeta, version: u64, epoch: u64) -> Self {
         let confirmed = WallTime::from_millis(meta.confirmed_ms);
         let claimed = meta.claimed_ms.map_or(confirmed, WallTime::from_millis);

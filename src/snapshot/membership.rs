@@ -1,8 +1,8 @@
 //! The listings of a slug, and the evidence for them.
 //!
-//! Filters take slugs while listings carry display names, so membership is evidence, never a guess: names and counts if
-//! they allow one reading only, else the ids in the origin's list for the term, else doubt. The origin answers for
-//! doubtful terms. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`] collects evidence.
+//! Filters take slugs while listings carry display names, so membership needs evidence: names and counts if they allow
+//! one answer only, else the ids in the origin's list for the term. Without evidence the term is in doubt, and the
+//! origin answers. Callers: [`crate::snapshot::dataset`] asks, [`crate::mirror`] collects evidence.
 
 use std::collections::{BTreeMap, HashMap};
 

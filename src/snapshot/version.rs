@@ -16,7 +16,7 @@ use crate::api::taxonomy::VolatileKeys;
 pub enum Certificate {
     /// One consistent pass.
     Provisional,
-    /// A closing pass found every page unchanged: there is one instant at which the origin had exactly this data.
+    /// Closing rounds found every page unchanged: there is one instant at which the origin had exactly this data.
     Full,
     /// A refresh of a full one: probe, first page and taxonomies did not change.
     Incremental,
@@ -62,7 +62,7 @@ impl Assumption {
     }
 }
 
-/// The sync state of one version.
+/// The sync state of one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionMeta {
     /// How sure we are.

@@ -1,4 +1,4 @@
-//! The blocks of a version: their bytes, and the hash that names and verifies each.
+//! The blocks of a snapshot: their bytes, and the hash that names and verifies each.
 //!
 //! | kind | bytes, integers little endian |
 //! |---|---|

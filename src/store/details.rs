@@ -1,4 +1,4 @@
-//! Details by listing id, beside the versions: a new detail publishes nothing.
+//! Details by listing id, beside the snapshots: a new detail publishes nothing.
 //!
 //! Callers: [`crate::mirror`] writes batches of them, [`crate::answer`] reads single ones.
 

@@ -53,7 +53,7 @@ pub enum OpenError {
     },
     /// A much older program wrote it, and no migration starts from there. Nothing was changed.
     #[error(
-        "the store has format {found}, which this program (format {supported}) cannot migrate; use an older grandstand"
+        "the store has format {found}, which this program (format {supported}) cannot migrate; use the grandstand version that wrote it"
     )]
     OlderFormat {
         /// The file's format number.
@@ -110,7 +110,7 @@ pub enum StoreError {
     /// The source of a write could not be read.
     #[error("{0}")]
     Source(String),
-    /// No version has this sequence number.
+    /// No snapshot has this sequence number.
     #[error("there is no snapshot with the sequence number {0}")]
     NoSuchVersion(u64),
     /// A content to publish has a listing twice.

@@ -11,12 +11,12 @@ use crate::snapshot::membership::{Evidence, ListedTerm};
 /// The name of the blob with the newest list for each term.
 const STATE: &str = "terms";
 
-/// The name of the blob with the evidence of a version that is no longer the newest.
+/// The name of the blob with the evidence of a snapshot that is no longer the newest.
 pub(super) fn own(seq: u64) -> String {
     format!("{STATE}/{seq}")
 }
 
-/// The version whose evidence a blob of that name has.
+/// The snapshot whose evidence a blob of that name has.
 pub(super) fn version_of(state: &str) -> Option<u64> {
     state.strip_prefix(STATE)?.strip_prefix('/')?.parse().ok()
 }
@@ -30,7 +30,7 @@ impl Store {
         self.evidence_in(STATE)
     }
 
-    /// The same for one version: its own evidence comes before newer lists.
+    /// The same for one snapshot: its own evidence comes before newer lists.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -43,7 +43,7 @@ impl Store {
     fn evidence_in(&self, state: &str) -> Result<Evidence, StoreError> {
         let Some(bytes) = self.state(state)? else { return Ok(Evidence::new()) };
         let pairs: Vec<(TaxonomyKind, String, ListedTerm)> = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
+            tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             Vec::new()
         });
         Ok(pairs.into_iter().map(|(kind, slug, listed)| ((kind, slug), listed)).collect())
@@ -67,7 +67,7 @@ impl super::States {
         self.put(STATE, text(evidence)?)
     }
 
-    /// Writes the evidence of a version as well; it is kept as long as the version.
+    /// Writes the evidence of a snapshot as well; it is kept as long as the snapshot.
     ///
     /// # Errors
     /// When it is too large.

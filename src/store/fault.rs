@@ -66,7 +66,7 @@ impl Fault {
         }
     }
 
-    /// What the callers of the store are told. `needed`: how much room the operation may have needed, in bytes.
+    /// The error for the callers of the store. `needed`: how much room the operation may have needed, in bytes.
     pub(super) fn into_store_error(self, path: &Path, needed: u64) -> StoreError {
         match self {
             Self::Store(error) => error,

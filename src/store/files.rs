@@ -170,7 +170,7 @@ pub(super) fn prepare_directory(path: &Path) -> io::Result<()> {
         let other = other.display();
         tracing::warn!(
             path = %shown, mode = before, %other,
-            "other users can enter the data directory; this is not changed, because it contains other directories: use a directory of its own"
+            "other users can enter the data directory. grandstand does not change this, because the directory contains other directories. Give grandstand a directory of its own"
         );
         return Ok(());
     }

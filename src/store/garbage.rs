@@ -1,6 +1,6 @@
-//! Drops old versions, and returns space to the file system.
+//! Drops old snapshots, and returns space to the file system.
 //!
-//! The caller decides which versions to keep. Callers: [`crate::mirror`], after a publication.
+//! The caller decides which snapshots to keep. Callers: [`crate::mirror`], after a publication.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -62,16 +62,16 @@ macro_rules! of_each_table {
 /// The result of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// How many versions were dropped.
+    /// How many snapshots were dropped.
     pub versions: usize,
-    /// How many blocks no kept version refers to were dropped with them.
+    /// How many blocks no kept snapshot refers to were dropped with them.
     pub blocks: usize,
     /// Whether the file was compacted.
     pub compacted: bool,
 }
 
 impl Store {
-    /// Drops every version that is neither in `keep_seqs` nor current, with the blocks that only they had. Then
+    /// Drops every snapshot that is neither in `keep_seqs` nor current, with the blocks that only they had. Then
     /// compacts the file if it is more than 2.5 times the live data and compaction can help.
     ///
     /// Later writes reuse freed space, so compaction is rare. It has the database to itself while it copies the live
@@ -93,7 +93,7 @@ impl Store {
         Ok(collected)
     }
 
-    /// How often versions were dropped since the start.
+    /// How often snapshots were dropped since the start.
     pub fn collections(&self) -> u64 {
         self.collections.load(Ordering::Acquire)
     }

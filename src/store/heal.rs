@@ -34,7 +34,7 @@ const BATCH: usize = 8 << 20;
 pub struct Healed {
     /// The damaged file's new path; `None` if one that this process set aside before is kept instead.
     pub aside: Option<PathBuf>,
-    /// Versions that were saved.
+    /// Kept snapshots that were saved.
     pub versions: usize,
     /// Details that were saved.
     pub details: usize,
@@ -130,7 +130,7 @@ pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
 
 impl Store {
     /// Copies everything readable into a new file, which replaces the damaged one. `live` is the current snapshot with
-    /// its sequence number: it is written again if its version is lost.
+    /// its sequence number: it is written again if its snapshot is lost.
     ///
     /// Writes wait until it is done, reads only during the exchange of the files.
     ///
@@ -223,7 +223,7 @@ macro_rules! value {
 }
 
 impl Store {
-    /// The readable ones of the kept versions, oldest first.
+    /// The readable ones of the kept snapshots, oldest first.
     ///
     /// # Errors
     /// When the file cannot be read for another reason than its damage.
@@ -281,7 +281,7 @@ fn copy_versions(source: &Handle, target: &Store) -> Result<usize, StoreError> {
 /// Blocks by key, as they are stored.
 type Packed = Vec<([u8; 16], Vec<u8>)>;
 
-/// The blocks of a version, compressed as they are; `None` when one is lost.
+/// The blocks of a snapshot, compressed as they are; `None` when one is lost.
 fn whole_blocks(source: &Handle, record: &VersionRecord) -> Result<Option<Packed>, StoreError> {
     let Ok(mut unpacker) = Unpacker::new() else { return Ok(None) };
     let mut blocks = Vec::new();

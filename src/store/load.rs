@@ -1,4 +1,4 @@
-//! Loads a version on all cores: verifies every block, and the result by its id.
+//! Loads a snapshot on all cores: verifies every block, and the result by its id.
 //!
 //! Callers: [`crate::app`] at the start, [`crate::admin`] for a rollback, through [`Store`].
 
@@ -18,10 +18,10 @@ use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
 
 impl Store {
-    /// Reads a version's content. Texts are slices of the blocks, about 80 kB each, that hold them.
+    /// Reads a snapshot's content. Texts are slices of the blocks, about 80 kB each, that hold them.
     ///
     /// # Errors
-    /// When the version is no longer kept, cannot be read, or is damaged.
+    /// When the snapshot is no longer kept, cannot be read, or is damaged.
     pub fn load(&self, record: &VersionRecord) -> Result<Content, StoreError> {
         self.load_and_read(record, |summaries| vec![(); summaries.len()]).map(|(content, _)| content)
     }

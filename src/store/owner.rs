@@ -22,7 +22,7 @@ const UNKNOWN: u32 = u32::MAX;
 /// More symbolic links than this on one path are not followed.
 const MOST_LINKS: u32 = 8;
 
-/// The owner of a data directory whose lock file this is, if it is somebody whose word is not trusted; else `None`.
+/// The owner of the data directory of this lock file, if that user is not trusted; else `None`.
 pub(super) fn untrusted(directory: &Path, lock: &File) -> Option<u32> {
     let owner = |meta: io::Result<fs::Metadata>| meta.map_or(UNKNOWN, |meta| meta.uid());
     let owners = [owner(fs::metadata(directory)), owner(lock.metadata())];

@@ -1,6 +1,6 @@
-//! Writes a version: cuts it into blocks, compresses new blocks, and switches in one transaction.
+//! Writes a snapshot: cuts it into blocks, compresses new blocks, and switches in one transaction.
 //!
-//! A crash leaves the old version or the new one, nothing between. [`crate::mirror`] and [`crate::versions`] decide
+//! A crash leaves the old snapshot or the new one, nothing between. [`crate::mirror`] and [`crate::versions`] decide
 //! whether a content may be published. Callers: [`crate::versions`], through [`Store`].
 
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,7 @@ use crate::api::listing::{ListingId, Summary};
 use crate::snapshot::content::Content;
 use crate::snapshot::version::VersionMeta;
 
-/// The version that a new one is compared with, and the stored blocks.
+/// The snapshot that a new one is compared with, and the stored blocks.
 struct Before {
     last: Option<VersionRecord>,
     known: HashSet<BlockKey>,
@@ -42,7 +42,7 @@ fn signature(summaries: &[&Summary]) -> ContentHash {
     ContentHash::of(&text)
 }
 
-/// Details that are written along with a version.
+/// Details that are written along with a snapshot.
 pub struct Arriving<'a> {
     /// Opens the stream from its start: once per try.
     pub stream: &'a dyn Fn() -> Result<DetailStream<'a>, StoreError>,
@@ -50,10 +50,10 @@ pub struct Arriving<'a> {
     pub stays: &'a dyn Fn(ListingId, &DetailMeta, &DetailRecord) -> bool,
 }
 
-/// Further writes in the transaction that stores a version.
+/// Further writes in the transaction that stores a snapshot.
 #[derive(Default)]
 pub struct Along<'a> {
-    /// Whether the version becomes the current one. If not, it waits for the end of a rollback.
+    /// Whether the snapshot becomes the current one. If not, it waits for the end of a rollback.
     pub activate: bool,
     /// Whether stored blocks are verified before they are reused: for repairs.
     pub verifies: bool,
@@ -72,15 +72,15 @@ type IsHere<'a> = dyn Fn(&BlockKey) -> Result<bool, StoreError> + Sync + 'a;
 type NewBlocks = Vec<(BlockKey, Vec<u8>)>;
 
 impl Store {
-    /// Makes a content the current version. If it equals the current one, only `meta` is replaced.
+    /// Makes a content the current snapshot. If it equals the current one, only `meta` is replaced.
     ///
     /// # Errors
-    /// When a listing occurs twice, something is too large, or the write fails. Then the old version stays current.
+    /// When a listing occurs twice, something is too large, or the write fails. Then the old snapshot stays current.
     pub fn publish(&self, content: &Content, meta: &VersionMeta) -> Result<VersionRecord, StoreError> {
         self.keep(content, meta, &Along { activate: true, ..Along::default() })
     }
 
-    /// Stores a content as the newest version, with `along`, in one transaction. If it equals the version before, its
+    /// Stores a content as the newest snapshot, with `along`, in one transaction. If it equals the snapshot before, its
     /// record stays and all else is written.
     ///
     /// # Errors

@@ -15,9 +15,9 @@ pub(super) type Sealed = &'static [u8];
 pub(super) const META: TableDefinition<'static, &str, Sealed> = TableDefinition::new("meta");
 /// The format number.
 pub(super) const META_FORMAT: &str = "format";
-/// Sequence number of the current version; 0 when nothing was published yet.
+/// Sequence number of the current snapshot; 0 when nothing was published yet.
 pub(super) const META_CURRENT: &str = "current";
-/// The sequence number that the next version gets, from 1.
+/// The sequence number that the next snapshot gets, from 1.
 pub(super) const META_NEXT: &str = "next";
 
 /// Compressed blocks by the hash of their content.

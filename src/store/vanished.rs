@@ -1,4 +1,4 @@
-//! Removes details of listings that are in no kept version.
+//! Removes details of listings that are in no kept snapshot.
 //!
 //! Callers: [`crate::mirror`], once another snapshot is served.
 
@@ -15,8 +15,8 @@ use crate::api::listing::ListingId;
 const BATCH: usize = 500;
 
 impl Store {
-    /// Removes the details of listings that are in no kept version, and returns their ids. Only the order blocks of the
-    /// versions are read; nothing is published meanwhile.
+    /// Removes the details of listings that are in no kept snapshot, and returns their ids. Only the order blocks of the
+    /// snapshots are read; nothing is published meanwhile.
     ///
     /// # Errors
     /// When the file is damaged or a write fails. Details removed until then stay removed.
@@ -25,7 +25,7 @@ impl Store {
         let vanished = self.handle.read(|transaction| {
             let records = version::records(&transaction.open_table(tables::VERSIONS)?)?;
             if records.is_empty() {
-                // Without versions no listing is known, and the details are all data.
+                // Without snapshots no listing is known, and the details are all data.
                 return Ok(Vec::new());
             }
             let mut reader = BlockReader::new(transaction)?;

@@ -1,4 +1,4 @@
-//! A version in the store: its sequence number, its snapshot id, and its blocks.
+//! A snapshot in the store: its sequence number, its snapshot id, and its blocks.
 //!
 //! Not the content ([`crate::snapshot::content`]) and not its metadata ([`crate::snapshot::version`]), which changes
 //! while the record never does. Callers: [`crate::mirror`], [`crate::admin`] and the other modules of [`crate::store`].
@@ -41,10 +41,10 @@ impl fmt::Debug for BlockKey {
     }
 }
 
-/// One kept version. Never changes once it is written.
+/// One kept snapshot. Never changes once it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionRecord {
-    /// Its place in the sequence of versions of this store, from 1; never used twice.
+    /// Its place in the sequence of snapshots of this store, from 1; never used twice.
     pub seq: u64,
     /// The id of its content.
     pub id: SnapshotId,
@@ -53,7 +53,7 @@ pub struct VersionRecord {
     pub(super) blocks: Blocks,
 }
 
-/// The blocks of a version.
+/// The blocks of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     pub envelope: BlockKey,
@@ -70,7 +70,7 @@ const META_TABLE: &str = "version_meta";
 const ENCODING: u8 = 1;
 
 impl VersionRecord {
-    /// The keys of all its blocks. Two versions differ in the keys that they do not share.
+    /// The keys of all its blocks. Two snapshots differ in the keys that they do not share.
     pub fn block_keys(&self) -> impl Iterator<Item = BlockKey> + '_ {
         let Blocks { envelope, taxonomies, summaries, order } = &self.blocks;
         [*envelope].into_iter().chain(*taxonomies).chain(summaries.iter().copied()).chain(order.iter().copied())
@@ -117,7 +117,7 @@ pub(super) fn decode_meta(seq: u64, sealed: &[u8]) -> Result<VersionMeta, StoreE
     serde_json::from_slice(json).map_err(|_| damaged(META_TABLE, "JSON"))
 }
 
-/// The sequence number of the current version; 0 for none.
+/// The sequence number of the current snapshot; 0 for none.
 pub(super) fn current_seq(meta: &impl ReadableTable<&'static str, tables::Sealed>) -> Result<u64, Fault> {
     number(meta, tables::META_CURRENT)
 }
@@ -131,7 +131,7 @@ pub(super) fn number(
     Ok(coding::unseal_number(name, sealed.value())?)
 }
 
-/// Every version's record, oldest first.
+/// Every snapshot's record, oldest first.
 pub(super) fn records(versions: &impl ReadableTable<u64, tables::Sealed>) -> Result<Vec<VersionRecord>, Fault> {
     let mut records = Vec::new();
     for entry in versions.iter()? {
@@ -148,7 +148,7 @@ fn meta_of(transaction: &ReadTransaction, seq: u64) -> Result<VersionMeta, Fault
 }
 
 impl Store {
-    /// The current version, served after a restart. `None` before the first publication.
+    /// The current snapshot, served after a restart. `None` before the first publication.
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
@@ -164,7 +164,7 @@ impl Store {
         })
     }
 
-    /// The record of a version; `None` when it is not kept.
+    /// The record of a snapshot; `None` when it is not kept.
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
@@ -176,7 +176,7 @@ impl Store {
         })
     }
 
-    /// All kept versions, oldest first.
+    /// All kept snapshots, oldest first.
     ///
     /// # Errors
     /// When the file cannot be read or is damaged.
@@ -187,10 +187,10 @@ impl Store {
         })
     }
 
-    /// Replaces the metadata of a version: a better certificate, a later confirmation.
+    /// Replaces the metadata of a snapshot: a better certificate, a later confirmation.
     ///
     /// # Errors
-    /// When there is no such version, or the write fails.
+    /// When there is no such snapshot, or the write fails.
     pub fn update_meta(&self, seq: u64, meta: &VersionMeta) -> Result<(), StoreError> {
         self.update_meta_along(seq, meta, &States::default())
     }
@@ -210,10 +210,10 @@ impl Store {
         })
     }
 
-    /// Makes a kept version the current one (rollback or release), and writes `states` with it.
+    /// Makes a kept snapshot the current one (rollback or release), and writes `states` with it.
     ///
     /// # Errors
-    /// When there is no such version, or the write fails.
+    /// When there is no such snapshot, or the write fails.
     pub fn activate(&self, seq: u64, states: &States) -> Result<(), StoreError> {
         let _versions = self.versions.lock();
         self.handle.write(states.bytes(), |transaction| {

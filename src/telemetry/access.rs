@@ -76,7 +76,7 @@ impl AccessLog {
         }
     }
 
-    /// Opens the file anew, for programs that rotate it. If that fails, the old one stays in use.
+    /// Opens the file again, for programs that rotate it. If that fails, the old one stays in use.
     pub(crate) fn reopen(&self) {
         self.shared.reopens.store(true, Ordering::Relaxed);
         // In a full queue the next line is reason enough to look.
@@ -121,7 +121,7 @@ impl Writer {
             text.clear();
             lines = 0;
             for done in flushed {
-                // Whoever waited may have given up.
+                // The waiting thread may have given up.
                 let _gone = done.send(());
             }
         }

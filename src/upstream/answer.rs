@@ -27,7 +27,7 @@ pub struct Validators {
     pub last_modified: Option<String>,
 }
 
-/// An answer that says something: 200, 304, 404 or 410.
+/// A usable answer: 200, 304, 404 or 410.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status.

@@ -1,4 +1,4 @@
-//! One budget for all requests to the origin: which goes next, and when.
+//! One budget for all requests to the origin: which request is sent next, and when.
 //!
 //! [`choice`] decides, [`dispatch`] hands out slots; this file is the interface. Callers: [`super::client`],
 //! [`crate::upstream::wire`].
@@ -50,7 +50,7 @@ pub struct BudgetView {
     pub limit: Option<usize>,
     /// How many are free now.
     pub free: usize,
-    /// How long the budget still pauses, because the origin said so or fails.
+    /// How long the budget still pauses, because the origin asked for it or fails.
     pub paused: Duration,
     /// Who waits.
     pub waiting: usize,
@@ -75,7 +75,7 @@ impl Budget {
         Self { dispatcher: Arc::new(Dispatcher::new(state, clock)), ipv6_prefix: Arc::new(AtomicU8::new(64)) }
     }
 
-    /// From now on households share so many bits of an IPv6 address (64 otherwise).
+    /// From now on this many leading bits of an IPv6 address make a household (64 otherwise).
     pub fn set_ipv6_prefix(&self, bits: u8) {
         self.ipv6_prefix.store(bits, Ordering::Relaxed);
     }
@@ -177,7 +177,7 @@ impl Drop for CrawlWork {
 pub struct Permit {
     dispatcher: Arc<Dispatcher>,
     slot: Option<usize>,
-    /// `None`: the desk knows already.
+    /// `None`: the end was already reported.
     end: Option<End>,
 }
 
@@ -207,7 +207,7 @@ impl Permit {
         self.end = Some(End::Answered);
     }
 
-    /// Tells the desk the end, once.
+    /// Reports the end, once.
     fn settle(&mut self, desk: &mut Desk, now: Monotonic) {
         if let Some(end) = self.end.take() {
             desk.state.ended(self.slot, end, now, self.dispatcher.clock().now_wall());

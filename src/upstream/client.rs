@@ -64,7 +64,7 @@ pub struct ClientConfig {
     pub longest_pause: Duration,
 }
 
-/// The polite client; cheap to clone.
+/// The client of the origin; cheap to clone.
 #[derive(Clone)]
 pub struct OriginClient {
     transport: Arc<dyn Transport>,
@@ -94,8 +94,8 @@ impl OriginClient {
         Self { transport, config, budget, status, clock, chance, told, stamps, bounds, name }
     }
 
-    /// What a reload changes: room for so many bytes of bodies at once (128 MiB otherwise), and how long a failing origin is
-    /// left alone at most.
+    /// What a reload changes: how many bytes of bodies there may be at once (128 MiB otherwise), and the longest pause for
+    /// a failing origin.
     pub fn set_bounds(&self, room: u64, longest_pause: Duration) {
         self.bounds.set(room, self.config.max_body, longest_pause);
     }
@@ -124,7 +124,7 @@ impl OriginClient {
         self
     }
 
-    /// A random part of `span`, at least half of it: pauses use it so that nobody acts in step.
+    /// A random part of `span`, at least half of it: with it, several processes do not act at the same time.
     pub fn jittered(&self, span: Duration) -> Duration {
         self.chance.jittered(span)
     }
@@ -134,7 +134,7 @@ impl OriginClient {
         &self.budget
     }
 
-    /// What is known of the stamps in its answers.
+    /// What is known of `generated_at` in its answers.
     pub const fn stamps(&self) -> &StampWatch {
         &self.stamps
     }

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 /// The size of a block, in bytes.
 const BLOCK: usize = 64 << 10;
 
-/// What came so far.
+/// The body so far.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     full: Vec<Bytes>,

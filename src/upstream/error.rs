@@ -1,4 +1,4 @@
-//! Why no request can be sent, or why the origin gave no usable answer, and what a client is told.
+//! Why no request can be sent, or why the origin gave no usable answer, and the status and text for a client.
 //!
 //! Values only: [`super::client`] decides on pauses. Callers: everyone who asks the origin.
 
@@ -64,7 +64,7 @@ pub enum AskError {
         /// The bound, decoded.
         limit: u64,
     },
-    /// A redirect to elsewhere, or too many.
+    /// A redirect to another host, or too many redirects.
     #[error("the origin redirects {} to {}, which is not followed", Excerpt(path), Excerpt(to))]
     Redirect {
         /// The path.

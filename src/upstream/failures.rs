@@ -1,4 +1,4 @@
-//! Resources that failed lately: requested again, but not by everybody at once.
+//! Resources that failed lately: they are requested again after a pause, not at once by every client.
 //!
 //! Per resource; [`super::client`] pauses the origin as a whole. Time is an argument. Callers:
 //! [`crate::mirror::details`], [`crate::proxy`].
@@ -34,7 +34,7 @@ struct Failing {
 #[derive(Debug, Default)]
 pub(crate) struct Failures(Mutex<HashMap<Name, Failing>>);
 
-/// Stands for a key, which may be long: 128 bits of its hash.
+/// 128 bits of the hash of a key, which may be long.
 type Name = [u8; 16];
 
 /// Collects a key's hash. No shorter hash would do: a collision could pause another's resource.
@@ -71,7 +71,7 @@ impl Failures {
         Some(error)
     }
 
-    /// The origin gave no answer. A spent budget is nobody's failure.
+    /// The origin gave no answer. A spent budget does not count as a failure.
     pub(crate) fn failed(&self, key: &Key, error: &AskError, now: Monotonic) {
         if matches!(error, AskError::Spent(_)) {
             return;
@@ -128,7 +128,7 @@ mod tests {
         assert!(failures.resting(&other, now).is_none(), "a spent budget is no failure");
     }
 
-    /// As long as the origin says, but not so long that its recovery goes unnoticed.
+    /// As long as the origin asks for, but not so long that its recovery is noticed late.
     #[test]
     fn a_resource_rests_as_long_as_the_origin_asks_for_it_within_five_minutes() {
         let (failures, now) = (Failures::default(), Monotonic::from_seconds(100));

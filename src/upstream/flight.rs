@@ -1,7 +1,7 @@
 //! One fetch per key at a time: the first request starts it, all others wait for its result.
 //!
-//! The fetch is a task of its own: a client that leaves does not end it. After a flight that crashes, the next one
-//! takes off. Callers: [`crate::mirror::details`], [`crate::proxy`].
+//! The fetch (a *flight*) is a task of its own: a client that leaves does not end it. If it panics, the next request
+//! starts another one. Callers: [`crate::mirror::details`], [`crate::proxy`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -37,7 +37,7 @@ impl<K, T> Default for Flights<K, T> {
 
 /// A place on a flight.
 pub(crate) enum Boarding<K: Eq + Hash, T> {
-    /// Nobody fetches it: fetch, and let the ticket land.
+    /// No fetch runs: the caller fetches, and hands the result to the ticket.
     First(Ticket<K, T>, Passenger<T>),
     /// One runs.
     Joined(Passenger<T>),
@@ -63,7 +63,7 @@ impl<T: Clone> Passenger<T> {
 }
 
 impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
-    /// A place on the flight for `key`, which takes off if there is none.
+    /// Joins the flight for `key`, or starts one.
     pub(crate) fn board(&self, key: &K) -> Boarding<K, T> {
         let mut board = self.0.lock();
         if let Some(flying) = board.flying.get(key) {
@@ -77,7 +77,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
         Boarding::First(Ticket { flights: self.clone(), key: key.clone(), number, landing }, Passenger(landed))
     }
 
-    /// Lets nobody join the flights under way: their results may be outdated.
+    /// No further request joins the flights under way: their results may be outdated.
     pub(crate) fn close(&self) {
         self.0.lock().flying.clear();
     }
@@ -89,7 +89,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Flights<K, T> {
 }
 
 impl<K: Eq + Hash, T> Ticket<K, T> {
-    /// Hands out the result. Others may join until the ticket is dropped.
+    /// Hands out the result. Further requests may join until the ticket is dropped.
     pub(crate) fn land(&self, what: T) {
         // Perhaps nobody waits any more.
         let _ = self.landing.send_replace(Some(what));

@@ -29,7 +29,7 @@ const RECORD: usize = 16;
 const MOST: usize = 1_000_000;
 /// The longest pause that is kept.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// A pause at least this long is worth a sync.
+/// A pause at least this long is synced to the disk.
 const SYNCED: Duration = Duration::from_secs(20);
 
 /// The open file, and what it should hold.
@@ -86,7 +86,7 @@ impl Ledger {
             tracing::warn!(
                 path = %path.display(),
                 damaged,
-                "the ledger of the origin's budget is not reliable; every request counts as just sent"
+                "the ledger of the origin's budget is damaged or cannot be written; as a precaution, all slots count as used"
             );
             vec![SPAN + UNANSWERED; limit]
         } else {
@@ -100,7 +100,7 @@ impl Ledger {
             }
         }
         if !left.is_zero() {
-            tracing::info!(seconds = left.as_secs(), "the pause that the origin asked for is not over");
+            tracing::info!(seconds = left.as_secs(), "the pause that the origin asked for continues after the restart");
         }
         ledger.rewrite();
         (ledger, left)

@@ -33,7 +33,7 @@ pub struct Room {
     largest: u64,
 }
 
-/// What one body holds; given back when it is dropped.
+/// The room of one body; given back when it is dropped.
 #[derive(Debug, Default)]
 pub struct Held {
     start: Option<OwnedSemaphorePermit>,

@@ -1,8 +1,9 @@
 //! What the `generated_at` of the origin's answers is worth, by kind of answer.
 //!
-//! It is documented as the time of the response. Then it tells the age of a copy that the origin's CDN sends without
-//! `Age`. An origin may also stamp something else: its last deployment, which stands still while the content changes,
-//! or a clock that runs ahead. Such a stamp dates nothing; `Date - Age` does.
+//! `generated_at` (here: the *stamp*) is documented as the time of the response. Then it tells the age of a copy that
+//! the origin's CDN sends without `Age`. An origin may also write another time: that of its last deployment, which
+//! stands still while the content changes, or that of a clock that runs ahead. Such a stamp says nothing about the time
+//! of the answer; `Date - Age` does.
 //!
 //! | what is known | a stamp is believed |
 //! |---|---|
@@ -10,10 +11,10 @@
 //! | it moved with the clock while the content stayed | when it is at most a [`DAY`] older: a CDN may send old copies while its origin is down |
 //! | it stood still while the content changed | never |
 //!
-//! A believed stamp moves the instant for which an answer is *confirmed* back. The instant at which its content may
-//! have come to be stays `Date - Age` until the stamp is known to move: both err on the safe side. Pure but for
-//! [`StampWatch`], which shares what was learned; a restart learns again. Callers: [`crate::mirror::copies`],
-//! [`crate::mirror::details`], [`crate::audit`].
+//! A believed stamp makes the instant for which an answer is *confirmed* earlier. The latest instant at which its
+//! content may have been made stays `Date - Age`, until it is known that the stamp follows the clock. Both choices are
+//! the careful ones. Pure except [`StampWatch`], which shares what was learned; a restart learns again. Callers:
+//! [`crate::mirror::copies`], [`crate::mirror::details`], [`crate::audit`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +100,7 @@ pub(crate) enum Pulse {
 /// How the latest stamp of a place is read; the words of `/status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// It dates the answer.
+    /// It is used as the time of the answer.
     Used,
     /// It stands still while the content changes.
     StandsStill,
@@ -137,9 +138,9 @@ pub struct Before {
 pub struct Dated {
     /// For which it is confirmed.
     pub until_ms: i64,
-    /// The latest at which its content may have come to be, up to the grain of `Date` and `Age`.
+    /// The latest at which its content may have been made, up to the grain of `Date` and `Age`.
     pub since_ms: i64,
-    /// Whether a stamp was there but dated nothing.
+    /// Whether there was a stamp that is not used.
     pub disbelieved: bool,
 }
 

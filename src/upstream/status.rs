@@ -87,7 +87,7 @@ pub struct Held {
     pub snapshot: String,
     /// Its listings.
     pub listings: u64,
-    /// The listings of the served snapshot.
+    /// The listings of the current snapshot.
     pub serving: u64,
     /// Why, and what to do.
     pub reason: String,
@@ -99,11 +99,11 @@ pub struct Picture {
     pub state: OriginState,
     /// The last failure, even if later requests succeeded.
     pub last_error: Option<LastError>,
-    /// What failures say.
+    /// The judgement on recent failures.
     pub health: Health,
     /// Requests sent since the start, by class.
     pub sent: BTreeMap<&'static str, u64>,
-    /// How fast the crawl and the details come in.
+    /// The pace of crawl and details.
     pub pace: Pace,
     /// The running pass.
     pub pass: Option<Progress>,
@@ -126,7 +126,7 @@ pub struct Picture {
 pub struct OriginStatus(Arc<Mutex<Picture>>);
 
 impl OriginStatus {
-    /// The picture now.
+    /// The state now.
     pub fn picture(&self) -> Picture {
         self.0.lock().clone()
     }
@@ -159,7 +159,7 @@ impl OriginStatus {
         let mut picture = self.0.lock();
         picture.last_error = Some(LastError::new(error, now));
         let verdict = picture.health.failed(error, witness, paused);
-        // One failure is an accident.
+        // One failure alone says little.
         if verdict.counts && picture.health.failures() > 1 && picture.state != OriginState::Crawling {
             picture.state = OriginState::CouldNotBeAsked;
         }

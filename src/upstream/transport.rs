@@ -25,7 +25,7 @@ pub struct Arrival {
 /// Why there is no answer, or no more of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
-    /// Not in time.
+    /// No answer, or no next piece, in time.
     #[error("no answer in time")]
     Timeout,
     /// No connection; the chain of causes.

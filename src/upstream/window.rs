@@ -18,7 +18,7 @@ pub(crate) const UNANSWERED: Duration = Duration::from_secs(1);
 /// What a slot is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// Finding out what changed.
+    /// Refreshes.
     Refresh,
     /// A read that a client waits for.
     Client,
@@ -49,7 +49,7 @@ impl Class {
 /// One place in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
-    /// Nobody uses it.
+    /// No request uses it.
     Free,
     /// A request is on the wire.
     InFlight(Class),

@@ -1,4 +1,4 @@
-//! Bundles and versions: exports the current snapshot with its details, and imports a bundle's snapshot.
+//! Exports the current snapshot with its details as a bundle, and imports a bundle's snapshot.
 //!
 //! [`crate::bundle`] knows the file. Everything here blocks. Callers: [`crate::admin`] in a running server, else the
 //! commands and [`crate::app`].
@@ -66,7 +66,7 @@ pub(super) struct Output {
     wanted: Known,
 }
 
-/// Keeps a version for as long as it lives.
+/// Keeps a snapshot for as long as it lives.
 pub(super) struct Hold(Versions, u64);
 
 impl Hold {
@@ -101,7 +101,7 @@ pub struct Exported {
 }
 
 impl Versions {
-    /// Writes the current snapshot into an empty file: all of it, or the changes `since` a kept version, whose id may
+    /// Writes the current snapshot into an empty file: all of it, or the changes `since` a kept snapshot, whose id may
     /// be shortened.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl Versions {
         Ok(Some((id, Detail { state, body, current, etag, last_modified })))
     }
 
-    /// Makes a bundle's snapshot the newest version, with its details: see [`Versions::import`]. `file` is the verified
+    /// Makes a bundle's snapshot the newest one, with its details: see [`Versions::import`]. `file` is the verified
     /// one. A damaged store is repaired first.
     ///
     /// # Errors
@@ -305,7 +305,7 @@ impl Versions {
         Ok(self.import(import)?)
     }
 
-    /// Whether a bundle brings nothing: the newest version was confirmed later, or it is the same one of the same
+    /// Whether a bundle brings nothing: the newest snapshot was confirmed later, or it is the same one of the same
     /// instant, and all details of the bundle are stored.
     ///
     /// # Errors

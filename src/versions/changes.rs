@@ -41,7 +41,7 @@ impl Versions {
         let served = self.0.live.current();
         match feed {
             Feed::Publishers(entries) if ends(&entries) => self.taken_over(entries, states).map(Some),
-            // Without gap: what is served is where they begin.
+            // Without gap: they begin at the current snapshot.
             Feed::Steps(entries)
                 if ends(&entries) && served.as_ref().is_some_and(|served| entries[0].from == served.dataset.id) =>
             {

@@ -6,7 +6,7 @@ use crate::store::StoreError;
 /// Why a command was refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum VersionsError {
-    /// No such version is kept.
+    /// No such snapshot is kept.
     #[error("no snapshot {id} is kept{}; `grandstand snapshot list` shows the kept ones", current_text(current.as_deref()))]
     Unknown {
         /// The requested id.
@@ -18,24 +18,22 @@ pub enum VersionsError {
     #[error("{0} matches several kept snapshots; `grandstand snapshot list` shows them")]
     Ambiguous(String),
     /// No rollback is in effect.
-    #[error("no rollback is in effect; the newest snapshot is already served")]
+    #[error("no rollback is in effect; the newest snapshot is already current")]
     NotRolledBack,
-    /// The head has changed meanwhile.
+    /// The newest snapshot has changed meanwhile.
     #[error("another snapshot was imported meanwhile")]
     Moved,
     /// The import is older than the data from the origin.
     #[error(
         "the bundle's snapshot {bundle} was confirmed at {bundle_confirmed}, but the mirror already has {newest}, \
-         confirmed at {newest_confirmed}; to serve an older snapshot, use `grandstand snapshot rollback`"
+         confirmed at {newest_confirmed}; to go back to a kept snapshot, use `grandstand snapshot rollback`"
     )]
     Backwards {
         /// The bundle's snapshot.
         bundle: String,
-        /// For when.
         bundle_confirmed: String,
-        /// The mirror's newest.
+        /// The mirror's newest snapshot.
         newest: String,
-        /// For when.
         newest_confirmed: String,
     },
     /// The import is older than an earlier import.
@@ -46,15 +44,14 @@ pub enum VersionsError {
     Older {
         /// The bundle's snapshot.
         bundle: String,
-        /// For when.
         bundle_confirmed: String,
         /// The latest confirmed instant of all imports.
         highest: String,
     },
     /// The import comes from another origin.
     #[error(
-        "the bundle's data comes from {theirs}, but this mirror's from {ours}; if both are the same origin, add the first to \
-         origin.aliases, otherwise use another data directory"
+        "the bundle's data comes from {theirs}, but this mirror's data from {ours}. If both are the same origin, add {theirs} \
+         to origin.aliases. If not, use another data directory"
     )]
     Foreign {
         /// The bundle's origin.

@@ -1,4 +1,4 @@
-//! Follows a publisher: bundles become the newest version, together with where the replica then stands.
+//! Follows a publisher: bundles become the newest snapshot, together with where the replica then stands.
 //!
 //! Several bundles are applied in memory and imported in one transaction, so that no state between them is served. What
 //! stands where is decided by [`crate::fleet`]. Everything here blocks. Callers: [`crate::fleet`].
@@ -156,7 +156,7 @@ impl Versions {
         Ok(Stand { taken: self.store().state_json(TAKEN)?.unwrap_or_default(), digest })
     }
 
-    /// Makes the result of these bundles the newest version, with their details; serves it unless a rollback is in
+    /// Makes the result of these bundles the newest snapshot, with their details; serves it unless a rollback is in
     /// effect. A damaged store is repaired first.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl Versions {
             details_bytes += step.file.metadata()?.len().saturating_mul(2);
         }
         entries.retain(|entry| entry.from != entry.to);
-        // A publisher whose journal begins anew knows nothing of the past.
+        // A publisher with a new journal knows nothing of the past.
         let ends = |journal: &&Vec<Entry>| journal.last().is_some_and(|end| end.to == last.bundle.manifest().snapshot);
         let feed = match following.journal.as_ref().filter(ends) {
             Some(journal) => Feed::Publishers(journal.clone()),

@@ -1,4 +1,4 @@
-//! Imports a bundle's content as the newest version, in one transaction.
+//! Imports a bundle's content as the newest snapshot, in one transaction.
 //!
 //! It does not know files. Callers: [`super::bundles`] and [`super::follow`], with verified content.
 
@@ -53,13 +53,13 @@ pub struct Imported {
     pub before: Option<SnapshotId>,
     /// Whether it is older than the newest snapshot before.
     pub is_older: bool,
-    /// Whether it is served; `false` during a rollback.
+    /// Whether it is current; `false` during a rollback.
     pub is_served: bool,
 }
 
 impl Versions {
-    /// Makes a bundle's snapshot the newest version, with its details, and serves it unless a rollback is in effect.
-    /// The version before is kept.
+    /// Makes a bundle's snapshot the newest one, with its details, and current unless a rollback is in effect.
+    /// The snapshot before is kept.
     ///
     /// # Errors
     /// When it would take an origin's data back, it is older than an earlier import and that is not allowed, or the

@@ -1,4 +1,4 @@
-//! Keeps versions (pins, exports, repairs), and drops the others.
+//! Keeps snapshots (pins, exports, repairs), and drops the others.
 //!
 //! Callers: [`crate::admin`] and the commands pin, [`super::bundles`] exports, [`crate::mirror`] tidies after a publication.
 
@@ -12,7 +12,7 @@ use crate::snapshot::dataset::Dataset;
 use crate::store::{Healed, States, StoreError};
 
 impl Versions {
-    /// Stores the evidence of the newest version when another one replaces it: later lists of the origin do not apply
+    /// Stores the evidence of the newest snapshot when another one replaces it: later lists of the origin do not apply
     /// to it.
     pub(super) fn keep_evidence(&self, next: &Dataset, states: &mut States) {
         let head = self.0.head.current();
@@ -22,14 +22,14 @@ impl Versions {
             return;
         }
         if let Err(error) = states.put_evidence_of(head.version, &evidence) {
-            tracing::warn!(%error, snapshot = %head.dataset.id, "some terms of a kept snapshot become doubtful");
+            tracing::warn!(%error, snapshot = %head.dataset.id, "some terms of a kept snapshot are in doubt now");
         }
     }
 
-    /// Keeps a version until it is unpinned.
+    /// Keeps a snapshot until it is unpinned.
     ///
     /// # Errors
-    /// When no such version is kept, or the write fails.
+    /// When no such snapshot is kept, or the write fails.
     pub fn pin(&self, id: &str) -> Result<(), VersionsError> {
         self.find(id)?;
         let mut notes = self.0.notes.lock();
@@ -40,7 +40,7 @@ impl Versions {
         self.write_pins(&mut notes, pinned)
     }
 
-    /// Unpins a version, so that normal retention applies again.
+    /// Unpins a snapshot, so that normal retention applies again.
     ///
     /// # Errors
     /// When it is not pinned, or the write fails.
@@ -62,7 +62,7 @@ impl Versions {
         Ok(())
     }
 
-    /// Records that a version was exported with at least these details, so that a delta can build on it. After several
+    /// Records that a snapshot was exported with at least these details, so that a delta can build on it. After several
     /// exports, the common details count: the receiver may have any of them.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Versions {
         let exports = if notes.exports.is_empty() { exports } else { notes.exports.clone() };
         let healed_notes = Notes { pins, exports, ..notes.clone() };
         if let Err(error) = self.write_back(&healed_notes) {
-            tracing::error!(%error, "notes about snapshots could not be stored");
+            tracing::error!(%error, "the record of pins, rollback and exports could not be stored");
         }
         self.take(&mut notes, healed_notes);
         if self.0.journal.load().is_empty() {
@@ -115,7 +115,7 @@ impl Versions {
         Ok(healed)
     }
 
-    /// Writes notes that may have been lost, and the rollback if its version was saved.
+    /// Writes notes that may have been lost, and the rollback if its snapshot was saved.
     fn write_back(&self, notes: &Notes) -> Result<(), StoreError> {
         let mut states = States::default();
         notes.write_all(&mut states)?;
@@ -127,7 +127,7 @@ impl Versions {
         }
     }
 
-    /// Drops versions and journal entries by the policy.
+    /// Drops snapshots and journal entries by the policy.
     ///
     /// # Errors
     /// When the store cannot be read or written.

@@ -1,10 +1,10 @@
-//! Kept versions in memory, for clients that name one; loaded on request.
+//! Kept snapshots in memory, for clients that name one; loaded on request.
 //!
 //! A client that pages through a list can finish with its snapshot after a publication: the previous one stays in
 //! memory, and older ones are loaded. A load costs time and memory in proportion to the list. So one is loaded at a
 //! time, once for all waiting clients, and a household may cause only a few loads ([`allowance`]). The two that most
-//! households use stay in memory ([`usage`]), and one more while it is in use. It does not know where versions are
-//! stored, nor which is current. Callers: [`super`] says what is kept, [`crate::answer`] looks versions up.
+//! households use stay in memory ([`usage`]), and one more while it is in use. It does not know where snapshots are
+//! stored, nor which is current. Callers: [`super`] says what is kept, [`crate::answer`] looks snapshots up.
 
 mod allowance;
 mod usage;
@@ -24,18 +24,18 @@ use crate::snapshot::live::Published;
 use allowance::Allowances;
 use usage::{ALL_CLIENTS, Usage};
 
-/// Versions that stay in memory beside the current one.
+/// Snapshots that stay in memory beside the current one.
 const LOADED: usize = 2;
-/// The most versions that are loading or queued.
+/// The most snapshots that are loading or queued.
 const LOADING: usize = 4;
 /// The most of them for one household.
 const LOADING_EACH: usize = 2;
-/// How long a client waits for a version; loading continues.
+/// How long a client waits for a snapshot; loading continues.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long an extra version stays in memory after its last request.
+/// How long an extra snapshot stays in memory after its last request.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Why a version is not to be had.
+/// Why a kept snapshot cannot be used now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// It is not kept.
@@ -48,11 +48,11 @@ pub enum Missing {
     Spent(Duration),
 }
 
-/// The result of a request for a version.
+/// The result of a request for a snapshot.
 type Outcome = Result<Arc<Published>, Missing>;
 type Load = dyn Fn(&str) -> Result<Arc<Published>, String> + Send + Sync;
 
-/// The loaded versions; cheap to clone.
+/// The loaded snapshots; cheap to clone.
 #[derive(Clone)]
 pub struct Kept(Arc<Inner>);
 
@@ -65,14 +65,14 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// The kept versions, and who requested them.
+    /// The kept snapshots, and who requested them.
     kept: HashMap<Box<str>, Usage>,
     loaded: Vec<Arc<Published>>,
-    /// The extra version, and its last request.
+    /// The extra snapshot, and its last request.
     passing: Option<(Arc<Published>, Instant)>,
-    /// Whether a task waits to drop the extra version.
+    /// Whether a task waits to drop the extra snapshot.
     is_watched: bool,
-    /// Versions that are loading or queued.
+    /// Snapshots that are loading or queued.
     loading: HashMap<Box<str>, Loading>,
     allowances: Allowances,
 }
@@ -93,7 +93,7 @@ impl State {
         self.loaded.iter().chain(passing).find(|version| has_id(version, id)).cloned()
     }
 
-    /// Records the request of a household; the extra version may become a staying one.
+    /// Records the request of a household; the extra snapshot may become a staying one.
     fn note(&mut self, id: &str, household: IpAddr, now: Instant) {
         if let Some(usage) = self.kept.get_mut(id) {
             usage.note(household, now);
@@ -102,13 +102,13 @@ impl State {
         self.passing = self.place(passing, household, now).map(|passing| (passing, now));
     }
 
-    /// The version to drop first for a request of a household; `None`: there is room.
+    /// The snapshot to drop first for a request of a household; `None`: there is room.
     fn first(&self, household: IpAddr, now: Instant) -> Option<usize> {
         let rank = |at: &usize| self.usage(&self.loaded[*at]).rank(household, now);
         (0..self.loaded.len()).min_by_key(rank).filter(|_| self.loaded.len() >= LOADED)
     }
 
-    /// The version to drop for another one, if necessary and allowed.
+    /// The snapshot to drop for another one, if necessary and allowed.
     fn leaving(&self, id: &str, household: IpAddr, now: Instant) -> Option<usize> {
         let other = self.kept.get(id).cloned().unwrap_or_default();
         let first = self.first(household, now)?;
@@ -119,7 +119,7 @@ impl State {
         self.kept.get(version.dataset.id.as_str()).cloned().unwrap_or_default()
     }
 
-    /// Lets a version stay if it may; returns the one that does not stay.
+    /// Lets a snapshot stay if it may; returns the one that does not stay.
     fn place(&mut self, version: Arc<Published>, household: IpAddr, now: Instant) -> Option<Arc<Published>> {
         if self.loaded.len() < LOADED {
             self.loaded.push(version);
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Makes room for a version. Returns the versions to drop, which takes a while, outside the lock.
+    /// Makes room for a snapshot. Returns the snapshots to drop, which takes a while, outside the lock.
     fn make_room(&mut self, id: &str, household: IpAddr, now: Instant) -> Vec<Arc<Published>> {
         let leaving = self.leaving(id, household, now).map(|leaving| self.loaded.swap_remove(leaving));
         leaving.into_iter().chain(self.passing.take().map(|(passing, _)| passing)).collect()
@@ -145,7 +145,7 @@ impl State {
 }
 
 impl Kept {
-    /// `load` reads and indexes a version and may block for seconds. Nothing is kept yet.
+    /// `load` reads and indexes a snapshot and may block for seconds. Nothing is kept yet.
     pub fn new<E: Display>(load: impl Fn(&str) -> Result<Arc<Published>, E> + Send + Sync + 'static) -> Self {
         let load = Box::new(move |id: &str| load(id).map_err(|error| error.to_string()));
         Self(Arc::new(Inner { load, state: Mutex::default(), turn: Semaphore::new(1) }))
@@ -156,7 +156,7 @@ impl Kept {
         Self::new(|_| Err("nothing is kept"))
     }
 
-    /// Sets the kept versions; others are dropped.
+    /// Sets the kept snapshots; others are dropped.
     pub fn keep_only<'a>(&self, ids: impl IntoIterator<Item = &'a str>) {
         let mut state = self.0.state.lock();
         let mut known = std::mem::take(&mut state.kept);
@@ -168,7 +168,7 @@ impl Kept {
         drop(gone);
     }
 
-    /// Records a switch: the previous version stays in memory if it is kept, and the current one need not.
+    /// Records a switch: the previous snapshot stays in memory if it is kept, and the current one need not.
     pub fn switched(&self, was: Arc<Published>, now: &str) {
         let (id, at) = (was.dataset.id.clone(), Instant::now());
         let mut state = self.0.state.lock();
@@ -185,10 +185,10 @@ impl Kept {
         drop(gone);
     }
 
-    /// A kept version, for a client of a household.
+    /// A kept snapshot, for a client of a household.
     ///
     /// # Errors
-    /// When it cannot be had. The store is never searched for versions that are not kept.
+    /// When it cannot be used now. The store is never searched for snapshots that are not kept.
     pub async fn get(&self, id: &str, household: IpAddr) -> Outcome {
         let mut landed = match self.look_up(id, household) {
             Ok(outcome) => return outcome,
@@ -202,7 +202,7 @@ impl Kept {
         }
     }
 
-    /// A version in memory.
+    /// A snapshot in memory.
     pub fn at_hand(&self, id: &str) -> Option<Arc<Published>> {
         self.0.state.lock().find(id)
     }
@@ -243,7 +243,7 @@ impl Kept {
         Err(landed)
     }
 
-    /// Drops the extra version after a while without requests.
+    /// Drops the extra snapshot after a while without requests.
     async fn see_off(&self) {
         if std::mem::replace(&mut self.0.state.lock().is_watched, true) {
             return;
@@ -255,7 +255,7 @@ impl Kept {
         }
     }
 
-    /// The last request for the extra version; `None`: there is none, and the watch ends.
+    /// The last request for the extra snapshot; `None`: there is none, and the watch ends.
     fn last_passing(&self) -> Option<Instant> {
         let mut state = self.0.state.lock();
         let asked = state.passing.as_ref().map(|(_, at)| *at);
@@ -263,7 +263,7 @@ impl Kept {
         asked
     }
 
-    /// Loads a version when its turn has come.
+    /// Loads a snapshot when its turn has come.
     async fn take_turn(&self, id: Box<str>, household: IpAddr) -> Outcome {
         let _turn = self.0.turn.acquire().await;
         let (kept, own) = (self.clone(), id.clone());
@@ -281,7 +281,7 @@ impl Kept {
         if let Some(found) = state.find(id) {
             return Ok(found);
         }
-        // Room is made first: there is never more than one extra version in memory.
+        // Room is made first: there is never more than one extra snapshot in memory.
         let gone = state.make_room(id, household, Instant::now());
         drop(state);
         drop(gone);

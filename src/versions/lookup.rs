@@ -1,4 +1,4 @@
-//! Finds kept versions by id, in memory or in the store, and verifies them.
+//! Finds kept snapshots by id, in memory or in the store, and verifies them.
 //!
 //! It does not switch. Callers: [`super`], [`crate::answer`], [`crate::admin`] and the commands.
 
@@ -12,7 +12,7 @@ use crate::store::StoreError;
 use crate::words::counted;
 
 impl Versions {
-    /// Whether newer data waits for the end of a rollback: then the origin's answers do not fit the current version.
+    /// Whether newer data waits for the end of a rollback: then the origin's answers do not fit the current snapshot.
     pub fn is_behind(&self) -> bool {
         let id = |live: &Live| live.load().as_ref().map(|live| live.dataset.id.clone());
         self.0.is_rolled_back.load(Ordering::Acquire) && id(&self.0.head) != id(&self.0.live)
@@ -28,7 +28,7 @@ impl Versions {
         Some(RolledBack { served, newest: self.0.head.load().as_ref().map(|head| head.dataset.id.clone()) })
     }
 
-    /// The newest kept version of that id.
+    /// The newest kept snapshot with that id.
     ///
     /// # Errors
     /// When none is kept.
@@ -37,7 +37,7 @@ impl Versions {
         kept.iter().find(|kept| kept.id.as_str() == id).cloned().ok_or_else(|| self.unknown(id))
     }
 
-    /// The id of the only kept version with this prefix.
+    /// The id of the only kept snapshot with this prefix.
     ///
     /// # Errors
     /// When there is none, or several.
@@ -56,7 +56,7 @@ impl Versions {
         VersionsError::Unknown { id: id.to_owned(), current }
     }
 
-    /// A kept version, from memory, or read and indexed.
+    /// A kept snapshot, from memory, or read and indexed.
     ///
     /// # Errors
     /// When none is kept, or it cannot be read.
@@ -77,7 +77,7 @@ impl Versions {
         Ok(Arc::new(Published::new(dataset, self.shown(meta), seq, 0)))
     }
 
-    /// Compares every block of a kept version and every detail with its hash, and the content with its id.
+    /// Compares every block of a kept snapshot and every detail with its hash, and the content with its id.
     ///
     /// # Errors
     /// When it is not kept, damaged or unreadable.

@@ -1,4 +1,4 @@
-//! Notes about versions: pins, the rollback, and exports.
+//! Notes about snapshots: pins, the rollback, and exports.
 //!
 //! Small blobs of the store. Callers: [`super`].
 
@@ -21,9 +21,9 @@ const EXPORT_DETAILS: &str = "versions/export/";
 /// Pins, the rollback and the exports.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
-    /// Ids of pinned versions.
+    /// Ids of pinned snapshots.
     pub pins: BTreeSet<String>,
-    /// The sequence number of the version that a rollback serves.
+    /// The sequence number of the snapshot that a rollback made current.
     pub rolled_back: Option<u64>,
     /// Ids of the last exports, the newest last; each once.
     pub exports: Vec<String>,
@@ -109,7 +109,7 @@ impl Notes {
     }
 }
 
-/// The details of the last export of a version; `None`: no record.
+/// The details of the last export of a snapshot; `None`: no record.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -127,7 +127,7 @@ pub(crate) fn exported_details(store: &Store, id: &str) -> Result<Option<Vec<Exp
 fn list<T: Default + for<'a> Deserialize<'a>>(store: &Store, key: &str) -> Result<T, StoreError> {
     let Some(bytes) = store.state(key)? else { return Ok(T::default()) };
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-        tracing::warn!(key, %error, "notes about snapshots cannot be read");
+        tracing::warn!(key, %error, "a record of pins or exports cannot be read; it counts as empty");
         T::default()
     }))
 }

@@ -1,4 +1,4 @@
-//! Restores the current and the newest version at start.
+//! Restores the current and the newest snapshot at start.
 //!
 //! Callers: [`crate::app`] and the commands that work without a server.
 
@@ -24,7 +24,7 @@ use crate::snapshot::version::VersionMeta;
 use crate::store::{States, Store, StoreError, VersionRecord};
 
 impl Versions {
-    /// The versions of a store. Nothing is served before [`Versions::restore`].
+    /// The snapshots of a store. Nothing is served before [`Versions::restore`].
     pub fn new(store: Arc<Store>, live: Live, policy: Policy, clock: Clock) -> Self {
         Self(Arc::new_cyclic(|own: &Weak<Inner>| Inner {
             loaded: loaded(own.clone()),
@@ -54,21 +54,21 @@ impl Versions {
         self.0.edges.set(learned.map(Arc::new));
     }
 
-    /// Serves the version that was served last; the newest version becomes the head.
+    /// Restores the snapshot that was current, and the newest one.
     ///
     /// # Errors
-    /// When the current version cannot be read. Other unreadable data counts as absent.
+    /// When the current snapshot cannot be read. Other unreadable data counts as absent.
     pub fn restore(&self) -> Result<(), VersionsError> {
         let mut notes = self.0.notes.lock();
         self.take(&mut notes, Notes::read(&self.0.store)?);
         self.read_journal()?;
         self.read_learned();
         self.set_kept(Some(self.list(&notes, None)?));
-        // Earlier versions are known even if this one is lost.
+        // Earlier snapshots are known even if this one is lost.
         let current = self.0.store.current()?;
         let served = current.as_ref().map(|(record, _)| record.seq);
         if notes.rolled_back.is_some() && notes.rolled_back != served {
-            tracing::error!("the snapshot of the rollback is lost; the newest snapshot is served again");
+            tracing::error!("the snapshot of the rollback is lost; the newest snapshot is current again");
             let read = Notes { rolled_back: None, ..notes.clone() };
             let mut states = States::default();
             read.write_rollback(&mut states)?;
@@ -112,7 +112,7 @@ impl Versions {
         Ok(())
     }
 
-    /// Reads a version and indexes it.
+    /// Reads a snapshot and indexes it.
     pub(super) fn build(&self, record: &VersionRecord, evidence: &Evidence) -> Result<Arc<Dataset>, VersionsError> {
         let names = Arc::<Names>::default();
         let (content, traits) = self.0.store.load_and_read(record, |summaries| {
@@ -123,10 +123,10 @@ impl Versions {
         Ok(Arc::new(Dataset::of(content, names, traits, evidence)?))
     }
 
-    /// The evidence for a version.
+    /// The evidence for a snapshot.
     fn evidence(&self, seq: u64) -> Evidence {
         self.0.store.evidence_of(seq).unwrap_or_else(|error| {
-            tracing::warn!(%error, "stored evidence about terms cannot be read; it is collected again");
+            tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             Evidence::new()
         })
     }
@@ -154,7 +154,7 @@ impl Versions {
                 continue;
             };
             let entry = Entry::decode(&bytes)
-                .inspect_err(|error| tracing::warn!(key, %error, "a stored entry of the change feed cannot be read"))
+                .inspect_err(|error| tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read"))
                 .ok();
             let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
             if !follows || next != Some(number) {
@@ -169,7 +169,7 @@ impl Versions {
         if names.first().is_some_and(|(number, _)| *number < oldest)
             && let Err(error) = self.0.store.put_states(&useless)
         {
-            tracing::warn!(%error, "old entries of the change feed could not be removed");
+            tracing::warn!(%error, "old entries of the journal of changes could not be removed");
         }
         self.0.journal.store(Arc::new(Journal::new(entries)));
         *self.0.oldest.lock() = oldest;
@@ -177,7 +177,7 @@ impl Versions {
     }
 }
 
-/// Kept versions, loaded by the versions while those exist.
+/// Kept snapshots, loaded through [`Versions`] while that exists.
 fn loaded(versions: Weak<Inner>) -> Kept {
     Kept::new(move |id| match versions.upgrade() {
         Some(inner) => Versions(inner).load(id),

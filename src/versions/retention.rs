@@ -1,4 +1,4 @@
-//! Which versions are kept: the newest ones, the last of each day, and needed ones.
+//! Which snapshots are kept: the newest ones, the last of each day, and needed ones.
 //!
 //! Pure. Callers: [`super::Versions::tidy`].
 
@@ -9,23 +9,23 @@ use crate::config::MirrorConfig;
 /// Milliseconds in a day, which begins at 00:00 UTC.
 const DAY_MS: i64 = 86_400_000;
 
-/// How many versions stay for their own sake.
+/// How many snapshots stay although nothing needs them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retention {
     /// The newest ones, at least one.
     pub keep: usize,
-    /// So many days of which the last version stays.
+    /// So many days of which the last snapshot stays.
     pub keep_daily: usize,
 }
 
-/// The inputs of the decision about a version.
+/// The inputs of the decision about a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// Its place in the sequence.
+    /// Its sequence number.
     pub seq: u64,
     /// When it was published; milliseconds since the epoch.
     pub published_ms: i64,
-    /// Whether it is pinned, served, or the base of an export.
+    /// Whether it is pinned, current, or the base of an export.
     pub needed: bool,
 }
 
@@ -35,7 +35,7 @@ impl Retention {
         Self { keep: mirror.keep as usize, keep_daily: mirror.keep_daily as usize }
     }
 
-    /// The sequence numbers of the versions that stay.
+    /// The sequence numbers of the snapshots that stay.
     pub(super) fn staying(self, candidates: &[Candidate]) -> Vec<u64> {
         let mut newest_first = candidates.to_vec();
         newest_first.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.seq));

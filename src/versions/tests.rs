@@ -1,4 +1,4 @@
-//! The versions' promises, on a real store.
+//! The snapshots' promises, on a real store.
 
 use std::time::Duration;
 
@@ -284,7 +284,7 @@ fn what_is_imported_is_compared_with_the_latest_that_ever_was() {
     import(&rig.versions, &[1], 100, &[]).unwrap();
     import(&rig.versions, &[2], 100, &[]).unwrap();
     refused(&rig, 99);
-    // The record outlives the version, and restarts.
+    // The record outlives the snapshot, and restarts.
     import(&rig.versions, &[3], 200, &[]).unwrap();
     let rig = rig.reopen(1, !HAS_ORIGIN);
     refused(&rig, 199);
@@ -296,7 +296,7 @@ fn what_is_imported_is_compared_with_the_latest_that_ever_was() {
     refused(&rig, now - 1);
     import(&rig.versions, &[8], Clock::system().now_wall().as_millis(), &[]).unwrap();
     import(&rig.versions, &[9], now + 86_400_000, &[]).unwrap();
-    // Versions of a program that kept no record count as imported where there is no origin.
+    // Snapshots of a program that kept no record count as imported where there is no origin.
     rig.versions.store().remove_state("import/highest").unwrap();
     refused(&rig, 300);
 }

@@ -179,7 +179,7 @@ async fn a_rollback_by_its_button_shows_and_is_released_by_another() {
     assert_eq!((done.status, server.snapshot().await), (200, first.clone()), "{done:?}");
     let html = page(&server).await;
     let told = health(html.text());
-    assert!(told.contains("Needs a look") && told.contains("A rollback is in force"), "{told}");
+    assert!(told.contains("Needs a look") && told.contains("A rollback is in effect"), "{told}");
     for button in ["do-release-top", "do-release"] {
         assert_eq!(attribute(html.text(), button, "data-path"), "snapshots/release");
     }

@@ -180,7 +180,7 @@ async fn sockets_that_cannot_be_used_are_mistakes_that_say_what_to_do() {
     let dir = TempDir::new().unwrap();
     for (names, told) in [
         (&["https"][..], &["tls.cert", "a socket named https was passed, so set tls.listen, tls.cert and tls.key"][..]),
-        (&["htpp"], &["listen", "\"htpp\"", "FileDescriptorName=", "list its address"]),
+        (&["htpp"], &["listen", "\"htpp\"", "FileDescriptorName=", "add its address"]),
         (&["admin", "admin"], &["admin.listen", "two passed sockets"]),
     ] {
         let sockets = Sockets::named(names);

@@ -1,4 +1,4 @@
-//! Receives the body of `POST /bundle` into a nameless file.
+//! Receives the body of `POST /bundle` into a file without a name.
 //!
 //! An unsuitable upload is refused before it is stored: by its announced length, and by its first bytes. A slow client
 //! would block other uploads, so an upload has a deadline that moves with the received bytes, and one for the whole.

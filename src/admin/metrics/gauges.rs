@@ -59,7 +59,7 @@ fn limit(status: &Status, families: &mut Families) {
     }
 }
 
-/// The current version.
+/// The current snapshot.
 fn data(status: &Status, families: &mut Families) {
     let reading = status.read();
     families.flag(table::READY, status.ready().is_ok());

@@ -10,9 +10,9 @@ use super::words::short;
 /// Who may act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
-    /// Whoever reaches the page.
+    /// Everybody who reaches the page.
     Free,
-    /// Who knows `admin.token`.
+    /// Everybody who knows `admin.token`.
     Token,
     /// Nobody: the listener is not on loopback, and there is no token.
     Refused,
@@ -31,7 +31,7 @@ pub(super) struct Action {
     pub label: &'static str,
     /// The button's subject, if the label alone does not say it.
     pub about: Option<String>,
-    /// Its effect, asked before it is done.
+    /// Its effect, in the question before it is sent.
     pub ask: String,
     /// The text after success.
     pub done: String,
@@ -102,7 +102,7 @@ impl Action {
     }
 
     pub(super) fn unpin(id: &str) -> Self {
-        let ask = format!("Normal retention applies to snapshot {} again; it may be dropped soon.", short(id));
+        let ask = format!("Normal retention applies to snapshot {} again; it may be removed soon.", short(id));
         Self::on(
             &OnSnapshot::Unpin(id.to_owned()),
             id,

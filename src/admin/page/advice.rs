@@ -1,4 +1,4 @@
-//! Why the server is not well, or may soon not be, and what to do about it.
+//! Why the server is unhealthy, or may soon be, and what to do about it.
 //!
 //! Pure. The reasons are those of `/status`; the advice is only here. Callers: [`super::gather`].
 
@@ -12,9 +12,9 @@ use super::words::{seconds, sentence, short};
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
-    /// The server is unhealthy for it.
+    /// It makes the server unhealthy.
     Unwell,
-    /// It is still healthy.
+    /// The server is still healthy.
     Attention,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Facts<'a> {
     pub usage: Use,
     /// The reasons of `/status`.
     pub reasons: &'a [Reason],
-    /// How the last look at the origin ended.
+    /// The origin's state, as last seen.
     pub origin: OriginState,
-    /// Its address.
+    /// The origin's address.
     pub origin_url: Option<&'a str>,
     /// The last failure, even if all is well again.
     pub last_error: Option<&'a str>,
@@ -103,8 +103,8 @@ impl Facts<'_> {
                 (Use::Offline, _) => (text, "Import a newer bundle: below, or with `grandstand bundle import FILE`."),
                 (Use::Replica, _) if self.rolled_back.is_none() => (
                     text,
-                    "Check that this machine can read the store (replica.url), and that the publisher runs and is healthy. \
-                     Clients get the stored data with its true Age meanwhile; the store is read again by itself.",
+                    "Check that this machine can read the object store (replica.url), and that the publisher runs and is healthy. \
+                     Meanwhile clients get the stored data with its true Age, and the server keeps trying.",
                 ),
                 (_, Some(fails)) => (
                     format!("{text} {fails}"),
@@ -112,7 +112,7 @@ impl Facts<'_> {
                      data with its true Age, and the server keeps trying.",
                 ),
                 (_, None) if self.rolled_back.is_some() => (
-                    format!("{text} A rollback is in force, and nothing confirms its snapshot."),
+                    format!("{text} A rollback is in effect, so no refresh confirms the current snapshot."),
                     "Release the rollback when clients should get the newest snapshot again.",
                 ),
                 (_, None) => (
@@ -169,7 +169,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     if let Some((served, newest)) = facts.rolled_back {
         let newest = newest.filter(|newest| *newest != served);
         let newest = newest.map_or_else(String::new, |newest| format!(" The newest one, {}, waits.", short(newest)));
-        let what = format!("A rollback is in force: clients get snapshot {}.{newest}", short(served));
+        let what = format!("A rollback is in effect: clients get snapshot {}.{newest}", short(served));
         attention(what, "Release it when clients should get the newest snapshot again.", Some(Action::release()));
     }
     if let Some(problem) = facts.tls_problem {
@@ -214,8 +214,8 @@ const ADVICE: [(&str, &str); 25] = [
     ),
     (
         "fleet",
-        "Check that the store can be reached with these credentials, and that its publisher is healthy. The server keeps \
-         trying.",
+        "Check that the object store can be reached with these credentials, and that its publisher is healthy. The server \
+         keeps trying.",
     ),
     ("store::files", "Give grandstand a data directory of its own that other users cannot enter."),
     ("store", "Check the disk. Run `grandstand snapshot verify`; missing data is fetched again."),

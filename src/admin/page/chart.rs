@@ -15,9 +15,9 @@ const HEIGHT: f64 = 100.0;
 /// How it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Areas on top of each other: what adds up.
+    /// Areas on top of each other: for values that add up.
     Stack,
-    /// Lines: what does not.
+    /// Lines: for values that do not.
     Lines,
 }
 

@@ -139,7 +139,7 @@ const fn all_well(usage: Use) -> &'static str {
         Use::Mirror => "The origin confirmed the data in time, nothing is held back, and the disk works.",
         Use::Shield => "The origin answers, and clients get cached answers where possible.",
         Use::Offline => "There is data to serve, and the disk works.",
-        Use::Replica => "The data is that of the publisher, it is confirmed in time, and the disk works.",
+        Use::Replica => "The data is the publisher's, it was confirmed in time, and the disk works.",
     }
 }
 

@@ -101,11 +101,11 @@ pub(super) fn short(id: &str) -> &str {
 pub(super) const fn certificate(certificate: Certificate) -> &'static str {
     match certificate {
         Certificate::Provisional => {
-            "Every page was read, and all pages fit together, but perhaps they are not of one instant. A closing pass will settle that."
+            "Every page was read, and all pages fit together, but perhaps they are not of one instant. Closing rounds of requests will show it."
         }
         Certificate::Full => "There is one instant at which the origin had exactly this data.",
         Certificate::Incremental => {
-            "A refresh of a full copy: its first page, taxonomies and recent changes did not change meanwhile, and the rest follows from them."
+            "A refresh of a snapshot with the certificate full or incremental. Meanwhile the origin's first page, taxonomies and recent changes stayed the same, and the rest follows from them."
         }
         Certificate::BestEffort => {
             "The origin changed during every pass, so a few points are not proven. They are listed below; later passes try again."

@@ -17,7 +17,7 @@ use crate::shared_limit::Wish;
 use super::noted::{Noted, check_host};
 use super::{Routed, Rules, View, route};
 
-/// What the shared limiter is asked about a request, and for whom; `None`: a limiter of this process decides.
+/// The question for the shared limiter about a request, and the client; `None`: a limiter of this process decides.
 pub(crate) fn shared_wish(view: &View<'_>, rules: &Rules) -> Option<(IpAddr, Wish)> {
     if is_of_pages(&route(view, rules)) && rules.pages.is_some() {
         return None;

@@ -29,7 +29,7 @@ use super::{Answer, Asked, NOSNIFF, Outcome, Standing, common};
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 impl Standing {
-    /// An answer of the origin that is here.
+    /// A complete answer of the origin.
     pub fn stored(&self, asked: Asked<'_>, stored: &Stored, outcome: CacheOutcome, now: Monotonic) -> Answer {
         let (mut head, age) = (stored.fields.clone(), stored.age(now));
         let (status, body) = match conditions(asked, stored.status, &head) {
@@ -123,7 +123,7 @@ fn conditions(asked: Asked<'_>, status: StatusCode, fields: &HeaderMap) -> Preco
     if evaluated { caching::evaluate(asked.method, asked.headers, fields) } else { Precondition::Proceed }
 }
 
-/// What of a kept body is sent.
+/// The part of a cached body that is sent.
 fn part(head: &mut HeaderMap, asked: Asked<'_>, stored: &Stored) -> (StatusCode, Option<Bytes>) {
     if stored.status == StatusCode::NO_CONTENT {
         // RFC 9110 §8.6: such an answer has no length.

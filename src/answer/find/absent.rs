@@ -1,17 +1,17 @@
-//! What clients are told of what a server without an origin does not have.
+//! Reasons in a 503 of a server without an origin, for data that it does not have.
 //!
 //! Callers: [`super`]; [`crate::app`] chooses.
 
-/// The words, and when asking again makes sense.
+/// The reasons, and when the client may try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Absent {
-    /// Why a detail is missing.
+    /// For a missing detail.
     pub detail: &'static str,
-    /// Why a query that only the origin can answer is not answered.
+    /// For a query that only the origin can answer.
     pub query: &'static str,
-    /// Why there is no data at all.
+    /// Without any snapshot.
     pub data: &'static str,
-    /// Seconds until asking again makes sense, where there is data.
+    /// `Retry-After` in seconds, if there is a snapshot.
     pub retry_after: u64,
 }
 

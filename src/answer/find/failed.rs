@@ -1,4 +1,4 @@
-//! What a client is told when the origin gives no answer.
+//! The error for a client when the origin gives no answer.
 //!
 //! Callers: [`super`], [`crate::answer::respond`].
 
@@ -6,9 +6,9 @@ use super::Found;
 use crate::semantics::problem::Problem;
 use crate::upstream::client::AskError;
 
-/// What a client is told when the origin gives no answer.
+/// The error for a client when the origin gives no answer.
 pub(crate) fn failed(error: &AskError) -> Found {
-    // The log and `/status` have the whole story; addresses of the origin are nobody's business here.
+    // The log and `/status` have the details. Clients need not know addresses of the origin.
     if error.is_nonsense() {
         let what = match error {
             AskError::TooLarge { .. } => "is too large".to_owned(),

@@ -1,6 +1,6 @@
 //! Finds the answer to an odd request: ours, or what was learned of the origin's, or the origin itself.
 //!
-//! What is odd, and how it counts, is decided in [`crate::snapshot::edges`]. Callers: [`super`].
+//! [`crate::snapshot::edges`] decides what is odd, and how it counts. Callers: [`super`].
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) struct Learned {
     pub body: Bytes,
 }
 
-/// What becomes of an odd request, without what it was decided by.
+/// The decision about an odd request.
 pub(super) enum OddFound {
     /// Ours.
     Ours,
@@ -65,7 +65,7 @@ impl OddFound {
 }
 
 impl Finder {
-    /// What becomes of a query that finds nothing; `None`: nothing is odd about it.
+    /// The decision about a query that selects no listing; `None`: it is not odd.
     pub(super) fn looked_up(&self, published: &Published, query: &ListQuery) -> Option<OddFound> {
         if !self.edges.are_used() {
             return None;
@@ -75,7 +75,7 @@ impl Finder {
         Some(OddFound::of(decision, || query.path_and_query()))
     }
 
-    /// Answers what is odd; `None`: the answer is ours. `allowed`: the origin may be asked.
+    /// Answers an odd request; `None`: grandstand's own answer counts. `allowed`: the origin may be asked.
     pub(super) async fn answer_odd(
         &self,
         published: &Arc<Published>,
@@ -108,7 +108,7 @@ impl Finder {
         if let Some(lessons) = self.edges.learned() {
             let decision = edges::of_odd(&lessons, &version.published.dataset, &odd, self.now_nanos());
             match OddFound::of(decision, || odd.path.clone()) {
-                // It has an address of its own, and perhaps a kept reply.
+                // It has a key of its own, and perhaps a cached reply.
                 OddFound::List(applied) if applied.is_ordinary() => {
                     return self.list(version, applied.query, client).await;
                 }

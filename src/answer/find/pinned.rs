@@ -1,6 +1,6 @@
-//! The version that a client names with `snapshot=`: the served one, a kept one, or why none answers.
+//! The snapshot that a client names with `snapshot=`: the current one, a kept one, or why none can answer.
 //!
-//! What is in memory and what is loaded is [`crate::versions::kept`]'s business. Callers: [`super`].
+//! [`crate::versions::kept`] decides which snapshots are in memory, and loads others. Callers: [`super`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::semantics::problem::Problem;
 use crate::snapshot::live::Published;
 use crate::versions::kept::Missing;
 
-/// The version that answers a request.
+/// The snapshot that answers a request.
 pub(super) struct Version {
     pub published: Arc<Published>,
     /// Whether the client named it.
     pub pinned: bool,
-    /// What is served, where that is another one.
+    /// The current snapshot, if that is another one.
     pub beside: Option<Arc<Published>>,
 }
 
 impl Finder {
-    /// The version that a client names: the served one, at once, or a kept one. Else what the client is told.
+    /// The snapshot that a client names: the current one, at once, or a kept one. Otherwise the answer that says why not.
     pub(super) async fn version(
         &self,
         served: Arc<Published>,
@@ -35,7 +35,7 @@ impl Finder {
         match self.kept.get(pin, household(client, self.settings.load().rate_limit.ipv6_prefix)).await {
             Ok(published) => Ok(Version { published, pinned: true, beside: Some(served) }),
             Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
-            Err(Missing::Busy) => Err(not_at_hand(pin, "it is being loaded, or other snapshots are", 5)),
+            Err(Missing::Busy) => Err(not_at_hand(pin, "it is being loaded, or waits until other snapshots are loaded", 5)),
             Err(Missing::Failed) => Err(not_at_hand(pin, "its stored data cannot be read", 30)),
             Err(Missing::Spent(wait)) => {
                 let why = "it is not in memory, and this address loaded too many snapshots recently";
@@ -45,7 +45,7 @@ impl Finder {
     }
 }
 
-/// What a client is told of a kept snapshot that cannot answer now.
+/// The 503 for a kept snapshot that cannot answer now.
 pub(super) fn not_at_hand(id: &str, why: &str, retry_after: u64) -> Found {
     Found::Problem { problem: Problem::snapshot_unavailable(id, why), retry_after: Some(retry_after) }
 }

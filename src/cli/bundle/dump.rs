@@ -61,7 +61,7 @@ pub(super) fn export(config: &Config, kind: DumpKind, path: &Path, json: bool) -
     if path.as_os_str() == "-" {
         let mut out = Watching { out: io::stdout().lock(), is_closed: false };
         return match make(config, kind, &mut out) {
-            // Whoever read it has had enough, as `head` has: what the shell says of such an end.
+            // The reader has ended, as `head` does: the exit code that a shell gives for that.
             Err(_) if out.is_closed => Ok(ExitCode::from(128 + 13)),
             made => made.map(|done| finish(&done)),
         };

@@ -35,7 +35,7 @@ pub(super) struct Export {
     sources: Sources,
     /// File to write; an existing file is replaced
     ///
-    /// `-` is standard output, except for a bundle.
+    /// `-` is standard output; not possible for a bundle.
     file: PathBuf,
     /// What to write: a bundle for another grandstand, or the current snapshot for other tools
     #[arg(long, value_enum, default_value = "bundle")]
@@ -50,7 +50,8 @@ pub(super) struct Export {
     since: Option<String>,
     /// Sign with this secret key of the minisign tool
     ///
-    /// The signature is written to FILE.minisig. The password is asked for, or read from standard input.
+    /// The signature is written to FILE.minisig. If the key has a password, it is read from the terminal
+    /// or from standard input.
     #[arg(long, value_name = "KEY")]
     sign: Option<PathBuf>,
 }

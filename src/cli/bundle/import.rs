@@ -1,4 +1,4 @@
-//! `grandstand bundle import` and `serve --bundle`: a bundle's snapshot becomes the newest version, through the server
+//! `grandstand bundle import` and `serve --bundle`: a bundle's snapshot becomes the newest one, through the server
 //! that holds the data directory or directly.
 //!
 //! Everything is verified before the first change. Callers: [`super`], [`crate::cli`].
@@ -32,7 +32,7 @@ pub(super) struct Import {
     sources: Sources,
     /// Import even if newer data was imported before
     ///
-    /// Later imports are then compared with this one.
+    /// Later imports must then be newer than this bundle only. A mirror still refuses data older than its own.
     #[arg(long)]
     allow_older: bool,
     /// Print one JSON object
@@ -158,14 +158,14 @@ impl Told {
         println!("imported {}: snapshot {snapshot} with {listings} and {details}", file.display());
         println!("{signed}");
         if let Some(before) = before.as_ref().filter(|before| *before != snapshot) {
-            println!("the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` serves it again");
+            println!("the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` makes it current again");
         }
         if *is_older {
             eprintln!("warning: the imported data is older than the data before it");
         }
         if !is_served {
             println!(
-                "not served yet, because a rollback is in effect; `grandstand snapshot release` serves the newest snapshot"
+                "not current yet, because a rollback is in effect; `grandstand snapshot release` makes the newest snapshot current"
             );
         }
     }
@@ -188,6 +188,6 @@ pub(crate) fn before_serving(config: &Config, core: &Core, path: &Path) -> Resul
     let learn = || core.details.iter().for_each(|details| learn(details, &bundle));
     let imported = versions.import_bundle(&bundle, &file, core.clock.now_wall().as_millis(), false, &learn)?;
     tidy(versions, core.details.as_ref());
-    tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, voucher = signed(&voucher), "bundle imported");
+    tracing::info!(snapshot = %imported.snapshot, listings = imported.listings, signature = signed(&voucher), "bundle imported");
     Ok(())
 }

@@ -51,7 +51,7 @@ pub(super) fn choose(below: &Path, port: u16) -> Result<PathBuf, DirectoryError>
 /// Makes the directory, empty and for this user alone.
 ///
 /// # Errors
-/// When that fails: also when somebody else was quicker.
+/// When that fails, also because another process was quicker.
 pub(super) fn make(path: &Path) -> Result<(), DirectoryError> {
     let failed = |source| DirectoryError::Io { path: path.to_owned(), source };
     if is_own(path) {

@@ -66,7 +66,7 @@ pub(super) fn run(sources: &Sources, json: bool) -> Result<ExitCode, Failure> {
             println!("published {newest} with {}", listings(&held["listings"]));
             if !now["rollback"].is_null() {
                 println!(
-                    "not served yet, because a rollback is in effect; `grandstand snapshot release` serves the newest snapshot"
+                    "not current yet, because a rollback is in effect; `grandstand snapshot release` makes the newest snapshot current"
                 );
             }
             return Ok(ExitCode::SUCCESS);

@@ -47,7 +47,7 @@ const ONLINE: &[Use] = &[Mirror, Shield];
 const KEPT: &[Use] = &[Mirror, Offline, Replica];
 const MIRROR: &[Use] = &[Mirror];
 const REPLICA: &[Use] = &[Replica];
-/// Uses that read a store.
+/// Uses that read an object store.
 const FOLLOWS: &[Use] = &[Mirror, Replica];
 
 const RATE: u32 = 1_000_000_000;
@@ -81,10 +81,10 @@ pub(super) const SECTIONS: [(&str, &str); 15] = [
     ("tls", "The public HTTPS listener. Set all three keys or none. See [Operate](operate.md#https)."),
     ("log", "The log on standard error, and the access log."),
     ("pages", "The pages for people on the public listener. See [Pages](pages.md)."),
-    ("limits", "Bounds on connections, request heads and memory."),
+    ("limits", "Bounds on connections, request headers and memory."),
     (
         "publish",
-        "The object store that this instance writes what it serves to, for replicas. See [Run a fleet](fleet.md).",
+        "The object store to which this server writes its current snapshot, for replicas. See [Run a fleet](fleet.md).",
     ),
     ("replica", "The object store that a replica follows. See [Run a fleet](fleet.md#replicas)."),
 ];
@@ -113,13 +113,13 @@ const KEYS: &[Key] = &[
         "data_dir",
         Words("path"),
         ALL,
-        "Where snapshots and the ledger of the origin's budget are stored. A relative path is relative to the working directory. One server at a time.",
+        "Where snapshots are stored, and the record of the requests to the origin (the *ledger*). A relative path is relative to the working directory. Only one server can use it at a time.",
     ),
     key(
         "ttl",
         Duration("100ms", "1d"),
         ALL,
-        "How long clients may cache an answer. A mirror refreshes early enough to stay below it.",
+        "How long clients may cache an answer. A mirror refreshes early enough to stay below it. In a shield: how long an answer is fresh if the origin does not say. `/status` of a mirror or replica is 503 when its data was not confirmed for three times `ttl`.",
     ),
     key("drain", Duration("0s", "1h"), ALL, "How long a stop (SIGTERM, Ctrl-C) waits for requests in flight."),
     unset(
@@ -133,7 +133,7 @@ const KEYS: &[Key] = &[
         "origin.aliases",
         Words("list of URLs"),
         ALL,
-        "Other base addresses that the origin's data uses for itself. Links to them are rewritten. A bundle from an alias is accepted.",
+        "Other base addresses of the same origin, which its data may contain. Links to them are rewritten. A bundle from an alias is accepted.",
     ),
     key(
         "origin.requests_per_minute",
@@ -145,13 +145,13 @@ const KEYS: &[Key] = &[
         "origin.cache_ttl",
         Duration("0s", "1d"),
         ONLINE,
-        "How old a copy in the origin's CDN can be when its headers do not say. A `generated_at` more than twice as old is not used as a time (`origin.stamps` in `/status`).",
+        "How old a copy in the origin's CDN can be if its headers do not say. A `generated_at` that is older than `Date` minus `Age` by more than twice this time is not used as a time, unless it is known to follow the clock (`origin.stamps` in `/status`).",
     ),
     key(
         "origin.timeout",
         Duration("10ms", "10m"),
         ONLINE,
-        "How long one request to the origin may take, the body included. A body that is passed on to a client as it arrives has so long for each piece, and 60 times as long in all.",
+        "How long one request to the origin may take, the body included. When a body is passed on to a client as it arrives, this is the timeout for each piece, and the whole body may take 60 times as long.",
     ),
     key(
         "origin.wait",
@@ -163,7 +163,7 @@ const KEYS: &[Key] = &[
         "origin.max_body",
         Size("1KiB", "4GiB"),
         ONLINE,
-        "The largest body that is accepted from the origin. One answer may have at most a quarter of `limits.origin_bytes`.",
+        "The largest body that is accepted from the origin. A body that is read whole may have at most a quarter of `limits.origin_bytes`.",
     ),
     unset(
         "origin.ca_file",
@@ -202,7 +202,7 @@ const KEYS: &[Key] = &[
         "mirror.edges",
         Words("`\"origin\"` or `\"own\"`"),
         KEPT,
-        "How requests are answered that the API's documentation leaves open, such as `page=0` or an unknown slug. `\"origin\"`: as the origin answers them, once that is learned. `\"own\"`: as [HTTP behaviour](http.md#odd-requests) says.",
+        "How odd requests are answered, such as `page=0` or an unknown slug: the API's documentation leaves them open. `\"origin\"`: as the origin answers them, once a mirror has learned it. `\"own\"`: as [HTTP behaviour](http.md#odd-requests) says.",
     ),
     key(
         "mirror.audit_per_hour",
@@ -222,7 +222,7 @@ const KEYS: &[Key] = &[
         KEPT,
         "How many of the newest snapshots are kept for rollback and for `snapshot=`.",
     ),
-    key("mirror.keep_daily", Whole(0, 3660), KEPT, "For how many days the last snapshot of the day is kept as well."),
+    key("mirror.keep_daily", Whole(0, 3660), KEPT, "Of how many days the last snapshot (UTC) is kept as well. Days without a new snapshot do not count."),
     key("mirror.changes_for", Duration("0s", "3650d"), KEPT, "How far back `/changes.json` answers."),
     key(
         "rate_limit.requests_per_minute",
@@ -240,14 +240,14 @@ const KEYS: &[Key] = &[
         "rate_limit.max_clients",
         Whole(1, 100_000_000),
         ALL,
-        "How many clients are remembered. Beyond that, clients with the fewest requests are forgotten first.",
+        "How many clients are remembered; more than 67,108,864 count as that. Beyond the limit, clients with the fewest requests are forgotten first.",
     ),
     unset(
         "rate_limit.store",
         "none",
         Words("`redis://` or `rediss://` URL"),
         ALL,
-        "A Redis or Valkey server that counts for a whole fleet. See [Operate](operate.md#one-limit-for-a-fleet). Without it each process counts for itself.",
+        "A Redis or Valkey server that counts for a whole fleet. See [Operate](operate.md#one-limit-for-a-fleet). Without it each process counts by itself.",
     ),
     unset(
         "rate_limit.store_password_file",
@@ -260,7 +260,7 @@ const KEYS: &[Key] = &[
         "rate_limit.store_timeout",
         Duration("1ms", "10s"),
         ALL,
-        "How long one decision waits for that server. Then each process counts for itself until the server answers again.",
+        "How long one decision waits for that server. After that, this process counts by itself until that server answers again.",
     ),
     unset(
         "rate_limit.override.network",
@@ -299,13 +299,13 @@ const KEYS: &[Key] = &[
         "cache.stale_while_revalidate",
         Duration("0s", "30d"),
         ALL,
-        "How long a stale answer may be used while it is revalidated. On other paths only the origin decides.",
+        "How long a stale answer may be used while it is revalidated. On other paths only the origin decides. Offline and in a replica it is only sent to clients in `Cache-Control`.",
     ),
     key(
         "cache.stale_if_error",
         Duration("0s", "365d"),
         ALL,
-        "How long a stale answer may be used when the origin fails, unless the origin forbids it.",
+        "How long a stale answer may be used when the origin fails, unless the origin forbids it. Offline and in a replica it is only sent to clients in `Cache-Control`.",
     ),
     key(
         "bundle.trusted_keys",
@@ -318,7 +318,7 @@ const KEYS: &[Key] = &[
         "none",
         Duration("1s", "3650d"),
         KEPT,
-        "`/status` is 503 when the data was confirmed longer ago.",
+        "`/status` is 503 when the data was confirmed longer ago. In a mirror and a replica, three times `ttl` counts if that is less.",
     ),
     key(
         "bundle.max_size",
@@ -336,13 +336,13 @@ const KEYS: &[Key] = &[
         "passthrough.methods",
         Words("list of methods"),
         ONLINE,
-        "Methods that are forwarded there. Methods other than `GET` and `HEAD` are not cached, have a bounded body, and remove what is cached for the path.",
+        "Methods that are forwarded there. Answers to other methods than `GET` and `HEAD` are not cached. Their requests may have a body of at most 1 MiB. A successful one removes the cached answers of its address.",
     ),
     key(
         "passthrough.request_headers",
         Words("list of header names"),
         ONLINE,
-        "Client headers that are forwarded there with `GET` and `HEAD`. Other methods carry all headers. `[\"*\"]`: nearly all headers; then only the origin's `Vary` says what an answer depends on.",
+        "Client headers that are forwarded there with `GET` and `HEAD`. With other methods, all end-to-end headers are forwarded. `[\"*\"]`: nearly all headers; then only the origin's `Vary` says what an answer depends on.",
     ),
     key(
         "admin.listen",
@@ -362,7 +362,7 @@ const KEYS: &[Key] = &[
         "none",
         Words("visible ASCII characters"),
         ALL,
-        "What commands must send as `Authorization: Bearer <token>`. Without a token, commands are accepted on loopback only.",
+        "What actions (`POST`, `DELETE` and `GET /bundle`) must send as `Authorization: Bearer <token>`. Without a token, actions are accepted on loopback only.",
     ),
     unset(
         "tls.listen",
@@ -403,21 +403,26 @@ const KEYS: &[Key] = &[
         "pages.enabled",
         Words("`true` or `false`"),
         ALL,
-        "Whether the front page, the documentation, the map and the dumps are served. If not, their paths are unknown paths.",
+        "Whether the front page, the documentation, the map and the dumps are served. If not, their paths are like all unknown paths: 404, unless `passthrough.paths` covers them.",
     ),
     key(
         "limits.connections",
         Whole(1, 1_000_000),
         ALL,
-        "Client connections in total. When all are taken, the connection that has been idle longest is closed. A low limit on open files lowers it.",
+        "Client connections in total. When all are taken, the connection that has been idle longest is closed. If the limit on open files is too low, fewer connections are accepted.",
     ),
     key(
         "limits.connections_per_client",
         Whole(1, 1_000_000),
         ALL,
-        "Connections of one client. More get 503 or are closed. Peers in `client_ip.trusted_proxies` are exempt; with `client_ip.proxy_protocol` the announced client counts.",
+        "Connections of one client. Further ones get 503 or are closed. Peers in `client_ip.trusted_proxies` are exempt; with `client_ip.proxy_protocol`, the connections of the announced client are counted.",
     ),
-    key("limits.head", Size("1KiB", "256KiB"), ALL, "The longest request line (414) and request head (431)."),
+    key(
+        "limits.head",
+        Size("1KiB", "256KiB"),
+        ALL,
+        "The longest request line, and the largest request headers. Longer ones get 414, larger ones 431.",
+    ),
     key(
         "limits.origin_bytes",
         Size("1MiB", "1024GiB"),

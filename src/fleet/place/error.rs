@@ -1,4 +1,4 @@
-//! Why a store does not do what it is asked, in plain words.
+//! Why a call to an object store failed, in plain words.
 //!
 //! Callers: [`super`] makes them, publisher and replica show them.
 
@@ -15,27 +15,27 @@ pub(crate) enum PlaceError {
     #[error("{0}")]
     Options(String),
     /// The object is not there.
-    #[error("{0} is not in the store")]
+    #[error("{0} is not in the object store")]
     Missing(String),
-    /// Somebody else has written the object.
+    /// Another writer has changed the object.
     #[error("{0} was changed by another writer")]
     Changed(String),
-    /// The store does not have what is asked of it.
-    #[error("the store does not support this: {0}")]
+    /// The object store does not support the call.
+    #[error("the object store does not support this: {0}")]
     Unsupported(String),
     /// Credentials are missing, wrong, or not enough.
-    #[error("the store refuses access; check the credentials and what they may do: {0}")]
+    #[error("the object store refuses access; check the credentials and what they may do: {0}")]
     Forbidden(String),
-    /// There is no room.
-    #[error("the store is full: {0}")]
+    /// The object store is full.
+    #[error("the object store is full: {0}")]
     Full(String),
     /// No connection, or it broke.
-    #[error("the store cannot be reached: {0}")]
+    #[error("the object store cannot be reached: {0}")]
     Unreachable(String),
     /// No answer in time.
-    #[error("the store did not answer within {limit} s ({what})")]
+    #[error("the object store did not answer within {limit} s ({what})")]
     Slow {
-        /// The key, or what was asked for.
+        /// The key, or the name of the call.
         what: String,
         /// Seconds.
         limit: u64,
@@ -48,7 +48,7 @@ pub(crate) enum PlaceError {
         most: u64,
     },
     /// Anything else.
-    #[error("the store failed: {0}")]
+    #[error("the object store failed: {0}")]
     Failed(String),
     /// The local file cannot be read.
     #[error("a temporary file cannot be read: {0}")]
@@ -140,7 +140,7 @@ fn chain(error: &object_store::Error) -> String {
     Excerpt(timeless(&text.split_whitespace().collect::<Vec<_>>().join(" "))).to_string()
 }
 
-/// Without how long and how often the library tried: the same failure is told in the same words.
+/// Without the time and the number of tries of the library: the same failure has the same text.
 fn timeless(text: &str) -> String {
     let Some(begin) = text.find("Error performing ") else { return text.to_owned() };
     let (before, told) = text.split_at(begin);

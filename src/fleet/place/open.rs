@@ -1,4 +1,4 @@
-//! Makes the client of a store from its address, the environment and the options.
+//! Makes the client of an object store from its address, the environment and the options.
 //!
 //! The environment has the usual names (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`, `GOOGLE_SERVICE_ACCOUNT`,
 //! `AZURE_STORAGE_ACCOUNT_NAME` ...); an option wins over it. Nothing is connected. Callers: publisher, replica, and

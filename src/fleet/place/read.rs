@@ -14,7 +14,7 @@ use crate::fleet::keys::Key;
 /// The answer to a conditional read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It is the version that is known.
+    /// It still is the known version.
     Unchanged,
     /// Another version.
     Changed(Bytes, Version),
@@ -33,7 +33,7 @@ impl Download {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// When the store fails, or sends nothing for too long.
+    /// When the object store fails, or sends nothing for too long.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PlaceError> {
         let piece = timeout(self.limit, self.pieces.next()).await;
         let piece = piece.map_err(|_elapsed| PlaceError::slow(&self.key, self.limit))?;
@@ -45,7 +45,7 @@ impl Place {
     /// Reads an object of at most `most` bytes, unless it still is the version `known`.
     ///
     /// # Errors
-    /// When it is missing or longer, or the store fails.
+    /// When it is missing or longer, or the object store fails.
     pub(crate) async fn read(&self, key: &Key, most: u64, known: Option<&Version>) -> Result<Found, PlaceError> {
         let if_none_match = known.and_then(|known| known.0.e_tag.clone());
         let options = GetOptions { if_none_match, ..GetOptions::default() };
@@ -81,7 +81,7 @@ impl Place {
     /// Reads an object from the byte `from` on, as a stream.
     ///
     /// # Errors
-    /// When it is missing, or the store fails, or does not send parts of objects.
+    /// When it is missing, or the object store fails, or does not send parts of objects.
     pub(crate) async fn download(&self, key: &Key, from: u64) -> Result<Download, PlaceError> {
         let range = (from > 0).then_some(GetRange::Offset(from));
         let options = GetOptions { range, ..GetOptions::default() };

@@ -1,7 +1,7 @@
-//! What a killed publisher leaves in a directory: files of objects that were not whole yet.
+//! Removes the unfinished files that a killed publisher leaves in a directory.
 //!
-//! The client writes an object to `<name>#<number>` first, and no list shows that. In other stores there is nothing of the
-//! kind, but parts of large objects, which the store's own rules remove. Callers: the publisher, through [`Place`].
+//! The client writes an object to `<name>#<number>` first, and no list shows that. Other object stores have parts of
+//! large objects instead, which rules of the bucket remove. Callers: the publisher, through [`Place`].
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Tests of places on a directory. Other stores are tested with real servers.
+//! Tests of places on a directory. Other object stores are tested with real servers.
 
 use std::fs;
 use std::io::{Seek as _, Write as _};

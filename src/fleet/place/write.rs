@@ -25,7 +25,8 @@ pub(crate) enum Condition {
     Absent,
     /// Only over this version.
     Over(Version),
-    /// Never, in a store that has conditions: over a version that there cannot be. This tells whether it has them.
+    /// Only over a version that cannot exist. An object store that supports conditions refuses this, so it shows whether it
+    /// does.
     Impossible,
 }
 
@@ -47,8 +48,8 @@ impl Place {
     /// Writes a small object.
     ///
     /// # Errors
-    /// [`PlaceError::Changed`] when the condition does not hold, [`PlaceError::Unsupported`] when the store has no such
-    /// condition; or the store fails.
+    /// [`PlaceError::Changed`] when the condition does not hold, [`PlaceError::Unsupported`] when there is no such
+    /// condition; or the object store fails.
     pub(crate) async fn write(&self, key: &Key, bytes: Bytes, condition: Condition) -> Result<Version, PlaceError> {
         let path = self.path(key);
         // Journals can be some MiB.
@@ -61,7 +62,7 @@ impl Place {
     /// Writes the first `bytes` bytes of a file, from its current position, in parts. The object shows when it is whole.
     ///
     /// # Errors
-    /// When the store fails, or the file cannot be read.
+    /// When the object store fails, or the file cannot be read.
     pub(crate) async fn write_file(&self, key: &Key, mut file: File, bytes: u64) -> Result<(), PlaceError> {
         let path = self.path(key);
         if bytes <= PART {
@@ -83,7 +84,7 @@ impl Place {
         };
         let written = written.await;
         if written.is_err() {
-            // What it has of the parts costs money. A store that does not answer keeps them.
+            // Stored parts cost money. If the object store does not answer, they stay there.
             let _ = self.within(key, self.patience.call, upload.abort()).await;
         }
         written

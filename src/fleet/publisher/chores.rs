@@ -1,4 +1,4 @@
-//! Which objects of a store are removed, and which are written again.
+//! Which objects are removed from the object store, and which are written again.
 //!
 //! Pure. Callers: [`super::tidy`].
 
@@ -8,18 +8,18 @@ use crate::fleet::head::Head;
 use crate::fleet::keys::Key;
 use crate::fleet::place::Listed;
 
-/// What is to be done in a store.
+/// The work on the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chores {
     /// Objects of our chain that other publishers may remove soon, because they are old.
     pub renew: Vec<Key>,
-    /// Objects that nobody needs any more.
+    /// Old objects that no head names.
     pub remove: Vec<Key>,
     /// Whether an object of our chain is missing, or has another length.
     pub is_broken: bool,
 }
 
-/// Decides. `own`: our last head; `stored`: the head in the store, read just before. Ages count by the store's clock:
+/// Decides. `own`: our last head; `stored`: the head in the object store, read just before. Ages count by its clock:
 /// from the last write of the head, which may be some time ago, so that nothing is removed too early.
 pub(super) fn of(listed: &[Listed], own: &Head, is_signed: bool, stored: &Head, keep_ms: i64) -> Chores {
     let Some(now_ms) = listed.iter().find(|object| object.key == Key::Head).map(|head| head.modified_ms) else {

@@ -1,4 +1,4 @@
-//! Why nothing is published.
+//! Why nothing is written to the object store.
 //!
 //! Callers: [`super`].
 
@@ -10,31 +10,31 @@ use crate::versions::bundles::ExportError;
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishError {
-    /// The store.
+    /// The object store fails.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// The bundle.
+    /// The bundle cannot be written.
     #[error("the bundle cannot be written: {0}")]
     Export(#[from] ExportError),
-    /// The key.
+    /// The key cannot be opened.
     #[error("{0}")]
     Signature(#[from] SignatureError),
     /// The key needs a password.
     #[error("the key needs a password: set publish.sign_password_file")]
     NoPassword,
-    /// Our own data.
+    /// The data directory fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// A temporary file.
+    /// A temporary file cannot be written or read.
     #[error("a temporary file in the data directory: {0}")]
     File(#[from] std::io::Error),
-    /// The head of a newer version.
+    /// The head was written by a newer version of this program.
     #[error("{0}; it is not replaced")]
     Newer(String),
-    /// The sequence is at its end.
-    #[error("the head in the store has the highest sequence that there is; remove head.json to begin again")]
+    /// No head can have a higher number.
+    #[error("the number of the head in the object store is the highest possible one; remove head.json to begin again")]
     NoSequence,
-    /// Others write all the time.
+    /// Other publishers write all the time.
     #[error("other publishers write to this prefix at the same time; use one publisher for each prefix")]
     Busy,
     /// A task panicked.
@@ -61,7 +61,7 @@ impl PublishError {
         matches!(self, Self::Signature(_) | Self::NoPassword)
     }
 
-    /// Whether somebody else has written the head meanwhile.
+    /// Whether another publisher has written the head meanwhile.
     pub(super) const fn is_conflict(&self) -> bool {
         matches!(self, Self::Place(PlaceError::Changed(_)))
     }

@@ -1,5 +1,5 @@
-//! The ledger: what was published last, in this instance's own data, so that a restart continues the chain and the
-//! sequence never falls.
+//! The ledger: a record of the last head in this server's own store, so that a restart continues the chain, and the
+//! number of heads never falls.
 //!
 //! It is written before the head: a crash in between leaves a ledger that is ahead of the store, which is harmless. The
 //! details that the chain carries lie beside it, in the same transaction. Blocks. Callers: [`super`].
@@ -20,18 +20,18 @@ const DETAILS: &str = "publish/details";
 /// Bytes of one detail: id and hash.
 const DETAIL_BYTES: usize = 24;
 
-/// Everything that is known of what was published.
+/// What the ledger says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ledger {
     pub chain: Chain,
-    /// What a holder of the chain has; `None`: not known any more, so the chain cannot go on.
+    /// The data of a replica at the end of the chain; `None`: not known any more, so the chain cannot be continued.
     pub end: Option<ChainEnd>,
 }
 
 /// The JSON of the ledger.
 #[derive(Serialize, Deserialize)]
 struct Written {
-    /// The store: a chain does not continue in another one.
+    /// The object store: a chain does not continue in another one.
     url: String,
     /// The key that signed the chain; `None`: it is not signed.
     signed_by: Option<String>,
@@ -42,21 +42,21 @@ struct Written {
     last_ms: i64,
 }
 
-/// Where a chain lies, and who signed it.
+/// The object store of a chain, and the key that signed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Whose {
-    /// The address of the store.
+    /// The address of the object store.
     pub url: String,
     /// The id of the key that signs.
     pub signed_by: Option<String>,
 }
 
-/// The snapshot at the end of the chain in a store, whoever signed it.
+/// The snapshot at the end of the chain in an object store, signed with any key.
 pub(super) fn end_of(store: &Store, url: &str) -> Option<SnapshotId> {
     head_of(store, url).map(|head| head.snapshot)
 }
 
-/// The highest sequence ever used for a store, whoever signed it.
+/// The highest number of a head ever used for an object store, with any key.
 pub(super) fn sequence(store: &Store, url: &str) -> Option<u64> {
     head_of(store, url).map(|head| head.sequence)
 }
@@ -66,7 +66,8 @@ fn head_of(store: &Store, url: &str) -> Option<Head> {
     Head::read_unverified(written.head.as_bytes()).ok()
 }
 
-/// Reads the ledger: the highest sequence ever used for this store, and the chain if it can be continued.
+/// Reads the ledger: the highest number of a head ever used for this object store, and the chain if it can be
+/// continued.
 ///
 /// # Errors
 /// When the store cannot be read.

@@ -1,4 +1,4 @@
-//! What this instance serves, as the plan compares it, and the journal that goes with it.
+//! The offer: the current snapshot in the form in which the plan compares it, and its journal.
 //!
 //! Blocks: it hashes evidence and journal. Callers: [`super`].
 

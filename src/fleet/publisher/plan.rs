@@ -10,7 +10,7 @@ use crate::snapshot::version::Certificate;
 /// Without another snapshot, a bundle follows the one before it after this time, in milliseconds.
 pub(super) const PAUSE_MS: i64 = 60_000;
 
-/// What this instance serves.
+/// The current snapshot, as the plan compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     /// The snapshot.
@@ -25,10 +25,10 @@ pub(super) struct Offer {
     pub journal: Digest,
 }
 
-/// What was published last: the chain of bundles in the store, and the head that names it.
+/// The chain of bundles in the object store, and the last head that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chain {
-    /// The head, which may not have reached the store.
+    /// The head, which may not have reached the object store.
     pub head: Head,
     /// [`Offer::content`] at the end of the chain.
     pub content: Digest,
@@ -38,7 +38,7 @@ pub(super) struct Chain {
     pub last_ms: i64,
 }
 
-/// The head in the store.
+/// The head in the object store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     /// There is none.
@@ -57,7 +57,7 @@ pub(super) struct Facts<'a> {
     /// `publish.full_every` in milliseconds.
     pub full_every_ms: i64,
     pub offer: &'a Offer,
-    /// `None`: nothing was published here before, or it cannot be continued.
+    /// `None`: there is no chain yet, or it cannot be continued.
     pub chain: Option<&'a Chain>,
     pub stored: Stored,
     /// Whether an object of the chain is lost.
@@ -71,9 +71,9 @@ pub(super) struct Facts<'a> {
 pub(super) enum Why {
     /// There is no chain.
     First,
-    /// The store has no head.
+    /// The object store has no head.
     NoHead,
-    /// The store has lost an object.
+    /// The object store has lost an object.
     Broken,
     /// The last one is older than `publish.full_every`.
     Age,
@@ -90,12 +90,12 @@ impl Why {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::First => "there is no chain of bundles yet",
-            Self::NoHead => "the store has no head",
-            Self::Broken => "the store has lost a bundle",
+            Self::NoHead => "the object store has no head",
+            Self::Broken => "the object store has lost a bundle",
             Self::Age => "the last full bundle is older than publish.full_every",
-            Self::Deltas => "the chain has its most deltas",
+            Self::Deltas => "the head names as many deltas as it may",
             Self::Size => "the deltas would be more than half of the full bundle",
-            Self::NoBase => "the snapshot before is not kept any more",
+            Self::NoBase => "the snapshot that a delta would build on is no longer kept",
         }
     }
 }
@@ -103,9 +103,9 @@ impl Why {
 /// What to write next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// All is there.
+    /// The object store has everything.
     Nothing,
-    /// Something is to be written, but not before this instant; milliseconds since the epoch.
+    /// Write something, but not before this instant; milliseconds since the epoch.
     Later(i64),
     /// Only a head.
     Head,
@@ -115,7 +115,7 @@ pub(super) enum Step {
     Full(Why),
 }
 
-/// Decides.
+/// The next step.
 pub(super) fn next(facts: &Facts<'_>) -> Step {
     let Some(chain) = facts.chain else { return Step::Full(Why::First) };
     if facts.stored == Stored::Missing {
@@ -153,8 +153,8 @@ pub(super) fn takes_delta(head: &Head, bytes: u64) -> bool {
     together <= head.full.bytes / 2
 }
 
-/// The number of the next head: above that in the store, above our own, and above the wall clock's milliseconds. `None`:
-/// there is no higher number.
+/// The number of the next head: higher than that of the head in the object store, than our own last one, and than the
+/// wall clock in milliseconds. `None`: there is no higher number.
 pub(super) fn next_sequence(stored: Option<u64>, own: Option<u64>, now_ms: i64) -> Option<u64> {
     let clock = u64::try_from(now_ms).unwrap_or(0);
     let highest = stored.max(own).unwrap_or(0).max(clock);

@@ -1,4 +1,4 @@
-//! What is known of the publisher: for `/status`, metrics and the log.
+//! The state of the publisher, for `/status`, metrics and the log.
 //!
 //! Callers: [`super`] writes it, [`crate::admin`] shows it.
 
@@ -13,16 +13,16 @@ use crate::clock::{Monotonic, WallTime};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PublishStatus(Arc<Mutex<View>>);
 
-/// One look at it.
+/// The same at one instant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
-    /// The number of the last head in the store; `None`: none was written yet.
+    /// The number of the last head in the object store; `None`: none was written yet.
     pub sequence: Option<u64>,
-    /// When the store last had everything.
+    /// When the object store last had everything.
     pub last_success: Option<WallTime>,
-    /// Since when the store lacks something, or cannot be asked; `None`: it has everything.
+    /// Since when the object store lacks something, or cannot be asked; `None`: it has everything.
     pub behind_since: Option<Monotonic>,
-    /// Why it lacks something, as a sentence; `None`: it is being written, or nothing is lacking.
+    /// Why it lacks something, as a sentence; `None`: it is being written, or nothing is missing.
     pub why: Option<String>,
     /// Objects written, by kind: full bundles, deltas, heads.
     pub written: [u64; 3],
@@ -44,14 +44,14 @@ pub(super) enum Kind {
 }
 
 impl View {
-    /// For how many seconds the store has not been known to have everything.
+    /// For how many seconds the object store has not been known to have everything.
     pub(crate) fn behind_seconds(&self, now: Monotonic) -> u64 {
         self.behind_since.map_or(Duration::ZERO, |since| now.since(since)).as_secs()
     }
 }
 
 impl PublishStatus {
-    /// How things are now.
+    /// The state now.
     pub(crate) fn view(&self) -> View {
         self.0.lock().clone()
     }
@@ -61,7 +61,7 @@ impl PublishStatus {
         self.0.lock().sequence = sequence;
     }
 
-    /// Something is to be written, or the store cannot be asked.
+    /// Something is to be written, or the object store cannot be asked.
     pub(super) fn lacks(&self, now: Monotonic) {
         self.0.lock().behind_since.get_or_insert(now);
     }
@@ -73,12 +73,12 @@ impl PublishStatus {
         view.bytes = view.bytes.saturating_add(bytes);
     }
 
-    /// A head is in the store.
+    /// A head is in the object store.
     pub(super) fn is_at(&self, sequence: u64) {
         self.0.lock().sequence = Some(sequence);
     }
 
-    /// The store has everything; returns whether it lacked something with a reason.
+    /// The object store has everything; returns whether it lacked something with a reason.
     pub(super) fn succeeded(&self, now: WallTime) -> bool {
         let mut view = self.0.lock();
         view.last_success = Some(now);

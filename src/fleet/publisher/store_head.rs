@@ -1,4 +1,5 @@
-//! The head in the store: read before each decision, and written under a condition where the store has conditions.
+//! The head in the object store: read before each decision, and written with a condition if the object store supports
+//! them.
 //!
 //! Callers: [`super`].
 
@@ -11,7 +12,7 @@ use crate::fleet::head::{self, Head, HeadError};
 use crate::fleet::keys::Key;
 use crate::fleet::place::{Condition, Found, PlaceError, Version};
 
-/// The head in the store, when it was looked at last.
+/// The head in the object store, when it was last read.
 #[derive(Clone, Debug)]
 pub(super) enum InStore {
     /// There is none.
@@ -20,14 +21,14 @@ pub(super) enum InStore {
     Head(Option<Box<Head>>, Version),
 }
 
-/// Whether the store has conditional writes.
+/// Whether the object store has conditional writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conditions {
     /// Not tried yet.
     Unknown,
     /// A write that had to be refused was refused.
     Kept,
-    /// It has none, or ignores them: the last write wins.
+    /// It has no conditions, or ignores them: the last write wins.
     Ignored,
 }
 
@@ -61,7 +62,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// The head in the store, if it can be read.
+    /// The head in the object store, if it can be read.
     pub(super) fn stored_head(&self) -> Option<&Head> {
         match &self.stored {
             Some(InStore::Head(Some(head), _)) => Some(head),
@@ -69,8 +70,8 @@ impl Publisher {
         }
     }
 
-    /// The head in the store as the plan sees it. `is_settled`: ours was there already; two publishers must not replace
-    /// each other's heads without end, so another one stays until there is something new to say.
+    /// The head in the object store as the plan sees it. `is_settled`: ours was there already; two publishers must not
+    /// replace each other's heads without end, so another one stays until there is something new to say.
     pub(super) fn stored_for_plan(&self, is_settled: bool) -> Stored {
         let own = self.ledger.as_ref().map(|ledger| &ledger.chain.head);
         match &self.stored {
@@ -83,7 +84,7 @@ impl Publisher {
     /// Writes the head of a chain.
     ///
     /// # Errors
-    /// With a conflict when another publisher has written since the head was looked at.
+    /// With a conflict when another publisher has written since the head was read.
     pub(super) async fn put_head(&mut self, chain: &Chain) -> Result<(), PublishError> {
         let (signer, head) = (self.signer.clone(), chain.head.clone());
         let file = super::write::blocking(move || Ok(head.to_file(signer.as_deref())?)).await?;

@@ -1,4 +1,5 @@
-//! Looks after the objects in the store from time to time: removes old ones, writes again what others may remove.
+//! Checks the objects in the object store from time to time: removes old ones, and writes those in use again before
+//! other publishers take them for old.
 //!
 //! Callers: [`super`].
 
@@ -13,7 +14,7 @@ use crate::fleet::keys::Key;
 use crate::fleet::place::{Condition, Found, PlaceError};
 use crate::store::nameless;
 
-/// The pause between two looks: a part of `publish.keep`, within these bounds.
+/// The pause between two checks: a part of `publish.keep`, within these bounds.
 const SHORTEST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(3600);
 const PART: u32 = 16;
@@ -22,16 +23,16 @@ const PART: u32 = 16;
 const MOST_SIGNATURE: u64 = 64 << 10;
 
 impl Publisher {
-    /// Whether the objects are to be looked at.
+    /// Whether it is time to check the objects.
     pub(super) fn is_time_to_tidy(&self) -> bool {
         let every = (self.settings.keep / PART).clamp(SHORTEST, LONGEST);
         self.ledger.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= every)
     }
 
-    /// Lists the objects and does what is to be done. A chain that has lost an object is noted for the plan.
+    /// Lists the objects, writes some again and removes others. If the chain has lost an object, the plan gets to know it.
     ///
     /// # Errors
-    /// When the store fails.
+    /// When the object store fails.
     pub(super) async fn tidy(&mut self) -> Result<(), PublishError> {
         self.tidied = Some(Instant::now());
         let listed = self.place.list().await?;
@@ -60,7 +61,7 @@ impl Publisher {
         blocking(move || Ok(place.sweep(keep)?)).await
     }
 
-    /// Writes an object again as it is, so that its age begins anew. `false`: it is not what the head says.
+    /// Writes an object again as it is, so that its age is zero. `false`: it is not what the head says.
     async fn renew(&self, key: &Key) -> Result<bool, PublishError> {
         let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain.head) else { return Ok(true) };
         let bundle = own.chain().find(|bundle| Key::Bundle(bundle.key()) == *key);

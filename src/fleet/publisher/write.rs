@@ -150,12 +150,12 @@ impl Publisher {
         let (store, whose, chain, end) = (self.store().clone(), self.whose.clone(), chain.clone(), end.cloned());
         let written = blocking(move || Ok(ledger::write(&store, &whose, &chain, end.as_ref())?)).await;
         if let Err(error) = written {
-            tracing::warn!(%error, "what was published could not be recorded; after a restart a full bundle is published");
+            tracing::warn!(%error, "the record of what is in the object store could not be written; after a restart a full bundle is written");
         }
     }
 }
 
-/// What a head says: its number, when it is written, the data and the journal.
+/// The text of a head: its number, when it is written, the data and the journal.
 type Said<'a> = (u64, i64, &'a Published, NamedJournal);
 
 fn head(full: NamedBundle, deltas: Vec<NamedBundle>, (sequence, written_ms, served, journal): Said<'_>) -> Head {
@@ -197,7 +197,7 @@ fn comment(served: &Published) -> String {
 /// Opens the key that signs.
 ///
 /// # Errors
-/// When it or its password cannot be read, or do not fit.
+/// When it or its password cannot be read, or the password is wrong.
 pub(super) fn open_key(key: &Path, password_file: Option<&Path>) -> Result<Signer, PublishError> {
     const LONGEST: u64 = 4096;
     let mut needs_password = false;

@@ -14,26 +14,26 @@ use crate::versions::bundles::ImportError;
 /// Why a round ended without the newest data.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowError {
-    /// Nobody has written there yet.
-    #[error("there is no head.json in the store; either no publisher has written there yet, or the address is wrong")]
+    /// The object store has no head.
+    #[error("there is no head.json in the object store; either no publisher has written there yet, or the address is wrong")]
     NoHead,
-    /// The head cannot be read from the store.
+    /// The head cannot be read from the object store.
     #[error(transparent)]
     Place(PlaceError),
-    /// It is no head, or not signed by a trusted key.
+    /// It is not a head, or not signed by a trusted key.
     #[error(transparent)]
     Head(#[from] HeadError),
     /// It is not newer.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// An object is not here.
+    /// An object could not be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchError),
     /// An object was not what the head names, and is not fetched again yet.
     #[error("{0}")]
     Bad(String),
     /// A mirror does not begin with the data of another origin.
-    #[error("the data in the store comes from {0}, which is neither origin.url nor one of origin.aliases")]
+    #[error("the data in the object store comes from {0}, which is neither origin.url nor one of origin.aliases")]
     Foreign(String),
     /// It cannot be imported.
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub(crate) enum FollowError {
     /// The data directory fails.
     #[error("the data directory: {0}")]
     Store(#[from] StoreError),
-    /// The head cannot be noted.
+    /// The head could not be recorded.
     #[error(transparent)]
     Versions(#[from] VersionsError),
 }
@@ -54,8 +54,8 @@ impl FollowError {
         }
     }
 
-    /// Whether the store, or our own disk, is left alone for longer each time. A head that is refused, and an object that is
-    /// fetched again later, cost nothing, and a better head may follow.
+    /// Whether the object store, or our own disk, is left alone for longer each time. A head that is refused, and an object
+    /// that is fetched again later, cost nothing, and a better head may follow.
     pub(super) const fn backs_off(&self) -> bool {
         match self {
             Self::NoHead

@@ -1,7 +1,7 @@
 //! Fetches objects of a head: into files of the data directory, resumed after an interruption, and verified.
 //!
-//! A file has the hash of its object in its name, so that a part of it is of use to the next process. Nothing is believed
-//! that the head does not name by its hash. Callers: [`super::Follower`].
+//! A file has the hash of its object in its name, so that the next process can continue an unfinished download. An
+//! object is used only if it has the hash that the head names. Callers: [`super::Follower`].
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -32,20 +32,20 @@ const PIECE: usize = 32 << 10;
 /// How often the progress of a long download is logged.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// Why an object is not here.
+/// Why an object could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
-    /// The store does not give it.
+    /// The object store fails.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// It is not what the head says.
-    #[error("{key} in the store is not what the head names: {why}")]
+    #[error("{key} in the object store is not what the head names: {why}")]
     Wrong {
         /// The object.
         key: String,
         why: String,
     },
-    /// It is larger than we take.
+    /// It is larger than `bundle.max_size`.
     #[error("{key} has {bytes} bytes, more than bundle.max_size ({most})")]
     TooLarge {
         /// The object.
@@ -54,14 +54,14 @@ pub(crate) enum FetchError {
         /// The bound.
         most: u64,
     },
-    /// Our own disk.
+    /// The data directory fails.
     #[error("{}: {source}", path.display())]
     Disk {
         /// The file.
         path: PathBuf,
         source: io::Error,
     },
-    /// The task that worked on it is gone.
+    /// The task was aborted.
     #[error("internal error: the task was aborted ({0})")]
     Lost(String),
 }
@@ -159,7 +159,7 @@ impl Fetcher {
             }
             if logged.elapsed() >= PROGRESS {
                 let percent = here.saturating_mul(100) / named.bytes.max(1);
-                tracing::info!(%key, bytes = here, of = named.bytes, percent, "downloading from the store");
+                tracing::info!(%key, bytes = here, of = named.bytes, percent, "downloading from the object store");
                 logged = Instant::now();
             }
             // What has arrived before an interruption stays.
@@ -169,7 +169,7 @@ impl Fetcher {
             }
         }
         if here < named.bytes {
-            let why = format!("the store ended {key} after {here} of {}", counted(named.bytes, "byte"));
+            let why = format!("the object store ended {key} after {here} of {}", counted(named.bytes, "byte"));
             return Err(PlaceError::Unreachable(why).into());
         }
         Ok(file)

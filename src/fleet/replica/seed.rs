@@ -1,6 +1,7 @@
-//! Gives a mirror with an empty disk its first data from a store, once; then it asks its origin as any mirror.
+//! Gives a mirror with an empty disk its first data from an object store, once. After that it asks its origin, as any
+//! mirror.
 //!
-//! A store that fails is not waited for: the mirror crawls. Callers: [`crate::app`], before the mirror runs.
+//! If the object store fails, the mirror crawls instead. Callers: [`crate::app`], before the mirror runs.
 
 use std::time::Duration;
 
@@ -15,20 +16,20 @@ const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Follower {
-    /// Imports what the store has, if nothing is stored here yet.
+    /// Imports the data of the object store, if nothing is stored here yet.
     pub(crate) async fn seed(mut self) {
-        const CRAWLS: &str = "no first data comes from the store; everything is fetched from the origin";
+        const CRAWLS: &str = "the object store gave no first data; everything is fetched from the origin";
         if self.versions.head().load().is_some() {
             return;
         }
         for left in (0..TRIES).rev() {
             match self.seed_once().await {
-                Ok(()) => tracing::info!("the first data comes from the store; the origin confirms it now"),
+                Ok(()) => tracing::info!("the first data came from the object store; the origin confirms it now"),
                 Err(error @ (FollowError::NoHead | FollowError::Head(_) | FollowError::Foreign(_))) => {
                     tracing::warn!(%error, "{CRAWLS}");
                 }
                 Err(error) if left > 0 => {
-                    tracing::warn!(%error, left, "the first data could not be fetched from the store; trying again");
+                    tracing::warn!(%error, left, "the first data could not be fetched from the object store; trying again");
                     sleep(PAUSE).await;
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! What a replica knows of its store, for `/status`, `/readyz` and metrics.
+//! The state of a replica and its object store, for `/status`, `/readyz` and metrics.
 //!
 //! Pure but for its memory. Callers: [`super`] and [`super::seed`] write, [`crate::admin`] reads.
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::clock::{Monotonic, WallTime};
 use crate::words::counted;
 
-/// What a replica knows of its store; cheap to clone.
+/// The state of a replica and its object store; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplicaStatus(Arc<Mutex<Picture>>);
 
@@ -19,13 +19,13 @@ pub(crate) struct ReplicaStatus(Arc<Mutex<Picture>>);
 pub(crate) struct Picture {
     /// The highest head that was taken; 0: none.
     pub sequence: u64,
-    /// When the store last answered.
+    /// When the object store last answered.
     pub last_poll: Option<WallTime>,
     /// When this replica last had everything that the newest head names.
     level: Option<Monotonic>,
-    /// Whether it has now.
+    /// Whether it has everything now.
     is_level: bool,
-    /// What the newest head says of itself.
+    /// The instants in the newest head.
     head: Option<Stamps>,
     /// Why the newest head, or any, could not be taken; `None`: it was.
     failure: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Picture {
 pub(crate) struct Stamps {
     /// When it was written, by the publisher's clock.
     pub written: WallTime,
-    /// For when the publisher has the data confirmed.
+    /// The instant for which the publisher's data is confirmed.
     pub confirmed: WallTime,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Outcome {
     Taken,
     /// A head was refused: it is older, unsigned, or not a head.
     Refused,
-    /// The store could not be read, or an object in it, or our own disk not be written.
+    /// The object store or an object in it could not be read, or the disk could not be written.
     Failed,
 }
 
@@ -103,7 +103,7 @@ impl Polls {
 }
 
 impl ReplicaStatus {
-    /// How things are.
+    /// The state now.
     pub(crate) fn picture(&self) -> Picture {
         self.0.lock().clone()
     }
@@ -113,12 +113,12 @@ impl ReplicaStatus {
         self.0.lock().sequence = sequence;
     }
 
-    /// The store answered.
+    /// The object store answered.
     pub(crate) fn answered(&self, now: WallTime) {
         self.0.lock().last_poll = Some(now);
     }
 
-    /// A head of the store, believed or not yet.
+    /// A head was read, whether it is accepted or not.
     pub(crate) fn saw(&self, stamps: Stamps) {
         self.0.lock().head = Some(stamps);
     }
@@ -131,7 +131,7 @@ impl ReplicaStatus {
         picture.polls.0[outcome as usize] += 1;
     }
 
-    /// A poll failed; how long the replica was level until then is remembered.
+    /// A poll failed. The instant at which the replica last had everything stays.
     pub(crate) fn failed(&self, why: String, outcome: Outcome) {
         let mut picture = self.0.lock();
         (picture.failure, picture.is_level, picture.download) = (Some(why), false, None);
@@ -179,8 +179,8 @@ impl Picture {
         }
         Some(if unwritten > oldest {
             format!(
-                "the newest head in the store was written at {}, {} ago; either the publisher does not write, or the store \
-                 shows an old state",
+                "the newest head in the object store was written at {}, {} ago; either the publisher does not write, or the \
+                 object store shows an old state",
                 head.written,
                 ago(unwritten)
             )
@@ -196,9 +196,9 @@ impl Picture {
     /// Why there is no data yet.
     pub(crate) fn not_ready(&self) -> String {
         match (&self.download, &self.failure) {
-            (Some(download), _) => format!("the first data is being downloaded from the store, {download}"),
+            (Some(download), _) => format!("the first data is being downloaded from the object store, {download}"),
             (None, Some(failure)) => format!("there is no data yet: {failure}"),
-            (None, None) => "the store has not been read yet".to_owned(),
+            (None, None) => "the object store has not been read yet".to_owned(),
         }
     }
 }
@@ -241,7 +241,7 @@ mod tests {
             (
                 at(-12),
                 at(-11),
-                Some("12 seconds ago; either the publisher does not write, or the store shows an old state"),
+                Some("12 seconds ago; either the publisher does not write, or the object store shows an old state"),
             ),
         ] {
             status.saw(Stamps { written, confirmed });
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn before_the_first_data_the_progress_is_told() {
         let status = ReplicaStatus::default();
-        assert_eq!(status.picture().not_ready(), "the store has not been read yet");
+        assert_eq!(status.picture().not_ready(), "the object store has not been read yet");
         status.downloads(Download { what: "the full bundle".into(), done: 0, of: 200 });
         status.received(71);
-        let told = "the first data is being downloaded from the store, the full bundle: 71 of 200 bytes (35 %)";
+        let told = "the first data is being downloaded from the object store, the full bundle: 71 of 200 bytes (35 %)";
         assert_eq!(status.picture().not_ready(), told);
         status.failed("no head".into(), Outcome::Failed);
         assert_eq!(status.picture().not_ready(), "there is no data yet: no head");

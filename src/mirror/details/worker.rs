@@ -29,7 +29,7 @@ pub struct DetailWorker {
     pub details: Details,
     /// The origin.
     pub client: OriginClient,
-    /// The served snapshot.
+    /// The current snapshot.
     pub live: Live,
     /// The volatile keys known by now.
     pub volatile: Arc<RwLock<VolatileKeys>>,
@@ -77,7 +77,7 @@ impl DetailWorker {
                 if !some.is_empty() {
                     self.fetch_all(&published.dataset, some, Class::Background, &mut retries).await;
                 }
-                // Only dropping versions leaves details unlisted.
+                // Only dropping snapshots leaves details unlisted.
                 let collections = Some(self.details.0.store.collections());
                 if collections != std::mem::replace(&mut tidied, collections) {
                     self.forget_vanished().await;

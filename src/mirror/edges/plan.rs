@@ -1,4 +1,4 @@
-//! What is asked next about odd requests, and what came of it so far.
+//! Which probe of odd requests is sent next, and the answers so far.
 //!
 //! Pure: the time is an argument. Callers: [`super`].
 
@@ -20,7 +20,7 @@ const MOST_RETRIES: u32 = 2;
 /// How often the questions are asked, in milliseconds.
 const EVERY_MS: i64 = 7 * 86_400_000;
 
-/// What came of the questions; stored after each answer.
+/// The answers so far; stored after each one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Evidence {
     /// The address of the origin that was asked.

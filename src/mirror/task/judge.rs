@@ -119,7 +119,7 @@ impl Mirror {
         Ok(Next::Instead(Doing::Confirming(Box::new(candidate)), self.until_proof()?))
     }
 
-    /// A list read to settle the published data, not proven yet: another round, a few times.
+    /// A list that was read for a better certificate, not proven yet: another round, a few times.
     async fn judge_unproven(
         &mut self,
         reading: &mut Reading,
@@ -131,7 +131,7 @@ impl Mirror {
         let is_newest_settled = self.newest.certificate().is_some_and(is_settled);
         if reading.round >= TRIES {
             if !is_newest_settled || self.is_news(&assembled.content) {
-                let proof = Proof::open("the list changed during every closing pass", pass.until_ms());
+                let proof = Proof::open("the list changed during every closing round", pass.until_ms());
                 self.publish_assembled(assembled, proof).await?;
             }
             return self.settled(reading);

@@ -1,4 +1,4 @@
-//! Questions beside the refreshes, never at their cost: terms in doubt, and what filters mean.
+//! Requests about terms in doubt and the meaning of filters. They never delay a refresh.
 //!
 //! Callers: [`super`], after a step that went well.
 
@@ -20,7 +20,7 @@ use super::{Mirror, MirrorError};
 /// An assumption counts as disproved after so many doubts in a row, even if the origin changed meanwhile.
 const MOST_DOUBTS: u32 = 10;
 
-/// When to ask questions, and which were asked.
+/// When to ask about terms and filters, and which were asked.
 pub(super) struct Learning {
     /// When questions may be asked; `None`: none is left.
     due: Option<Monotonic>,
@@ -80,7 +80,7 @@ impl Mirror {
             Ok(Collected::Some) => Some(self.clock.now_mono().plus(Duration::from_millis(100))),
             Ok(Collected::All { again }) => again,
             Err(error) => {
-                tracing::warn!(%error, "some terms stay doubtful");
+                tracing::warn!(%error, "some terms stay in doubt");
                 Some(later)
             }
         };
@@ -135,7 +135,7 @@ impl Mirror {
                     }
                 }
                 Err(CopyError::Ask(error)) if error.is_nonsense() => {
-                    tracing::warn!(slug, %error, "a term stays doubtful");
+                    tracing::warn!(slug, %error, "a term stays in doubt");
                 }
                 Err(error) => {
                     result = Err(error.into());

@@ -1,6 +1,6 @@
 //! The newest snapshot: refreshes compare with it, publications replace it.
 //!
-//! Switches through the versions, and notices when an import has switched. Callers: [`super`] and its parts.
+//! Publishes through [`Versions`], and notices when an import has replaced it. Callers: [`super`] and its parts.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{MirrorError, blocking};
 /// The newest snapshot, whether clients get it or it waits behind a rollback.
 pub(super) struct Newest {
     versions: Versions,
-    /// The last switch this task knows: a later one is an import's.
+    /// The epoch of the last change that this task knows: a later one is an import's.
     seen: u64,
 }
 
@@ -41,13 +41,13 @@ impl Newest {
         &self.versions
     }
 
-    /// Whether an import has switched since the last call.
+    /// Whether an import has replaced the newest snapshot since the last call.
     pub(super) fn was_replaced(&mut self) -> bool {
         let epoch = self.versions.head().epoch();
         std::mem::replace(&mut self.seen, epoch) != epoch
     }
 
-    /// Switches the versions, unless an import did in between.
+    /// Publishes or renews, unless an import came in between.
     pub(super) async fn switch(
         &mut self,
         to: impl FnOnce(Versions, u64) -> Result<u64, VersionsError> + Send + 'static,

@@ -32,20 +32,20 @@ impl Proof {
 }
 
 impl Mirror {
-    /// Publishes what was read. A list equal to the newest snapshot is not indexed again.
+    /// Publishes the pages that were read. A list equal to the newest snapshot is not indexed again.
     pub(super) async fn publish_assembled(&mut self, assembled: Assembled, proof: Proof) -> Result<(), MirrorError> {
         let Assembled { content, left_out, volatile_values } = assembled;
         let list = self.terms.index_news(content, self.newest.get()).await?;
         self.publish(IndexedList { list, left_out, volatile_values }, proof).await
     }
 
-    /// Makes a list durable and serves it, unless it lost too much.
+    /// Publishes a list, unless it lost too many listings.
     pub(super) async fn publish(&mut self, indexed: IndexedList, proof: Proof) -> Result<(), MirrorError> {
         let IndexedList { list, left_out, volatile_values } = indexed;
         let Proof { certificate, until_ms, open_points } = proof;
         let newest = self.newest.get();
         for field in &left_out {
-            tracing::warn!(field, "an envelope field differs between the pages of one crawl; it is omitted");
+            tracing::warn!(field, "a field beside the items differs between the pages of one crawl; it is left out");
         }
         let now = self.clock.now_wall();
         let same = newest.as_ref().filter(|newest| newest.dataset.id == list.dataset.id);
@@ -106,7 +106,7 @@ impl Mirror {
         // This looked at all that a refresh does.
         self.looked();
         let pages = pass::pages(dataset.len() as u64);
-        // Nobody waits for this.
+        // No client waits for this.
         let versions = self.newest.versions().clone();
         let tidy = move || versions.tidy().and_then(|()| forget_copies(versions.store(), pages, now_ms));
         if let Err(error) = blocking(tidy).await {

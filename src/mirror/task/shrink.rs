@@ -1,4 +1,4 @@
-//! Holds back a list that lost too many listings, until somebody accepts it.
+//! Holds back a list that lost too many listings, until an operator accepts it.
 //!
 //! Callers: [`super`] and its parts.
 

@@ -1,6 +1,7 @@
 //! Whether an answer may be stored by a shared cache (RFC 9111 §3).
 //!
-//! The decision and its reason. Not how long it is fresh (`terms`) or whom it answers (`reuse`, `selecting`).
+//! The decision and its reason. `terms` says how long an answer is fresh; `reuse` and `selecting` say which requests it
+//! answers.
 //! Callers: the cache, once per answer of the origin.
 
 use std::time::Duration;

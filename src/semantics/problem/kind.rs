@@ -1,6 +1,6 @@
 //! The kinds of problems: each has one status, one title and one URI.
 //!
-//! Callers: [`super`], and whatever makes a [`super::Problem`].
+//! Callers: [`super`], and all that make a [`super::Problem`].
 
 use http::StatusCode;
 

@@ -33,7 +33,7 @@ impl Current {
         self.certificate.load().until
     }
 
-    /// The problem at `now`, with the files or the served certificate.
+    /// The problem at `now`, with the files or the certificate in use.
     pub(crate) fn problem(&self, now: WallTime) -> Option<String> {
         self.problem.lock().clone().or_else(|| self.certificate.load().concern(now))
     }
@@ -103,7 +103,7 @@ impl Renewal {
         Ok(Self { files, provider, current: Arc::new(current), clock, known, doubtful: None, warned })
     }
 
-    /// The current version.
+    /// The certificate for new connections.
     pub(crate) fn current(&self) -> Arc<Current> {
         self.current.clone()
     }
@@ -122,7 +122,7 @@ impl Renewal {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("renewal".into()).spawn(work) {
-            tracing::error!(%error, "the certificate files are not watched: no thread; a new certificate is loaded only at the next start");
+            tracing::error!(%error, "a thread could not be started, so a new certificate is loaded only at the next start");
         }
         watched
     }

@@ -105,7 +105,7 @@ impl Dispatcher {
         });
         loop {
             let is_all = said.len() < TURNS_AT_ONCE;
-            // Whoever has just left takes no turn.
+            // A request that has just left takes no turn.
             let mut unused: Vec<Permit> = said.into_iter().filter_map(Said::say).collect();
             if is_all && unused.is_empty() {
                 return result;
@@ -201,7 +201,7 @@ impl Place {
         let (told, call) = oneshot::channel();
         let ticket = dispatcher.change(|desk, now| {
             let Waiting { class, client, until, .. } = waiting;
-            // Clients only: whatever they do, the mirror itself is not locked out.
+            // Only clients: they cannot lock out the mirror itself.
             let is_full = class == Class::Client && desk.state.is_full_for(client);
             if is_full || until.is_some_and(|until| until < desk.state.paused_until) {
                 return Err(desk.state.spent(class, now));

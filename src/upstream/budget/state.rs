@@ -212,7 +212,7 @@ impl State {
         slot
     }
 
-    /// What a leaving request is told.
+    /// The error for a request that leaves.
     pub(super) fn spent(&mut self, class: Class, now: Monotonic) -> Spent {
         let retry_after = self.comes_back_at(class, now).since(now).max(Duration::from_secs(1));
         Spent { retry_after, paused: now < self.paused_until }
@@ -225,7 +225,7 @@ impl State {
         self.queue.clients() >= MOST || self.queue.reads_of(client) >= MOST_OF_ONE
     }
 
-    /// A request's patience ends; what it is told.
+    /// A request's patience ends; returns its error.
     pub(super) fn gives_up(&mut self, waiting: &Waiting, now: Monotonic) -> Spent {
         // A paused origin is no sign of too many reads.
         if waiting.class == Class::Client && waiting.demand.is_none() && self.stopped_until(now).is_none() {

@@ -13,7 +13,7 @@ use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Evidence;
 use crate::snapshot::version::{Certificate, VersionMeta};
 
-/// A version with one listing, that tells which it is.
+/// A snapshot with one listing, that tells which it is.
 fn version(number: u64) -> Arc<Published> {
     let raw = format!(r#"{{"id":{number}}}"#);
     let summary = Summary { id: ListingId(number), hash: ContentHash::of(raw.as_bytes()), raw: Bytes::from(raw) };
@@ -40,7 +40,8 @@ fn household(number: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, number])
 }
 
-/// Many versions, of which the first seven are kept, and a store that counts how often it is read and gives a version for each time it may.
+/// Many snapshots, of which the first seven are kept, and a store that counts how often it is read, and gives one
+/// snapshot for each permission.
 struct Rig {
     versions: Vec<Arc<Published>>,
     kept: Kept,
@@ -72,7 +73,7 @@ impl Rig {
         self.kept.keep_only(numbers.iter().map(|number| self.id(*number)));
     }
 
-    /// Lets the store give this many versions.
+    /// Lets the store give this many snapshots.
     fn allow(&self, times: usize) {
         (0..times).for_each(|_| self.may.send(Ok(())).unwrap());
     }

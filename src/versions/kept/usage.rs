@@ -1,6 +1,6 @@
-//! Recent users of a version, and which of two versions stays in memory.
+//! Recent users of a snapshot, and which of two snapshots stays in memory.
 //!
-//! Households count, not requests: one client with many requests cannot displace a version that others use. Pure.
+//! Households count, not requests: one client with many requests cannot displace a snapshot that others use. Pure.
 //! Callers: [`super`].
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 /// How long a request counts.
 const MEMORY: Duration = Duration::from_secs(600);
-/// The most households that count for a version.
+/// The most households that count for a snapshot.
 const MOST: usize = 8;
 
-/// Stands for the clients of the previous current version.
+/// Stands for the clients of the previous current snapshot.
 pub(super) const ALL_CLIENTS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// The households that requested a version, the last one last.
+/// The households that requested a snapshot, the last one last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage(Vec<(IpAddr, Instant)>);
 
@@ -30,12 +30,12 @@ impl Usage {
         self.0.push((household, now));
     }
 
-    /// The order in which versions make room for a request of `household`: the first goes first.
+    /// The order in which snapshots make room for a request of `household`: the first goes first.
     pub(super) fn rank(&self, household: IpAddr, now: Instant) -> (usize, usize, Option<Instant>) {
         (self.others(household, now), self.all(now), self.0.last().map(|(_, at)| *at))
     }
 
-    /// Whether the version makes room for the other one, for `household`: no other household uses it, or more use the
+    /// Whether the snapshot makes room for the other one, for `household`: no other household uses it, or more use the
     /// other.
     pub(super) fn gives_way(&self, other: &Self, household: IpAddr, now: Instant) -> bool {
         self.others(household, now) == 0 || other.all(now) > self.all(now)

@@ -148,7 +148,7 @@ async fn a_rollback_waits_out_an_import() {
     let reply = server.admin(http::Method::POST, &format!("/snapshots/{}/rollback", old.0)).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let said = desk.does(&server.setup, &data, &["import"], "new.gsb").await;
-    assert!(said.contains("not served yet") && said.contains("release"), "{said}");
+    assert!(said.contains("not current yet") && said.contains("release"), "{said}");
     assert_eq!(server.snapshot().await, old.0);
     assert_eq!(server.admin(http::Method::POST, "/snapshots/release").await.status, 200);
     is_one_of(&everything(&server).await, &[&new.1]);

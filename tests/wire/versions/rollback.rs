@@ -179,7 +179,7 @@ async fn what_is_held_back_is_judged_by_the_newest_and_waits_behind_a_rollback_w
     served_is(&server, &old, 120).await;
     let held = status["held"]["snapshot"].as_str().unwrap().to_owned();
     let said = done(command(&server, &["accept"]).await);
-    assert!(said.contains(&held) && said.contains("not served yet"), "{said}");
+    assert!(said.contains(&held) && said.contains("not current yet"), "{said}");
     assert_eq!(newest(&server).await, held);
     served_is(&server, &old, 120).await;
     assert!(server.status().await["held"].is_null());

@@ -82,7 +82,7 @@ fn data_that_grows_old_during_a_rollback_does_so_because_of_it() {
     let late = [reason(Trouble::Unconfirmed, "data not confirmed for 29 s (limit 3 s)")];
     let findings = findings(&Facts { reasons: &late, rolled_back: Some(("aaaa", Some("bbbb"))), ..well() });
     assert!(
-        findings[0].what.contains("A rollback is in force") && findings[0].todo.contains("Release"),
+        findings[0].what.contains("A rollback is in effect") && findings[0].todo.contains("Release"),
         "{findings:?}"
     );
     assert_eq!(findings[1].action, Some(Action::release()));

@@ -88,7 +88,7 @@ pub(super) fn snapshots(snapshots: &Snapshots, writes: Writes) -> Markup {
                 }
             }
             @if let Some(release) = &snapshots.release {
-                p { "A rollback is in force. " (button(release, writes)) }
+                p { "A rollback is in effect. " (button(release, writes)) }
             }
             @if snapshots.shown.is_empty() { p { "None is kept yet." } } @else {
                 div class="wide" tabindex="0" role="region" aria-label="Kept snapshots" { table {

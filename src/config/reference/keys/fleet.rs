@@ -12,7 +12,7 @@ pub(super) const KEYS: &[Key] = &[
         "none",
         Words("`s3://bucket/prefix`, `gs://...`, `az://...` or `file:///path`"),
         KEPT,
-        "The object store. Without it nothing is published. One publisher for each prefix.",
+        "The object store. Without it, nothing is written to an object store. Use one publisher for each prefix.",
     ),
     unset(
         "publish.sign_key",
@@ -32,27 +32,27 @@ pub(super) const KEYS: &[Key] = &[
         "publish.full_every",
         Duration("1s", "365d"),
         KEPT,
-        "A full bundle is published at least this often. Deltas follow it.",
+        "A full bundle is written at least this often. Deltas follow it.",
     ),
     key(
         "publish.keep",
         Duration("1m", "3650d"),
         KEPT,
-        "How long bundles stay in the store that no head names any more. A replica that falls back by less than this can finish its downloads.",
+        "How long bundles that no head names any more stay in the object store. A replica that is behind by less than this can finish its downloads.",
     ),
     unset(
         "publish.options",
         "none",
         Words("table of texts"),
         KEPT,
-        "Credentials and settings of the store, such as `aws_endpoint`. They win over the environment (`AWS_ENDPOINT`), and are never printed. [The names](fleet.md#options-of-stores).",
+        "Credentials and settings of the object store, such as `aws_endpoint`. They override the environment (`AWS_ENDPOINT`), and are never printed. [The names](fleet.md#options-of-stores).",
     ),
     unset(
         "replica.url",
         "none",
         Words("`s3://`, `gs://`, `az://`, `file://`, `https://` or `http://` URL"),
         FOLLOWS,
-        "The store that a publisher writes to. With `origin.url`, a mirror with an empty disk takes its first data from it. `http://` needs `bundle.trusted_keys`.",
+        "The object store that a publisher writes to. With `origin.url`, a mirror with an empty disk takes its first data from it. `http://` needs `bundle.trusted_keys`.",
     ),
     key("replica.poll", Duration("100ms", "1d"), REPLICA, "How often a replica looks for a new head."),
     unset(
@@ -60,6 +60,6 @@ pub(super) const KEYS: &[Key] = &[
         "none",
         Words("table of texts"),
         FOLLOWS,
-        "Credentials and settings of the store, over those of the environment, such as `aws_access_key_id`. Values are never shown.",
+        "Credentials and settings of the object store, such as `aws_access_key_id`. They override the environment, and are never shown.",
     ),
 ];

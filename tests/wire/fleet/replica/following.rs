@@ -98,7 +98,7 @@ async fn without_its_store_a_replica_starts_and_serves_and_then_says_that_it_is_
     replica.restart().await;
     assert_eq!(replica.admin(Method::GET, "/readyz").await.status, 200, "it serves its own data at once");
     is_one_of(&all_of(&replica).await, &[&all]);
-    says(&replica, "there is no head.json in the store").await;
+    says(&replica, "there is no head.json in the object store").await;
     wait_until("it is unhealthy", || async { health(&replica).await.0 == 503 }).await;
     let (_, status) = health(&replica).await;
     let reason = status["reasons"][0].as_str().unwrap();
@@ -124,10 +124,10 @@ async fn a_store_that_stands_still_is_noticed_although_it_answers() {
     let sequence = shelf.publish();
     let replica = replica_of(&shelf).set("ttl", "1s").start().await;
     follows(&replica, &shelf.snapshot(), sequence).await;
-    says(&replica, "either the publisher does not write, or the store shows an old state").await;
+    says(&replica, "either the publisher does not write, or the object store shows an old state").await;
     let (code, status) = health(&replica).await;
     assert!(
-        code == 503 && status["reasons"][0].as_str().unwrap().contains("the newest head in the store was written at")
+        code == 503 && status["reasons"][0].as_str().unwrap().contains("the newest head in the object store was written at")
     );
     polled(&replica, "unchanged").await;
     assert_eq!(replica.ok(LIST).await.total(), 60);
@@ -141,7 +141,7 @@ async fn before_there_is_a_head_a_replica_waits_and_says_so() {
     let replica = replica_of(&shelf).start().await;
     says(&replica, "no publisher has written there yet").await;
     let ready = replica.admin(Method::GET, "/readyz").await;
-    assert!(ready.status == 503 && ready.text().contains("there is no head.json in the store"), "{ready:?}");
+    assert!(ready.status == 503 && ready.text().contains("there is no head.json in the object store"), "{ready:?}");
     let list = replica.get(LIST).await;
     list.assert_problem(503, &["no data from its publisher yet"]);
     assert!(list.header("retry-after").is_some());

@@ -41,7 +41,7 @@ async fn an_object_that_is_not_the_named_one_changes_nothing_until_the_right_one
         (Some(longer), "bytes, not"),
         (Some(full), "bytes, not"),
         (Some(vec![0; good.len()]), "is not what the head names: not a bundle"),
-        (None, "is not in the store"),
+        (None, "is not in the object store"),
     ] {
         match &bytes {
             Some(bytes) => shelf.put(&key, bytes),

@@ -43,7 +43,7 @@ async fn a_mirror_whose_store_has_nothing_for_it_crawls() {
     let setup = Setup::mirror_of(&origin).set("replica.url", &shelf.url());
     let server = setup.clone().start().await;
     server.settled(&origin).await;
-    assert!(server.process.said().contains("there is no head.json in the store"), "{}", server.process.said());
+    assert!(server.process.said().contains("there is no head.json in the object store"), "{}", server.process.said());
     // Data of another origin.
     shelf.full(&mirror).await;
     shelf.publish();

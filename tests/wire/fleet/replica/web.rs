@@ -100,7 +100,7 @@ async fn a_web_server_that_is_down_or_hangs_disturbs_nothing() {
     let sequence = shelf.publish();
     follows(&replica, &snapshot, sequence).await;
     web.answers(|_| Script::new(403, "no"));
-    says(&replica, "the store refuses access").await;
+    says(&replica, "the object store refuses access").await;
     web.answers(|_| Script::new(200, "<html>").after(Duration::from_millis(10)));
     says(&replica, "the head cannot be read").await;
     replica.ok("/api/listings.json").await;
