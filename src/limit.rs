@@ -58,7 +58,7 @@ pub struct LimitConfig {
     pub requests_per_minute: u32,
     /// How many leading bits of an IPv6 address make a client, at most 128.
     pub ipv6_prefix: u8,
-    /// How many windows are kept at once; taken as 1 to 67,108,864.
+    /// How many windows are kept at once: 1 to 67,108,864.
     pub max_clients: usize,
     /// Other quotas for the addresses of a network (0: no limit). The most specific network wins, of equal ones the
     /// first. Each client in it has its own window. A network narrower than `ipv6_prefix` is one client of its own.

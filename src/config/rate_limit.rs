@@ -22,7 +22,7 @@ pub struct RateLimitConfig {
     pub requests_per_minute: Option<NonZeroU32>,
     /// How many leading bits of an IPv6 address identify a client; 1 to 128. An IPv4 address is one client.
     pub ipv6_prefix: u8,
-    /// How many clients are remembered; 1 to 100,000,000.
+    /// How many clients are remembered; 1 to 67,108,864.
     pub max_clients: u32,
     /// The shared store of the limit. `None`: each process counts for itself.
     pub store: Option<StoreUrl>,
@@ -66,7 +66,7 @@ impl RateLimitConfig {
         let config = Self {
             requests_per_minute: section.field("requests_per_minute", default.requests_per_minute, rate("off")),
             ipv6_prefix: section.field("ipv6_prefix", default.ipv6_prefix, bits),
-            max_clients: section.field("max_clients", default.max_clients, whole("clients", 1..=100_000_000)),
+            max_clients: section.field("max_clients", default.max_clients, whole("clients", 1..=67_108_864)),
             store: section.optional("store", store_url),
             store_password_file: section.optional("store_password_file", path),
             store_timeout: section.field("store_timeout", default.store_timeout, timeout),

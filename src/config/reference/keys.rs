@@ -238,9 +238,9 @@ const KEYS: &[Key] = &[
     ),
     key(
         "rate_limit.max_clients",
-        Whole(1, 100_000_000),
+        Whole(1, 67_108_864),
         ALL,
-        "How many clients are remembered; more than 67,108,864 count as that. Beyond the limit, clients with the fewest requests are forgotten first.",
+        "How many clients are remembered. Beyond the limit, clients with the fewest requests are forgotten first.",
     ),
     unset(
         "rate_limit.store",
