@@ -40,10 +40,11 @@
 //!    `limits.head`. pingora's session parses the complete head.
 //! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, size, path, route, method, body,
 //!    query, coding. [`serve::public`] calls it.
-//! 4. [`answer::find`] finds the answer; nothing else awaits, except the limit if [`shared_limit`] keeps it. The answer is a reply in [`cache`], or rendered from the [`snapshot`]
-//!    by copying slices of stored text, or a stored detail, or read through ([`proxy`]), or from an older
-//!    snapshot that the client names ([`versions::kept`]). A reply is cached when it is asked for again, and stays across
-//!    publications that do not change it. Unknown paths go to [`proxy`] at once, which streams bodies.
+//! 4. [`answer::find`] finds the answer; nothing else awaits, except the limit if [`shared_limit`] keeps it. The answer is
+//!    a reply in [`cache`], or rendered from the [`snapshot`] by copying slices of stored text, or a stored detail, or read
+//!    through ([`proxy`]), or from an older snapshot that the client names ([`versions::kept`]). A reply is cached when it
+//!    is asked for again, and stays across publications that do not change it. Unknown paths go to [`proxy`] at once, which
+//!    streams bodies.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
 //!
