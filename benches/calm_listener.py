@@ -13,20 +13,17 @@ and without hostile clients take turns. The server runs on the first core, all l
 the lowest priority. Needs two cores, and the Debian packages wrk and util-linux. Prints a report in Markdown.
 """
 
-import argparse
-import atexit
 import multiprocessing
 import os
 import resource
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
 from measure import tools
+from measure.bench import argument_parser, begin
 from measure.hostile import FLOODS, SLOW, attack
 from measure.mirror import Grandstand, start_origin
-from measure.processes import check, cpu_seconds, end_on_signals, resident, say, stop_all
+from measure.processes import check, cpu_seconds, resident, say
 from measure.row import spread
 from measure.steady import steady
 from measure.web import LIST, get, settled
@@ -37,7 +34,7 @@ SPARE = 500
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=20, help="of each window")
     parser.add_argument("--connections", type=int, default=5000, help="of each slow crowd")
@@ -45,8 +42,6 @@ def arguments():
     parser.add_argument("--frames", type=int, default=100_000, help="of a flood, a second, at most")
     parser.add_argument("--hot-rate", type=int, default=2000, help="hot reads a second, about")
     parser.add_argument("--only", nargs="+", choices=[*SLOW, *FLOODS], default=[*SLOW, *FLOODS], metavar="KIND")
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    parser.add_argument("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
     parser.add_argument("--set", action="append", default=[], help="more settings of grandstand")
     return parser.parse_args()
 
@@ -79,22 +74,11 @@ class Bench:
 
 def main():
     options = arguments()
-    binary = Path(options.grandstand).resolve()
-    check(binary.exists(), f"{options.grandstand} does not exist: cargo build --release --locked")
-    tools.install_programs(["wrk", "taskset"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     wanted = options.connections + SPARE
     check(most > wanted, f"{most} open files are too few: ulimit -Hn {wanted}")
-    cores = sorted(os.sched_getaffinity(0))
-    check(len(cores) >= 2, "two cores are needed")
-    server_core, load_core = cores[:2]
-    end_on_signals()
-    scratch = tempfile.TemporaryDirectory(prefix="calm-listener-")
-    directory = Path(scratch.name)
-    atexit.register(scratch.cleanup)
-    atexit.register(stop_all)
-    os.sched_setaffinity(0, {load_core})
+    binary, server_core, load_core, directory = begin("calm-listener", options, ["wrk"])
 
     origin_port, _origin = start_origin(binary, load_core, directory, 500)
     sets = ['mirror.details="on-demand"', 'ttl="1h"', *options.set]

@@ -9,17 +9,14 @@ Needs Linux, two cores, and disk under the temporary directory: about 8 KiB for 
 free ports; all that was started is stopped at the end. Prints a report in Markdown.
 """
 
-import argparse
-import atexit
 import http.client
 import os
-import tempfile
 import time
-from pathlib import Path
 
 from measure import tools
+from measure.bench import argument_parser, begin
 from measure.mirror import Grandstand, start_origin
-from measure.processes import check, end_on_signals, resident, say, stop_all
+from measure.processes import check, resident, say
 from million import head, line, peak, reset_peak
 
 DUMPS = ["listings.ndjson", "listings.csv", "listings.geojson", "details.ndjson"]
@@ -62,9 +59,7 @@ def measure(mirror):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    parser.add_argument("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
+    parser = argument_parser(__doc__)
     parser.add_argument("--listings", type=int, default=100_000)
     parser.add_argument("--without-details", action="store_true", help="fetch none: the dump of the details is empty")
     return parser.parse_args()
@@ -72,21 +67,11 @@ def arguments():
 
 def main():
     options = arguments()
-    binary = Path(options.grandstand).resolve()
-    check(binary.exists(), f"{binary} does not exist: cargo build --release --locked")
-    tools.install_programs(["taskset"])
-    cores = sorted(os.sched_getaffinity(0))
-    check(len(cores) >= 2, "two cores are needed")
-    end_on_signals()
-    scratch = tempfile.TemporaryDirectory(prefix="grandstand-dumps-")
-    atexit.register(scratch.cleanup)
-    atexit.register(stop_all)
-    os.sched_setaffinity(0, {cores[1]})
+    binary, server_core, load_core, directory = begin("grandstand-dumps", options)
 
-    directory = Path(scratch.name)
-    origin_port, _origin = start_origin(binary, cores[1], directory, options.listings)
+    origin_port, _origin = start_origin(binary, load_core, directory, options.listings)
     sets = [*SETS, *(['mirror.details="on-demand"'] if options.without_details else [])]
-    mirror = Grandstand(binary, cores[0], directory / "mirror", origin_port, *sets)
+    mirror = Grandstand(binary, server_core, directory / "mirror", origin_port, *sets)
     say("crawl ...")
     mirror.start()
     mirror.wait(7200)

@@ -11,20 +11,18 @@ read from its log, what it moved from nginx's. At the end every replica is compa
 entity tag. Needs the Debian packages nginx-light and minisign, and about 30 MiB of memory for each replica.
 """
 
-import argparse
-import atexit
 import collections
 import datetime
 import json
 import os
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 from measure import tools
+from measure.bench import argument_parser, built, scratch
 from measure.mirror import Grandstand, edit, start_origin
-from measure.processes import check, cpu_seconds, end_on_signals, free_port, resident, say, start, stop_all, wait_for
+from measure.processes import check, cpu_seconds, free_port, resident, say, start, wait_for
 from measure.row import spread
 from measure.web import LIST, get
 
@@ -116,25 +114,17 @@ def moved(log, began):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--replicas", type=int, default=100)
     parser.add_argument("--listings", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3, help="changes that are followed")
     parser.add_argument("--write", action="store_true", help="write the report to benches/runs/")
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    parser.add_argument("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
     return parser.parse_args()
 
 
 def main():
     options = arguments()
-    binary = Path(options.grandstand).resolve()
-    check(binary.exists(), f"{options.grandstand} does not exist: cargo build --release --locked")
-    end_on_signals()
-    scratch = tempfile.TemporaryDirectory(prefix="fleet-")
-    directory = Path(scratch.name)
-    atexit.register(scratch.cleanup)
-    atexit.register(stop_all)
+    binary, directory = built(options.grandstand), scratch("fleet")
     cores = sorted(os.sched_getaffinity(0))
     store = directory / "store"
     store.mkdir()

@@ -12,20 +12,18 @@ all that was started is stopped at the end. The server runs on the first core, t
 report in Markdown.
 """
 
-import argparse
-import atexit
 import http.client
 import os
 import re
 import signal
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 from measure import tools
+from measure.bench import argument_parser, begin, built
 from measure.mirror import Grandstand, edit, start_origin
-from measure.processes import check, cpu_seconds, end_on_signals, resident, say, stop, stop_all, wait_for
+from measure.processes import check, cpu_seconds, resident, say, stop, wait_for
 from measure.row import spread
 from measure.starts import starts
 from measure.web import LIST, get, timeless
@@ -239,9 +237,7 @@ def report(results):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    parser.add_argument("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
+    parser = argument_parser(__doc__)
     parser.add_argument("--against", help="another binary, measured first")
     parser.add_argument("--swap", action="store_true", help="measure the other binary last")
     parser.add_argument("--listings", type=int, default=1_000_000)
@@ -253,20 +249,9 @@ def arguments():
 def main():
     options = arguments()
     places = {"before": options.against, "now": options.grandstand}
-    binaries = {name: Path(path).resolve() for name, path in places.items() if path}
-    for path in binaries.values():
-        check(path.exists(), f"{path} does not exist: cargo build --release --locked")
-    tools.install_programs(["taskset"])
-    cores = sorted(os.sched_getaffinity(0))
-    check(len(cores) >= 2, "two cores are needed")
-    server_core, load_core = cores[:2]
-    end_on_signals()
-    scratch = tempfile.TemporaryDirectory(prefix="grandstand-million-")
-    atexit.register(scratch.cleanup)
-    atexit.register(stop_all)
-    os.sched_setaffinity(0, {load_core})
+    binaries = {name: built(path) for name, path in places.items() if path}
+    _, server_core, load_core, directory = begin("grandstand-million", options)
 
-    directory = Path(scratch.name)
     origin_port, origin = start_origin(binaries["now"], load_core, directory, options.listings)
     order = list(binaries)[:: -1 if options.swap else 1]
     results = {

@@ -13,22 +13,20 @@ started is stopped at the end. The server runs on the first core, wrk and the or
 Markdown.
 """
 
-import argparse
-import atexit
 import json
 import os
 import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 from measure import tools
+from measure.bench import argument_parser, begin
 from measure.mirror import Grandstand, edit, start_origin
-from measure.processes import check, end_on_signals, say, stop_all
+from measure.processes import check, say
 from measure.row import spread
 from measure.web import LIST, get
 
@@ -115,15 +113,13 @@ def fault(result, published, seconds):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--windows", type=int, default=10, help="of each kind")
     parser.add_argument("--seconds", type=int, default=8, help=f"of each window, {SHORTEST} at least")
     parser.add_argument("--rate", type=int, default=4000, help="requests per second, about")
     parser.add_argument("--listings", type=int, default=10_000)
     parser.add_argument("--changes", type=int, default=20, help="listings that change before a publication")
     parser.add_argument("--coding", default="gzip, deflate, br, zstd", help="Accept-Encoding")
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    parser.add_argument("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
     # So that another binary can be the mirror of an origin that knows how to change.
     parser.add_argument("--origin", help="the binary of the origin (the same)")
     options = parser.parse_args()
@@ -133,18 +129,7 @@ def arguments():
 
 def main():
     options = arguments()
-    binary = Path(options.grandstand).resolve()
-    check(binary.exists(), f"{options.grandstand} does not exist: cargo build --release --locked")
-    tools.install_programs(["wrk", "taskset"])
-    cores = sorted(os.sched_getaffinity(0))
-    check(len(cores) >= 2, "two cores are needed")
-    server_core, load_core = cores[:2]
-    end_on_signals()
-    scratch = tempfile.TemporaryDirectory(prefix="publish-")
-    directory = Path(scratch.name)
-    atexit.register(scratch.cleanup)
-    atexit.register(stop_all)
-    os.sched_setaffinity(0, {load_core})
+    binary, server_core, load_core, directory = begin("publish", options, ["wrk"])
 
     origin_binary = Path(options.origin or binary).resolve()
     origin_port, origin = start_origin(origin_binary, load_core, directory, options.listings)

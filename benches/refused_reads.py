@@ -14,9 +14,7 @@ second, the cold readers with the lowest priority. Needs two cores, and the Debi
 a report in Markdown.
 """
 
-import argparse
 import asyncio
-import atexit
 import collections
 import json
 import multiprocessing
@@ -24,13 +22,12 @@ import os
 import random
 import re
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
 from measure import tools
+from measure.bench import argument_parser, begin
 from measure.mirror import start_origin
-from measure.processes import check, cpu_seconds, end_on_signals, free_port, resident, say, start, stop_all, wait_for
+from measure.processes import check, cpu_seconds, free_port, resident, say, start, wait_for
 from measure.row import spread
 from measure.steady import steady
 from measure.web import LIST, get
@@ -116,31 +113,18 @@ def crowd(port, first, rate, seconds, core, answers):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=30, help="of each window")
     parser.add_argument("--rate", type=int, default=1000, help="cold reads a second")
     parser.add_argument("--hot-rate", type=int, default=2000, help="hot reads a second, about")
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    parser.add_argument("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
     parser.add_argument("--set", action="append", default=[], help="more settings of grandstand")
     return parser.parse_args()
 
 
 def main():
     options = arguments()
-    binary = Path(options.grandstand).resolve()
-    check(binary.exists(), f"{options.grandstand} does not exist: cargo build --release --locked")
-    tools.install_programs(["wrk", "taskset"])
-    cores = sorted(os.sched_getaffinity(0))
-    check(len(cores) >= 2, "two cores are needed")
-    server_core, load_core = cores[:2]
-    end_on_signals()
-    scratch = tempfile.TemporaryDirectory(prefix="refused-reads-")
-    directory = Path(scratch.name)
-    atexit.register(scratch.cleanup)
-    atexit.register(stop_all)
-    os.sched_setaffinity(0, {load_core})
+    binary, server_core, load_core, directory = begin("refused-reads", options, ["wrk"])
 
     origin_port, _origin = start_origin(binary, load_core, directory, 200)
     port, admin = free_port(), free_port()

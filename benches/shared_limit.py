@@ -12,20 +12,18 @@ the first core, wrk and the origin on the second. A decision that the mirror mak
 cores, and the Debian packages redis-server, wrk and util-linux. Prints a report in Markdown.
 """
 
-import argparse
-import atexit
 import json
 import os
 import re
 import statistics
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 from measure import tools
+from measure.bench import argument_parser, begin
 from measure.mirror import Grandstand, start_origin
-from measure.processes import check, cpu_seconds, end_on_signals, free_port, say, start, stop_all, wait_for
+from measure.processes import check, cpu_seconds, free_port, say, start, wait_for
 from measure.row import spread
 from measure.web import LIST, get
 
@@ -57,30 +55,17 @@ def decisions(admin):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--windows", type=int, default=10, help="of each kind")
     parser.add_argument("--seconds", type=int, default=8, help="of each window")
     parser.add_argument("--rate", type=int, default=4000, help="requests a second, about")
     parser.add_argument("--clients", type=int, default=10_000)
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    parser.add_argument("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
     return parser.parse_args()
 
 
 def main():
     options = arguments()
-    binary = Path(options.grandstand).resolve()
-    check(binary.exists(), f"{options.grandstand} does not exist: cargo build --release --locked")
-    tools.install_programs(["wrk", "taskset", "redis-server"])
-    cores = sorted(os.sched_getaffinity(0))
-    check(len(cores) >= 2, "two cores are needed")
-    server_core, load_core = cores[:2]
-    end_on_signals()
-    scratch = tempfile.TemporaryDirectory(prefix="shared-limit-")
-    directory = Path(scratch.name)
-    atexit.register(scratch.cleanup)
-    atexit.register(stop_all)
-    os.sched_setaffinity(0, {load_core})
+    binary, server_core, load_core, directory = begin("shared-limit", options, ["wrk", "redis-server"])
 
     redis_port = free_port()
     store = ["redis-server", "--port", str(redis_port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]

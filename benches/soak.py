@@ -16,8 +16,6 @@ A curve counts as flat if the median of its last quarter is at most a tenth (and
 its second. Answers that no fault explains, and lines of the log above "info" that none explains, are listed.
 """
 
-import argparse
-import atexit
 import collections
 import datetime
 import itertools
@@ -28,15 +26,15 @@ import re
 import signal
 import statistics
 import subprocess
-import tempfile
 import threading
 import time
 from html import escape
 from pathlib import Path
 
 from measure import tools
+from measure.bench import argument_parser, begin
 from measure.mirror import Grandstand, edit, start_origin
-from measure.processes import check, cpu_seconds, end_on_signals, free_port, resident, say, start, stop, stop_all, wait_for
+from measure.processes import check, cpu_seconds, free_port, resident, say, start, stop
 from measure.unsteady import Relay
 from measure.web import LIST, get, post
 
@@ -327,28 +325,17 @@ def report(soak, name):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--listings", type=int, default=5000)
     parser.add_argument("--write", action="store_true", help="write the report to benches/runs/")
-    target = os.environ.get("CARGO_TARGET_DIR", "target")
-    parser.add_argument("--grandstand", default=f"{target}/release/grandstand", help="the binary (%(default)s)")
     return parser.parse_args()
 
 
 def main():
     options = arguments()
-    binary = Path(options.grandstand).resolve()
-    check(binary.exists(), f"{options.grandstand} does not exist: cargo build --release --locked")
-    tools.install_programs(["wrk", "taskset", "redis-server", "h2load"])
-    cores = sorted(os.sched_getaffinity(0))
-    check(len(cores) >= 2, "two cores are needed")
-    end_on_signals()
-    scratch = tempfile.TemporaryDirectory(prefix="soak-")
-    atexit.register(scratch.cleanup)
-    atexit.register(stop_all)
-    os.sched_setaffinity(0, {cores[1]})
-    soak = Soak(options, Path(scratch.name), cores[:2])
+    binary, *cores, directory = begin("soak", options, ["wrk", "redis-server", "h2load"])
+    soak = Soak(options, directory, cores)
     soak.set_up(binary)
     say("the copy is complete; the soak begins")
     soak.run()

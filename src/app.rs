@@ -6,6 +6,7 @@ mod access_log;
 pub(crate) mod activation;
 pub(crate) mod core;
 pub(crate) mod descriptors;
+pub(crate) mod error;
 mod fleet_limit;
 pub(crate) mod https;
 pub(crate) mod keeper;
@@ -58,7 +59,8 @@ use crate::telemetry::proxy_protocol::ProxyProtocolCounters;
 use crate::versions::Versions;
 use crate::versions::kept::Kept;
 
-use self::core::{AppError, Core};
+use self::core::Core;
+use self::error::AppError;
 use self::https::Https;
 use self::keeper::Keeper;
 use self::reload::{ConfigSource, Reload};
@@ -88,7 +90,7 @@ pub fn serve(
     let settings = core.settings.clone();
     settings.store(config.clone());
     let dumps = dumps(&settings, &core);
-    let fixed = fixed(config, &core, dumps.is_some());
+    let fixed = fixed(&core, dumps.is_some());
     let access = InEffect::new(ArcSwapOption::new(access_log::open(config)?.map(Arc::new)));
     let https = config.tls.as_ref().map(|tls| Https::new(tls, &core.clock)).transpose()?;
     let publishing = PublishStatus::default();
@@ -193,10 +195,10 @@ fn server() -> Server {
 }
 
 /// The state that survives reloads.
-fn fixed(config: &Config, core: &Core, has_dumps: bool) -> Fixed {
+fn fixed(core: &Core, has_dumps: bool) -> Fixed {
     let name = core.origin.as_ref().map(|origin| origin.client.name().clone());
     let edges = core.versions.as_ref().is_some_and(|versions| versions.edges().are_used());
-    Fixed { edges, ..Fixed::new(config, name, has_dumps, &core.clock) }
+    Fixed::new(&core.settings, name, has_dumps, edges, &core.clock)
 }
 
 /// The keeper of the data directory.

@@ -1,10 +1,10 @@
 //! The audit: compares the mirror's answers with the origin's, request by request.
 //!
-//! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses requests, [`compare`] finds
-//! differences, `verdict` says whether they matter, `confirm` whether they last, [`score`] sums them up. A difference
-//! counts only if it outlasts a refresh: the origin's answer is the same before and after the mirror was confirmed for
-//! a later instant, and the mirror's differs. Differing data is then fetched again. Callers: [`crate::app`] runs it,
-//! [`job::Audits`] is how others ask for one.
+//! It uses the background's tenth of the budget and stores no answers. [`sample`] chooses requests, `sides` gets both
+//! answers, [`compare`] finds differences, `verdict` says whether they matter, `confirm` whether they last, [`score`] sums
+//! them up. A difference counts only if it outlasts a refresh: the origin's answer is the same before and after the mirror
+//! was confirmed for a later instant, and the mirror's differs. Differing data is then fetched again. Callers:
+//! [`crate::app`] runs it, [`job::Audits`] is how others ask for one.
 
 pub(crate) mod compare;
 mod confirm;
@@ -12,30 +12,24 @@ pub(crate) mod job;
 mod odd;
 pub(crate) mod sample;
 pub(crate) mod score;
+mod sides;
 mod verdict;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
 use parking_lot::{Mutex, RwLock};
 use rand::RngExt;
 
-use crate::api::render::{Frame, ListPage, VolatileValues};
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
-use crate::semantics::caching::ResponseDirectives;
-use crate::snapshot::coverage::relies_on_disproved;
 use crate::snapshot::edges::Edges;
 use crate::snapshot::live::{Live, Published};
-use crate::store::{DetailState, StoreError};
 
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
-use crate::upstream::client::{Answer, AskError, Asker, OriginClient};
-use crate::upstream::stamps::Place;
-use crate::upstream::window::Class;
+use crate::upstream::client::OriginClient;
 
 use compare::What;
 use job::{Audits, Phase};
@@ -43,8 +37,6 @@ use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
 use verdict::{Ours, Theirs, Verdict, judge};
 
-/// How long a sample waits for the budget.
-const PATIENCE: Duration = Duration::from_secs(600);
 /// After so many samples in a row without any answer the origin is taken to be down.
 const MOST_FAILURES: u32 = 3;
 /// The shortest pause between two passes because of background samples.
@@ -309,95 +301,5 @@ impl Auditor {
         Ok(record.zip(modified).is_some_and(|(record, modified)| {
             record.meta.origin_time_ms < modified && modified <= record.meta.fetched_ms
         }))
-    }
-
-    fn asker() -> Asker {
-        Asker { patience: Some(PATIENCE), ..Asker::mirror(Class::Background) }
-    }
-
-    /// The kind by which a sample is judged: what was learned is compared to the byte.
-    fn kind_of(&self, published: &Published, sample: &Sample) -> Kind {
-        if self.learned(published, &sample.request).is_some() { Kind::Odd } else { sample.kind }
-    }
-
-    /// Asks an odd request: refusals come with their bodies.
-    async fn ask_odd(&self, request: &Request) -> Result<Theirs, String> {
-        const MOST: u64 = 4 << 20;
-        let answer =
-            self.client.probe(&request.path(), MOST, Self::asker()).await.map_err(|error| error.to_string())?;
-        Self::theirs(request, &answer, self.clock.now_wall().as_millis())
-    }
-
-    fn theirs(request: &Request, answer: &Answer, at_ms: i64) -> Result<Theirs, String> {
-        let text = String::from_utf8(answer.body.to_vec());
-        let text = text.map_err(|error| format!("{request}: the origin's answer is not UTF-8: {error}"))?;
-        let media_type = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let directives = ResponseDirectives::of(&answer.headers);
-        let is_private = directives.no_store || directives.private;
-        Ok(Theirs { status: answer.status, media_type, is_private, text, at_ms })
-    }
-
-    async fn ask(&self, request: &Request) -> Result<Theirs, String> {
-        match self.client.ask(&request.path(), None, Self::asker()).await {
-            Ok(answer) => {
-                let mut theirs = Self::theirs(request, &answer, 0)?;
-                let place = Place::of(&request.path());
-                theirs.at_ms = self.client.stamps().date(place, &answer, Some(&theirs.text), None).until_ms;
-                Ok(theirs)
-            }
-            // A refusal is an answer too.
-            Err(AskError::Status { status: status @ (400..=428 | 430..=499), .. }) => {
-                let at_ms = self.clock.now_wall().as_millis();
-                Ok(Theirs { status, media_type: None, is_private: false, text: String::new(), at_ms })
-            }
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    /// The mirror's answer, from the served data.
-    fn ours(&self, published: &Published, request: &Request) -> Result<Ours, String> {
-        if let Some(learned) = self.learned(published, request) {
-            return Ok(learned);
-        }
-        let (dataset, meta) = (&published.dataset, &published.meta);
-        let failed = |error: StoreError| format!("the data directory: {error}");
-        Ok(match request {
-            Request::List(query) if relies_on_disproved(meta.disproved.as_deref(), query) => Ours::ReadThrough,
-            Request::List(query) => match dataset.find(query) {
-                Err(_doubt) => Ours::ReadThrough,
-                Ok(found) => {
-                    let envelope = &dataset.content.envelope;
-                    let page = ListPage {
-                        frame: &Frame::new(envelope, &published.generated_at, &VolatileValues::new()),
-                        envelope_hash: dataset.envelope_hash,
-                        query,
-                        total: found.total,
-                        items: found.items,
-                        shown: None,
-                    };
-                    let body = page.body();
-                    Ours::Body(String::from_utf8_lossy(&body).into_owned(), meta.confirmed_ms)
-                }
-            },
-            Request::Odd(_) => Ours::Own,
-            Request::Taxonomy(kind) => Ours::Body(dataset.content.taxonomy(*kind).to_owned(), meta.confirmed_ms),
-            Request::Detail(id) if dataset.summary(*id).is_none() => Ours::Missing(meta.confirmed_ms),
-            Request::Detail(id) => match self.details.get(*id).map_err(failed)? {
-                None => Ours::ReadThrough,
-                Some(record) if record.meta.state == DetailState::Gone => Ours::Missing(record.meta.origin_time_ms),
-                Some(record) => {
-                    Ours::Body(String::from_utf8_lossy(&record.body).into_owned(), record.meta.origin_time_ms)
-                }
-            },
-        })
-    }
-
-    /// Fields that are not compared: volatile ones, and those omitted because they differ between pages.
-    fn ignored(&self, published: &Published) -> VolatileKeys {
-        let mut ignored = self.volatile.read().clone();
-        for key in published.meta.volatile.iter().chain(published.meta.left_out.iter().map(String::as_str)) {
-            ignored.insert(key);
-        }
-        ignored
     }
 }

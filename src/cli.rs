@@ -26,7 +26,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::app::activation::PassedSockets;
-use crate::app::core::{AppError, Core};
+use crate::app::core::Core;
+use crate::app::error::AppError;
 use crate::app::https::files;
 use crate::app::reload::ConfigSource;
 use crate::app::shutdown;

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Monotonic};
-use crate::config::StoreUrl;
+use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, Decision, Limiter};
 
 use journal::{Entry, Journal};
@@ -42,14 +42,11 @@ pub use scripts::{ADMIT, REPLAY};
 const MOST_WAITING: usize = 16_384;
 
 /// How to reach Redis.
-#[derive(Clone, Debug)]
-pub(crate) struct StoreConfig {
+struct StoreAccess {
     /// Its address.
     pub url: StoreUrl,
     /// A file with its password; `None`: the one in the address, if any.
     pub password_file: Option<std::path::PathBuf>,
-    /// How long one decision may wait.
-    pub timeout: Duration,
 }
 
 /// Whether a request is counted.
@@ -101,7 +98,10 @@ impl Counters {
 pub struct SharedLimit {
     local: Arc<Limiter>,
     clock: Clock,
-    store: StoreConfig,
+    /// The address of the store.
+    store: StoreUrl,
+    /// `rate_limit.store_timeout` and `rate_limit.store_password_file`, which a reload can change.
+    settings: Settings,
     /// Tells the ids of this process from others.
     process: u64,
     next: AtomicU64,
@@ -119,11 +119,12 @@ pub struct SharedLimit {
 
 impl SharedLimit {
     /// A window that is not connected yet: [`Self::run`] connects. `local` counts for this process.
-    pub(crate) fn new(local: Arc<Limiter>, store: StoreConfig, clock: Clock) -> Self {
+    pub(crate) fn new(local: Arc<Limiter>, store: StoreUrl, settings: Settings, clock: Clock) -> Self {
         Self {
             local,
             clock,
             store,
+            settings,
             process: rand::random(),
             next: AtomicU64::default(),
             waiting: AtomicUsize::default(),
@@ -173,11 +174,21 @@ impl SharedLimit {
         if waiting.before >= MOST_WAITING {
             return Err(Lost::Crowded);
         }
-        let id = if wish == Wish::Admit { &id[..] } else { &[] };
-        match tokio::time::timeout(self.store.timeout, link.decide(client, id)).await {
+        let (id, patience) = (if wish == Wish::Admit { &id[..] } else { &[] }, self.patience());
+        match tokio::time::timeout(patience, link.decide(client, id)).await {
             Ok(answer) => answer,
-            Err(_elapsed) => Err(Lost::slow(self.store.timeout)),
+            Err(_elapsed) => Err(Lost::slow(patience)),
         }
+    }
+
+    /// How long one decision may wait: `rate_limit.store_timeout`.
+    fn patience(&self) -> Duration {
+        self.settings.load().rate_limit.store_timeout
+    }
+
+    fn access(&self) -> StoreAccess {
+        let password_file = self.settings.load().rate_limit.store_password_file.clone();
+        StoreAccess { url: self.store.clone(), password_file }
     }
 
     /// Puts a decision of Redis into effect here.

@@ -6,6 +6,7 @@ processes       start, stop, wait; the CPU time and memory of a server with all 
 web             single requests
 load            wrk, h2load, full handshakes, and a pool of clients for slow servers
 tools           what has to be installed, versions, the machine
+bench           how a bench begins: arguments, cores, a scratch directory
 mirror          the sample origin and grandstand itself
 peers           nginx, Varnish, bare pingora, a socket loop in C
 row             figures of a row, their ratios and goals

@@ -1,7 +1,7 @@
 //! The hash of one piece of content (a summary, a detail, a taxonomy).
 //!
 //! Not the hash of a storage block or an entity tag, which are built from it. Callers: [`crate::snapshot`],
-//! [`crate::store`], [`crate::api::render`].
+//! [`crate::store`], [`crate::api::render`]; every type that shows a hash uses [`write_hex`].
 
 use std::fmt;
 
@@ -38,9 +38,17 @@ impl ContentHash {
     }
 }
 
+/// Writes bytes as hexadecimal digits in lower case: how every hash is shown.
+///
+/// # Errors
+/// Those of the formatter.
+pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(&self.0, f)
     }
 }
 

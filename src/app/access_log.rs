@@ -5,7 +5,7 @@
 use crate::config::{Config, LogFormat};
 use crate::telemetry::access::AccessLog;
 
-use super::core::AppError;
+use super::error::AppError;
 
 /// The access log; `None`: it is off.
 ///

@@ -16,7 +16,7 @@ use crate::serve::tls::certificate::Files;
 use crate::serve::tls::renewal::{Renewal, Watched};
 use crate::serve::tls::{TlsGate, provider};
 
-use super::core::AppError;
+use super::error::AppError;
 
 /// A listener with a usable certificate.
 pub(crate) struct Https {

@@ -7,7 +7,8 @@ use crate::fleet::place::Place;
 use crate::fleet::publisher::status::PublishStatus;
 use crate::fleet::publisher::{Publisher, Settings};
 
-use super::core::{AppError, Core};
+use super::core::Core;
+use super::error::AppError;
 
 /// The publisher; `None`: nothing is written to an object store.
 ///

@@ -12,15 +12,16 @@ use tokio::signal::unix::Signal;
 use crate::admin::reload::{Reloads, Report};
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::config::{AdminConfig, Changes, Config, Examined, Loaded, LogConfig, Settings, TlsConfig, merge};
+use crate::config::{AdminConfig, Changes, Config, ConfigErrors, Examined, LogConfig, Settings, TlsConfig, merge};
 use crate::serve::connections::Connections;
 use crate::serve::public::Public;
 use crate::serve::tls::renewal::Watched;
-use crate::telemetry::access::InEffect;
+use crate::telemetry::access::{AccessLog, InEffect};
 use crate::upstream::client::OriginClient;
 use crate::versions::Versions;
 
 use super::access_log;
+use super::error::AppError;
 use super::https::files;
 use super::rules::{self, Fixed};
 use super::systemd::Systemd;
@@ -58,6 +59,14 @@ pub(super) struct Reload {
     pub clock: Clock,
 }
 
+/// What becomes of the access log.
+enum AccessChange {
+    /// It stays.
+    Same,
+    /// This one takes its place; `None`: it is turned off.
+    Other(Option<AccessLog>),
+}
+
 impl Reload {
     /// Reads the configuration and applies it; a configuration with mistakes changes nothing. It blocks. `None`: there is
     /// nothing to read.
@@ -65,13 +74,20 @@ impl Reload {
         let source = self.source.as_ref()?;
         let mut running = self.running.lock();
         Systemd::reloading();
-        let report = match (source.read)().finish() {
-            Ok(Loaded { config, warnings }) => {
+        let texts = |errors: ConfigErrors| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let read = (source.read)().finish().map_err(texts);
+        let read = read.and_then(|loaded| {
+            let (next, changes) = merge(&running, &loaded.config);
+            let access = Self::access(&running, &next).map_err(|error| vec![error.to_string()])?;
+            Ok((loaded.warnings, next, changes, access))
+        });
+        let report = match read {
+            Ok((warnings, next, mut changes, access)) => {
                 for warning in warnings {
                     tracing::warn!("{warning}");
                 }
-                let (next, mut changes) = merge(&running, &config);
                 self.apply(&running, &next, &mut changes, source);
+                self.log_requests(access);
                 *running = next;
                 let (applied, needs_restart) = (changes.applied.join(", "), changes.needs_restart.join(", "));
                 if applied.is_empty() && needs_restart.is_empty() {
@@ -86,7 +102,6 @@ impl Reload {
                 if let Some(certificate) = &self.certificate {
                     certificate.look(None);
                 }
-                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 tracing::error!("the configuration has mistakes; the old one stays in effect:\n{}", errors.join("\n"));
                 Report { at: self.clock.now_wall(), applied: Vec::new(), needs_restart: Vec::new(), errors }
             }
@@ -117,7 +132,6 @@ impl Reload {
         if running.log != next.log {
             (source.log)(&next.log);
         }
-        self.access(running, next);
         if let (Some(certificate), Some(tls)) = (&self.certificate, &next.tls)
             && certificate.look(Some(files(tls)))
             && !changes.applied.iter().any(|key| key.starts_with("tls."))
@@ -133,17 +147,23 @@ impl Reload {
         }
     }
 
-    /// Changes the access log. Without a change, opens its file again, for programs that rotate it.
-    fn access(&self, running: &Config, next: &Config) {
+    /// What becomes of the access log. A new one is opened before anything else changes: its file may be a mistake.
+    fn access(running: &Config, next: &Config) -> Result<AccessChange, AppError> {
         if running.access == next.access && running.log.format == next.log.format {
-            if let Some(access) = self.access.load().as_ref() {
-                access.reopen();
-            }
-            return;
+            return Ok(AccessChange::Same);
         }
-        match access_log::open(next) {
-            Ok(access) => self.access.store(access.map(Arc::new)),
-            Err(error) => tracing::error!(%error, "the access log could not be changed; the old one stays in use"),
+        access_log::open(next).map(AccessChange::Other)
+    }
+
+    /// Changes the access log. Without a change, opens its file again, for programs that rotate it.
+    fn log_requests(&self, access: AccessChange) {
+        match access {
+            AccessChange::Other(access) => self.access.store(access.map(Arc::new)),
+            AccessChange::Same => {
+                if let Some(access) = self.access.load().as_ref() {
+                    access.reopen();
+                }
+            }
         }
     }
 

@@ -11,7 +11,8 @@ use crate::fleet::replica::Follower;
 use crate::fleet::replica::fetch::Fetcher;
 use crate::mirror::task::Mirror;
 
-use super::core::{AppError, Core};
+use super::core::Core;
+use super::error::AppError;
 use super::{Task, trusted_keys};
 
 /// The follower of `replica.url`; `None`: it is not set.
@@ -38,11 +39,8 @@ pub(super) fn keep_current(server: &mut Server, core: &mut Core) {
             server.add_service(background_service("mirror", Task::new(mirror(own, seed))));
         }
         (None, Some(follower)) => {
-            let (settings, commands) = (core.settings.clone(), core.commands.clone());
-            server.add_service(background_service(
-                "replica",
-                Task::new(follower.run(move || settings.load().replica.poll, commands)),
-            ));
+            let following = follower.run(core.settings.clone(), core.commands.clone());
+            server.add_service(background_service("replica", Task::new(following)));
         }
         (None, None) => {}
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::answer::admit::Rules;
 use crate::answer::compose::Standing;
 use crate::clock::Clock;
-use crate::config::{Config, Use};
+use crate::config::{Config, Settings, Use};
 use crate::limit::{LimitConfig, Limiter};
 use crate::pages::{Pages, Site};
 use crate::semantics::client_address::ClientIpConfig;
@@ -42,11 +42,17 @@ pub(super) struct Fixed {
 
 impl Fixed {
     /// Limiters that have admitted nobody yet.
-    pub(super) fn new(config: &Config, name: Option<Pseudonym>, has_dumps: bool, clock: &Clock) -> Self {
-        let (api, pages) = limits(config);
+    pub(super) fn new(
+        settings: &Settings,
+        name: Option<Pseudonym>,
+        has_dumps: bool,
+        edges: bool,
+        clock: &Clock,
+    ) -> Self {
+        let (api, pages) = limits(&settings.load());
         let limiter = Arc::new(Limiter::new(&api));
-        let shared = fleet_limit::shared(config, &limiter, clock);
-        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, edges: false }
+        let shared = fleet_limit::shared(settings, &limiter, clock);
+        Self { limiter, shared, pages: Arc::new(Limiter::new(&pages)), name, has_dumps, edges }
     }
 
     /// The rules of a configuration.

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::serve::listener::{self, Bound};
 
 use super::activation::PassedSockets;
-use super::core::AppError;
+use super::error::AppError;
 
 /// Sockets, bound before anything else starts.
 pub struct Sockets {

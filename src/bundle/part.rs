@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::{MAGIC, MAX_PART};
+use crate::api::hash::write_hex;
 
 /// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,7 +107,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(&self.0, f)
     }
 }
 

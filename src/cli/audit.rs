@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::app::core::{AppError, Core};
+use crate::app::core::Core;
+use crate::app::error::AppError;
 use crate::audit::job::{Job, Phase};
 use crate::audit::score::Report;
 use crate::config::{Loaded, LogConfig, LogLevel, Secret};

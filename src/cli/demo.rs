@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use clap::Args;
 
-use crate::app::core::{AppError, Core};
+use crate::app::core::Core;
+use crate::app::error::AppError;
 use crate::app::{Sockets, serve};
 use crate::config::{BaseUrl, Config};
 use crate::words::counted;

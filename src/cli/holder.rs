@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::Failure;
-use crate::app::core::AppError;
+use crate::app::error::AppError;
 use crate::config::{Config, Secret};
 use crate::store::{DataDir, OpenError};
 use crate::versions::Versions;

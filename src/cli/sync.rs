@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::app::core::{AppError, Core};
+use crate::app::core::Core;
+use crate::app::error::AppError;
 use crate::config::{Config, Finding, Loaded, LogConfig, LogLevel, Use};
 use crate::mirror::details::Details;
 use crate::store::{DataDir, Holder, OpenError};

@@ -41,6 +41,9 @@ fn live(running: &Config, wanted: &Config) -> Config {
     let (old, new) = (running.clone(), wanted.clone());
     // Without trusted proxies a listener that expects the PROXY protocol accepts nobody.
     let keeps_proxies = old.client_ip.proxy_protocol && new.client_ip.trusted_proxies.is_empty();
+    // Another store has a password of its own.
+    let is_same_store = old.rate_limit.store == new.rate_limit.store;
+    let password_file = if is_same_store { &new } else { &old }.rate_limit.store_password_file.clone();
     let tls = match (old.tls, new.tls) {
         (Some(old), Some(new)) => Some(TlsConfig { cert: new.cert, key: new.key, ..old }),
         (old, _) => old,
@@ -59,6 +62,8 @@ fn live(running: &Config, wanted: &Config) -> Config {
         rate_limit: RateLimitConfig {
             requests_per_minute: new.rate_limit.requests_per_minute,
             ipv6_prefix: new.rate_limit.ipv6_prefix,
+            store_timeout: new.rate_limit.store_timeout,
+            store_password_file: password_file,
             overrides: new.rate_limit.overrides,
             ..old.rate_limit
         },

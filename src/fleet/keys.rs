@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::api::hash::write_hex;
 use crate::snapshot::content::SnapshotId;
 
 /// A hash of 32 bytes: the digest of a bundle, or the BLAKE3 hash of a file. Shown as 64 hexadecimal digits.
@@ -40,7 +41,7 @@ impl From<blake3::Hash> for Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(&self.0, f)
     }
 }
 
@@ -62,7 +63,7 @@ impl ShortDigest {
 
 impl fmt::Display for ShortDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(&self.0, f)
     }
 }
 

@@ -19,6 +19,7 @@ use super::keys::{Digest, Key};
 use super::place::{Found, PlaceError, Version};
 use crate::bundle::signature::TrustedKeys;
 use crate::clock::{Clock, Monotonic, WallTime};
+use crate::config::Settings;
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
 use crate::semantics::excerpt::Excerpt;
@@ -98,9 +99,10 @@ impl Follower {
         Self { fetcher, versions, details, trusted, clock, newest, is_tidy, bad, journal, jitter }
     }
 
-    /// Follows until the process ends. `every`: how often the head is read.
-    pub(crate) async fn run(mut self, every: impl Fn() -> Duration, commands: Commands) {
+    /// Follows until the process ends. The head is read every `replica.poll`, and at once when the configuration changes.
+    pub(crate) async fn run(mut self, settings: Settings, commands: Commands) {
         let status = self.fetcher.status.clone();
+        let (every, mut changes) = (|| settings.load().replica.poll, settings.changes());
         match self.versions.stand() {
             Ok(stand) => status.starts_at(stand.taken.sequence),
             Err(error) => tracing::warn!(%error, "the record of the last head that this replica took cannot be read"),
@@ -138,6 +140,8 @@ impl Follower {
             tokio::select! {
                 () = sleep(pause) => {}
                 () = commands.wait() => self.bad = None,
+                // Another rhythm, perhaps.
+                Ok(()) = changes.changed() => {}
             }
             commands.take();
         }

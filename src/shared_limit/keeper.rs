@@ -43,8 +43,8 @@ impl SharedLimit {
     }
 
     async fn open(&self) -> Result<Arc<Link>, Lost> {
-        let link = Link::open(&self.store).await?;
-        link.probe(&self.id(u64::MAX), self.store.timeout).await?;
+        let link = Link::open(&self.access()).await?;
+        link.probe(&self.id(u64::MAX), self.patience()).await?;
         self.tell(&link).await?;
         Ok(Arc::new(link))
     }
@@ -66,7 +66,7 @@ impl SharedLimit {
                 return;
             }
             if timeout(EVERY, self.news.notified()).await.is_err()
-                && let Err(lost) = link.probe(&self.id(u64::MAX), self.store.timeout).await
+                && let Err(lost) = link.probe(&self.id(u64::MAX), self.patience()).await
             {
                 self.lose(link, lost);
             }

@@ -21,7 +21,7 @@ use crate::upstream::connector;
 use super::journal::{self, Entry};
 use super::lost::Lost;
 use super::scripts::{ADMIT, REPLAY};
-use super::{Id, StoreConfig};
+use super::{Id, StoreAccess};
 
 /// The beginning of each key.
 const PREFIX: &str = "grandstand:limit:";
@@ -56,12 +56,12 @@ struct Script {
 
 impl Link {
     /// Connects and loads the scripts.
-    pub(super) async fn open(store: &StoreConfig) -> Result<Self, Lost> {
+    pub(super) async fn open(store: &StoreAccess) -> Result<Self, Lost> {
         let opened = tokio::time::timeout(CONNECT, Self::connect(store)).await;
         opened.unwrap_or_else(|_elapsed| Err(Lost::slow(CONNECT)))
     }
 
-    async fn connect(store: &StoreConfig) -> Result<Self, Lost> {
+    async fn connect(store: &StoreAccess) -> Result<Self, Lost> {
         let (host, port) = store.url.address();
         let password = match &store.password_file {
             Some(path) => Some(password(path).await?),

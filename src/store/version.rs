@@ -14,6 +14,7 @@ use super::coding::{self, Reader, damaged};
 use super::error::StoreError;
 use super::fault::Fault;
 use super::{States, Store, tables};
+use crate::api::hash::write_hex;
 use crate::snapshot::content::SnapshotId;
 use crate::snapshot::version::VersionMeta;
 
@@ -37,7 +38,7 @@ impl BlockKey {
 
 impl fmt::Debug for BlockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(&self.0, f)
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use http::Method;
 use serde_json::Value;
 
-use crate::harness::{Setup, origin, wait_until};
+use crate::client::{http2_client, raw};
+use crate::harness::{Script, Setup, Upstream, origin, wait_until};
 
 fn lines(path: &Path) -> Vec<String> {
     std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
@@ -50,6 +51,78 @@ async fn each_request_has_its_line_as_text_or_as_json_and_the_file_is_appended_t
     assert_eq!((&line["method"], &line["target"]), (&Value::from("GET"), &Value::from("/api/listings.json")));
     assert_eq!((line["status"].as_u64(), line["client"].as_str()), (Some(200), Some("127.0.0.1")));
     assert!(line["microseconds"].as_u64().is_some() && line["bytes"].as_u64().unwrap() > 0 && line["outcome"] == "hit");
+}
+
+#[tokio::test]
+async fn every_request_has_one_line_whatever_becomes_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("access.log");
+    let kept = || Script::new(200, "{}").with("cache-control", "max-age=60").with("etag", "\"a\"");
+    let origin = Upstream::start(move |_| kept()).await;
+    let server = Setup::shield_of_url(&origin.url())
+        .set("log.access", "true")
+        .set("log.access_file", path.to_str().unwrap())
+        .set("log.format", "json")
+        .set("limits.head", "2KiB")
+        .start()
+        .await;
+    let (list, other) = ("/api/listings.json", "/api/venues.json");
+    let tag = server.ok(list).await.etag();
+    let preflight = [("origin", "https://a.test"), ("access-control-request-method", "GET")];
+    for (method, target, fields, status) in [
+        (Method::GET, list, &[("if-none-match", tag.as_str())][..], 304),
+        (Method::HEAD, list, &[], 200),
+        (Method::GET, other, &[], 200),
+        (Method::POST, list, &[], 405),
+        (Method::OPTIONS, list, &preflight, 204),
+        (Method::GET, "/api/listings.json?page=0", &[], 400),
+        (Method::GET, "/", &[("accept", "text/html")], 200),
+    ] {
+        assert_eq!(server.send(method.clone(), target, fields).await.status, status, "{method} {target}");
+    }
+    let url = format!("http://{}{list}", server.public);
+    assert_eq!(http2_client().get(url).send().await.unwrap().status(), 200);
+    for (request, status) in [
+        (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(3000)), 414),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nx: {}\r\n\r\n", "x".repeat(3000)), 431),
+        ("GET / HTTP/1.1\r\nno field\r\n\r\n".to_owned(), 400),
+    ] {
+        assert_eq!(raw(server.public, request.as_bytes()).await.unwrap().status, status);
+    }
+    let mut expected = [
+        ("GET", list, "HTTP/1.1", 200),
+        ("GET", list, "HTTP/1.1", 304),
+        ("HEAD", list, "HTTP/1.1", 200),
+        ("GET", other, "HTTP/1.1", 200),
+        ("POST", list, "HTTP/1.1", 405),
+        ("OPTIONS", list, "HTTP/1.1", 204),
+        ("GET", "/api/listings.json?page=0", "HTTP/1.1", 400),
+        ("GET", "/", "HTTP/1.1", 200),
+        ("GET", list, "HTTP/2.0", 200),
+        ("", "", "", 414),
+        ("", "", "", 431),
+        ("", "", "", 400),
+    ];
+    wait_until("all lines", || async { lines(&path).len() >= expected.len() }).await;
+    let said: Vec<Value> = lines(&path).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
+    let told = |line: &Value| {
+        (text(line, "method"), text(line, "target"), text(line, "protocol"), line["status"].as_u64().unwrap())
+    };
+    // A streamed answer is logged at its end, which the next request may overtake.
+    let mut all: Vec<_> = said.iter().map(told).collect();
+    all.sort();
+    expected.sort_unstable();
+    assert_eq!(
+        all,
+        expected.map(|(method, target, protocol, status)| (method.into(), target.into(), protocol.into(), status))
+    );
+    for line in &said {
+        assert_eq!(line["client"], "127.0.0.1", "{line}");
+        assert!(line["microseconds"].is_u64() && line["bytes"].is_u64() && line["outcome"].is_string(), "{line}");
+        let has_body = line["status"] != 304 && line["status"] != 204 && line["method"] != "HEAD";
+        assert_eq!(line["bytes"].as_u64().unwrap() > 0, has_body, "{line}");
+    }
 }
 
 #[tokio::test]

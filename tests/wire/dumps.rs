@@ -16,7 +16,7 @@ const NDJSON: &str = "/dumps/listings.ndjson";
 const CSV: &str = "/dumps/listings.csv";
 const GEOJSON: &str = "/dumps/listings.geojson";
 const DETAILS: &str = "/dumps/details.ndjson";
-const ALL: [&str; 4] = [NDJSON, CSV, GEOJSON, DETAILS];
+pub const ALL: [&str; 4] = [NDJSON, CSV, GEOJSON, DETAILS];
 
 async fn mirrored(listings: usize) -> (Origin, Server) {
     let origin = origin(listings).await;

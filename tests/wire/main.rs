@@ -69,6 +69,7 @@ mod refresh;
 mod reload;
 mod room;
 mod service;
+mod shapes;
 mod shared_limit;
 mod shield;
 mod shrink;

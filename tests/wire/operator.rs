@@ -115,6 +115,28 @@ async fn each_use_has_a_page_of_its_own() {
     assert!(!told.contains("Origin and budget") && told.contains("Import a bundle"), "{told}");
 }
 
+#[tokio::test]
+async fn during_a_crawl_the_page_has_every_chart_the_progress_and_the_estimated_end() {
+    let origin = origin(1000).await;
+    let server = Setup::mirror_of(&origin).set("origin.requests_per_minute", "60").start().await;
+    wait_until("the end of the crawl is estimated", || async {
+        let told = words(page(&server).await.text());
+        told.contains("The copy is complete in about ") && told.contains("Details")
+    })
+    .await;
+    let html = page(&server).await;
+    let charts = ["requests", "latency", "not-modified", "refused", "spent", "age", "progress", "parity-chart"];
+    for chart in charts {
+        tag(html.text(), chart);
+    }
+    let buttons: Vec<&str> = html.text().split("<button").filter(|tag| tag.contains(" data-path=\"")).collect();
+    assert!(buttons.len() > 3, "{buttons:?}");
+    for button in buttons {
+        let asked = button.split_once(" data-ask=\"").map(|(_, rest)| rest.split('"').next().unwrap());
+        assert!(asked.is_some_and(|asked| asked.len() > 20), "a button asks before it acts: {button}");
+    }
+}
+
 /// The rows of the table of all facts.
 fn facts(html: &str) -> BTreeMap<String, String> {
     let table = html.split("id=\"all-facts\"").nth(1).unwrap();

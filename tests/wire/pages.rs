@@ -85,9 +85,50 @@ async fn the_front_page_says_whom_the_data_is_from_what_there_is_and_since_when_
         for term in terms["items"].as_array().unwrap() {
             let link = format!("explore?{parameter}={}", term["slug"].as_str().unwrap());
             assert!(values(text, "href").contains(&link), "{link}");
+            // Behind the name of the term, the number of its venues.
+            let shown = text.rsplit(&format!("href=\"{link}\"")).next().unwrap().split("</li>").next().unwrap();
+            let total = server.get(&format!("/api/listings.json?{}", &link["explore?".len()..])).await.total();
+            assert!(shown.contains(&total.to_string()), "{link}: {shown}");
         }
     }
+    for dump in super::dumps::ALL {
+        assert!(values(text, "href").contains(&dump.trim_start_matches('/').to_owned()), "{dump}");
+    }
+    let limited = Setup::offline().set("rate_limit.requests_per_minute", "77").start().await;
+    assert!(page(&limited, "/").await.text().contains("77 requests"), "the limit is told");
     assert_eq!(reply.the("mirror-snapshot"), server.snapshot().await);
+}
+
+#[tokio::test]
+async fn the_examples_on_the_front_page_work_as_they_stand() {
+    let origin = origin(300).await;
+    let server = Setup::mirror_of(&origin).without("public_url").start().await;
+    server.settled(&origin).await;
+    let front = page(&server, "/").await;
+    let example = |title: &str| {
+        let figure = front.text().split(&format!("<figcaption>{title}</figcaption>")).nth(1).unwrap();
+        let code = figure.split("<code>").nth(1).unwrap().split("</code>").next().unwrap();
+        code.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    };
+    let target = example("Shell").split('\'').nth(1).unwrap().to_owned();
+    assert!(target.starts_with(&format!("http://{}/api/listings.json?state=", server.public)), "{target}");
+    let list = server.ok(&target[format!("http://{}", server.public).len()..]).await.json();
+    let (total, name) = (list["total"].to_string(), list["items"][0]["name"].as_str().unwrap());
+    for (title, program) in [
+        ("Shell", &["sh", "-c"][..]),
+        ("Python", &["python3", "-c"]),
+        ("JavaScript", &["node", "--input-type=module", "-e"]),
+    ] {
+        let mut command = std::process::Command::new(program[0]);
+        command.args(&program[1..]).arg(example(title)).env_remove("http_proxy").env_remove("HTTP_PROXY");
+        let output = match command.output() {
+            // Only tests of scripts need node.
+            Err(error) if program[0] == "node" && error.kind() == std::io::ErrorKind::NotFound => continue,
+            output => output.unwrap(),
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains(name) && said.contains(&total), "{title}: {output:?}");
+    }
 }
 
 #[tokio::test]
@@ -236,7 +277,9 @@ async fn a_shield_has_pages_without_data_and_asks_nobody_for_them() {
         page(&server, target).await;
     }
     for target in ["/explore", "/llms.txt"] {
-        server.get(target).await.assert_problem(503, &["shield"]);
+        let reply = server.get(target).await;
+        reply.assert_problem(503, &["shield"]);
+        assert!(reply.the("retry-after").parse::<u32>().unwrap() > 0, "{target}");
     }
     assert_eq!(origin.count(), 0);
 }
@@ -255,8 +298,11 @@ async fn pages_that_are_turned_off_are_unknown_paths() {
 #[tokio::test]
 async fn pages_have_a_window_of_their_own_and_documents_count_in_that_of_the_api() {
     let server = Setup::offline().set("rate_limit.requests_per_minute", "3").start().await;
-    for left in (0..30).rev() {
-        let reply = server.get_with("/docs", &[HTML]).await;
+    let docs = server.get_with("/docs", &[HTML]).await;
+    let asset = values(docs.text(), "src").into_iter().find(|link| link.starts_with("assets/")).unwrap();
+    for left in (0..29).rev() {
+        let target = if left % 2 == 0 { "/docs".to_owned() } else { format!("/{asset}") };
+        let reply = server.get_with(&target, &[HTML]).await;
         assert_eq!(reply.status, 200);
         assert_eq!(reply.the("ratelimit-policy"), "\"default\";q=30;w=60");
         assert!(reply.the("ratelimit").starts_with(&format!("\"default\";r={left};")), "{}", reply.the("ratelimit"));
@@ -265,6 +311,7 @@ async fn pages_have_a_window_of_their_own_and_documents_count_in_that_of_the_api
     refused.assert_problem(429, &["30"]);
     assert!(refused.the("retry-after").parse::<u32>().unwrap() > 0);
     server.get("/favicon.svg").await.assert_problem(429, &["30"]);
+    server.get(&format!("/{asset}")).await.assert_problem(429, &["30"]);
     for left in (0..3).rev() {
         let reply = server.get("/openapi.json").await;
         assert_eq!(reply.status, 200);

@@ -1,5 +1,7 @@
 //! A reload: live keys change without a lost connection, others are named, and mistakes change nothing.
 
+mod keys;
+
 use std::path::Path;
 use std::time::Duration;
 

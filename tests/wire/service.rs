@@ -17,7 +17,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use tempfile::TempDir;
 
 use crate::client::raw;
-use crate::harness::{Setup, run, wait_until};
+use crate::harness::{Script, Setup, Upstream, run, wait_until};
 
 /// Listening sockets that children inherit, with their names.
 pub struct Sockets(Vec<(&'static str, TcpListener)>);
@@ -117,6 +117,21 @@ async fn the_service_manager_hears_when_the_server_is_ready_reloads_stops_and_th
     server.process.signal("TERM");
     wait_until("it stops", || async { messages.count("STOPPING=1") == 1 }).await;
     assert!(messages.said().contains("EXTEND_TIMEOUT_USEC=15000000"), "{}", messages.said());
+}
+
+#[tokio::test]
+async fn it_is_ready_when_it_accepts_connections_and_not_when_a_crawl_is_done() {
+    let messages = Messages::listen();
+    let words = messages.variables(Duration::from_secs(60));
+    let origin = Upstream::start(|_| Script::hang()).await;
+    let setup = Setup::offline().set("origin.url", &origin.url()).under(&words.each_ref().map(String::as_str));
+    let server = setup.start().await;
+    wait_until("it is ready", || async { messages.count("READY=1") == 1 }).await;
+    let reply = raw(server.public, b"GET /robots.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+    assert_eq!(reply.unwrap().status, 200);
+    let ready = server.admin(http::Method::GET, "/readyz").await;
+    assert!(ready.status == 503 && ready.text().contains("the first crawl"), "{ready:?}");
+    wait_until("the status line says so", || async { messages.said().contains("STATUS=no data yet (mirror)") }).await;
 }
 
 #[tokio::test]

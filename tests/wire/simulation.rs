@@ -11,8 +11,21 @@ mod rig;
 mod scene;
 mod script;
 
+use std::time::Duration;
+
 /// Seeds that this suite runs; the bench runs more.
 const SEEDS: [u64; 2] = [2, 4];
+
+/// Waits until this holds, an hour of virtual time at most.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..3600 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    panic!("waited in vain until {what}");
+}
 
 #[test]
 fn whatever_is_published_keeps_what_its_certificate_says() {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::api::envelope::{Envelope, EnvelopeField};
 use crate::api::hash::ContentHash;
-use crate::api::listing::Summary;
+use crate::api::listing::{ListingId, Summary};
 use crate::api::query::Parameters;
 use crate::api::taxonomy::VolatileKeys;
 use crate::config::Config;

@@ -26,6 +26,25 @@ fn live_keys_change_and_others_are_named_again_at_each_reload() {
 }
 
 #[test]
+fn the_password_of_another_store_waits_for_that_store() {
+    let of = |store: &str, file: &str| {
+        config(&format!("rate_limit = {{ store = \"redis://{store}\", store_password_file = \"{file}\" }}"))
+    };
+    let running = of("a.test", "one");
+    let (next, changes) = merge(&running, &of("a.test", "two"));
+    assert_eq!(
+        (&changes.applied[..], changes.needs_restart.len()),
+        (&["rate_limit.store_password_file".to_owned()][..], 0)
+    );
+    assert_eq!(next, of("a.test", "two"));
+    for wanted in [of("b.test", "two"), Config::default()] {
+        let (next, changes) = merge(&running, &wanted);
+        assert_eq!(changes.needs_restart, ["rate_limit.store", "rate_limit.store_password_file"]);
+        assert_eq!(next, running);
+    }
+}
+
+#[test]
 fn a_secret_is_named_and_not_shown() {
     let with = |token: &str| config(&format!("admin.token = {token:?}"));
     let (running, changes) = merge(&with("0123456789abcdef-one"), &with("0123456789abcdef-two"));

@@ -4,6 +4,12 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
 
 /// A key of the kind that most certificates have.
 const EC: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
@@ -49,4 +55,13 @@ fn sign_request(dir: &Path, name: &str, days: &[&str]) {
 pub fn certificate(dir: &Path, name: &str, days: &[&str]) {
     authority(dir);
     signed(dir, name, days);
+}
+
+/// What serves TLS with the certificate in this directory.
+pub fn acceptor(dir: &Path) -> TlsAcceptor {
+    let chain = CertificateDer::pem_file_iter(dir.join("cert.pem")).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap()))
 }

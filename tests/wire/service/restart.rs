@@ -1,24 +1,36 @@
-//! Restarts under load: the sockets stay open in the service manager, and no request fails.
+//! Restarts under load: the sockets stay open in the service manager, and no request fails, with or without TLS.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use rustls::pki_types::ServerName;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
 
 use super::{Sockets, with_sockets};
 use crate::client::http2_client;
 use crate::harness::{Process, Setup, origin, wait_until};
+use crate::tls;
 
 const TARGET: &str = "/api/listings.json?per_page=100";
 
+trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
+
+/// A connection of HTTP/1.1.
+type Connection = BufReader<Box<dyn Bytes>>;
+
 /// One request on a connection; whether the connection may be used again.
-async fn exchange(stream: &mut BufReader<TcpStream>) -> Result<bool, String> {
-    let failed = |error: std::io::Error| error.to_string();
+async fn exchange(stream: &mut Connection) -> Result<bool, String> {
+    let failed = |error: io::Error| error.to_string();
     stream.write_all(format!("GET {TARGET} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await.map_err(failed)?;
+    stream.flush().await.map_err(failed)?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.map_err(|error| format!("{error} after {} bytes of a head", head.len()))?);
@@ -33,6 +45,50 @@ async fn exchange(stream: &mut BufReader<TcpStream>) -> Result<bool, String> {
     Ok(field("connection") != Some("close"))
 }
 
+/// Where clients ask.
+#[derive(Clone)]
+struct Place {
+    address: SocketAddr,
+    /// The directory of the authority that they trust; `None`: without TLS.
+    authority: Option<PathBuf>,
+}
+
+impl Place {
+    async fn connect(&self) -> io::Result<Connection> {
+        let tcp = TcpStream::connect(self.address).await?;
+        let stream: Box<dyn Bytes> = match &self.authority {
+            None => Box::new(tcp),
+            Some(authority) => {
+                let connector = TlsConnector::from(Arc::new(tls::config(authority, &["http/1.1"])));
+                Box::new(connector.connect(ServerName::from(self.address.ip()), tcp).await?)
+            }
+        };
+        Ok(BufReader::new(stream))
+    }
+
+    fn http2_client(&self) -> reqwest::Client {
+        self.authority.as_deref().map_or_else(http2_client, |authority| tls::client(authority).build().unwrap())
+    }
+
+    fn url(&self) -> String {
+        let scheme = if self.authority.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}{TARGET}", self.address)
+    }
+}
+
+/// What a client does with its connections.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    /// HTTP/1.1, on one connection until the server says that it ends.
+    Keeps,
+    /// HTTP/1.1, on a connection for each request.
+    Opens,
+    /// HTTP/2, on one connection.
+    Shares,
+    /// HTTP/2, on a connection for each request.
+    OpensHttp2,
+}
+
 /// Clients that never stop asking, and count.
 struct Load {
     stop: Arc<AtomicBool>,
@@ -41,15 +97,22 @@ struct Load {
 }
 
 impl Load {
-    fn start(address: SocketAddr) -> Self {
+    fn start(place: &Place) -> Self {
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let mut clients = Vec::new();
-        for number in 0..12 {
-            let (stop, answered) = (stop.clone(), answered.clone());
-            clients.push(match number % 3 {
-                2 => tokio::spawn(http2(address, stop, answered)),
-                kind => tokio::spawn(http1(address, kind == 0, stop, answered)),
-            });
+        for manner in [Manner::Keeps, Manner::Opens, Manner::Shares, Manner::OpensHttp2] {
+            for _ in 0..3 {
+                let (place, stop, answered) = (place.clone(), stop.clone(), answered.clone());
+                clients.push(tokio::spawn(async move {
+                    let asked = match manner {
+                        Manner::Keeps => http1(&place, true, &stop, &answered).await,
+                        Manner::Opens => http1(&place, false, &stop, &answered).await,
+                        Manner::Shares => http2(&place, true, &stop, &answered).await,
+                        Manner::OpensHttp2 => http2(&place, false, &stop, &answered).await,
+                    };
+                    asked.map_err(|error| format!("{manner:?}: {error}"))
+                }));
+            }
         }
         Self { stop, answered, clients }
     }
@@ -73,55 +136,64 @@ impl Load {
 
 /// A client that gives up at the first failure. One that `keeps` its connection opens another one only when the server has
 /// said that it ends.
-async fn http1(
-    address: SocketAddr,
-    keeps: bool,
-    stop: Arc<AtomicBool>,
-    answered: Arc<AtomicUsize>,
-) -> Result<(), String> {
+async fn http1(place: &Place, keeps: bool, stop: &AtomicBool, answered: &AtomicUsize) -> Result<(), String> {
     let mut kept = None;
     while !stop.load(Ordering::Relaxed) {
         let mut stream = match kept.take() {
             Some(stream) => stream,
-            None => {
-                BufReader::new(TcpStream::connect(address).await.map_err(|error| format!("no connection: {error}"))?)
-            }
+            None => place.connect().await.map_err(|error| format!("no connection: {error}"))?,
         };
-        let reusable = exchange(&mut stream).await.map_err(|error| format!("keeps {keeps}: {error}"))?;
+        let reusable = exchange(&mut stream).await?;
         answered.fetch_add(1, Ordering::Relaxed);
         kept = Some(stream).filter(|_| keeps && reusable);
     }
     Ok(())
 }
 
-async fn http2(address: SocketAddr, stop: Arc<AtomicBool>, answered: Arc<AtomicUsize>) -> Result<(), String> {
-    let client = http2_client();
+async fn http2(place: &Place, keeps: bool, stop: &AtomicBool, answered: &AtomicUsize) -> Result<(), String> {
+    let (mut client, url) = (place.http2_client(), place.url());
     while !stop.load(Ordering::Relaxed) {
-        let reply =
-            client.get(format!("http://{address}{TARGET}")).send().await.map_err(|error| format!("{error:?}"))?;
-        let status = reply.status();
+        let reply = client.get(&url).send().await.map_err(|error| format!("{error:?}"))?;
+        let (status, version) = (reply.status(), reply.version());
         reply.bytes().await.map_err(|error| format!("{error:?}"))?;
-        if status != 200 {
-            return Err(format!("HTTP/2: {status}"));
+        if status != 200 || version != http::Version::HTTP_2 {
+            return Err(format!("{version:?}: {status}"));
         }
         answered.fetch_add(1, Ordering::Relaxed);
+        if !keeps {
+            client = place.http2_client();
+        }
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn no_request_fails_while_the_server_restarts_under_load() {
+    restarts_under_load("http", None).await;
+}
+
+#[tokio::test]
+async fn no_request_over_tls_fails_while_the_server_restarts_under_load() {
+    let certificate = tls::certified();
+    restarts_under_load("https", Some(certificate.path())).await;
+}
+
+/// Restarts three times under load on the socket with this name. `certificate`: the directory of certificate and authority.
+async fn restarts_under_load(kind: &'static str, certificate: Option<&Path>) {
     let origin = origin(300).await;
     let dir = TempDir::new().unwrap();
     let data = dir.path().join("data");
-    let sockets = Sockets::named(&["http", "admin"]);
-    let setup = with_sockets(Setup::mirror_of(&origin).set("drain", "50s"), &sockets);
+    let sockets = Sockets::named(&[kind, "admin"]);
+    let setup = Setup::mirror_of(&origin).set("drain", "50s");
+    let setup = certificate.iter().fold(setup, |setup, dir| tls::with_tls(setup, dir));
+    let setup = with_sockets(setup, &sockets);
     let mut process = setup.spawn(&data);
     let ready = format!("http://{}/readyz", sockets.address(1));
     let is_ready =
         async || crate::client::plain_client().get(&ready).send().await.is_ok_and(|reply| reply.status() == 200);
     wait_until("it serves a snapshot", is_ready).await;
-    let load = Load::start(sockets.address(0));
+    let place = Place { address: sockets.address(0), authority: certificate.map(Path::to_owned) };
+    let load = Load::start(&place);
     load.more(200).await;
     for _ in 0..3 {
         process = restarted(process, &setup, &data).await;

@@ -3,13 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::TlsAcceptor;
-
 use super::{ask, counts_alone, is_refused, left, machine, sample, shares};
-use crate::harness::openssl::certificate;
+use crate::harness::openssl::{acceptor, certificate};
 use crate::harness::redis::Redis;
 use crate::harness::{PATIENCE, Process, Server, run, wait_until};
 
@@ -123,6 +118,43 @@ async fn a_slow_redis_delays_nobody_by_more_than_the_timeout() {
 }
 
 #[tokio::test]
+async fn a_reload_changes_how_long_a_decision_waits_and_where_the_password_is() {
+    let mut redis = Redis::start().await;
+    let file = |name: &str| redis.dir().join(name);
+    let (config, first, second) = (file("grandstand.toml"), file("first"), file("second"));
+    redis.require_password("one");
+    std::fs::write(&first, "one\n").unwrap();
+    std::fs::write(&second, "two\n").unwrap();
+    let write = |timeout: &str, password: &std::path::Path| {
+        let text = format!("rate_limit = {{ store_timeout = {timeout:?}, store_password_file = {password:?} }}\n");
+        std::fs::write(&config, text).unwrap();
+    };
+    write("10s", &first);
+    let setup = machine(&redis, 100_000).without("rate_limit.store_timeout");
+    let server = setup.serving(&["--config", config.to_str().unwrap()]).start().await;
+    shares(&server).await;
+    let reloaded = async |applied: &[&str]| {
+        let report = server.admin(http::Method::POST, "/reload").await.json();
+        let keys = [serde_json::json!(applied), serde_json::json!([])];
+        assert_eq!([&report["applied"], &report["needs_restart"]], [&keys[0], &keys[1]], "{report}");
+    };
+    write("20ms", &first);
+    reloaded(&["rate_limit.store_timeout"]).await;
+    // It answers nothing for a while.
+    redis.ask::<()>(&["CLIENT", "PAUSE", "3000", "ALL"]);
+    wait_until("the decision is given up after the new time", || async {
+        ask(&server, "192.0.2.1").await;
+        let status = server.status().await;
+        status["rate_limit"]["why"].as_str().is_some_and(|why| why.contains("within 20 ms"))
+    })
+    .await;
+    write("10s", &second);
+    reloaded(&["rate_limit.store_password_file", "rate_limit.store_timeout"]).await;
+    redis.ask::<i64>(&["CLIENT", "KILL", "TYPE", "normal"]);
+    fails_and_returns(&server, "refuses the user name or password", async || redis.require_password("two")).await;
+}
+
+#[tokio::test]
 async fn a_read_only_or_full_redis_is_named_and_used_again_when_it_is_mended() {
     let redis = Redis::start().await;
     let server = machine(&redis, 100_000).start().await;
@@ -191,12 +223,7 @@ async fn scripts_that_redis_forgot_are_sent_again_without_a_break() {
 async fn redis_is_reached_over_tls_only_with_a_good_certificate() {
     let dir = tempfile::tempdir().unwrap();
     certificate(dir.path(), "IP:127.0.0.1", &["-days", "2"]);
-    let chain = CertificateDer::pem_file_iter(dir.path().join("cert.pem")).unwrap();
-    let key = PrivateKeyDer::from_pem_file(dir.path().join("key.pem")).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_no_client_auth().with_single_cert(chain.map(Result::unwrap).collect(), key).unwrap();
-    let redis = Redis::start_with(Some(TlsAcceptor::from(Arc::new(config)))).await;
+    let redis = Redis::start_with(Some(acceptor(dir.path()))).await;
     let url = redis.url().replace("redis://", "rediss://");
     let ca = format!("SSL_CERT_FILE={}", dir.path().join("ca.pem").display());
     let trusting = machine(&redis, 5).set("rate_limit.store", &url).under(&["env", &ca]).start().await;

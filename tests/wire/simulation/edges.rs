@@ -11,7 +11,8 @@ use tokio::time::sleep;
 
 use super::rig::{Ground, Rig};
 use super::scene::Scene;
-use super::script::BEGIN;
+use super::script::{BEGIN, in_virtual_time};
+use super::until;
 use crate::edges::is_odd;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,30 +34,14 @@ fn mirror(personality: &str, dir: &std::path::Path) -> (Arc<Origin>, Ground, Sce
     (origin, ground, scene)
 }
 
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .max_blocking_threads(1)
-        .build()
-        .unwrap();
-    runtime.block_on(test);
-}
-
 async fn learned(rig: &Rig) {
-    for _ in 0..3600 {
-        if rig.edges.are_learned() {
-            return;
-        }
-        sleep(SECOND).await;
-    }
-    panic!("waited in vain until it has learned");
+    until("it has learned", || rig.edges.are_learned()).await;
 }
 
 #[test]
 fn the_probes_are_forty_at_most_and_stay_within_the_share_of_the_background() {
     for personality in Edges::NAMES {
-        run(async move {
+        in_virtual_time(async move {
             let dir = tempfile::tempdir().unwrap();
             let (origin, ground, scene) = mirror(personality, dir.path());
             let rig = Rig::start(&scene, &ground, 1);
@@ -82,19 +67,13 @@ fn the_probes_are_forty_at_most_and_stay_within_the_share_of_the_background() {
 
 #[test]
 fn a_mirror_that_is_aborted_while_it_learns_goes_on_where_it_was() {
-    run(async {
+    in_virtual_time(async {
         let dir = tempfile::tempdir().unwrap();
         let (origin, ground, scene) = mirror("strict", dir.path());
         let odd = || origin.log().iter().filter(|seen| is_odd(&origin, &seen.path_and_query)).count();
         for life in 1..=5 {
             let rig = Rig::start(&scene, &ground, life);
-            let until = 7 * life as usize;
-            for _ in 0..3600 {
-                if odd() >= until {
-                    break;
-                }
-                sleep(SECOND).await;
-            }
+            until("it has asked more", || odd() >= 7 * life as usize).await;
             rig.abort().await;
         }
         let rig = Rig::start(&scene, &ground, 6);

@@ -13,7 +13,8 @@ use tokio::time::sleep;
 
 use super::rig::{Ground, Rig};
 use super::scene::Scene;
-use super::script::BEGIN;
+use super::script::{BEGIN, in_virtual_time};
+use super::until;
 use crate::origin_faults::Fault;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -34,33 +35,13 @@ fn mirror(listings: usize, dir: &std::path::Path) -> (Arc<Origin>, Clock, Rig) {
     (origin, clock, rig)
 }
 
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..3600 {
-        if holds() {
-            return;
-        }
-        sleep(SECOND).await;
-    }
-    panic!("waited in vain until {what}");
-}
-
 fn second_page() -> FaultRule {
     FaultRule::always("/api/listings.json?page=2&", Fault::Hang)
 }
 
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .max_blocking_threads(1)
-        .build()
-        .unwrap();
-    runtime.block_on(test);
-}
-
 #[test]
 fn a_page_that_hangs_makes_no_refresh_late() {
-    run(async {
+    in_virtual_time(async {
         let dir = tempfile::tempdir().unwrap();
         let (origin, clock, rig) = mirror(450, dir.path());
         let certificate = || rig.live.current().map(|published| published.meta.certificate);
@@ -87,7 +68,7 @@ fn a_page_that_hangs_makes_no_refresh_late() {
 
 #[test]
 fn a_page_that_hangs_keeps_no_other_page_waiting() {
-    run(async {
+    in_virtual_time(async {
         let dir = tempfile::tempdir().unwrap();
         let (origin, _clock, rig) = mirror(4_000, dir.path());
         origin.set(|switches| switches.faults = vec![second_page()]);

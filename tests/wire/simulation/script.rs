@@ -86,6 +86,14 @@ impl fmt::Display for Failure {
 /// # Errors
 /// With the first promise that was broken.
 pub fn run(seed: u64, steps: usize, listings: usize) -> Result<Account, Box<Failure>> {
+    let memory = Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let dir = tempfile::Builder::new().prefix("grandstand-simulation").tempdir_in(parent).unwrap();
+    in_virtual_time(async { Run::new(seed, listings, dir.path()).play(steps).await })
+}
+
+/// Runs something on a clock that jumps over every wait.
+pub fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -93,10 +101,7 @@ pub fn run(seed: u64, steps: usize, listings: usize) -> Result<Account, Box<Fail
         .max_blocking_threads(1)
         .build()
         .unwrap();
-    let memory = Path::new("/dev/shm");
-    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let dir = tempfile::Builder::new().prefix("grandstand-simulation").tempdir_in(parent).unwrap();
-    runtime.block_on(async { Run::new(seed, listings, dir.path()).play(steps).await })
+    runtime.block_on(work)
 }
 
 struct Run {

@@ -112,6 +112,31 @@ async fn a_broken_renewal_keeps_the_old_certificate_and_says_so() {
     says(&server, "the certificate files have not changed").await;
 }
 
+#[tokio::test]
+async fn a_reload_takes_a_certificate_from_other_files() {
+    let (dir, other, files) = (certified(), certified(), TempDir::new().unwrap());
+    let config = files.path().join("grandstand.toml");
+    let write = |dir: &Path| {
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| dir.join(name));
+        std::fs::write(&config, format!("tls = {{ cert = {cert:?}, key = {key:?} }}\n")).unwrap();
+    };
+    write(dir.path());
+    let setup = with_tls(Setup::offline(), dir.path()).without("tls.cert").without("tls.key");
+    let server = setup.serving(&["--config", config.to_str().unwrap()]).start().await;
+    let address = address(&server).await;
+    served(address, dir.path()).await;
+    write(other.path());
+    let report = server.admin(http::Method::POST, "/reload").await.json();
+    assert_eq!(report["applied"], serde_json::json!(["tls.cert", "tls.key"]), "{report}");
+    let renewed = served(address, other.path()).await;
+    // Files that are not there are a mistake.
+    write(&files.path().join("nowhere"));
+    let refused = server.admin(http::Method::POST, "/reload").await;
+    let errors = refused.json()["errors"].to_string();
+    assert!(refused.status == 422 && errors.contains("tls.cert") && errors.contains("nowhere"), "{refused:?}");
+    assert_eq!(served(address, other.path()).await, renewed);
+}
+
 /// Without a signal, too, but only if no replacement is under way.
 #[tokio::test]
 async fn files_that_vanish_are_reported_and_the_old_certificate_stays() {

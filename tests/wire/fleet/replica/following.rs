@@ -171,6 +171,89 @@ async fn a_detail_that_the_publisher_did_not_have_is_503_until_it_comes() {
 }
 
 #[tokio::test]
+async fn a_restart_forgets_neither_where_the_replica_stands_nor_the_highest_head() {
+    let (origin, mirror) = mirrored(400, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    let sequence = shelf.publish();
+    let mut replica = replica_of(&shelf).start().await;
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    replica.restart().await;
+    edit(&origin, &mirror, |world| assert!(world.touch(world.ids()[5]))).await;
+    shelf.delta(&mirror).await;
+    let sequence = shelf.publish();
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    let metrics = replica.admin(Method::GET, "/metrics").await;
+    let received =
+        metrics.text().lines().find_map(|line| line.strip_prefix("grandstand_replica_received_bytes_total "));
+    let (received, full) = (received.unwrap().parse::<u64>().unwrap(), shelf.chain[0]["bytes"].as_u64().unwrap());
+    assert!((1..full / 2).contains(&received), "{received} bytes since the restart; the full bundle has {full}");
+    replica.restart().await;
+    let mut older = shelf.head();
+    older["sequence"] = (sequence - 1).into();
+    shelf.write(&older);
+    says(&replica, "is older than head").await;
+    assert_eq!(replica.snapshot().await, shelf.snapshot());
+}
+
+#[tokio::test]
+async fn a_reload_changes_how_often_a_replica_looks() {
+    let (_origin, mirror) = mirrored(60, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    shelf.publish();
+    let file = shelf.root().with_extension("toml");
+    fs::write(&file, "replica.poll = \"1h\"\n").unwrap();
+    let setup = replica_of(&shelf).without("replica.poll").serving(&["--config", file.to_str().unwrap()]);
+    let replica = setup.start().await;
+    replica.ready().await;
+    let sequence = shelf.publish();
+    fs::write(&file, "replica.poll = \"200ms\"\n").unwrap();
+    let report = replica.admin(Method::POST, "/reload").await.json();
+    assert_eq!(report["applied"], serde_json::json!(["replica.poll"]), "{report}");
+    follows(&replica, &shelf.snapshot(), sequence).await;
+}
+
+#[tokio::test]
+async fn a_replica_holds_nothing_back_that_its_publisher_serves() {
+    let (origin, mirror) = mirrored(120, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    let sequence = shelf.publish();
+    let replica = replica_of(&shelf).start().await;
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    origin.edit(|world| world.retain(|venue| venue.id.is_multiple_of(4)));
+    mirror.refresh().await;
+    wait_until("the publisher holds it back", || async { !mirror.status().await["held"].is_null() }).await;
+    assert_eq!(mirror.admin(Method::POST, "/snapshots/accept").await.status, 202);
+    wait_until("it is accepted", || async { mirror.snapshot().await != shelf.snapshot() }).await;
+    shelf.delta(&mirror).await;
+    let sequence = shelf.publish();
+    follows(&replica, &shelf.snapshot(), sequence).await;
+    let (code, status) = health(&replica).await;
+    assert!(code == 200 && status["held"].is_null(), "{status:#}");
+    assert_eq!(replica.ok(LIST).await.total(), mirror.ok(LIST).await.total());
+}
+
+#[tokio::test]
+async fn data_older_than_the_bound_for_bundles_makes_a_replica_unhealthy() {
+    let (_origin, mirror) = mirrored(60, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    shelf.shift_ms = -300_000;
+    let sequence = shelf.publish();
+    let strict = replica_of(&shelf).set("bundle.max_age", "1m").start().await;
+    let lax = replica_of(&shelf).start().await;
+    for replica in [&strict, &lax] {
+        follows(replica, &shelf.snapshot(), sequence).await;
+        assert_eq!(replica.ok(LIST).await.total(), 60, "it serves all the same");
+    }
+    assert_eq!((health(&strict).await.0, health(&lax).await.0), (503, 200));
+    let reasons = health(&strict).await.1["reasons"].to_string();
+    assert!(reasons.contains("(limit 60 s)"), "{reasons}");
+}
+
+#[tokio::test]
 async fn commands_that_need_an_origin_are_refused() {
     let shelf = Shelf::new();
     let replica = replica_of(&shelf).set("replica.poll", "1h").start().await;

@@ -1,15 +1,19 @@
 //! A store behind a plain web server: conditional reads of the head, downloads that go on after an interruption, nginx.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use grandstand::sample::Switches;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::{Shelf, all_of, follows, says};
 use crate::gap::{is_one_of, mirrored};
 use crate::harness::nginx::Files;
+use crate::harness::openssl::acceptor;
 use crate::harness::{Script, Seen, Setup, Upstream, soon};
+use crate::tls::certified;
 
 /// How much of a large file a connection delivers before it breaks, in bytes.
 const PIECE: usize = 40_000;
@@ -107,6 +111,42 @@ async fn a_web_server_that_is_down_or_hangs_disturbs_nothing() {
     web.answers(files(shelf.root(), false));
     let sequence = shelf.publish();
     follows(&replica, &snapshot, sequence).await;
+}
+
+/// Where a web server can be reached over TLS, with the certificate in this directory. It ends with the test.
+async fn behind_tls(certificate: &Path, web: &Upstream) -> SocketAddr {
+    let (acceptor, listener) = (acceptor(certificate), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let (address, to) = (listener.local_addr().unwrap(), web.address());
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                // A client that does not trust the certificate hangs up.
+                let Ok(mut client) = acceptor.accept(tcp).await else { return };
+                let mut server = TcpStream::connect(to).await.unwrap();
+                let _ended = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn over_https_heads_need_no_signature_and_the_server_a_good_certificate() {
+    let (_origin, mirror) = mirrored(60, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
+    let (web, certificate) = (Upstream::start(files(shelf.root(), false)).await, certified());
+    let secure = behind_tls(certificate.path(), &web).await;
+    let setup = Setup::offline().set("replica.url", &format!("https://{secure}/fleet")).set("replica.poll", "200ms");
+    let trusted = format!("SSL_CERT_FILE={}", certificate.path().join("ca.pem").display());
+    let replica = setup.clone().under(&["env", &trusted]).start().await;
+    follows(&replica, &snapshot, sequence).await;
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+    let wary = setup.start().await;
+    says(&wary, "cannot be reached").await;
+    assert_eq!(wary.get("/api/listings.json").await.status, 503);
 }
 
 #[tokio::test]

@@ -1,0 +1,96 @@
+//! Why the program cannot start, or cannot open its data.
+//!
+//! Callers: [`super`] and [`crate::cli`], which prints it.
+
+use crate::bundle::signature::SignatureError;
+use crate::serve::listener::BindError;
+use crate::snapshot::dataset::DatasetError;
+use crate::store::{OpenError, StoreError};
+use crate::upstream::client::ClientError;
+use crate::versions::VersionsError;
+
+/// Why nothing can be started.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// An address is taken.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The certificate of the HTTPS listener cannot be served.
+    #[error("HTTPS cannot be served: {0}")]
+    Certificate(String),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Open(OpenError),
+    /// The store fails.
+    #[error("the data directory: {0}")]
+    Store(#[from] StoreError),
+    /// The stored snapshot cannot be served.
+    #[error("the stored snapshot cannot be used: {0}")]
+    Dataset(#[from] DatasetError),
+    /// There is no data directory yet.
+    #[error("there is no data in {0} yet; run `grandstand serve`, `sync` or `bundle import` first")]
+    NoData(String),
+    /// A key of `bundle.trusted_keys` is invalid.
+    #[error("bundle.trusted_keys: {0}")]
+    Key(#[from] SignatureError),
+    /// A snapshot cannot become current.
+    #[error(transparent)]
+    Versions(VersionsError),
+    /// The origin cannot be asked.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The object store of `replica.url` cannot be used.
+    #[error("{key}: {why}")]
+    Place { key: &'static str, why: String },
+    /// The access log cannot be written.
+    #[error("log.access_file {path} cannot be opened: {source}")]
+    AccessLog {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The store is damaged, and there is no origin to rebuild it from.
+    #[error(
+        "the store {path} is damaged: {detail}. Do one of these: import a bundle with `grandstand bundle import FILE`; find an \
+         intact snapshot with `grandstand snapshot verify` and make it current with `grandstand snapshot rollback ID`; \
+         restore the file from a backup; or start once with origin.url set, to fetch everything again"
+    )]
+    Damaged {
+        /// The file.
+        path: String,
+        /// The damage.
+        detail: String,
+    },
+    /// An address in the configuration is no URL.
+    #[error("{key}: {source}")]
+    Address {
+        key: &'static str,
+        /// Why.
+        source: url::ParseError,
+    },
+    /// The object store of `publish.url` cannot be used.
+    #[error("publish.options: {0}")]
+    Publish(String),
+    /// A thread cannot be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(std::io::Error),
+    /// A damaged store cannot be repaired.
+    #[error("{path} is damaged and could not be repaired: {source}")]
+    Unhealed {
+        /// The file.
+        path: String,
+        /// Why.
+        source: StoreError,
+    },
+}
+
+impl From<VersionsError> for AppError {
+    fn from(error: VersionsError) -> Self {
+        match error {
+            VersionsError::Store(error) => Self::Store(error),
+            VersionsError::Dataset(error) => Self::Dataset(error),
+            other => Self::Versions(other),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The two sides of a comparison: the mirror's answer from its data, and the origin's to the same request.
+//!
+//! It compares nothing. Callers: [`super::Auditor`].
+
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+
+use crate::api::render::{Frame, ListPage, VolatileValues};
+use crate::api::taxonomy::VolatileKeys;
+use crate::semantics::caching::ResponseDirectives;
+use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::live::Published;
+use crate::store::{DetailState, StoreError};
+use crate::upstream::client::{Answer, AskError, Asker};
+use crate::upstream::stamps::Place;
+use crate::upstream::window::Class;
+
+use super::Auditor;
+use super::sample::{Kind, Request, Sample};
+use super::verdict::{Ours, Theirs};
+
+/// How long a sample waits for the budget.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+impl Auditor {
+    /// Requests of an audit take the background's share of the budget, and wait for it.
+    pub(super) fn asker() -> Asker {
+        Asker { patience: Some(PATIENCE), ..Asker::mirror(Class::Background) }
+    }
+
+    /// The kind by which a sample is judged: what was learned is compared to the byte.
+    pub(super) fn kind_of(&self, published: &Published, sample: &Sample) -> Kind {
+        if self.learned(published, &sample.request).is_some() { Kind::Odd } else { sample.kind }
+    }
+
+    /// Asks an odd request: refusals come with their bodies.
+    pub(super) async fn ask_odd(&self, request: &Request) -> Result<Theirs, String> {
+        const MOST: u64 = 4 << 20;
+        let answer =
+            self.client.probe(&request.path(), MOST, Self::asker()).await.map_err(|error| error.to_string())?;
+        Self::theirs(request, &answer, self.clock.now_wall().as_millis())
+    }
+
+    fn theirs(request: &Request, answer: &Answer, at_ms: i64) -> Result<Theirs, String> {
+        let text = String::from_utf8(answer.body.to_vec());
+        let text = text.map_err(|error| format!("{request}: the origin's answer is not UTF-8: {error}"))?;
+        let media_type = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let directives = ResponseDirectives::of(&answer.headers);
+        let is_private = directives.no_store || directives.private;
+        Ok(Theirs { status: answer.status, media_type, is_private, text, at_ms })
+    }
+
+    /// Asks the origin any other request.
+    pub(super) async fn ask(&self, request: &Request) -> Result<Theirs, String> {
+        match self.client.ask(&request.path(), None, Self::asker()).await {
+            Ok(answer) => {
+                let mut theirs = Self::theirs(request, &answer, 0)?;
+                let place = Place::of(&request.path());
+                theirs.at_ms = self.client.stamps().date(place, &answer, Some(&theirs.text), None).until_ms;
+                Ok(theirs)
+            }
+            // A refusal is an answer too.
+            Err(AskError::Status { status: status @ (400..=428 | 430..=499), .. }) => {
+                let at_ms = self.clock.now_wall().as_millis();
+                Ok(Theirs { status, media_type: None, is_private: false, text: String::new(), at_ms })
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The mirror's answer, from the served data.
+    pub(super) fn ours(&self, published: &Published, request: &Request) -> Result<Ours, String> {
+        if let Some(learned) = self.learned(published, request) {
+            return Ok(learned);
+        }
+        let (dataset, meta) = (&published.dataset, &published.meta);
+        let failed = |error: StoreError| format!("the data directory: {error}");
+        Ok(match request {
+            Request::List(query) if relies_on_disproved(meta.disproved.as_deref(), query) => Ours::ReadThrough,
+            Request::List(query) => match dataset.find(query) {
+                Err(_doubt) => Ours::ReadThrough,
+                Ok(found) => {
+                    let envelope = &dataset.content.envelope;
+                    let page = ListPage {
+                        frame: &Frame::new(envelope, &published.generated_at, &VolatileValues::new()),
+                        envelope_hash: dataset.envelope_hash,
+                        query,
+                        total: found.total,
+                        items: found.items,
+                        shown: None,
+                    };
+                    let body = page.body();
+                    Ours::Body(String::from_utf8_lossy(&body).into_owned(), meta.confirmed_ms)
+                }
+            },
+            Request::Odd(_) => Ours::Own,
+            Request::Taxonomy(kind) => Ours::Body(dataset.content.taxonomy(*kind).to_owned(), meta.confirmed_ms),
+            Request::Detail(id) if dataset.summary(*id).is_none() => Ours::Missing(meta.confirmed_ms),
+            Request::Detail(id) => match self.details.get(*id).map_err(failed)? {
+                None => Ours::ReadThrough,
+                Some(record) if record.meta.state == DetailState::Gone => Ours::Missing(record.meta.origin_time_ms),
+                Some(record) => {
+                    Ours::Body(String::from_utf8_lossy(&record.body).into_owned(), record.meta.origin_time_ms)
+                }
+            },
+        })
+    }
+
+    /// Fields that are not compared: volatile ones, and those omitted because they differ between pages.
+    pub(super) fn ignored(&self, published: &Published) -> VolatileKeys {
+        let mut ignored = self.volatile.read().clone();
+        for key in published.meta.volatile.iter().chain(published.meta.left_out.iter().map(String::as_str)) {
+            ignored.insert(key);
+        }
+        ignored
+    }
+}

@@ -1,0 +1,105 @@
+//! Live keys that act on running parts: the access log, the bounds of `[limits]`, households.
+
+use std::fs;
+
+use http::Method;
+use tokio::net::TcpStream;
+
+use super::{Configured, OPEN, ask};
+use crate::harness::{Script, Setup, Upstream, wait_until};
+
+/// The lines of a file, which need not exist.
+fn lines(path: &std::path::Path) -> usize {
+    fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+#[tokio::test]
+async fn the_access_log_is_turned_on_moved_and_turned_off() {
+    let started = Configured::start(Setup::offline(), OPEN).await;
+    let server = &started.server;
+    let file = |name: &str| started.dir.path().join(name);
+    let log = |path: &std::path::Path| format!("{OPEN}log = {{ access = true, access_file = {path:?} }}\n");
+    assert_eq!(ask(server, &[]).await.status, 404);
+
+    let report = started.reload(&log(&file("first"))).await;
+    assert_eq!(report["applied"], serde_json::json!(["log.access", "log.access_file"]));
+    ask(server, &[]).await;
+    wait_until("the request is logged", || async { lines(&file("first")) == 1 }).await;
+
+    started.reload(&log(&file("second"))).await;
+    ask(server, &[]).await;
+    wait_until("the next one is logged in the other file", || async { lines(&file("second")) == 1 }).await;
+
+    // A file that cannot be opened is a mistake like any other: nothing changes.
+    started.write(&format!("{}ttl = \"9s\"\n", log(std::path::Path::new("/nowhere/access.log"))));
+    let refused = server.admin(Method::POST, "/reload").await;
+    let errors = refused.json()["errors"].to_string();
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(errors.contains("log.access_file /nowhere/access.log cannot be opened"), "{errors}");
+    assert_eq!(server.status().await["reload"]["applied"], serde_json::json!([]));
+    ask(server, &[]).await;
+    wait_until("requests are logged as before", || async { lines(&file("second")) == 2 }).await;
+    let report = started.reload(&format!("{}ttl = \"9s\"\n", log(&file("second")))).await;
+    assert_eq!(report["applied"], serde_json::json!(["ttl"]));
+
+    started.reload(OPEN).await;
+    ask(server, &[]).await;
+    started.reload(&log(&file("third"))).await;
+    ask(server, &[]).await;
+    wait_until("it is on again", || async { lines(&file("third")) == 1 }).await;
+    assert_eq!((lines(&file("first")), lines(&file("second"))), (1, 2), "the request in between was not logged");
+}
+
+#[tokio::test]
+async fn a_lower_number_of_connections_closes_the_longest_idle_ones() {
+    let started = Configured::start(Setup::offline(), OPEN).await;
+    let server = &started.server;
+    let counted = async |line: &str| {
+        let metrics = server.admin(Method::GET, "/metrics").await;
+        metrics.text().lines().any(|counted| counted == line)
+    };
+    let mut idle = Vec::new();
+    for count in 1..=4 {
+        idle.push(TcpStream::connect(server.public).await.unwrap());
+        let line = format!("grandstand_connections {count}");
+        wait_until(&line, || counted(&line)).await;
+    }
+    started.reload(&format!("{OPEN}limits.connections = 2\n")).await;
+    wait_until("two are left", || counted("grandstand_connections 2")).await;
+    let has_ended = |stream: &TcpStream| !matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+    wait_until("the first two are closed", || async { idle[..2].iter().all(has_ended) }).await;
+    assert!(!idle[2..].iter().any(has_ended), "the last two stay");
+    assert!(counted("grandstand_connections_evicted_total 2").await);
+}
+
+#[tokio::test]
+async fn the_room_for_bodies_of_the_origin_grows_and_shrinks() {
+    let body = format!("{{\"total\":0,\"items\":[],\"more\":\"{}\"}}", "x".repeat(700 << 10));
+    let origin = Upstream::start(move |_| Script::new(200, body.clone()).with("Cache-Control", "no-store")).await;
+    let small = format!("{OPEN}limits.origin_bytes = \"1MiB\"\n");
+    let started = Configured::start(Setup::shield_of_url(&origin.url()), &small).await;
+    let list = async |page: u32| started.server.get(&format!("/api/listings.json?page={page}")).await.status;
+    assert_eq!(list(1).await, 502, "the body is larger than the room for one");
+    let report = started.reload(&format!("{OPEN}limits.origin_bytes = \"32MiB\"\n")).await;
+    assert_eq!(report["applied"], serde_json::json!(["limits.origin_bytes"]));
+    assert_eq!(list(2).await, 200);
+    started.reload(&small).await;
+    assert_eq!(list(3).await, 502);
+}
+
+#[tokio::test]
+async fn households_of_ipv6_become_larger() {
+    let text = "rate_limit.requests_per_minute = 2\nclient_ip.trusted_proxies = [\"127.0.0.1\"]\n";
+    let started = Configured::start(Setup::offline(), text).await;
+    let left = async |client: &str| {
+        let reply = ask(&started.server, &[("x-forwarded-for", client)]).await;
+        reply.the("ratelimit").split(';').nth(1).unwrap().to_owned()
+    };
+    for client in ["2001:db8:1:1::1", "2001:db8:1:2::1"] {
+        assert_eq!(left(client).await, "r=1", "{client} is a household of its own");
+    }
+    started.reload(&format!("{text}rate_limit.ipv6_prefix = 48\n")).await;
+    for (client, expected) in [("2001:db8:1:1::1", "r=1"), ("2001:db8:1:2::1", "r=0"), ("2001:db8:2::1", "r=1")] {
+        assert_eq!(left(client).await, expected, "{client}");
+    }
+}
