@@ -6,9 +6,11 @@
 //! a later instant, and the mirror's differs. Differing data is then fetched again. Callers: [`crate::app`] runs it,
 //! [`job::Audits`] is how others ask for one.
 
+mod answers;
 pub(crate) mod compare;
 mod confirm;
 pub(crate) mod job;
+mod links;
 mod odd;
 pub(crate) mod sample;
 pub(crate) mod score;
@@ -17,27 +19,23 @@ mod verdict;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
 use parking_lot::{Mutex, RwLock};
 use rand::RngExt;
 
-use crate::api::render::{Frame, ListPage, VolatileValues};
+use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
-use crate::semantics::caching::ResponseDirectives;
-use crate::snapshot::coverage::relies_on_disproved;
-use crate::snapshot::edges::Edges;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::edges::{self, Edges};
 use crate::snapshot::live::{Live, Published};
-use crate::store::{DetailState, StoreError};
 
 use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
-use crate::upstream::client::{Answer, AskError, Asker, OriginClient};
-use crate::upstream::stamps::Place;
+use crate::upstream::client::{Asker, OriginClient};
 use crate::upstream::window::Class;
 
-use compare::What;
+use compare::{Difference, What};
 use job::{Audits, Phase};
 use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
@@ -58,6 +56,8 @@ pub struct Auditor {
     pub details: Details,
     /// What was learned of the origin's answers to odd requests.
     pub edges: Edges,
+    /// The origin's addresses: its links are compared with ours.
+    pub rewrite: Rewrite,
     /// The volatile keys known by now.
     pub volatile: Arc<RwLock<VolatileKeys>>,
     /// Commands to the mirror.
@@ -218,13 +218,16 @@ impl Auditor {
     /// Fetches a differing detail; `true` if something else differs, which needs a whole pass.
     async fn heal(&self, sample: &Sample, outcome: &Outcome) -> bool {
         let Outcome::Different(differences) = outcome else { return false };
-        // Headers are not mended by fetching anything again.
-        if differences.iter().all(|difference| difference.what == What::Header) {
-            return false;
-        }
         let Some(published) = self.live.current() else { return false };
-        if self.learned(&published, &sample.request).is_some() {
+        // Of the headers only the type of the body is learned.
+        let is_learnable = |one: &Difference| one.what != What::Header || one.place == "Content-Type";
+        let is_odd =
+            self.learned(&published, &sample.request).is_some() || is_elsewhere(&published.dataset, &sample.request);
+        if is_odd && differences.iter().any(is_learnable) {
             self.edges.ask_again();
+        }
+        // Headers are not mended by fetching anything again, and neither is what was learned.
+        if is_odd || differences.iter().all(|difference| difference.what == What::Header) {
             return false;
         }
         drop(published);
@@ -317,79 +320,11 @@ impl Auditor {
 
     /// The kind by which a sample is judged: what was learned is compared to the byte.
     fn kind_of(&self, published: &Published, sample: &Sample) -> Kind {
-        if self.learned(published, &sample.request).is_some() { Kind::Odd } else { sample.kind }
-    }
-
-    /// Asks an odd request: refusals come with their bodies.
-    async fn ask_odd(&self, request: &Request) -> Result<Theirs, String> {
-        const MOST: u64 = 4 << 20;
-        let answer =
-            self.client.probe(&request.path(), MOST, Self::asker()).await.map_err(|error| error.to_string())?;
-        Self::theirs(request, &answer, self.clock.now_wall().as_millis())
-    }
-
-    fn theirs(request: &Request, answer: &Answer, at_ms: i64) -> Result<Theirs, String> {
-        let text = String::from_utf8(answer.body.to_vec());
-        let text = text.map_err(|error| format!("{request}: the origin's answer is not UTF-8: {error}"))?;
-        let media_type = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let directives = ResponseDirectives::of(&answer.headers);
-        let is_private = directives.no_store || directives.private;
-        Ok(Theirs { status: answer.status, media_type, is_private, text, at_ms })
-    }
-
-    async fn ask(&self, request: &Request) -> Result<Theirs, String> {
-        match self.client.ask(&request.path(), None, Self::asker()).await {
-            Ok(answer) => {
-                let mut theirs = Self::theirs(request, &answer, 0)?;
-                let place = Place::of(&request.path());
-                theirs.at_ms = self.client.stamps().date(place, &answer, Some(&theirs.text), None).until_ms;
-                Ok(theirs)
-            }
-            // A refusal is an answer too.
-            Err(AskError::Status { status: status @ (400..=428 | 430..=499), .. }) => {
-                let at_ms = self.clock.now_wall().as_millis();
-                Ok(Theirs { status, media_type: None, is_private: false, text: String::new(), at_ms })
-            }
-            Err(error) => Err(error.to_string()),
+        if self.learned(published, &sample.request).is_some() {
+            return Kind::Odd;
         }
-    }
-
-    /// The mirror's answer, from the served data.
-    fn ours(&self, published: &Published, request: &Request) -> Result<Ours, String> {
-        if let Some(learned) = self.learned(published, request) {
-            return Ok(learned);
-        }
-        let (dataset, meta) = (&published.dataset, &published.meta);
-        let failed = |error: StoreError| format!("the data directory: {error}");
-        Ok(match request {
-            Request::List(query) if relies_on_disproved(meta.disproved.as_deref(), query) => Ours::ReadThrough,
-            Request::List(query) => match dataset.find(query) {
-                Err(_doubt) => Ours::ReadThrough,
-                Ok(found) => {
-                    let envelope = &dataset.content.envelope;
-                    let page = ListPage {
-                        frame: &Frame::new(envelope, &published.generated_at, &VolatileValues::new()),
-                        envelope_hash: dataset.envelope_hash,
-                        query,
-                        total: found.total,
-                        items: found.items,
-                        shown: None,
-                    };
-                    let body = page.body();
-                    Ours::Body(String::from_utf8_lossy(&body).into_owned(), meta.confirmed_ms)
-                }
-            },
-            Request::Odd(_) => Ours::Own,
-            Request::Taxonomy(kind) => Ours::Body(dataset.content.taxonomy(*kind).to_owned(), meta.confirmed_ms),
-            Request::Detail(id) if dataset.summary(*id).is_none() => Ours::Missing(meta.confirmed_ms),
-            Request::Detail(id) => match self.details.get(*id).map_err(failed)? {
-                None => Ours::ReadThrough,
-                Some(record) if record.meta.state == DetailState::Gone => Ours::Missing(record.meta.origin_time_ms),
-                Some(record) => {
-                    Ours::Body(String::from_utf8_lossy(&record.body).into_owned(), record.meta.origin_time_ms)
-                }
-            },
-        })
+        let is_ours = self.edges.learned().is_none() && is_elsewhere(&published.dataset, &sample.request);
+        if is_ours { Kind::Elsewhere } else { sample.kind }
     }
 
     /// Fields that are not compared: volatile ones, and those omitted because they differ between pages.
@@ -400,4 +335,9 @@ impl Auditor {
         }
         ignored
     }
+}
+
+/// Whether the filters of a request exclude each other.
+fn is_elsewhere(dataset: &Dataset, request: &Request) -> bool {
+    matches!(request, Request::List(query) if edges::is_elsewhere(dataset, query))
 }

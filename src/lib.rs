@@ -132,7 +132,7 @@
 //! what the others leave. Unknown slugs are read through. What filters mean is checked once (`mirror::assumptions`).
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
-//! [`mirror::edges`] asks two probes for each case. A request is looked at as odd only if the parser of queries says so, or
+//! [`mirror::edges`] asks two probes for each case, and whether a city outside a state is an empty list. A request is looked at as odd only if the parser of queries says so, or
 //! if it finds nothing.
 //!
 //! Each fetched answer is stored with its validators ([`mirror::copies`]). It is valid for an interval of the *origin's*

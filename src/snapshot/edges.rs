@@ -19,6 +19,7 @@ use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 
 use super::dataset::Dataset;
+use super::membership::Membership;
 use apply::{Applied, apply};
 
 /// What was learned, shared by all who use it; cheap to clone.
@@ -153,6 +154,9 @@ pub(crate) fn of_odd<'a>(learned: &'a Learned, dataset: &Dataset, asked: &OddQue
         _ => asked.rest.clone(),
     };
     let mut odds = looked_up(dataset, &beside, now);
+    if learned.elsewhere {
+        odds.extend(elsewhere(dataset, &beside));
+    }
     if odds.is_empty() {
         return lesson.map_or(Decision::Ours, |lesson| by(lesson, dataset, &asked.rest, odd));
     }
@@ -167,7 +171,13 @@ pub(crate) fn of_empty<'a>(
     query: &ListQuery,
     now: i64,
 ) -> Option<Decision<'a>> {
-    let odds = looked_up(dataset, query, now);
+    let mut odds = looked_up(dataset, query, now);
+    if learned.is_some_and(|learned| learned.elsewhere)
+        && let Some(city) = elsewhere(dataset, query)
+    {
+        odds.push(city);
+        return Some(through(&odds));
+    }
     let odd = odds.first()?;
     let Some(learned) = learned else { return Some(Decision::Ours) };
     if odds.len() > 1 {
@@ -209,6 +219,20 @@ fn by<'a>(lesson: &'a Lesson, dataset: &Dataset, rest: &ListQuery, odd: &Odd) ->
             body.map_or(Decision::Ours, |body| Decision::Body(answer, body))
         }
     }
+}
+
+/// Whether the filters of a query exclude each other: its city lies outside its state.
+pub(crate) fn is_elsewhere(dataset: &Dataset, query: &ListQuery) -> bool {
+    elsewhere(dataset, query).is_some()
+}
+
+/// The city of a query, if it lies outside the state that the query names: no listing is in both.
+fn elsewhere(dataset: &Dataset, query: &ListQuery) -> Option<Odd> {
+    let (state, city) = (query.slug(TaxonomyKind::States)?, query.slug(TaxonomyKind::Cities)?);
+    let positions = |kind, slug| dataset.membership(kind, slug).and_then(Membership::positions);
+    let (state, city_of) = (positions(TaxonomyKind::States, state)?, positions(TaxonomyKind::Cities, city)?);
+    let is_outside = !city_of.is_empty() && !state.is_empty() && state.is_disjoint(city_of);
+    is_outside.then(|| Odd::of(TaxonomyKind::Cities.parameter(), How::Elsewhere, city))
 }
 
 /// What the data shows to be odd in a query: unknown slugs, an instant in the future, a page beyond the last.

@@ -1,0 +1,120 @@
+//! The two answers that an audit compares: the origin's, as it came, and the mirror's, from the served data.
+//!
+//! What was learned of odd requests is in [`super::odd`]. Callers: [`super::Auditor`].
+
+use http::HeaderMap;
+use http::header::{ALLOW, CONTENT_TYPE};
+use url::Url;
+
+use crate::api::render::{Frame, ListPage, VolatileValues};
+use crate::semantics::caching::ResponseDirectives;
+use crate::semantics::link;
+use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::live::Published;
+use crate::store::{DetailState, StoreError};
+use crate::upstream::client::{Answer, AskError};
+use crate::upstream::stamps::Place;
+
+use super::Auditor;
+use super::links::Links;
+use super::sample::Request;
+use super::verdict::{Ours, Theirs};
+
+impl Auditor {
+    /// Asks an odd request: refusals come with their bodies.
+    pub(super) async fn ask_odd(&self, request: &Request) -> Result<Theirs, String> {
+        const MOST: u64 = 4 << 20;
+        let answer =
+            self.client.probe(&request.path(), MOST, Self::asker()).await.map_err(|error| error.to_string())?;
+        self.theirs(request, &answer, self.clock.now_wall().as_millis())
+    }
+
+    fn theirs(&self, request: &Request, answer: &Answer, at_ms: i64) -> Result<Theirs, String> {
+        let text = String::from_utf8(answer.body.to_vec());
+        let text = text.map_err(|error| format!("{request}: the origin's answer is not UTF-8: {error}"))?;
+        let media_type = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let directives = ResponseDirectives::of(&answer.headers);
+        let is_private = directives.no_store || directives.private;
+        let base = self.client.base().as_str().trim_end_matches('/');
+        let links = match Url::parse(&format!("{base}{}", request.path())) {
+            Ok(url) => Links::theirs(link::links(&answer.headers), &url, &self.rewrite),
+            Err(_no_address) => Links::default(),
+        };
+        let allow = methods(&answer.headers);
+        Ok(Theirs { status: answer.status, media_type, is_private, links, allow, text, at_ms })
+    }
+
+    pub(super) async fn ask(&self, request: &Request) -> Result<Theirs, String> {
+        match self.client.ask(&request.path(), None, Self::asker()).await {
+            Ok(answer) => {
+                let mut theirs = self.theirs(request, &answer, 0)?;
+                let place = Place::of(&request.path());
+                theirs.at_ms = self.client.stamps().date(place, &answer, Some(&theirs.text), None).until_ms;
+                Ok(theirs)
+            }
+            // A refusal is an answer too.
+            Err(AskError::Status { status: status @ (400..=428 | 430..=499), .. }) => {
+                let at_ms = self.clock.now_wall().as_millis();
+                let (links, text) = (Links::default(), String::new());
+                Ok(Theirs { status, media_type: None, is_private: false, links, allow: None, text, at_ms })
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The mirror's answer, from the served data.
+    pub(super) fn ours(&self, published: &Published, request: &Request) -> Result<Ours, String> {
+        if let Some(learned) = self.learned(published, request) {
+            return Ok(learned);
+        }
+        let (dataset, meta) = (&published.dataset, &published.meta);
+        let failed = |error: StoreError| format!("the data directory: {error}");
+        Ok(match request {
+            Request::List(query) if relies_on_disproved(meta.disproved.as_deref(), query) => Ours::ReadThrough,
+            Request::List(query) => match dataset.find(query) {
+                Err(_doubt) => Ours::ReadThrough,
+                Ok(found) => {
+                    // On a page without listings they are ours by contract.
+                    let around = (!found.items.is_empty()).then_some((query, found.total));
+                    let links = Links::ours(published.license.as_deref(), around, &self.rewrite);
+                    let envelope = &dataset.content.envelope;
+                    let page = ListPage {
+                        frame: &Frame::new(envelope, &published.generated_at, &VolatileValues::new()),
+                        envelope_hash: dataset.envelope_hash,
+                        query,
+                        total: found.total,
+                        items: found.items,
+                        shown: None,
+                    };
+                    let text = String::from_utf8_lossy(&page.body()).into_owned();
+                    Ours::Body { text, links, at_ms: meta.confirmed_ms }
+                }
+            },
+            Request::Odd(_) => Ours::Own,
+            Request::Taxonomy(kind) => {
+                let (text, links) = (dataset.content.taxonomy(*kind).to_owned(), self.license(published));
+                Ours::Body { text, links, at_ms: meta.confirmed_ms }
+            }
+            Request::Detail(id) if dataset.summary(*id).is_none() => Ours::Missing(meta.confirmed_ms),
+            Request::Detail(id) => match self.details.get(*id).map_err(failed)? {
+                None => Ours::ReadThrough,
+                Some(record) if record.meta.state == DetailState::Gone => Ours::Missing(record.meta.origin_time_ms),
+                Some(record) => {
+                    let (text, links) = (String::from_utf8_lossy(&record.body).into_owned(), self.license(published));
+                    Ours::Body { text, links, at_ms: record.meta.origin_time_ms }
+                }
+            },
+        })
+    }
+
+    fn license(&self, published: &Published) -> Links {
+        Links::ours(published.license.as_deref(), None, &self.rewrite)
+    }
+}
+
+/// The methods that `Allow` names, in capitals; `None`: there is no such header.
+fn methods(headers: &HeaderMap) -> Option<Vec<String>> {
+    let values = headers.get_all(ALLOW).iter().filter_map(|value| value.to_str().ok());
+    let methods = values.flat_map(|value| value.split(',')).map(|method| method.trim().to_ascii_uppercase());
+    headers.contains_key(ALLOW).then(|| methods.filter(|method| !method.is_empty()).collect())
+}
