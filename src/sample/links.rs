@@ -26,7 +26,10 @@ pub enum LinkStyle {
 /// The value for a page; `None`: there is none.
 pub(super) fn of_page(context: &Context<'_>, query: &Query, page: u64, per_page: u64, last: u64) -> Option<String> {
     let style = context.switches.links;
-    let next = if style == LinkStyle::Stuck { page } else { page + 1 };
+    if style == LinkStyle::None {
+        return None;
+    }
+    let next = if style == LinkStyle::Stuck { page } else { page.saturating_add(1) };
     let mut pages = vec![("first", 1)];
     pages.extend((page > 1).then(|| ("prev", page - 1)));
     pages.extend((page < last).then_some(("next", next)));
@@ -34,8 +37,7 @@ pub(super) fn of_page(context: &Context<'_>, query: &Query, page: u64, per_page:
     let filters: String = query.filters.iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
     let base = context.base;
     let links: Vec<String> = match style {
-        LinkStyle::None => return None,
-        LinkStyle::Absolute | LinkStyle::Stuck => {
+        LinkStyle::None | LinkStyle::Absolute | LinkStyle::Stuck => {
             let target = |page| format!("{base}/api/listings.json?page={page}&per_page={per_page}{filters}");
             pages.iter().map(|(rel, page)| format!("<{}>; rel=\"{rel}\"", target(*page))).collect()
         }
@@ -47,7 +49,7 @@ pub(super) fn of_page(context: &Context<'_>, query: &Query, page: u64, per_page:
             links.chain(["<https://docs.example/>; rel=\"help describedby\"".to_owned()]).collect()
         }
         LinkStyle::Cursor => {
-            let target = |page| format!("{base}/api/listings.json?after={}{filters}", page * per_page);
+            let target = |page: u64| format!("{base}/api/listings.json?after={}{filters}", page.saturating_mul(per_page));
             pages.iter().map(|(rel, page)| format!("<{}>; rel={rel}", target(*page))).collect()
         }
     };

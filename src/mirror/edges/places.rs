@@ -11,8 +11,8 @@ use crate::api::taxonomy::TaxonomyKind;
 use crate::snapshot::dataset::Dataset;
 use crate::snapshot::membership::Positions;
 
-/// The longest answer that is read, in bytes. The page has one listing at most.
-pub(super) const MOST: u64 = 256 << 10;
+/// The longest answer that is read, in bytes.
+pub(super) const MOST: u64 = 4 << 20;
 
 /// The first or second question; `None`: the data has no city and state without a common listing.
 pub(super) fn query(round: usize, dataset: &Dataset) -> Option<ListQuery> {
@@ -31,7 +31,7 @@ pub(super) fn query(round: usize, dataset: &Dataset) -> Option<ListQuery> {
         state.map(|(state, _)| ((*state).to_owned(), (*city).to_owned()))
     };
     let (state, city) = cities.iter().find_map(outside)?;
-    let mut query = ListQuery { per_page: 1, ..ListQuery::default() };
+    let mut query = ListQuery { per_page: ListQuery::MAX_PER_PAGE, ..ListQuery::default() };
     query.slugs[TaxonomyKind::States.index()] = Some(state.into());
     query.slugs[TaxonomyKind::Cities.index()] = Some(city.into());
     Some(query)
@@ -85,8 +85,8 @@ mod tests {
     fn the_questions_name_a_city_and_a_state_without_a_common_listing() {
         let data = dataset(&[("Ohio", "Akron"), ("Ohio", "Dayton"), ("Texas", "Austin"), ("Utah", "Provo")]);
         for (round, path) in [
-            (0, "/api/listings.json?state=texas&city=akron&per_page=1"),
-            (1, "/api/listings.json?state=texas&city=provo&per_page=1"),
+            (0, "/api/listings.json?state=texas&city=akron&per_page=100"),
+            (1, "/api/listings.json?state=texas&city=provo&per_page=100"),
         ] {
             assert_eq!(query(round, &data).unwrap().path_and_query(), path);
             assert_eq!(data.find(&query(round, &data).unwrap()).unwrap().total, 0);
