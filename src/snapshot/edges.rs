@@ -145,7 +145,12 @@ pub(crate) enum Decision<'a> {
 
 /// How a query is answered that the parser calls odd. `now`: nanoseconds since 1970.
 pub(crate) fn of_odd<'a>(learned: &'a Learned, dataset: &Dataset, asked: &OddQuery, now: i64) -> Decision<'a> {
-    let [odd] = &asked.odds[..] else { return through(&asked.odds) };
+    let [odd] = &asked.odds[..] else {
+        // A slug beside them may be unknown, and then it may be anything.
+        let mut odds = asked.odds.clone();
+        odds.extend(looked_up(dataset, &asked.rest, now));
+        return through(&odds);
+    };
     let lesson = learned.of(odd);
     let beside = match lesson {
         Some(Lesson::List { effect, .. }) => {
