@@ -34,7 +34,8 @@ pub(super) fn of_page(context: &Context<'_>, query: &Query, page: u64, per_page:
     pages.extend((page > 1).then(|| ("prev", page - 1)));
     pages.extend((page < last).then_some(("next", next)));
     pages.push(("last", last));
-    let filters: String = query.filters.iter().map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
+    let filters = query.filters.iter().map(|(name, value)| format!("&{name}={}", encoded(value)));
+    let filters = filters.collect::<Vec<String>>().concat();
     let base = context.base;
     let links: Vec<String> = match style {
         LinkStyle::None | LinkStyle::Absolute | LinkStyle::Stuck => {
