@@ -9,6 +9,7 @@
 pub(crate) mod compare;
 mod confirm;
 pub(crate) mod job;
+mod links;
 mod odd;
 pub(crate) mod sample;
 pub(crate) mod score;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rand::RngExt;
 
+use crate::api::rewrite::Rewrite;
 use crate::api::taxonomy::VolatileKeys;
 use crate::clock::{Clock, Monotonic};
 use crate::config::Settings;
@@ -31,10 +33,11 @@ use crate::mirror::commands::Commands;
 use crate::mirror::details::Details;
 use crate::upstream::client::OriginClient;
 
-use compare::What;
+use compare::{Difference, What};
 use job::{Audits, Phase};
 use sample::{Kind, Request, Sample, Sampler};
 use score::Outcome;
+use sides::is_elsewhere;
 use verdict::{Ours, Theirs, Verdict, judge};
 
 /// After so many samples in a row without any answer the origin is taken to be down.
@@ -50,6 +53,8 @@ pub struct Auditor {
     pub details: Details,
     /// What was learned of the origin's answers to odd requests.
     pub edges: Edges,
+    /// The origin's addresses: its links are compared with ours.
+    pub rewrite: Rewrite,
     /// The volatile keys known by now.
     pub volatile: Arc<RwLock<VolatileKeys>>,
     /// Commands to the mirror.
@@ -210,13 +215,16 @@ impl Auditor {
     /// Fetches a differing detail; `true` if something else differs, which needs a whole pass.
     async fn heal(&self, sample: &Sample, outcome: &Outcome) -> bool {
         let Outcome::Different(differences) = outcome else { return false };
-        // Headers are not mended by fetching anything again.
-        if differences.iter().all(|difference| difference.what == What::Header) {
-            return false;
-        }
         let Some(published) = self.live.current() else { return false };
-        if self.learned(&published, &sample.request).is_some() {
+        // Of the headers only the type of the body is learned.
+        let is_learnable = |one: &Difference| one.what != What::Header || one.place == "Content-Type";
+        let is_odd =
+            self.learned(&published, &sample.request).is_some() || is_elsewhere(&published.dataset, &sample.request);
+        if is_odd && differences.iter().any(is_learnable) {
             self.edges.ask_again();
+        }
+        // Headers are not mended by fetching anything again, and neither is what was learned.
+        if is_odd || differences.iter().all(|difference| difference.what == What::Header) {
             return false;
         }
         drop(published);

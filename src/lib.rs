@@ -140,8 +140,8 @@
 //! checked once (`mirror::assumptions`).
 //!
 //! What the API's documentation leaves open is answered as the origin answers it ([`api::edges`], [`snapshot::edges`]):
-//! [`mirror::edges`] asks two probes for each case. A request counts as odd only if the query parser says so, or if it
-//! selects no listing.
+//! [`mirror::edges`] asks two probes for each case, and whether the list of a city outside a state is empty. A request
+//! counts as odd only if the query parser says so, or if it selects no listing.
 //!
 //! Each fetched answer is stored with its validators ([`mirror::copies`]). It is valid for an interval of the *origin's*
 //! time: from when its content was first seen to when it was last confirmed. An answer is dated by `Date` minus `Age`, so

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | which venues there are, how a test changes them | `world`, `venue`, `gazetteer`, `places`, `sports`, `names` |
 //! | their order, the spelling of numbers | `order`, `spelling`, `json` |
-//! | the answers | `answer`, `query`, `lists`, `listing`, `terms`, `regions`, `etag` |
+//! | the answers | `answer`, `query`, `lists`, `links`, `listing`, `terms`, `regions`, `etag` |
 //! | how it is served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
 //! | what can be varied, which requests fail | `switches`, `edges`, `fault` |
 
@@ -25,6 +25,7 @@ mod fault;
 mod gazetteer;
 mod json;
 mod limit;
+mod links;
 mod listing;
 mod lists;
 mod log;
@@ -45,8 +46,9 @@ mod venue;
 mod wire;
 mod world;
 
-pub use edges::{BadNumber, BeyondLast, Edges, OddSince, Repeated, TooMany, UnknownSlug};
+pub use edges::{BadNumber, BeyondLast, Edges, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
 pub use fault::{Asked, FaultRule, Mishap};
+pub use links::LinkStyle;
 pub use log::Seen;
 pub use order::ItemOrder;
 pub use origin::Origin;

@@ -27,7 +27,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Monotonic};
+use crate::clock::{Clock, Monotonic, WallTime};
 use crate::config::{Settings, StoreUrl};
 use crate::limit::{ClientKey, Decision, Limiter};
 
@@ -94,6 +94,13 @@ impl Counters {
     }
 }
 
+/// This process decides alone.
+#[derive(Debug)]
+struct Alone {
+    why: Lost,
+    since: WallTime,
+}
+
 /// The window of the fleet.
 pub struct SharedLimit {
     local: Arc<Limiter>,
@@ -108,8 +115,8 @@ pub struct SharedLimit {
     waiting: AtomicUsize,
     /// The connection; `None`: this process decides alone.
     link: ArcSwapOption<Link>,
-    /// Why there is none.
-    why: Mutex<Option<Lost>>,
+    /// Why there is none, and since when.
+    why: Mutex<Option<Alone>>,
     known: Mutex<KnownRefusals>,
     journal: Mutex<Journal>,
     /// The link was lost, or the journal has an entry.
@@ -120,6 +127,7 @@ pub struct SharedLimit {
 impl SharedLimit {
     /// A window that is not connected yet: [`Self::run`] connects. `local` counts for this process.
     pub(crate) fn new(local: Arc<Limiter>, store: StoreUrl, settings: Settings, clock: Clock) -> Self {
+        let alone = Alone { why: Lost::NotYet, since: clock.now_wall() };
         Self {
             local,
             clock,
@@ -129,7 +137,7 @@ impl SharedLimit {
             next: AtomicU64::default(),
             waiting: AtomicUsize::default(),
             link: ArcSwapOption::empty(),
-            why: Mutex::new(Some(Lost::NotYet)),
+            why: Mutex::new(Some(alone)),
             known: Mutex::new(KnownRefusals::new()),
             journal: Mutex::new(Journal::default()),
             news: Notify::new(),
@@ -139,7 +147,18 @@ impl SharedLimit {
 
     /// Why this process decides alone; `None`: it does not.
     pub(crate) fn why_local(&self) -> Option<String> {
-        self.why.lock().as_ref().map(ToString::to_string)
+        self.why.lock().as_ref().map(|alone| alone.why.to_string())
+    }
+
+    /// Since when this process decides alone; `None`: it does not.
+    pub(crate) fn alone_since(&self) -> Option<WallTime> {
+        self.why.lock().as_ref().map(|alone| alone.since)
+    }
+
+    /// The store, without its password.
+    pub(crate) fn store(&self) -> String {
+        let (host, port) = self.store.url.address();
+        format!("Redis at {host}:{port}, database {}", self.store.url.database())
     }
 
     /// How many local admissions were forgotten before Redis could be told of them.
@@ -248,7 +267,7 @@ impl SharedLimit {
             tracing::warn!(why = %lost, "the limit is no longer shared: each machine counts for itself");
             self.link.store(None);
             self.counters.lost.fetch_add(1, Ordering::Relaxed);
-            *why = Some(lost);
+            *why = Some(Alone { why: lost, since: self.clock.now_wall() });
             self.news.notify_one();
         }
     }

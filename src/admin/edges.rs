@@ -5,8 +5,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::api::edges::case::Case;
+use crate::api::edges::lesson::Lesson;
 use crate::clock::WallTime;
 use crate::snapshot::edges::Edges;
+
+/// The name of valid filters that exclude each other, where the origin does not answer with an empty list.
+const ELSEWHERE: &str = "city-outside-state";
 
 /// `edges` in `/status`.
 pub(super) fn describe(edges: &Edges) -> Value {
@@ -18,6 +22,9 @@ pub(super) fn describe(edges: &Edges) -> Value {
             Some(lesson) => drop(cases.insert(case.as_str().to_owned(), lesson.what().into())),
             None => own.push(case.as_str()),
         }
+    }
+    if learned.as_ref().is_some_and(|learned| learned.elsewhere) {
+        cases.insert(ELSEWHERE.to_owned(), Lesson::Through.what().into());
     }
     json!({
         "state": edges.state().as_str(),

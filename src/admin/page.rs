@@ -9,7 +9,9 @@ mod chart;
 mod charts;
 mod facts;
 mod gather;
+mod limit;
 mod model;
+mod odd;
 mod view;
 mod words;
 

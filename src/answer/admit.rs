@@ -33,13 +33,11 @@ use limited::{is_preflight, limiter};
 use noted::{Noted, check_body, check_host, check_size};
 use odd::refusal;
 
+pub(crate) use crate::api::route::ALLOW;
 pub(crate) use odd::OddRequest;
 
 pub(crate) use limited::{admit_unread, peek_unread, shared_wish};
 pub(crate) use noted::{MAX_REQUEST_BODY, MOST_FIELDS};
-
-/// The methods of known endpoints, for `Allow`.
-pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// The head of a request.
 #[derive(Debug)]

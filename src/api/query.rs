@@ -238,7 +238,7 @@ pub(crate) fn encode(value: &str, out: &mut String) {
 }
 
 /// Decodes one form-encoded key or value; else, if it is not UTF-8 or too long, the lossy text.
-pub(super) fn decode(raw: &str) -> Result<Cow<'_, str>, String> {
+pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, String> {
     if raw.len() > 3 * MAX_VALUE {
         return Err(raw.chars().take(64).collect());
     }

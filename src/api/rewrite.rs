@@ -88,6 +88,11 @@ impl Rewrite {
 
     /// The replacement of an address; `None` if it is not the origin's.
     pub fn target(&self, address: &str, from: Option<&Url>) -> Option<String> {
+        self.rest(address, from).map(|rest| format!("{}{rest}", self.public_url))
+    }
+
+    /// What follows the origin's base in an address: path, query and fragment. `None` if it is not the origin's.
+    pub(crate) fn rest(&self, address: &str, from: Option<&Url>) -> Option<String> {
         let url = match from {
             Some(from) => from.join(address).ok()?,
             None => Url::parse(address).ok()?,
@@ -96,7 +101,7 @@ impl Rewrite {
             let rest = rest_under(&url, base)?;
             let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
             let fragment = url.fragment().map(|fragment| format!("#{fragment}")).unwrap_or_default();
-            Some(format!("{}{rest}{query}{fragment}", self.public_url))
+            Some(format!("{rest}{query}{fragment}"))
         })
     }
 

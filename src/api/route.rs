@@ -9,6 +9,9 @@ use super::dump::DumpKind;
 use super::listing::ListingId;
 use super::taxonomy::TaxonomyKind;
 
+/// The methods of known endpoints, for `Allow`.
+pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
+
 /// The endpoint of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {

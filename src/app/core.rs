@@ -195,6 +195,7 @@ impl Core {
                 live: head.clone(),
                 details: details.clone(),
                 edges: versions.edges().clone(),
+                rewrite: self.rewrite.clone(),
                 volatile: volatile.clone(),
                 commands: self.commands.clone(),
                 audits: self.audits.clone(),

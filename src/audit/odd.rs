@@ -16,6 +16,7 @@ use crate::snapshot::edges::{self, Decision};
 use crate::snapshot::live::Published;
 
 use super::Auditor;
+use super::links::Links;
 use super::sample::Request;
 use super::verdict::Ours;
 
@@ -107,7 +108,8 @@ impl Auditor {
                         shown: applied.shown(),
                     };
                     let text = String::from_utf8_lossy(&page.body()).into_owned();
-                    Some(Ours::Body(text, published.meta.confirmed_ms))
+                    // The links around an odd page are ours by contract.
+                    Some(Ours::Body { text, links: Links::default(), at_ms: published.meta.confirmed_ms })
                 }
             },
         }

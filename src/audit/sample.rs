@@ -54,6 +54,8 @@ pub(crate) enum Kind {
     UnknownListing,
     /// What the documentation leaves open, and the data does not show.
     Odd,
+    /// Two filters that exclude each other. Not drawn as such: two filters together can be it.
+    Elsewhere,
 }
 
 impl Kind {
@@ -165,6 +167,7 @@ impl Sampler {
             Kind::Detail => return Some(Request::Detail(self.listing(dataset)?)),
             Kind::UnknownListing => return Some(Request::Detail(self.unknown(dataset))),
             Kind::Odd => return self.odd().map(Request::Odd),
+            Kind::Elsewhere => return None,
             Kind::FirstPage => plain,
             Kind::Page => {
                 let query = ListQuery { per_page: self.per_page(), ..plain };
@@ -187,7 +190,6 @@ impl Sampler {
             }
             Kind::TwoTerms => {
                 let left_out = self.dice.random_range(0..TaxonomyKind::ALL.len());
-                // From one listing, so that both filters usually match something.
                 let mut query = ListQuery { per_page: self.per_page(), ..plain };
                 for taxonomy in TaxonomyKind::ALL.into_iter().filter(|kind| kind.index() != left_out) {
                     query = self.term(query, taxonomy, dataset)?;

@@ -4,12 +4,17 @@
 
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
+use http::HeaderMap;
+use http::header::{ALLOW, CONTENT_TYPE};
+use url::Url;
 
 use crate::api::render::{Frame, ListPage, VolatileValues};
 use crate::api::taxonomy::VolatileKeys;
 use crate::semantics::caching::ResponseDirectives;
+use crate::semantics::link;
 use crate::snapshot::coverage::relies_on_disproved;
+use crate::snapshot::dataset::Dataset;
+use crate::snapshot::edges;
 use crate::snapshot::live::Published;
 use crate::store::{DetailState, StoreError};
 use crate::upstream::client::{Answer, AskError, Asker};
@@ -17,6 +22,7 @@ use crate::upstream::stamps::Place;
 use crate::upstream::window::Class;
 
 use super::Auditor;
+use super::links::Links;
 use super::sample::{Kind, Request, Sample};
 use super::verdict::{Ours, Theirs};
 
@@ -31,7 +37,11 @@ impl Auditor {
 
     /// The kind by which a sample is judged: what was learned is compared to the byte.
     pub(super) fn kind_of(&self, published: &Published, sample: &Sample) -> Kind {
-        if self.learned(published, &sample.request).is_some() { Kind::Odd } else { sample.kind }
+        if self.learned(published, &sample.request).is_some() {
+            return Kind::Odd;
+        }
+        let is_ours = self.edges.learned().is_none() && is_elsewhere(&published.dataset, &sample.request);
+        if is_ours { Kind::Elsewhere } else { sample.kind }
     }
 
     /// Asks an odd request: refusals come with their bodies.
@@ -39,23 +49,29 @@ impl Auditor {
         const MOST: u64 = 4 << 20;
         let answer =
             self.client.probe(&request.path(), MOST, Self::asker()).await.map_err(|error| error.to_string())?;
-        Self::theirs(request, &answer, self.clock.now_wall().as_millis())
+        self.theirs(request, &answer, self.clock.now_wall().as_millis())
     }
 
-    fn theirs(request: &Request, answer: &Answer, at_ms: i64) -> Result<Theirs, String> {
+    fn theirs(&self, request: &Request, answer: &Answer, at_ms: i64) -> Result<Theirs, String> {
         let text = String::from_utf8(answer.body.to_vec());
         let text = text.map_err(|error| format!("{request}: the origin's answer is not UTF-8: {error}"))?;
         let media_type = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let directives = ResponseDirectives::of(&answer.headers);
         let is_private = directives.no_store || directives.private;
-        Ok(Theirs { status: answer.status, media_type, is_private, text, at_ms })
+        let base = self.client.base().as_str().trim_end_matches('/');
+        let links = match Url::parse(&format!("{base}{}", request.path())) {
+            Ok(url) => Links::theirs(link::links(&answer.headers), &url, &self.rewrite),
+            Err(_no_address) => Links::default(),
+        };
+        let allow = methods(&answer.headers);
+        Ok(Theirs { status: answer.status, media_type, is_private, links, allow, text, at_ms })
     }
 
     /// Asks the origin any other request.
     pub(super) async fn ask(&self, request: &Request) -> Result<Theirs, String> {
         match self.client.ask(&request.path(), None, Self::asker()).await {
             Ok(answer) => {
-                let mut theirs = Self::theirs(request, &answer, 0)?;
+                let mut theirs = self.theirs(request, &answer, 0)?;
                 let place = Place::of(&request.path());
                 theirs.at_ms = self.client.stamps().date(place, &answer, Some(&theirs.text), None).until_ms;
                 Ok(theirs)
@@ -63,7 +79,8 @@ impl Auditor {
             // A refusal is an answer too.
             Err(AskError::Status { status: status @ (400..=428 | 430..=499), .. }) => {
                 let at_ms = self.clock.now_wall().as_millis();
-                Ok(Theirs { status, media_type: None, is_private: false, text: String::new(), at_ms })
+                let (links, text) = (Links::default(), String::new());
+                Ok(Theirs { status, media_type: None, is_private: false, links, allow: None, text, at_ms })
             }
             Err(error) => Err(error.to_string()),
         }
@@ -81,6 +98,9 @@ impl Auditor {
             Request::List(query) => match dataset.find(query) {
                 Err(_doubt) => Ours::ReadThrough,
                 Ok(found) => {
+                    // On a page without listings they are ours by contract.
+                    let around = (!found.items.is_empty()).then_some((query, found.total));
+                    let links = Links::ours(published.license.as_deref(), around, &self.rewrite);
                     let envelope = &dataset.content.envelope;
                     let page = ListPage {
                         frame: &Frame::new(envelope, &published.generated_at, &VolatileValues::new()),
@@ -90,18 +110,22 @@ impl Auditor {
                         items: found.items,
                         shown: None,
                     };
-                    let body = page.body();
-                    Ours::Body(String::from_utf8_lossy(&body).into_owned(), meta.confirmed_ms)
+                    let text = String::from_utf8_lossy(&page.body()).into_owned();
+                    Ours::Body { text, links, at_ms: meta.confirmed_ms }
                 }
             },
             Request::Odd(_) => Ours::Own,
-            Request::Taxonomy(kind) => Ours::Body(dataset.content.taxonomy(*kind).to_owned(), meta.confirmed_ms),
+            Request::Taxonomy(kind) => {
+                let (text, links) = (dataset.content.taxonomy(*kind).to_owned(), self.license(published));
+                Ours::Body { text, links, at_ms: meta.confirmed_ms }
+            }
             Request::Detail(id) if dataset.summary(*id).is_none() => Ours::Missing(meta.confirmed_ms),
             Request::Detail(id) => match self.details.get(*id).map_err(failed)? {
                 None => Ours::ReadThrough,
                 Some(record) if record.meta.state == DetailState::Gone => Ours::Missing(record.meta.origin_time_ms),
                 Some(record) => {
-                    Ours::Body(String::from_utf8_lossy(&record.body).into_owned(), record.meta.origin_time_ms)
+                    let (text, links) = (String::from_utf8_lossy(&record.body).into_owned(), self.license(published));
+                    Ours::Body { text, links, at_ms: record.meta.origin_time_ms }
                 }
             },
         })
@@ -115,4 +139,20 @@ impl Auditor {
         }
         ignored
     }
+
+    fn license(&self, published: &Published) -> Links {
+        Links::ours(published.license.as_deref(), None, &self.rewrite)
+    }
+}
+
+/// Whether the filters of a request exclude each other.
+pub(super) fn is_elsewhere(dataset: &Dataset, request: &Request) -> bool {
+    matches!(request, Request::List(query) if edges::is_elsewhere(dataset, query))
+}
+
+/// The methods that `Allow` names, in capitals; `None`: there is no such header.
+fn methods(headers: &HeaderMap) -> Option<Vec<String>> {
+    let values = headers.get_all(ALLOW).iter().filter_map(|value| value.to_str().ok());
+    let methods = values.flat_map(|value| value.split(',')).map(|method| method.trim().to_ascii_uppercase());
+    headers.contains_key(ALLOW).then(|| methods.filter(|method| !method.is_empty()).collect())
 }

@@ -2,16 +2,18 @@
 //!
 //! Pure. [`super`] checks whether a difference outlasts a refresh. Callers: [`super::Auditor`].
 
+use crate::api::route::ALLOW;
 use crate::api::taxonomy::VolatileKeys;
 
 use super::compare::{self, Difference, What};
+use super::links::Links;
 use super::sample::Kind;
 use super::score::Outcome;
 
 /// The mirror's answer.
 pub(super) enum Ours {
-    /// 200 with this text, and the instant for which it is confirmed.
-    Body(String, i64),
+    /// 200 with this text and these links, and the instant for which it is confirmed.
+    Body { text: String, links: Links, at_ms: i64 },
     /// 404, and the instant for which it is confirmed.
     Missing(i64),
     /// What was learned of the origin's answers to such requests.
@@ -30,6 +32,10 @@ pub(super) struct Theirs {
     pub(super) media_type: Option<String>,
     /// Whether caches may not keep it, or only one client's.
     pub(super) is_private: bool,
+    /// `Link`.
+    pub(super) links: Links,
+    /// `Allow`, in capitals; `None`: absent.
+    pub(super) allow: Option<Vec<String>>,
     /// The body.
     pub(super) text: String,
     /// Its instant.
@@ -47,7 +53,7 @@ pub(super) enum Verdict {
 
 /// Compares two answers. The message of `Err` says why they cannot be compared.
 pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &VolatileKeys) -> Result<Verdict, String> {
-    let fixed = matches!(kind, Kind::BeyondLast | Kind::UnknownSlug);
+    let fixed = matches!(kind, Kind::BeyondLast | Kind::UnknownSlug | Kind::Elsewhere);
     let (differences, confirmed_ms) = match (ours, theirs.status) {
         (Ours::ReadThrough, _) => return Ok(Verdict::Settled(Outcome::ReadThrough)),
         (Ours::Learned { status, media_type, text }, _) => {
@@ -57,13 +63,16 @@ pub(super) fn judge(kind: Kind, ours: &Ours, theirs: &Theirs, ignored: &Volatile
         (Ours::Missing(at), 200) => (vec![Difference::new(What::Status, "", "404", "200")], *at),
         // An unknown id is 404 here, whatever the origin answers.
         (Ours::Missing(_) | Ours::Own, _) => return Ok(Verdict::Settled(Outcome::ByContract)),
-        (Ours::Body(text, at), 200) => {
+        (Ours::Body { text, links, at_ms }, 200) => {
             let mut differences = compare_bodies(kind, text, &theirs.text, ignored)?;
             differences.extend(headers(theirs));
-            (differences, *at)
+            differences.extend(links.differences(&theirs.links));
+            (differences, *at_ms)
         }
-        (Ours::Body(..), _) if fixed => return Ok(Verdict::Settled(Outcome::ByContract)),
-        (Ours::Body(_, at), status) => (vec![Difference::new(What::Status, "", "200", &status.to_string())], *at),
+        (Ours::Body { .. }, _) if fixed => return Ok(Verdict::Settled(Outcome::ByContract)),
+        (Ours::Body { at_ms, .. }, status) => {
+            (vec![Difference::new(What::Status, "", "200", &status.to_string())], *at_ms)
+        }
     };
     if differences.is_empty() {
         return Ok(Verdict::Settled(Outcome::Equal));
@@ -92,10 +101,20 @@ fn learned(status: u16, media_type: Option<&str>, text: &str, theirs: &Theirs) -
     if text != theirs.text {
         differences.push(Difference::new(What::Text, "", text, &theirs.text));
     }
+    differences.extend(methods(theirs));
     differences
 }
 
-/// The differences of headers that clients act on: the type of a body, and whether caches may keep it.
+/// The difference of the methods that a client may use. Ours are those of a read-only API by contract, some more or some
+/// fewer: only an origin that allows none of them differs.
+fn methods(theirs: &Theirs) -> Option<Difference> {
+    let methods = theirs.allow.as_deref().filter(|methods| !methods.is_empty())?;
+    let is_ours = |method: &String| ALLOW.split(", ").any(|ours| ours == method);
+    (!methods.iter().any(is_ours)).then(|| Difference::new(What::Header, "Allow", ALLOW, &methods.join(", ")))
+}
+
+/// The differences of headers that clients act on: the type of a body, whether caches may keep it, and which methods
+/// there are.
 fn headers(theirs: &Theirs) -> Vec<Difference> {
     const JSON: &str = "application/json";
     let mut differences = Vec::new();
@@ -107,6 +126,7 @@ fn headers(theirs: &Theirs) -> Vec<Difference> {
     if theirs.is_private {
         differences.push(Difference::new(What::Header, "Cache-Control", "public", "not public"));
     }
+    differences.extend(methods(theirs));
     differences
 }
 
@@ -118,10 +138,11 @@ fn compare_bodies(kind: Kind, ours: &str, theirs: &str, ignored: &VolatileKeys) 
     compare::lists(ours, theirs, ignored).map_err(|error| format!("the origin's answer is not a list: {error}"))
 }
 
-/// Whether this difference is by design: no listings beyond the last page, and none for an unknown slug.
+/// Whether this difference is by design: no listings beyond the last page, and none for an unknown slug or filters that
+/// exclude each other.
 fn is_fixed(kind: Kind, difference: &Difference) -> bool {
     match kind {
-        Kind::UnknownSlug => true,
+        Kind::UnknownSlug | Kind::Elsewhere => true,
         _ => difference.what == What::Ids || matches!(difference.place.as_str(), "page" | "items"),
     }
 }

@@ -149,5 +149,5 @@ fn lessons() -> Learned {
         (Case::EmptyNumber, Lesson::AsOurs),
     ];
     let own = [(Case::PageHuge, "the bodies of the two answers differ".to_owned())];
-    Learned { lessons: lessons.into(), own: own.into(), probes: 40, probed_ms: 1_795_000_000_000 }
+    Learned { lessons: lessons.into(), elsewhere: false, own: own.into(), probes: 40, probed_ms: 1_795_000_000_000 }
 }

@@ -99,7 +99,8 @@ fn painted(value: &Value) -> String {
     let mut text = String::new();
     for line in screen(value).lines().map(plain) {
         let is_fact = line.starts_with("  ");
-        let is_wrong = ["held", "disk", "publish", "last error"].iter().any(|name| line.trim_start().starts_with(name));
+        let is_wrong =
+            ["held", "disk", "publish", "limit", "last error"].iter().any(|name| line.trim_start().starts_with(name));
         text.push_str(&match (is_fact, is_wrong) {
             (false, _) => paint.verdict(is_healthy, &line),
             (true, true) => paint.warning(&line),
@@ -176,6 +177,10 @@ fn screen(value: &Value) -> String {
         line("parity", parity.unwrap_or_else(|| "-".to_owned()));
     }
     let wrong = [("https", "/tls/problem"), ("held", "/held/reason"), ("disk", "/disk"), ("publish", "/publish/why")];
+    if text("/rate_limit/why") != "-" {
+        let why = text("/rate_limit/why");
+        lines.push(format!("  {:<10} not shared, each machine counts clients by itself: {why}", "limit"));
+    }
     for (name, pointer) in wrong.into_iter().chain([("last error", "/last_error/message")]) {
         if text(pointer) != "-" {
             lines.push(format!("  {name:<10} {}", text(pointer)));
@@ -311,6 +316,12 @@ mod tests {
         }
         let text = screen(&json!({ "state": "healthy", "publish": { "why": "the store is full" } }));
         assert!(text.contains("  publish    the store is full\n"), "{text}");
+        assert!(!text.contains("  limit "), "{text}");
+        let alone = json!({ "store": "local", "why": "Redis did not answer within 50 ms" });
+        let text = screen(&json!({ "state": "healthy", "rate_limit": alone }));
+        let line =
+            "  limit      not shared, each machine counts clients by itself: Redis did not answer within 50 ms\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

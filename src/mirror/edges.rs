@@ -1,8 +1,9 @@
 //! Learns how the origin answers odd requests: two probes a case, out of the background's share of the budget.
 //!
-//! [`probes`] has the requests, [`plan`] says when and how often they are sent, [`crate::api::edges::judge`] judges the
-//! answers. It publishes nothing. Callers: [`crate::app`] runs it.
+//! [`probes`] and `places` have the requests, [`plan`] says when and how often they are sent, [`crate::api::edges::judge`]
+//! judges the answers. It publishes nothing. Callers: [`crate::app`] runs it.
 
+mod places;
 pub(crate) mod plan;
 mod probes;
 
@@ -82,6 +83,7 @@ impl EdgeLearner {
                 }
                 Step::Begin => Some(Duration::from_secs(1)),
                 Step::Probe(case, round) => self.probe(&mut evidence, case, round).await,
+                Step::Place(round) => self.place(&mut evidence, round).await,
                 Step::Judge => {
                     self.judge(&mut evidence, facts.now_ms);
                     None
@@ -163,6 +165,38 @@ impl EdgeLearner {
         tracing::debug!(case = case.as_str(), path = probe.path(), "asked how the origin answers an odd request");
         let at_ms = self.clock.now_wall().as_millis();
         evidence.saw(case, Seen { told: probe.told(), said, at_ms });
+        self.keep(evidence);
+        None
+    }
+
+    /// Asks for a city outside a state; returns how long to wait before the next question.
+    async fn place(&self, evidence: &mut Evidence, round: usize) -> Option<Duration> {
+        let Some(published) = self.live.current() else { return Some(TICK) };
+        let query = places::query(round, &published.dataset);
+        drop(published);
+        // Where every city lies in every state, nothing can be asked.
+        let Some(query) = query else {
+            evidence.places.push(true);
+            self.keep(evidence);
+            return None;
+        };
+        let path = query.path_and_query();
+        let is_ours = match self.client.probe(&path, places::MOST, Asker::mirror(Class::Background)).await {
+            Ok(answer) => places::is_ours(answer.status, &answer.body),
+            Err(AskError::Spent(_)) => return Some(PAUSE),
+            Err(AskError::TooLarge { .. }) => false,
+            Err(error) if evidence.asks_places_again() => {
+                tracing::debug!(path, %error, "a question about a city and a state is asked again later");
+                self.keep(evidence);
+                return Some(PAUSE);
+            }
+            // Without an answer, the documented meaning stays.
+            Err(_) => true,
+        };
+        if !is_ours {
+            tracing::debug!(path, "the origin answers a city outside its state in another way");
+        }
+        evidence.places.push(is_ours);
         self.keep(evidence);
         None
     }

@@ -72,6 +72,18 @@ pub enum Repeated {
     Either,
 }
 
+/// What a city outside the state that is asked for shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// Nothing: a listing has to pass both filters.
+    #[default]
+    Nothing,
+    /// The listings of the city: the state does not count, but it is echoed.
+    CityCounts,
+    /// It is answered 404.
+    NotFound,
+}
+
 /// How what the documentation leaves open is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edges {
@@ -89,6 +101,8 @@ pub struct Edges {
     pub beyond: BeyondLast,
     /// Which of several values counts.
     pub repeated: Repeated,
+    /// What a city outside the state that is asked for shows.
+    pub elsewhere: Elsewhere,
     /// Whether an empty value is a value, not an absent one.
     pub empty_counts: bool,
     /// Whether errors are HTML pages, which repeat values as they are: a careless origin.
@@ -107,6 +121,7 @@ impl Default for Edges {
             odd_since: OddSince::default(),
             beyond: BeyondLast::default(),
             repeated: Repeated::default(),
+            elsewhere: Elsewhere::default(),
             empty_counts: false,
             html: false,
             slash_redirects: false,
@@ -126,6 +141,7 @@ impl Edges {
             odd_since: OddSince::Refused,
             beyond: BeyondLast::NotFound,
             repeated: Repeated::Refused,
+            elsewhere: Elsewhere::NotFound,
             empty_counts: true,
             slash_redirects: true,
             ..Self::default()
@@ -140,6 +156,7 @@ impl Edges {
                 odd_since: OddSince::Ignored,
                 beyond: BeyondLast::LastPage,
                 repeated: Repeated::First,
+                elsewhere: Elsewhere::CityCounts,
                 ..Self::default()
             }),
             "html" => Some(Self { html: true, odd_since: OddSince::Usual, empty_counts: false, ..strict }),

@@ -3,12 +3,12 @@
 //! Filters walk all venues in the origin's order; only unfiltered pages are sliced. Callers: `answer`.
 
 use super::answer::{Answer, Context};
-use super::edges::BeyondLast;
+use super::edges::{BeyondLast, Elsewhere};
 use super::json::Json;
-use super::listing;
 use super::query::Query;
 use super::switches::EmptyFilters;
 use super::venue::Venue;
+use super::{links, listing};
 
 /// Page size by default.
 const DEFAULT_PAGE: u64 = 50;
@@ -20,6 +20,11 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
         Ok(query) => query,
         Err((status, complaint)) => return context.error(status, &complaint),
     };
+    if edges.elsewhere == Elsewhere::NotFound
+        && let Some((state, city)) = query.outside(context.world)
+    {
+        return context.error(404, &format!("{city} is not in {state}"));
+    }
     let mut page = query.page.unwrap_or(1);
     let per_page = query.per_page.unwrap_or(DEFAULT_PAGE);
     let (mut venues, total) = select(context, &query, (page - 1).saturating_mul(per_page), per_page);
@@ -49,7 +54,8 @@ pub(super) fn page(context: &Context<'_>, raw: &str) -> Answer {
             }
         });
     });
-    Answer::json(200, json.finish())
+    let link = links::of_page(context, &query, page, per_page, last);
+    Answer { link, ..Answer::json(200, json.finish()) }
 }
 
 /// The venues of a page, and how many the query selects in all.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use percent_encoding::percent_decode_str;
 
-use super::edges::{BadNumber, Edges, OddSince, Repeated, TooMany, UnknownSlug};
+use super::edges::{BadNumber, Edges, Elsewhere, OddSince, Repeated, TooMany, UnknownSlug};
 use super::gazetteer::state_slug;
 use super::places::STATES;
 use super::sports::SPORTS;
@@ -89,6 +89,20 @@ impl Query {
         Ok(Self { page: count("page")?, per_page, filters, since })
     }
 
+    /// A state and a city, both known and without a common venue, if these are asked for.
+    pub(super) fn outside(&self, world: &World) -> Option<(&str, &str)> {
+        let slug = |name: &str| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
+        let (state, city) = (slug("state")?, slug("city")?);
+        let is_in = |venue: &Venue, state_too: bool, city_too: bool| {
+            let place = &world.map.places[usize::from(venue.place)];
+            let in_state = state_slug(place.state) == state;
+            let in_city = world.map.cities[usize::from(place.city)].slug == city;
+            (in_state || !state_too) && (in_city || !city_too)
+        };
+        let has = |state, city| world.venues.iter().any(|venue| is_in(venue, state, city));
+        (has(true, false) && has(false, true) && !has(true, true)).then_some((state, city))
+    }
+
     /// A predicate for the selected venues.
     pub(super) fn selection<'a>(&self, world: &'a World, switches: &Switches) -> impl Fn(&Venue) -> bool + use<'a> {
         let slug = |name: &str| self.filters.iter().find(|filter| filter.0 == name).map(|filter| filter.1.as_str());
@@ -98,6 +112,8 @@ impl Query {
         };
         let sport = buckets("sport", &|slug| SPORTS.iter().position(|sport| sport.slug == slug));
         let state = buckets("state", &|slug| (0..STATES.len()).position(|at| state_slug(at as u8) == slug));
+        let city_wins = switches.edges.elsewhere == Elsewhere::CityCounts && self.outside(world).is_some();
+        let state = state.filter(|_| !city_wins);
         let city = buckets("city", &|slug| world.map.cities.iter().position(|city| city.slug == slug));
         let since = self.since.map(|at| (at, switches.since));
         let (combine, unfiltered) = (switches.combine, self.filters.is_empty());

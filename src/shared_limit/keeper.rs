@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::SharedLimit;
 use super::link::Link;
 use super::lost::Lost;
+use super::{Alone, SharedLimit};
 
 /// How often an idle connection is tried.
 const EVERY: Duration = Duration::from_secs(1);
@@ -91,9 +91,10 @@ impl SharedLimit {
     /// Keeps the reason for `/status`, and logs it once.
     fn told(&self, lost: Lost) {
         let mut why = self.why.lock();
-        if why.as_ref() != Some(&lost) {
+        if why.as_ref().map(|alone| &alone.why) != Some(&lost) {
             tracing::warn!(why = %lost, "the limit is not shared: each machine counts for itself");
-            *why = Some(lost);
+            let since = why.as_ref().map_or_else(|| self.clock.now_wall(), |alone| alone.since);
+            *why = Some(Alone { why: lost, since });
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::api::query::ListQuery;
 use crate::api::taxonomy::TaxonomyKind;
 
 use super::dataset::Dataset;
+use super::membership::Membership;
 use apply::{Applied, apply};
 
 /// What was learned, shared by all who use it; cheap to clone.
@@ -144,7 +145,12 @@ pub(crate) enum Decision<'a> {
 
 /// How a query is answered that the parser calls odd. `now`: nanoseconds since 1970.
 pub(crate) fn of_odd<'a>(learned: &'a Learned, dataset: &Dataset, asked: &OddQuery, now: i64) -> Decision<'a> {
-    let [odd] = &asked.odds[..] else { return through(&asked.odds) };
+    let [odd] = &asked.odds[..] else {
+        // A slug beside them may be unknown, and then it may be anything.
+        let mut odds = asked.odds.clone();
+        odds.extend(looked_up(dataset, &asked.rest, now));
+        return through(&odds);
+    };
     let lesson = learned.of(odd);
     let beside = match lesson {
         Some(Lesson::List { effect, .. }) => {
@@ -153,6 +159,9 @@ pub(crate) fn of_odd<'a>(learned: &'a Learned, dataset: &Dataset, asked: &OddQue
         _ => asked.rest.clone(),
     };
     let mut odds = looked_up(dataset, &beside, now);
+    if learned.elsewhere {
+        odds.extend(elsewhere(dataset, &beside));
+    }
     if odds.is_empty() {
         return lesson.map_or(Decision::Ours, |lesson| by(lesson, dataset, &asked.rest, odd));
     }
@@ -167,7 +176,13 @@ pub(crate) fn of_empty<'a>(
     query: &ListQuery,
     now: i64,
 ) -> Option<Decision<'a>> {
-    let odds = looked_up(dataset, query, now);
+    let mut odds = looked_up(dataset, query, now);
+    if learned.is_some_and(|learned| learned.elsewhere)
+        && let Some(city) = elsewhere(dataset, query)
+    {
+        odds.push(city);
+        return Some(through(&odds));
+    }
     let odd = odds.first()?;
     let Some(learned) = learned else { return Some(Decision::Ours) };
     if odds.len() > 1 {
@@ -209,6 +224,20 @@ fn by<'a>(lesson: &'a Lesson, dataset: &Dataset, rest: &ListQuery, odd: &Odd) ->
             body.map_or(Decision::Ours, |body| Decision::Body(answer, body))
         }
     }
+}
+
+/// Whether the filters of a query exclude each other: its city lies outside its state.
+pub(crate) fn is_elsewhere(dataset: &Dataset, query: &ListQuery) -> bool {
+    elsewhere(dataset, query).is_some()
+}
+
+/// The city of a query, if it lies outside the state that the query names: no listing is in both.
+fn elsewhere(dataset: &Dataset, query: &ListQuery) -> Option<Odd> {
+    let (state, city) = (query.slug(TaxonomyKind::States)?, query.slug(TaxonomyKind::Cities)?);
+    let positions = |kind, slug| dataset.membership(kind, slug).and_then(Membership::positions);
+    let (state, city_of) = (positions(TaxonomyKind::States, state)?, positions(TaxonomyKind::Cities, city)?);
+    let is_outside = !city_of.is_empty() && !state.is_empty() && state.is_disjoint(city_of);
+    is_outside.then(|| Odd::of(TaxonomyKind::Cities.parameter(), How::Elsewhere, city))
 }
 
 /// What the data shows to be odd in a query: unknown slugs, an instant in the future, a page beyond the last.

@@ -3,17 +3,19 @@
 //! What is learned of two answers, and what never is, is tested beside the code; here it is the whole way, against origins
 //! of several personalities. `parity` compares a generated set of odd requests.
 
+mod attacks;
 mod parity;
 
 use std::collections::BTreeSet;
 
-use grandstand::sample::{Edges, Origin, Switches};
+use grandstand::sample::{Edges, Elsewhere, FaultRule, Origin, Switches};
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::client::Reply;
 use crate::gap::Desk;
 use crate::harness::{Server, Setup, edit, origin_with, quiet, run, until, wait_until};
+use crate::origin_faults::Fault;
 
 const LIST: &str = "/api/listings.json";
 
@@ -308,4 +310,61 @@ async fn an_audit_compares_odd_requests_and_a_difference_has_them_learned_again(
     assert!(said.contains("status: the mirror has 40"), "{said}");
     wait_until("it has learned again", || async { edges(&server).await["cases"]["unknown-sport"] == "as ours" }).await;
     assert_eq!(server.ok(&format!("{LIST}?sport=quidditch")).await.json()["total"], 0);
+}
+
+#[tokio::test]
+async fn the_operators_page_says_how_each_odd_request_is_answered_and_why() {
+    let (_origin, server) = learned("lenient", 230).await;
+    let section = |reply: Reply| {
+        let html = reply.text().to_owned();
+        let section = html.split("id=\"edges\"").nth(1).unwrap().split("</section>").next().unwrap().to_owned();
+        let pieces = section.split('<').filter_map(|piece| piece.split_once('>'));
+        pieces.map(|(_, text)| text.trim().to_owned()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    let told = section(server.admin(Method::GET, "/").await);
+    for part in [
+        "Odd requests Answers As the origin answers Learned at 20",
+        "with 40 requests to the origin.",
+        "A page beyond the last page=9999 The last page",
+        "A page size above 100 per_page=101 A list: the value is clamped to 250",
+        "An unknown sport sport=quidditch A list: the parameter is ignored",
+        "Two values of a filter sport=golf&amp;sport=tennis A list: the first value counts",
+        "A city outside the state state=ohio&amp;city=austin Forwarded to the origin",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let own = Setup::offline().set("mirror.edges", "own").start().await;
+    let told = section(own.admin(Method::GET, "/").await);
+    assert!(told.contains("Every answer is ours mirror.edges is"), "{told}");
+}
+
+#[tokio::test]
+async fn a_media_type_that_changes_is_found_by_an_audit_and_learned_again() {
+    let (origin, server) = learned("strict", 60).await;
+    let plain = Fault::Falsified(vec![("content-type", b"text/plain".to_vec())]);
+    origin.set(|switches| switches.faults.push(FaultRule::always(LIST, plain)));
+    let arguments = server.setup.arguments(&["audit", "--samples", "40"], &server.data_dir());
+    let (code, said) = run(&arguments).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("header Content-Type: the mirror has application/json, the origin text/plain"), "{said}");
+    wait_until("it has learned again", || async { edges(&server).await["cases"]["unknown-sport"] == "404 text/plain" })
+        .await;
+    let reply = server.get(&format!("{LIST}?sport=quidditch")).await;
+    assert_eq!((reply.status, reply.the("content-type")), (404, "text/plain".to_owned()));
+    assert_eq!(reply.header("content-security-policy"), None, "browsers do not run it");
+}
+
+#[tokio::test]
+async fn an_audit_counts_nothing_against_a_mirror_whose_origin_lets_the_city_win() {
+    let edges = Edges { elsewhere: Elsewhere::CityCounts, ..Edges::default() };
+    let origin = origin_with(130, Switches { edges, ..Switches::default() }).await;
+    let (own, learns) = (Setup::mirror_of(&origin).start().await, learning(&origin).start().await);
+    own.settled(&origin).await;
+    has_learned(&learns).await;
+    for server in [&own, &learns] {
+        let arguments = server.setup.arguments(&["audit", "--samples", "80"], &server.data_dir());
+        let (code, said) = run(&arguments).await;
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains(" equal (100 %); skipped: "), "{said}");
+    }
 }

@@ -54,6 +54,8 @@ pub(super) struct Facts<'a> {
     pub damage: Option<&'a str>,
     /// The share of compared requests that equal the origin, in percent.
     pub parity: Option<f64>,
+    /// Why the limit is not shared although it should be.
+    pub alone: Option<&'a str>,
 }
 
 impl Facts<'_> {
@@ -179,6 +181,11 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     if let Some(parity) = facts.parity.filter(|parity| *parity < 100.0) {
         let what = format!("{:.2} % of the compared answers differ from the origin's.", 100.0 - parity);
         let todo = "Look at the differences below. The server fetches that data again by itself; then compare again.";
+        attention(what, todo, None);
+    }
+    if let Some(why) = facts.alone {
+        let what = format!("The limit is not shared: each machine counts clients by itself. {}", sentence(why));
+        let todo = "Check Redis and rate_limit.store. The server keeps trying, and shares the limit again by itself.";
         attention(what, todo, None);
     }
     findings

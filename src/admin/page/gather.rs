@@ -24,7 +24,7 @@ use super::action::{Action, Writes};
 use super::advice::{self, Finding, about_note};
 use super::charts::{self, Scene, purpose};
 use super::model::{Bar, Line, Model, Origin, Parity, Row, Snapshot, Snapshots, State, Tile};
-use super::{facts, words};
+use super::{facts, limit, odd, words};
 
 /// Kept snapshots that are shown; beyond that only important ones.
 const MOST_SNAPSHOTS: usize = 40;
@@ -40,6 +40,7 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
     let tls = status.tls.as_ref().and_then(|tls| tls.certificate.problem(reading.now));
     let damage = status.store.as_ref().and_then(|store| store.damage());
     let rolled_back = status.versions.as_ref().and_then(Versions::rolled_back);
+    let alone = status.shared.as_ref().and_then(|shared| shared.why_local());
     let findings = advice::findings(&advice::Facts {
         usage: status.usage,
         reasons: &reading.reasons,
@@ -54,6 +55,7 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
         tls_problem: tls.as_deref(),
         damage: damage.as_deref(),
         parity: percent,
+        alone: alone.as_deref(),
     });
     let oldest = oldest(status.usage, status.ttl(), status.max_age).map(|oldest| oldest.as_secs());
     let scene = Scene { usage: status.usage, budget: budget.and_then(|budget| budget.limit), oldest };
@@ -73,6 +75,8 @@ pub(super) fn model(status: &Status, writes: Writes, span: Span) -> Model {
             differences: differences(&score, &job),
             action: Action::audit(),
         }),
+        odd: status.versions.as_ref().map(|versions| odd::requests(versions.edges())),
+        limit: status.shared.as_ref().map_or_else(Vec::new, |shared| limit::lines(shared)),
         notes: status.recent.notes().iter().map(row).collect(),
         server: server(status, &reading, tls),
         facts: facts::flat(&value),

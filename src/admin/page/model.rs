@@ -30,6 +30,10 @@ pub(super) struct Model {
     pub snapshots: Option<Snapshots>,
     /// The comparison with the origin; `None` without one.
     pub parity: Option<Parity>,
+    /// How odd requests are answered; `None` in shield use.
+    pub odd: Option<OddRequests>,
+    /// The limit of the fleet; empty: this process counts for itself.
+    pub limit: Vec<Line>,
     /// The last warnings and errors, the newest first.
     pub notes: Vec<Row>,
     /// Listeners, certificate of the HTTPS listener, cache.
@@ -125,6 +129,22 @@ pub(super) struct Parity {
     /// What differs, the newest last.
     pub differences: Vec<String>,
     pub action: Action,
+}
+
+/// How requests are answered that the documentation of the API leaves open.
+pub(super) struct OddRequests {
+    pub lines: Vec<Line>,
+    /// One row for each case; empty until something is learned.
+    pub cases: Vec<OddCase>,
+}
+
+/// How one kind of odd request is answered.
+pub(super) struct OddCase {
+    pub request: &'static str,
+    pub example: &'static str,
+    pub answer: String,
+    /// Why the answer is ours; `None`: it is the origin's.
+    pub why: Option<String>,
 }
 
 /// One warning or error.

@@ -80,6 +80,8 @@ pub(super) fn live(model: &Model) -> Markup {
         (sections::lines("data", "Data", &model.data, &html! {}))
         @if let Some(snapshots) = &model.snapshots { (sections::snapshots(snapshots, model.writes)) }
         @if let Some(parity) = &model.parity { (sections::parity(parity, model.writes)) }
+        @if let Some(odd) = &model.odd { (sections::odd(odd)) }
+        (sections::lines("limit", "Shared limit", &model.limit, &html! {}))
         @let purge = html! { p class="buttons" { (button(&Action::purge(), model.writes)) } };
         (sections::lines("server", "Server", &model.server, &purge))
         (sections::notes(&model.notes))

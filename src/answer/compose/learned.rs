@@ -5,6 +5,7 @@
 
 use http::{HeaderValue, Method, StatusCode};
 
+use crate::answer::admit::ALLOW;
 use crate::answer::find::Learned;
 use crate::semantics::precondition::{self, Precondition};
 use crate::semantics::problem::Problem;
@@ -32,6 +33,10 @@ impl Standing {
         head.put_static(&fields::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         if sandbox {
             head.put_static(&fields::CONTENT_SECURITY_POLICY, SANDBOX);
+        }
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            // RFC 9110 §15.5.6: such an answer names the methods.
+            head.put_static(&fields::ALLOW, ALLOW);
         }
         head.put_number(&fields::CONTENT_LENGTH, body.len());
         let cache_control = if status == StatusCode::NOT_FOUND { "public, max-age=60" } else { "no-store" };

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES,
-    HeaderMap, HeaderName, HeaderValue, LINK, VARY,
+    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, EXPIRES, HeaderMap, HeaderName, HeaderValue, LINK, VARY,
 };
 use http::{Method, StatusCode};
 
 use crate::answer::head::{self as fields, Head};
+use crate::api::edges::lesson::{Family, family};
 use crate::cache::coded::Coded;
 use crate::cache::stored::Stored;
 use crate::clock::Monotonic;
@@ -24,6 +25,7 @@ use crate::semantics::coding::Coding;
 use crate::semantics::precondition::Precondition;
 use crate::semantics::problem::Problem;
 
+use super::learned::SANDBOX;
 use super::{Answer, Asked, NOSNIFF, Outcome, Standing, common};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -58,6 +60,7 @@ impl Standing {
         if let Some(link) = &stored.link {
             head.append(LINK, link.clone());
         }
+        confine(head);
         head.insert(VARY, HeaderValue::from_static("accept-encoding"));
         head.insert(ACCEPT_RANGES, HeaderValue::from_static("none"));
     }
@@ -78,6 +81,15 @@ impl Standing {
             }
         };
         of_the_origin(head, status, body, asked, outcome)
+    }
+}
+
+/// Puts a body that browsers may run into a sandbox. Known endpoints answer with data; a page of theirs is an error, which
+/// may repeat what a client asked for as markup, and it comes from our host.
+fn confine(head: &mut HeaderMap) {
+    let is_inert = |value: &HeaderValue| value.to_str().ok().and_then(family) == Some(Family::Inert);
+    if !head.get_all(CONTENT_TYPE).iter().all(is_inert) {
+        head.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
     }
 }
 

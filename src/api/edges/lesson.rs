@@ -71,6 +71,9 @@ pub(crate) struct Answer {
 pub(crate) struct Learned {
     /// The lessons. A case without one is answered as the table of the documentation says.
     pub lessons: BTreeMap<Case, Lesson>,
+    /// Whether the origin does not answer a city outside the state that is asked for as we do, with an empty list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// Why nothing was learned of the other cases, for people.
     pub own: BTreeMap<Case, String>,
     /// How many requests that took.

@@ -56,6 +56,8 @@ pub(crate) enum How {
     Unknown,
     /// `page` beyond the last.
     Beyond,
+    /// A city outside the state beside it.
+    Elsewhere,
     /// Given twice, with different values.
     Repeated,
     /// Without a value.
@@ -94,7 +96,7 @@ impl Odd {
             How::Empty if is_number => Some(Case::EmptyNumber),
             How::Empty if is_slug => Some(Case::EmptyFilter),
             How::Empty => Some(Case::EmptySince),
-            How::Negative | How::Huge | How::NoNumber | How::Repeated => None,
+            How::Negative | How::Huge | How::NoNumber | How::Repeated | How::Elsewhere => None,
         }
     }
 

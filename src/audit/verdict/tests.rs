@@ -4,7 +4,12 @@ const PAGE: &str = r#"{"page":1,"total":1,"items":[{"id":1}]}"#;
 
 fn theirs(status: u16, text: &str) -> Theirs {
     let media_type = Some("application/json; charset=utf-8".to_owned());
-    Theirs { status, media_type, is_private: false, text: text.to_owned(), at_ms: 1_000 }
+    let links = Links::default();
+    Theirs { status, media_type, is_private: false, links, allow: None, text: text.to_owned(), at_ms: 1_000 }
+}
+
+fn body(text: &str, at_ms: i64) -> Ours {
+    Ours::Body { text: text.to_owned(), links: Links::default(), at_ms }
 }
 
 fn word(kind: Kind, ours: &Ours, theirs: &Theirs) -> &'static str {
@@ -17,7 +22,7 @@ fn word(kind: Kind, ours: &Ours, theirs: &Theirs) -> &'static str {
 
 #[test]
 fn what_the_contract_fixes_is_no_difference() {
-    let ours = |text: &str| Ours::Body(text.to_owned(), 1_000);
+    let ours = |text: &str| body(text, 1_000);
     let none = r#"{"page":9,"total":1,"items":[]}"#;
     for (kind, mirror, origin, expected) in [
         (Kind::Page, ours(PAGE), theirs(200, PAGE), "equal"),
@@ -35,6 +40,10 @@ fn what_the_contract_fixes_is_no_difference() {
         // An unknown slug: nothing is found.
         (Kind::UnknownSlug, ours(none), theirs(200, PAGE), "by-contract"),
         (Kind::UnknownSlug, ours(none), theirs(404, ""), "by-contract"),
+        // Filters that exclude each other.
+        (Kind::Elsewhere, ours(none), theirs(200, PAGE), "by-contract"),
+        (Kind::Elsewhere, ours(none), theirs(404, ""), "by-contract"),
+        (Kind::Elsewhere, ours(none), theirs(200, none), "equal"),
         // An unknown listing.
         (Kind::UnknownListing, Ours::Missing(1_000), theirs(404, ""), "equal"),
         (Kind::UnknownListing, Ours::Missing(1_000), theirs(410, ""), "equal"),
@@ -52,7 +61,7 @@ fn what_the_contract_fixes_is_no_difference() {
 
 #[test]
 fn an_older_copy_proves_nothing_unless_it_is_equal() {
-    let ours = Ours::Body(PAGE.to_owned(), 1_001);
+    let ours = body(PAGE, 1_001);
     assert_eq!(word(Kind::Page, &ours, &theirs(200, PAGE)), "equal");
     assert_eq!(word(Kind::Page, &ours, &theirs(200, r#"{"page":1,"total":2,"items":[]}"#)), "not-answered");
 }
@@ -78,7 +87,7 @@ fn what_was_learned_is_compared_to_the_byte() {
 
 #[test]
 fn headers_that_clients_act_on_are_compared() {
-    let ours = Ours::Body(PAGE.to_owned(), 1_000);
+    let ours = body(PAGE, 1_000);
     let with = |media_type: Option<&str>, is_private| Theirs {
         media_type: media_type.map(str::to_owned),
         is_private,
@@ -92,5 +101,24 @@ fn headers_that_clients_act_on_are_compared() {
         (with(Some("application/json"), true), "differs"),
     ] {
         assert_eq!(word(Kind::Page, &ours, &theirs), expected, "{:?}", theirs.media_type);
+    }
+}
+
+#[test]
+fn methods_differ_only_where_a_client_could_use_none_of_ours() {
+    let learned = Ours::Learned { status: 405, media_type: theirs(405, "").media_type, text: String::new() };
+    for (methods, expected) in [
+        (None, "equal"),
+        (Some(&[][..]), "equal"),
+        (Some(&["GET", "HEAD"]), "equal"),
+        (Some(&["GET", "POST", "TRACE"]), "equal"),
+        (Some(&["POST", "PUT"]), "differs"),
+    ] {
+        let allow = methods.map(|methods| methods.iter().map(|method| (*method).to_owned()).collect::<Vec<_>>());
+        for (kind, ours, status, text) in [(Kind::Page, &body(PAGE, 1_000), 200, PAGE), (Kind::Odd, &learned, 405, "")]
+        {
+            let theirs = Theirs { allow: allow.clone(), ..theirs(status, text) };
+            assert_eq!(word(kind, ours, &theirs), expected, "{kind:?} {methods:?}");
+        }
     }
 }

@@ -31,6 +31,12 @@ pub(super) struct Evidence {
     pub failed: BTreeMap<Case, u32>,
     /// The answers to the first and second probe of each case.
     pub seen: BTreeMap<Case, Vec<Seen>>,
+    /// Whether a city outside the state that is asked for is answered with an empty list, as we do: the answers so far.
+    #[serde(default)]
+    pub places: Vec<bool>,
+    /// How often that question failed.
+    #[serde(default)]
+    pub places_failed: u32,
     /// Whether the round goes on.
     pub is_open: bool,
     /// When the last round ended, in milliseconds since 1970; 0: none did.
@@ -57,6 +63,9 @@ pub(super) enum Step {
     Begin,
     /// The first (0) or second (1) probe of a case.
     Probe(Case, usize),
+    /// The first (0) or second (1) question about a city outside a state. It is about valid filters, and no probe of a
+    /// case: no more than two requests in all, the second only if the first answer is not ours.
+    Place(usize),
     /// The round ends: the answers are judged.
     Judge,
     /// Nothing for so long, or until something is asked for.
@@ -75,7 +84,7 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
         return if is_due || is_asked { Step::Begin } else { Step::Wait(Duration::from_secs(60)) };
     }
     if evidence.sent >= MOST_PROBES {
-        return Step::Judge;
+        return last(evidence);
     }
     let answers = |case: Case| evidence.seen.get(&case).map_or(&[][..], Vec::as_slice);
     if let Some(case) = Case::ALL.into_iter().find(|case| answers(*case).is_empty()) {
@@ -92,7 +101,16 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
     match (open().find(is_due), open().next()) {
         (Some(case), _) => Step::Probe(case, 1),
         (None, Some(_)) => Step::Wait(Duration::from_secs(1)),
-        (None, None) => Step::Judge,
+        (None, None) => last(evidence),
+    }
+}
+
+/// What is left when no case is: the question about places, then the verdict.
+fn last(evidence: &Evidence) -> Step {
+    match evidence.places[..] {
+        [] => Step::Place(0),
+        [false] => Step::Place(1),
+        _ => Step::Judge,
     }
 }
 
@@ -108,6 +126,14 @@ impl Evidence {
         (self.sent, self.is_open) = (0, true);
         self.seen.clear();
         self.failed.clear();
+        self.places.clear();
+        self.places_failed = 0;
+    }
+
+    /// The question about places failed. Whether it is asked again.
+    pub(super) const fn asks_places_again(&mut self) -> bool {
+        self.places_failed += 1;
+        self.places_failed <= MOST_RETRIES
     }
 
     /// A request failed. Whether it is sent again: that costs the last cases their turn.
@@ -124,7 +150,8 @@ impl Evidence {
 
     /// The round ends with what the answers teach.
     pub(super) fn judge(&mut self, now_ms: i64) -> Learned {
-        let mut learned = Learned { probes: self.sent, ..Learned::default() };
+        let elsewhere = self.places == [false, false];
+        let mut learned = Learned { probes: self.sent, elsewhere, ..Learned::default() };
         for case in Case::ALL {
             let answers = self.seen.get(&case).map_or(&[][..], Vec::as_slice);
             let lesson = match answers {
@@ -186,11 +213,30 @@ mod tests {
         assert_eq!(next(&evidence, &facts(300_999, Some(2_000))), waits, "not a ttl later");
         assert_eq!(next(&evidence, &facts(301_000, Some(1_000))), waits, "no good answer between");
         assert_eq!(next(&evidence, &facts(301_000, None)), waits);
-        assert_eq!(answered(&mut evidence, &facts(301_000, Some(2_000))), (cases, Step::Judge));
+        assert_eq!(answered(&mut evidence, &facts(301_000, Some(2_000))), (cases, Step::Place(0)));
+        evidence.places.push(true);
+        assert_eq!(next(&evidence, &facts(301_000, None)), Step::Judge);
         assert!(evidence.sent <= MOST_PROBES);
         let learned = evidence.judge(301_000);
         assert_eq!((learned.lessons.len(), learned.own.len(), learned.probes), (20, 0, 40));
         assert_eq!(learned.probed_ms, 301_000);
+    }
+
+    #[test]
+    fn a_city_outside_its_state_is_asked_again_only_if_the_first_answer_is_not_ours() {
+        for (answers, elsewhere) in [(&[true][..], false), (&[false, true], false), (&[false, false], true)] {
+            let mut evidence = Evidence::default();
+            evidence.begin("o");
+            evidence.sent = MOST_PROBES;
+            for (round, answer) in answers.iter().enumerate() {
+                assert_eq!(next(&evidence, &facts(1_000, None)), Step::Place(round));
+                evidence.places.push(*answer);
+            }
+            assert_eq!(next(&evidence, &facts(1_000, None)), Step::Judge);
+            assert_eq!(evidence.judge(1_000).elsewhere, elsewhere, "{answers:?}");
+        }
+        let mut evidence = Evidence::default();
+        assert_eq!((0..5).filter(|_| evidence.asks_places_again()).count(), 2, "a failure is asked again twice");
     }
 
     #[test]
@@ -218,7 +264,7 @@ mod tests {
             }
         }
         assert_eq!(evidence.sent, MOST_PROBES);
-        assert_eq!(next(&evidence, &facts), Step::Judge);
+        assert_eq!(next(&evidence, &facts), Step::Place(0));
         let learned = evidence.judge(1_000);
         assert_eq!((learned.lessons.len(), learned.own.len()), (0, Case::ALL.len()));
     }

@@ -119,7 +119,9 @@ fn two_odd_parameters_are_never_answered_by_lessons() {
         assert_eq!(of(raw), Decision::Through, "{raw}");
     }
     assert!(matches!(of("page=2&per_page=110"), Decision::List(_)), "it is the last page");
-    assert_eq!(of("page=0&sport=%22"), Decision::Ours);
+    for raw in ["page=0&sport=%22", "page=0&per_page=x&sport=%3Cb%3E", "page=2&page=3&state=a%20b"] {
+        assert_eq!(of(raw), Decision::Ours, "{raw}: nothing of it may be repeated");
+    }
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 use std::panic::AssertUnwindSafe;
 
-use grandstand::sample::{BadNumber, BeyondLast, Edges, OddSince, Origin, Repeated, Switches, TooMany, UnknownSlug};
+use grandstand::sample::{
+    BadNumber, BeyondLast, Edges, Elsewhere, OddSince, Origin, Repeated, Switches, TooMany, UnknownSlug,
+};
 
 use super::{LIST, has_learned, learned, learning, of_the_origin};
 use crate::compare::same_list;
-use crate::harness::{Server, origin_with};
+use crate::harness::{Server, origin_with, quiet};
 
 /// Odd values of each parameter, and ordinary ones beside them.
 fn odd_queries(total: usize) -> Vec<String> {
@@ -25,6 +27,7 @@ fn odd_queries(total: usize) -> Vec<String> {
     odd.extend(["page=", "per_page=", "modified_since="].map(str::to_owned));
     odd.extend(["page=1&page=2", "page=3&page=1", "per_page=10&per_page=20"].map(str::to_owned));
     odd.extend(["sport=baseball&sport=golf", "state=texas&state=ohio", "state=ohio&state=texas"].map(str::to_owned));
+    odd.push("sport=golf&sport=baseball&sport=soccer".to_owned());
     odd
 }
 
@@ -49,11 +52,30 @@ fn targets(total: usize) -> Vec<String> {
     targets
 }
 
+/// A state, and a city without a listing there.
+pub(super) fn apart(origin: &Origin) -> (String, String) {
+    let places: Vec<(String, String)> = origin.world(|world| {
+        let slugs = world.ids().into_iter().filter_map(|id| world.slugs_of(id));
+        slugs.map(|(_, state, city)| (state, city.to_owned())).collect()
+    });
+    let (state, _) = places[0].clone();
+    let is_apart = |city: &String| !places.contains(&(state.clone(), city.clone()));
+    let (_, city) = places.iter().find(|(_, city)| is_apart(city)).unwrap().clone();
+    (state, city)
+}
+
+/// Valid filters that exclude each other, alone and with others.
+fn elsewhere(origin: &Origin) -> Vec<String> {
+    let (state, city) = apart(origin);
+    let besides = ["", "&per_page=3", "&sport=baseball", "&modified_since=2024-05-06", "&page=2", "&page=0", "&utm=1"];
+    besides.map(|beside| format!("{LIST}?state={state}&city={city}{beside}")).into()
+}
+
 /// Compares all of them; what differs.
 async fn differences(server: &Server, origin: &Origin) -> Vec<String> {
     let total = origin.world(|world| world.ids().len());
     let mut differing = Vec::new();
-    for target in targets(total) {
+    for target in targets(total).into_iter().chain(elsewhere(origin)) {
         let (ours, theirs) = (server.get(&target).await, of_the_origin(origin, &target).await);
         let is_list = theirs.status == 200 && target.starts_with(&format!("{LIST}?"));
         let same_head = (ours.status, ours.header("content-type")) == (theirs.status, theirs.header("content-type"));
@@ -116,6 +138,7 @@ async fn odd_requests_are_answered_as_an_origin_of_mixed_manners_does() {
         odd_since: OddSince::Ignored,
         beyond: BeyondLast::NotFound,
         repeated: Repeated::Either,
+        elsewhere: Elsewhere::CityCounts,
         empty_counts: false,
         html: true,
         slash_redirects: true,
@@ -125,4 +148,35 @@ async fn odd_requests_are_answered_as_an_origin_of_mixed_manners_does() {
     has_learned(&server).await;
     let differing = differences(&server, &origin).await;
     assert!(differing.is_empty(), "{} differ:\n{}", differing.len(), differing.join("\n"));
+}
+
+#[tokio::test]
+async fn a_city_outside_its_state_is_asked_for_once_and_twice_only_where_the_origin_differs() {
+    for (personality, asked) in [("documented", 1), ("lenient", 2), ("strict", 2)] {
+        let (origin, server) = learned(personality, 130).await;
+        let is_pair = |target: &str| target.contains("state=") && target.contains("&city=");
+        let pairs =
+            |log: Vec<grandstand::sample::Seen>| log.iter().filter(|seen| is_pair(&seen.path_and_query)).count();
+        assert_eq!(pairs(origin.log()), asked, "{personality}");
+        let told = super::edges(&server).await["cases"]["city-outside-state"].clone();
+        assert_eq!(told == "read through", asked == 2, "{personality}: {told}");
+        quiet(&origin).await;
+        origin.clear_log();
+        let (state, city) = apart(&origin);
+        let target = format!("{LIST}?state={state}&city={city}");
+        let ours = server.get(&target).await;
+        // A pair that has listings is never asked for, and neither is this one where an empty list is the answer.
+        let (state, city) = origin.world(|world| {
+            let (_, state, city) = world.slugs_of(world.ids()[0]).unwrap();
+            (state, city.to_owned())
+        });
+        assert!(server.ok(&format!("{LIST}?state={state}&city={city}")).await.total() > 0);
+        assert_eq!(pairs(origin.log()), asked - 1, "{personality}");
+        assert_eq!(ours.status, if personality == "strict" { 404 } else { 200 });
+        origin.shutdown().await;
+        server.get("/api/sports.json").await;
+        let (state, city) = apart(&origin);
+        let unseen = server.get(&format!("{LIST}?state={state}&city={city}&per_page=9")).await;
+        assert_eq!((unseen.status, unseen.total()), (200, 0), "{personality}: without the origin the answer is ours");
+    }
 }

@@ -254,3 +254,53 @@ async fn a_store_that_cannot_be_one_is_a_mistake() {
         assert!(code == 64 && said.contains(says) && !said.contains("secret"), "{key}={value}: {code}: {said}");
     }
 }
+
+/// The section of the operator's page about the limit, without its tags; empty: there is none.
+async fn on_the_page(server: &Server) -> String {
+    let html = server.admin(http::Method::GET, "/").await;
+    let section = html.text().split("id=\"limit\"").nth(1).map(|rest| rest.split("</section>").next().unwrap());
+    let pieces = section.unwrap_or_default().split('<').filter_map(|piece| piece.split_once('>'));
+    pieces.map(|(_, text)| text.trim()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn operators_see_whether_the_limit_is_shared_since_when_not_and_what_it_cost() {
+    let mut redis = Redis::start().await;
+    let server = machine(&redis, 3).start().await;
+    shares(&server).await;
+    for _ in 0..5 {
+        ask(&server, "192.0.2.7").await;
+    }
+    let told = on_the_page(&server).await;
+    for part in [
+        "Store Redis at 127.0.0.1:",
+        "In use: all machines count clients together",
+        "Round trips to the store 4",
+        "Refusals known without a round trip 1",
+        "Decisions of this machine alone 0",
+        "Connections lost 0",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let arguments = server.setup.arguments(&["status"], &server.data_dir());
+    let (_, screen) = run(&arguments).await;
+    assert!(!screen.contains("not shared"), "{screen}");
+    redis.kill();
+    wait_until("it counts alone", || async {
+        ask(&server, "192.0.2.8").await;
+        server.status().await["rate_limit"]["store"] == "local"
+    })
+    .await;
+    let told = on_the_page(&server).await;
+    assert!(told.contains("Not in use: this machine counts clients by itself Since 20"), "{told}");
+    assert!(told.contains("Redis cannot be reached") && told.contains("Connections lost 1"), "{told}");
+    let page = server.admin(http::Method::GET, "/").await;
+    assert!(page.text().contains("The limit is not shared: each machine counts clients by itself."), "{page:?}");
+    let (_, screen) = run(&arguments).await;
+    let line =
+        screen.lines().find(|line| line.trim_start().starts_with("limit ")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(line.contains("not shared, each machine counts clients by itself: Redis"), "{line}");
+    // A process without a store has no such section.
+    let alone = crate::harness::Setup::offline().start().await;
+    assert_eq!(on_the_page(&alone).await, "");
+}

@@ -18,6 +18,7 @@ fn well() -> Facts<'static> {
         tls_problem: None,
         damage: None,
         parity: Some(100.0),
+        alone: None,
     }
 }
 
@@ -66,6 +67,13 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
         (Facts { tls_problem: Some("it expires"), ..well() }, Weight::Attention, &["It expires."], "tls.cert", None),
         (Facts { damage: Some("page 7"), ..well() }, Weight::Attention, &["Page 7."], "the rest again", None),
         (Facts { damage: Some("x"), origin_url: None, ..well() }, Weight::Attention, &["damaged"], "bundle", None),
+        (
+            Facts { alone: Some("no Redis"), ..well() },
+            Weight::Attention,
+            &["by itself. No Redis."],
+            "Check Redis",
+            None,
+        ),
         (Facts { parity: Some(99.5), ..well() }, Weight::Attention, &["0.50 %"], "differences below", None),
     ] {
         let findings = findings(&facts);

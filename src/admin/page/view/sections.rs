@@ -5,7 +5,7 @@
 use maud::{Markup, html};
 
 use crate::admin::page::action::Writes;
-use crate::admin::page::model::{Line, Model, Origin, Parity, Row, Snapshot, Snapshots};
+use crate::admin::page::model::{Line, Model, OddRequests, Origin, Parity, Row, Snapshot, Snapshots};
 use crate::admin::page::words;
 
 use super::button;
@@ -168,6 +168,31 @@ pub(super) fn parity(parity: &Parity, writes: Writes) -> Markup {
                 ul class="texts" { @for difference in &parity.differences { li { (difference) } } }
             }
             p class="buttons" { (button(&parity.action, writes)) }
+        }
+    }
+}
+
+/// How odd requests are answered.
+pub(super) fn odd(odd: &OddRequests) -> Markup {
+    html! {
+        section id="edges" aria-labelledby="edges-title" {
+            h2 id="edges-title" { "Odd requests" }
+            (description(&odd.lines))
+            @if !odd.cases.is_empty() {
+                div class="wide" tabindex="0" role="region" aria-label="Answers to odd requests" { table {
+                    caption class="unseen" { "Odd requests and their answers" }
+                    thead { tr {
+                        th scope="col" { "Request" }
+                        th scope="col" { "Example" }
+                        th scope="col" { "Answer" }
+                    } }
+                    tbody { @for case in &odd.cases { tr {
+                        th scope="row" { (case.request) }
+                        td { code { (case.example) } }
+                        td { (case.answer) @if let Some(why) = &case.why { p class="todo" { (why) } } }
+                    } } }
+                } }
+            }
         }
     }
 }
