@@ -184,6 +184,8 @@
 //! are the hashes of the objects, so that a part of one is of use to the next process. Bundles are applied in memory and
 //! imported in one transaction, together with where the replica then stands ([`versions::follow`]): the number of the head,
 //! and the digest of its last bundle. An import by hand, or a repair, removes the digest; the same head is then taken again.
+//! A bundle that is of no use ends an attempt, and is tried again later; the publisher reads its objects back
+//! (`fleet::publisher::read_back`) and replaces the chain.
 //! # Reload, restart
 //!
 //! [`config::Settings`] is the configuration in effect. A room that reads a key that can change holds it and reads the key
