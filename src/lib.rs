@@ -195,7 +195,8 @@
 //! in the data directory whose names are the hashes of the objects, so that the next process can continue an unfinished
 //! download. Bundles are applied in memory and imported in one transaction, together with where the replica then stands
 //! ([`versions::follow`]): the number of the head, and the digest of its last bundle. An import by hand, or a repair,
-//! removes the digest; the same head is then taken again.
+//! removes the digest; the same head is then taken again. A bundle that cannot be used ends an attempt, which is repeated
+//! later; the publisher reads its objects back (`fleet::publisher::read_back`) and replaces the chain.
 //!
 //! # Reload, restart
 //!

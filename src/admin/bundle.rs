@@ -115,7 +115,9 @@ impl Failed {
                 StatusCode::CONFLICT
             }
             Self::Signature(_) | Self::Unsigned => StatusCode::FORBIDDEN,
-            Self::Bundle(_) | Self::Import(ImportError::Bundle(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Bundle(_) | Self::Import(ImportError::Bundle(_) | ImportError::Misfit { .. }) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,

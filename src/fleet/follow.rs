@@ -73,7 +73,7 @@ pub(crate) fn decide<'a>(stand: &Stand, head: &'a Head) -> Decision<'a> {
 }
 
 /// All bundles of a head.
-pub(crate) fn everything(head: &Head) -> Decision<'_> {
+fn everything(head: &Head) -> Decision<'_> {
     Decision::Full(&head.full, &head.deltas)
 }
 

@@ -57,6 +57,8 @@ pub(crate) struct Listed {
     pub bytes: u64,
     /// When it was written, by the object store's clock; milliseconds since the epoch.
     pub modified_ms: i64,
+    /// What tells its version from others, as lists of this store show it; `None`: they do not.
+    pub tag: Option<String>,
 }
 
 /// The most objects that are listed: a hundred times as many as an object store has normally.
@@ -99,7 +101,8 @@ impl Place {
             }
             let name = object.location.as_ref().strip_prefix(self.prefix.as_ref()).unwrap_or_default();
             if let Some(key) = Key::parse(name.trim_start_matches('/')) {
-                listed.push(Listed { key, bytes: object.size, modified_ms: object.last_modified.timestamp_millis() });
+                let modified_ms = object.last_modified.timestamp_millis();
+                listed.push(Listed { key, bytes: object.size, modified_ms, tag: object.e_tag });
             }
         }
     }

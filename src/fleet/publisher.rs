@@ -10,6 +10,7 @@ mod error;
 mod ledger;
 mod offer;
 mod plan;
+mod read_back;
 pub(crate) mod status;
 mod store_head;
 mod tidy;
@@ -34,6 +35,7 @@ use crate::versions::Versions;
 use error::PublishError;
 use ledger::{Ledger, Whose};
 use plan::{Facts, Offer, PAUSE_MS, Step};
+use read_back::ReadBack;
 use status::PublishStatus;
 use store_head::{Conditions, InStore};
 
@@ -93,6 +95,7 @@ pub(crate) struct Publisher {
     is_broken: bool,
     /// When the objects were last checked and old ones removed.
     tidied: Option<Instant>,
+    read_back: ReadBack,
     /// The epoch of the current snapshot when the head in the object store was last read, and when that was.
     looked: Option<(u64, Instant)>,
     /// The epoch of the current snapshot that is completely in the object store. While it is current, a head of another
@@ -128,6 +131,7 @@ impl Publisher {
             seen_details: None,
             is_broken: false,
             tidied: None,
+            read_back: ReadBack::default(),
             looked: None,
             settled: None,
         };
@@ -188,6 +192,7 @@ impl Publisher {
 
     /// Writes until nothing is left to be written now.
     async fn turn(&mut self) -> Result<(), PublishError> {
+        self.judge().await;
         self.catch_up().await?;
         if self.is_time_to_tidy() {
             if let Err(error) = self.tidy().await {
@@ -294,6 +299,7 @@ impl Publisher {
         let chain = self.ledger.as_ref().map(|ledger| &ledger.chain);
         let details = self.details.as_ref().map(Details::revision);
         self.is_time_to_tidy()
+            || self.read_back.is_done()
             || self.is_time_to_look()
             || chain.is_some_and(|chain| is_late(chain.full_ms, full_every_ms))
             || chain.is_some_and(|chain| {

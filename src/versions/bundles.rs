@@ -48,6 +48,13 @@ pub enum ImportError {
     /// The bundle is invalid, or its base is not kept.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    /// One of several bundles does not fit the data before it.
+    #[error("{why}")]
+    Misfit {
+        /// Its place among them, from 0.
+        at: usize,
+        why: BundleError,
+    },
     /// The import is refused.
     #[error(transparent)]
     Versions(#[from] VersionsError),

@@ -160,7 +160,8 @@ impl Versions {
     /// effect. A damaged store is repaired first.
     ///
     /// # Errors
-    /// When the bundles do not fit together, or something cannot be read or written. The current snapshot then stays.
+    /// With [`ImportError::Misfit`] when a bundle does not fit the data before it; or something cannot be read or written.
+    /// The current snapshot then stays.
     pub(crate) fn follow(&self, following: &Following<'_>) -> Result<Imported, ImportError> {
         self.mending(|| self.try_follow(following))
     }
@@ -171,9 +172,10 @@ impl Versions {
         let (mut content, mut entries): (Option<Content>, Vec<Entry>) = (None, Vec::new());
         // The summaries for which the details of each bundle were fetched.
         let mut summaries = Vec::new();
-        for step in following.steps {
+        for (at, step) in following.steps.iter().enumerate() {
             let base = content.as_ref().or(newest);
-            let next = step.bundle.content_over(base)?;
+            let misfit = |why| ImportError::Misfit { at, why };
+            let next = step.bundle.content_over(base).map_err(misfit)?;
             if let Some(base) = base.filter(|_| following.steps.len() > 1 && step.bundle.base().is_some()) {
                 entries.push(Entry::between_contents(base, &next, following.now_ms));
             }

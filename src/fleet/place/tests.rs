@@ -1,4 +1,6 @@
-//! Tests of places on a directory. Other object stores are tested with real servers.
+//! Tests of places on a directory, and of any real object store.
+
+mod real;
 
 use std::fs;
 use std::io::{Seek as _, Write as _};

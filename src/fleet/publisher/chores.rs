@@ -1,9 +1,10 @@
-//! Which objects are removed from the object store, and which are written again.
+//! Which objects are removed from the object store, which are written again, and which are read back.
 //!
 //! Pure. Callers: [`super::tidy`].
 
 use std::collections::HashMap;
 
+use super::read_back::Doubt;
 use crate::fleet::head::Head;
 use crate::fleet::keys::Key;
 use crate::fleet::place::Listed;
@@ -15,30 +16,44 @@ pub(super) struct Chores {
     pub renew: Vec<Key>,
     /// Old objects that no head names.
     pub remove: Vec<Key>,
-    /// Whether an object of our chain is missing, or has another length.
-    pub is_broken: bool,
+    /// Objects of our chain that are missing, or have another length.
+    pub lost: Vec<Key>,
+    /// Objects of our chain whose present version was not read back yet.
+    pub doubts: Vec<Doubt>,
 }
 
-/// Decides. `own`: our last head; `stored`: the head in the object store, read just before. Ages count by its clock:
-/// from the last write of the head, which may be some time ago, so that nothing is removed too early.
-pub(super) fn of(listed: &[Listed], own: &Head, is_signed: bool, stored: &Head, keep_ms: i64) -> Chores {
+/// Decides. `own`: our last head; `stored`: the head in the object store, read just before; `good`: the versions of
+/// objects that were read back. Ages count by the object store's clock: from the last write of the head, which may be some
+/// time ago, so that nothing is removed too early.
+pub(super) fn of(
+    listed: &[Listed],
+    own: &Head,
+    is_signed: bool,
+    stored: &Head,
+    good: &HashMap<Key, Option<String>>,
+    keep_ms: i64,
+) -> Chores {
     let Some(now_ms) = listed.iter().find(|object| object.key == Key::Head).map(|head| head.modified_ms) else {
         return Chores::default();
     };
     let age = |object: &Listed| now_ms.saturating_sub(object.modified_ms);
     let by_key: HashMap<&Key, &Listed> = listed.iter().map(|object| (&object.key, object)).collect();
-    let bundles = own.chain().map(|bundle| (Key::Bundle(bundle.key()), Some(bundle.bytes)));
+    // The small ones are read back first.
+    let bundles = own.chain().rev().map(|bundle| (Key::Bundle(bundle.key()), Some((bundle.bytes, bundle.blake3))));
     let signatures = own.chain().filter(|_| is_signed).map(|bundle| (Key::Signature(bundle.key()), None));
-    let journal = (Key::Journal(own.journal.key()), Some(own.journal.bytes));
+    let journal = (Key::Journal(own.journal.key()), Some((own.journal.bytes, own.journal.blake3)));
     let mut chores = Chores::default();
-    for (key, bytes) in bundles.chain(signatures).chain([journal]) {
-        match by_key.get(&key) {
-            Some(object) if bytes.is_none_or(|bytes| bytes == object.bytes) => {
-                if age(object) > keep_ms / 2 {
-                    chores.renew.push(key);
-                }
-            }
-            _ => chores.is_broken = true,
+    for (key, named) in [journal].into_iter().chain(bundles).chain(signatures) {
+        let Some(object) = by_key.get(&key).filter(|object| named.is_none_or(|(bytes, _)| bytes == object.bytes))
+        else {
+            chores.lost.push(key);
+            continue;
+        };
+        if let Some((bytes, blake3)) = named.filter(|_| good.get(&key) != Some(&object.tag)) {
+            chores.doubts.push(Doubt { key: key.clone(), tag: object.tag.clone(), bytes, blake3 });
+        }
+        if age(object) > keep_ms / 2 {
+            chores.renew.push(key);
         }
     }
     let needed = |key: &Key| own.names(key) || stored.names(key);
@@ -86,7 +101,12 @@ mod tests {
     }
 
     fn listed(key: Key, bytes: u64, age: i64) -> Listed {
-        Listed { key, bytes, modified_ms: NOW - age }
+        Listed { key, bytes, modified_ms: NOW - age, tag: Some("1".to_owned()) }
+    }
+
+    /// What is to be done where nothing was read back.
+    fn of(listed: &[Listed], own: &Head, is_signed: bool, stored: &Head, keep_ms: i64) -> Chores {
+        super::of(listed, own, is_signed, stored, &HashMap::new(), keep_ms)
     }
 
     /// The objects of a head, of that age.
@@ -105,7 +125,7 @@ mod tests {
         for (age, removed) in [(KEEP, 0), (KEEP + 1, 3)] {
             let all = with_head([objects(&own, 5), objects(&old, age)].concat());
             let chores = of(&all, &own, false, &own, KEEP);
-            assert_eq!((chores.remove.len(), chores.renew.len(), chores.is_broken), (removed, 0, false), "{age}");
+            assert_eq!((chores.remove.len(), chores.renew.len(), chores.lost.len()), (removed, 0, 0), "{age}");
             assert!(!chores.remove.contains(&Key::Head));
         }
     }
@@ -135,13 +155,31 @@ mod tests {
         for lost in 0..whole.len() {
             let mut all = whole.clone();
             all[lost].bytes += 1;
-            assert!(of(&with_head(all.clone()), &own, false, &own, KEEP).is_broken, "{lost}");
+            let key = all[lost].key.clone();
+            assert_eq!(of(&with_head(all.clone()), &own, false, &own, KEEP).lost, [key.clone()], "{lost}");
             all.remove(lost);
-            assert!(of(&with_head(all), &own, false, &own, KEEP).is_broken, "{lost}");
+            assert_eq!(of(&with_head(all), &own, false, &own, KEEP).lost, [key], "{lost}");
         }
-        assert!(of(&with_head(whole.clone()), &own, true, &own, KEEP).is_broken, "there are no signatures");
+        assert_eq!(of(&with_head(whole.clone()), &own, true, &own, KEEP).lost.len(), 2, "there are no signatures");
         let signatures = own.chain().map(|bundle| listed(Key::Signature(bundle.key()), 300, 0)).collect();
-        assert!(!of(&with_head([whole, signatures].concat()), &own, true, &own, KEEP).is_broken);
+        assert_eq!(of(&with_head([whole, signatures].concat()), &own, true, &own, KEEP).lost, []);
+    }
+
+    #[test]
+    fn each_version_of_an_object_is_read_back_once_and_the_full_bundle_last() {
+        let own = head(10);
+        let mut all = with_head(objects(&own, 0));
+        let all_doubts = of(&all, &own, false, &own, KEEP).doubts;
+        let keys: Vec<&Key> = all_doubts.iter().map(|doubt| &doubt.key).collect();
+        let key = |bundle: &NamedBundle| Key::Bundle(bundle.key());
+        assert_eq!(keys, [&Key::Journal(own.journal.key()), &key(&own.deltas[0]), &key(&own.full)]);
+        assert_eq!((all_doubts[1].bytes, all_doubts[1].blake3), (100, digest(11)));
+        let good: HashMap<Key, Option<String>> = all_doubts.into_iter().map(|doubt| (doubt.key, doubt.tag)).collect();
+        assert_eq!(super::of(&all, &own, false, &own, &good, KEEP).doubts, []);
+        let delta = all.iter_mut().find(|object| object.key == key(&own.deltas[0])).unwrap();
+        delta.tag = Some("2".to_owned());
+        let doubts = super::of(&all, &own, false, &own, &good, KEEP).doubts;
+        assert_eq!((doubts.len(), &doubts[0].key, doubts[0].tag.as_deref()), (1, &key(&own.deltas[0]), Some("2")));
     }
 
     #[test]

@@ -71,12 +71,18 @@ impl Publisher {
     }
 
     /// The head in the object store as the plan sees it. `is_settled`: ours was there already; two publishers must not
-    /// replace each other's heads without end, so another one stays until there is something new to say.
+    /// replace each other's heads without end, so a later one stays until there is something new to say. An earlier one
+    /// is an old copy, which replicas refuse.
     pub(super) fn stored_for_plan(&self, is_settled: bool) -> Stored {
         let own = self.ledger.as_ref().map(|ledger| &ledger.chain.head);
         match &self.stored {
             Some(InStore::Missing) => Stored::Missing,
-            Some(InStore::Head(Some(head), _)) if is_settled || own == Some(&**head) => Stored::Own,
+            Some(InStore::Head(Some(head), _)) if own == Some(&**head) => Stored::Own,
+            Some(InStore::Head(Some(head), _))
+                if is_settled && own.is_none_or(|own| own.sequence <= head.sequence) =>
+            {
+                Stored::Own
+            }
             _ => Stored::Other,
         }
     }

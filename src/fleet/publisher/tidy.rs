@@ -1,5 +1,5 @@
-//! Checks the objects in the object store from time to time: removes old ones, and writes those in use again before
-//! other publishers take them for old.
+//! Checks the objects in the object store from time to time: removes old ones, writes those in use again before other
+//! publishers take them for old, and notices those that are lost or altered.
 //!
 //! Callers: [`super`].
 
@@ -16,7 +16,7 @@ use crate::store::nameless;
 
 /// The pause between two checks: a part of `publish.keep`, within these bounds.
 const SHORTEST: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(3600);
+const LONGEST: Duration = Duration::from_secs(600);
 const PART: u32 = 16;
 
 /// The longest signature.
@@ -41,14 +41,16 @@ impl Publisher {
         let (Some(ledger), Some(stored)) = (&self.ledger, self.stored_head()) else { return Ok(()) };
         let keep_ms = i64::try_from(self.settings.keep.as_millis()).unwrap_or(i64::MAX);
         let own = ledger.chain.head.clone();
-        let found = chores::of(&listed, &own, self.signer.is_some(), stored, keep_ms);
-        self.is_broken |= found.is_broken;
-        if !found.is_broken {
+        let good = self.read_back.good();
+        let found = chores::of(&listed, &own, self.signer.is_some(), stored, good, keep_ms);
+        self.breaks(&found.lost);
+        if found.lost.is_empty() {
             for key in &found.renew {
                 if !self.renew(key).await? {
-                    self.is_broken = true;
+                    self.breaks(std::slice::from_ref(key));
                 }
             }
+            self.read_back.begin(&self.place, found.doubts);
         }
         for key in &found.remove {
             self.place.delete(key).await?;
@@ -59,6 +61,25 @@ impl Publisher {
         let keep = self.settings.keep;
         let place = self.place.clone();
         blocking(move || Ok(place.sweep(keep)?)).await
+    }
+
+    /// Notes which objects that were read back are not what the head names.
+    pub(super) async fn judge(&mut self) {
+        let Some(own) = self.ledger.as_ref().map(|ledger| &ledger.chain.head) else { return };
+        let bad = self.read_back.judge(own).await;
+        self.breaks(&bad);
+    }
+
+    /// Notes objects of the chain that are lost. A full bundle follows.
+    fn breaks(&mut self, lost: &[Key]) {
+        for key in lost {
+            tracing::warn!(
+                url = self.settings.url,
+                %key,
+                "an object in the object store is missing, or is not what was written; everything is written again"
+            );
+        }
+        self.is_broken |= !lost.is_empty();
     }
 
     /// Writes an object again as it is, so that its age is zero. `false`: it is not what the head says.

@@ -4,6 +4,7 @@
 
 use super::fetch::FetchError;
 use super::status::Outcome;
+use crate::bundle::BundleError;
 use crate::fleet::follow::Refusal;
 use crate::fleet::head::HeadError;
 use crate::fleet::place::PlaceError;
@@ -29,7 +30,7 @@ pub(crate) enum FollowError {
     /// An object could not be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// An object was not what the head names, and is not fetched again yet.
+    /// An object is of no use; it is fetched again later.
     #[error("{0}")]
     Bad(String),
     /// A mirror does not begin with the data of another origin.
@@ -63,13 +64,15 @@ impl FollowError {
             | Self::Refused(_)
             | Self::Bad(_)
             | Self::Place(PlaceError::TooLarge { .. }) => false,
-            Self::Fetch(error) => !error.is_bad_object(),
             _ => true,
         }
     }
 
-    /// Whether bundles do not fit what is here, or one another.
-    pub(super) const fn is_misfit(&self) -> bool {
-        matches!(self, Self::Import(ImportError::Bundle(_)))
+    /// Which of several bundles does not fit the data before it, from 0, and why; `None`: that is not the failure.
+    pub(super) const fn misfit(&self) -> Option<(usize, &BundleError)> {
+        match self {
+            Self::Import(ImportError::Misfit { at, why }) => Some((*at, why)),
+            _ => None,
+        }
     }
 }

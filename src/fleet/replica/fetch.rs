@@ -84,17 +84,23 @@ pub(crate) struct Fetcher {
 }
 
 impl Fetcher {
-    /// One bundle, verified: its file, its digest, its snapshot and its base. `what`: words for the progress.
-    pub(crate) async fn bundle(&self, named: &NamedBundle, what: &str) -> Result<Step, FetchError> {
+    /// One bundle, verified: its file, its digest, its snapshot and its base. `before`: the snapshot before it in the chain;
+    /// `None`: it is the full bundle. `what`: words for the progress.
+    pub(crate) async fn bundle(
+        &self,
+        named: &NamedBundle,
+        before: Option<&SnapshotId>,
+        what: &str,
+    ) -> Result<Step, FetchError> {
         let key = named.key().to_string();
         if named.bytes > self.most {
             return Err(FetchError::TooLarge { key, bytes: named.bytes, most: self.most });
         }
         let path = self.path(&named.blake3);
         let file = self.file(named, &path, what).await?;
-        let named = named.clone();
+        let (named, before) = (named.clone(), before.cloned());
         let opened = blocking(move || {
-            let opened = open(&file, &named);
+            let opened = open(&file, &named, before.as_ref());
             Ok(opened.map(|bundle| Step { bundle, file }))
         });
         opened.await?.map_err(|why| {
@@ -212,8 +218,8 @@ impl Fetcher {
     }
 }
 
-/// Opens a bundle, and compares it with what the head says of it.
-fn open(file: &File, named: &NamedBundle) -> Result<Bundle, String> {
+/// Opens a bundle, and compares it with what the head says of it and of the bundle before it.
+fn open(file: &File, named: &NamedBundle, before: Option<&SnapshotId>) -> Result<Bundle, String> {
     let mut file = file;
     file.rewind().map_err(|error| error.to_string())?;
     let bundle = Bundle::open(file, &mut |_, _| {}).map_err(|error: BundleError| error.to_string())?;
@@ -226,10 +232,11 @@ fn open(file: &File, named: &NamedBundle) -> Result<Bundle, String> {
     if bundle.manifest().snapshot != named.snapshot {
         return Err(format!("its snapshot is {}", bundle.manifest().snapshot));
     }
-    match (bundle.base(), named.base) {
-        (None, None) | (Some(_), Some(_)) => Ok(bundle),
-        (None, Some(_)) => Err("it is a full bundle, not a delta".to_owned()),
+    match (bundle.base(), before) {
+        (base, before) if base == before => Ok(bundle),
+        (None, _) => Err("it is a full bundle, not a delta".to_owned()),
         (Some(_), None) => Err("it is a delta, not a full bundle".to_owned()),
+        (Some(base), Some(before)) => Err(format!("it is a delta of snapshot {base}, not of {before}")),
     }
 }
 

@@ -3,12 +3,14 @@
 //!
 //! If the object store fails, the mirror crawls instead. Callers: [`crate::app`], before the mirror runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 use url::Url;
 
-use super::{FollowError, Follower, Stand, Took};
+use super::{FollowError, Follower};
+use crate::versions::follow::{Stand, Took};
 
 /// Tries before the mirror crawls instead.
 const TRIES: u32 = 3;
@@ -44,16 +46,22 @@ impl Follower {
         let head = self.look().await?;
         let chain: Vec<_> = head.chain().collect();
         self.fetcher.tidy(&chain.iter().map(|named| named.blake3).collect::<Vec<_>>());
-        let (steps, failure) = self.fetch_all(&chain).await;
-        if let Some(error) = failure {
-            return Err(error);
+        let (steps, failure) = self.fetch_all(&head, &chain).await;
+        match failure {
+            // The origin knows the rest.
+            Some(FollowError::Bad(error)) if !steps.is_empty() => {
+                tracing::warn!(error, "the newest data in the store cannot be taken; the data before it is");
+            }
+            Some(error) => return Err(error),
+            None => {}
         }
         let theirs = steps.last().and_then(|last| last.bundle.manifest().origin.clone());
         if let Some(theirs) = theirs.filter(|theirs| !self.is_ours(theirs)) {
             return Err(FollowError::Foreign(theirs));
         }
-        let journal = self.journal(&head, &chain).await;
-        self.import(&head, &Stand::default(), steps, Took::Seed, journal).await
+        let journal = if steps.len() == chain.len() { self.journal(&head, &chain).await } else { None };
+        let (usable, steps) = (steps.len(), Arc::new(steps));
+        self.import(&head, &Stand::default(), &steps, usable, Took::Seed, journal).await
     }
 
     /// Whether an address is the origin's, or an alias of it.

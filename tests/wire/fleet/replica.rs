@@ -4,8 +4,10 @@
 
 mod clocks;
 mod following;
+mod healing;
 mod hostile;
 mod kills;
+mod misfits;
 mod pinning;
 mod real;
 mod seeding;

@@ -58,7 +58,7 @@ impl S3 {
 
     /// A setup that publishes to a prefix.
     pub fn publishing(&self, setup: Setup, prefix: &str) -> Setup {
-        with_options(setup.set("publish.url", &Self::place(prefix)), &self.url)
+        with_options(setup.set("publish.url", &Self::place(prefix)), "publish", &self.url)
     }
 
     /// An object, read without our code.
@@ -84,13 +84,15 @@ impl Drop for S3 {
     }
 }
 
-/// The options of a store at this address, with credentials.
-pub fn with_options(setup: Setup, endpoint: &str) -> Setup {
-    setup
-        .set("publish.options.aws_endpoint", endpoint)
-        .set("publish.options.aws_access_key_id", "tester")
-        .set("publish.options.aws_secret_access_key", "hunter2")
-        .set("publish.options.aws_region", "us-east-1")
+/// The options of a store at this address, with credentials. `section`: `publish` or `replica`.
+pub fn with_options(setup: Setup, section: &str, endpoint: &str) -> Setup {
+    let options = [
+        ("aws_endpoint", endpoint),
+        ("aws_access_key_id", "tester"),
+        ("aws_secret_access_key", "hunter2"),
+        ("aws_region", "us-east-1"),
+    ];
+    options.into_iter().fold(setup, |setup, (name, value)| setup.set(&format!("{section}.options.{name}"), value))
 }
 
 /// Where setup.sh puts it, or where the system has it.

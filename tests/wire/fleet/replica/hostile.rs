@@ -80,16 +80,6 @@ async fn an_empty_disk_takes_what_can_be_taken_when_the_last_delta_is_broken() {
 }
 
 #[tokio::test]
-async fn a_delta_that_does_not_fit_the_data_here_is_replaced_by_the_full_bundle() {
-    let (mirror, mut shelf, replica, _old) = prepared().await;
-    // The chain is another one: a new full bundle, of which the replica knows nothing.
-    shelf.full(&mirror).await;
-    let sequence = shelf.publish();
-    follows(&replica, &shelf.snapshot(), sequence).await;
-    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
-}
-
-#[tokio::test]
 async fn heads_that_are_older_or_no_heads_are_refused() {
     let (_mirror, mut shelf, replica, old) = prepared().await;
     let taken = shelf.head()["sequence"].as_u64().unwrap();

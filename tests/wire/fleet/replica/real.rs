@@ -5,7 +5,7 @@ use std::fs;
 use grandstand::sample::{Origin, World};
 use http::Method;
 
-use super::super::s3::S3;
+use super::super::s3::{S3, with_options};
 use super::super::store::{Store, publishing};
 use crate::gap::{Everything, everything, is_one_of};
 use crate::harness::{Server, Setup, edit, origin, soon, wait_until};
@@ -113,13 +113,7 @@ async fn over_a_real_s3_server() {
     let (s3, origin) = (S3::start().await, origin(300).await);
     let publisher = s3.publishing(Setup::mirror_of(&origin), "some/fleet").start().await;
     publisher.settled(&origin).await;
-    let replica = replica_of(&S3::place("some/fleet"))
-        .set("replica.options.aws_endpoint", s3.url())
-        .set("replica.options.aws_access_key_id", "tester")
-        .set("replica.options.aws_secret_access_key", "hunter2")
-        .set("replica.options.aws_region", "us-east-1")
-        .start()
-        .await;
+    let replica = with_options(replica_of(&S3::place("some/fleet")), "replica", s3.url()).start().await;
     follows(&replica, &publisher).await;
     for round in 0..2 {
         change(&origin, &publisher, round).await;

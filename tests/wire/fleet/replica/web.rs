@@ -9,6 +9,7 @@ use grandstand::sample::Switches;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{Shelf, all_of, follows, says};
+use crate::fleet::relay::{Line, Relay};
 use crate::gap::{is_one_of, mirrored};
 use crate::harness::nginx::Files;
 use crate::harness::openssl::acceptor;
@@ -91,7 +92,7 @@ async fn a_download_goes_on_where_it_was_interrupted_also_by_the_end_of_the_proc
 }
 
 #[tokio::test]
-async fn a_web_server_that_is_down_or_hangs_disturbs_nothing() {
+async fn a_web_server_that_is_down_or_refuses_disturbs_nothing() {
     let (_mirror, mut shelf, setup) = signed_shelf(60).await;
     let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
     let web = Upstream::start(files(shelf.root(), false)).await;
@@ -147,6 +148,33 @@ async fn over_https_heads_need_no_signature_and_the_server_a_good_certificate() 
     let wary = setup.start().await;
     says(&wary, "cannot be reached").await;
     assert_eq!(wary.get("/api/listings.json").await.status, 503);
+}
+
+#[tokio::test]
+async fn a_store_that_stops_in_the_middle_of_an_object_is_left_and_the_download_goes_on() {
+    let (mirror, mut shelf, setup) = signed_shelf(700).await;
+    let (snapshot, sequence) = (shelf.snapshot(), shelf.publish());
+    let web = Upstream::start(files(shelf.root(), false)).await;
+    let relay = Relay::to(web.address().port()).await;
+    relay.set(Line::Stops(PIECE as u64));
+    let address = format!("http://127.0.0.1:{}/fleet", relay.port());
+    let replica = setup.set("replica.url", &address).start().await;
+    says(&replica, "the store did not answer within 30 s (full/").await;
+    let ready = replica.admin(http::Method::GET, "/readyz").await;
+    assert_eq!(ready.status, 503, "{ready:?}");
+    relay.set(Line::Open);
+    replica.refresh().await;
+    follows(&replica, &snapshot, sequence).await;
+    is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);
+    let seen = web.seen_of(&format!("/fleet/{}", shelf.key_of(0)));
+    assert!(
+        seen[0].header("range").is_none() && seen[1..].iter().all(|seen| seen.header("range").is_some()),
+        "{seen:?}"
+    );
+    // A head that does not come is waited for as long as any small answer.
+    relay.set(Line::Hangs);
+    says(&replica, "the store did not answer within 20 s (head.json)").await;
+    replica.ok("/api/listings.json").await;
 }
 
 #[tokio::test]

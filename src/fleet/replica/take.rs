@@ -1,0 +1,226 @@
+//! Takes what a head names: fetches bundles, and makes them the newest snapshot together.
+//!
+//! A bundle that is of no use ends an attempt. The bundles before it are taken where this is no step back. A delta that does
+//! not fit the data here is answered with the full bundle of the same head and all its deltas. Callers: [`super`] and
+//! [`super::seed`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::bad::{Attempt, BadObject, Failure};
+use super::error::FollowError;
+use super::fetch::blocking;
+use super::{Follower, taken};
+use crate::fleet::head::{Head, NamedBundle};
+use crate::fleet::keys::Digest;
+use crate::mirror::details::Details;
+use crate::semantics::excerpt::Excerpt;
+use crate::snapshot::journal::Entry;
+use crate::versions::Versions;
+use crate::versions::follow::{self, Following, Stand, Step, Took};
+
+/// A journal of at most so many bytes is fetched with each change.
+const SMALL_JOURNAL: u64 = 64 << 10;
+/// Any journal is fetched this often, if there are changes.
+const JOURNAL_EVERY: Duration = Duration::from_secs(3600);
+
+impl Follower {
+    /// Takes the deltas that are missing; where they do not fit the data here, everything.
+    pub(super) async fn take_deltas(
+        &mut self,
+        head: &Head,
+        stand: &Stand,
+        missing: &[NamedBundle],
+    ) -> Result<(), FollowError> {
+        match self.take(head, stand, &missing.iter().collect::<Vec<_>>()).await {
+            Err(error) if error.misfit().is_some() => {
+                tracing::warn!(
+                    error = %Excerpt(&error),
+                    "the deltas do not follow from the newest snapshot here; fetching the full bundle"
+                );
+                // Nothing builds on this data any more, also after a restart.
+                let store = self.versions.store().clone();
+                blocking(move || Ok(follow::forget(&store))).await??;
+                self.take_all(head, &Stand { digest: None, ..stand.clone() }).await
+            }
+            done => done,
+        }
+    }
+
+    /// Takes the full bundle and all deltas.
+    pub(super) async fn take_all(&mut self, head: &Head, stand: &Stand) -> Result<(), FollowError> {
+        if self.versions.head().load().is_none() {
+            let bytes: u64 = head.chain().map(|bundle| bundle.bytes).sum();
+            tracing::info!(snapshot = %head.snapshot, bytes, "downloading the first data from the object store");
+        }
+        self.take(head, stand, &head.chain().collect::<Vec<_>>()).await
+    }
+
+    /// Fetches these bundles, the last ones of a head, and makes them the newest snapshot.
+    async fn take(&mut self, head: &Head, stand: &Stand, chain: &[&NamedBundle]) -> Result<(), FollowError> {
+        let attempt = Attempt { from: stand.digest.clone(), to: head.end().digest };
+        let now = self.clock.now_mono();
+        if let Some(why) = self.bad.as_ref().and_then(|bad| bad.refuses_attempt(&attempt, now)) {
+            return Err(FollowError::Bad(why.to_owned()));
+        }
+        self.fetcher.tidy(&chain.iter().map(|named| named.blake3).collect::<Vec<_>>());
+        let (steps, failure) = self.fetch_all(head, chain).await;
+        let (steps, mut usable) = (Arc::new(steps), None);
+        let error = match failure {
+            Some(error) => error,
+            None => {
+                let journal = self.journal(head, chain).await;
+                let took = Took::Head(taken(head));
+                match self.import(head, stand, &steps, steps.len(), took, journal).await {
+                    Ok(()) => {
+                        self.bad = None;
+                        self.fetcher.tidy(&[]);
+                        return Ok(());
+                    }
+                    Err(error) => match error.misfit() {
+                        // Perhaps it is the data here that is wrong.
+                        Some((0, _)) if chain.first().is_some_and(|first| first.base.is_some()) => return Err(error),
+                        Some((at, why)) => {
+                            usable = Some(at);
+                            let named = chain.get(at).copied().unwrap_or(head.end());
+                            let key = named.key().to_string();
+                            self.set_aside(named, &Failure::Misfit(&key, why))
+                        }
+                        None => return Err(error),
+                    },
+                }
+            }
+        };
+        let usable = usable.unwrap_or(steps.len());
+        if matches!(error, FollowError::Bad(_)) {
+            if self.is_ahead(&steps[..usable]) {
+                tracing::warn!(
+                    error = %Excerpt(&error),
+                    "a bundle of the head cannot be used; taking the bundles before it"
+                );
+                self.import(head, stand, &steps, usable, Took::Part, None).await?;
+            }
+            if let Some(bad) = &mut self.bad {
+                bad.ends(attempt);
+            }
+        }
+        Err(error)
+    }
+
+    /// All bundles of a chain, up to the first that cannot be had, and why.
+    pub(super) async fn fetch_all(&mut self, head: &Head, chain: &[&NamedBundle]) -> (Vec<Step>, Option<FollowError>) {
+        let mut steps = Vec::new();
+        for named in chain {
+            match self.fetch(head, named).await {
+                Ok(step) => steps.push(step),
+                Err(error) => return (steps, Some(error)),
+            }
+        }
+        (steps, None)
+    }
+
+    /// Whether what was fetched is no step back.
+    fn is_ahead(&self, steps: &[Step]) -> bool {
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
+        let here = self.versions.head().load().as_ref().map(|newest| newest.meta.confirmed_ms);
+        first.bundle.base().is_some() || here.is_none_or(|here| last.bundle.manifest().confirmed_ms > here)
+    }
+
+    /// One bundle of a head. One that was of no use is left alone for a while.
+    async fn fetch(&mut self, head: &Head, named: &NamedBundle) -> Result<Step, FollowError> {
+        let now = self.clock.now_mono();
+        if let Some(why) = self.bad.as_ref().and_then(|bad| bad.refuses(&named.blake3, now)) {
+            return Err(FollowError::Bad(why.to_owned()));
+        }
+        let at = head.chain().position(|other| other.digest == named.digest).unwrap_or(0);
+        let before = at.checked_sub(1).and_then(|at| head.chain().nth(at)).map(|before| &before.snapshot);
+        let what = match at {
+            0 => "the full bundle".to_owned(),
+            at => format!("delta {at} of {}", head.deltas.len()),
+        };
+        match self.fetcher.bundle(named, before, &what).await {
+            Err(error) if error.is_bad_object() => Err(self.set_aside(named, &Failure::Object(&error))),
+            fetched => Ok(fetched?),
+        }
+    }
+
+    /// Leaves a bundle alone for a while.
+    fn set_aside(&mut self, named: &NamedBundle, failure: &Failure<'_>) -> FollowError {
+        let now = self.clock.now_mono();
+        let bad = BadObject::after(self.bad.as_ref(), named.blake3, failure, now, &self.jitter);
+        let why = bad.why().to_owned();
+        self.bad = Some(bad);
+        FollowError::Bad(why)
+    }
+
+    /// The publisher's journal, where it is worth its bytes; `None`: what changed is told by the bundles alone.
+    pub(super) async fn journal(&mut self, head: &Head, chain: &[&NamedBundle]) -> Option<Vec<Entry>> {
+        let now = self.clock.now_mono();
+        let bytes: u64 = chain.iter().map(|named| named.bytes).sum();
+        let is_full = chain.iter().any(|named| named.base.is_none());
+        let is_due = self.journal.is_none_or(|at| now.since(at) >= JOURNAL_EVERY);
+        if !is_full && !is_due && head.journal.bytes > bytes.max(SMALL_JOURNAL) {
+            return None;
+        }
+        match self.fetcher.journal(&head.journal, &head.snapshot).await {
+            Ok(journal) => {
+                self.journal = Some(now);
+                Some(journal.entries().cloned().collect())
+            }
+            Err(error) => {
+                let error = Excerpt(&error);
+                tracing::warn!(%error, "the publisher's journal cannot be fetched; /changes.json knows less than the publisher");
+                None
+            }
+        }
+    }
+
+    /// Makes the first `usable` bundles the newest snapshot. Only the last bundle of the head has its confirmation.
+    pub(super) async fn import(
+        &self,
+        head: &Head,
+        stand: &Stand,
+        steps: &Arc<Vec<Step>>,
+        usable: usize,
+        took: Took,
+        journal: Option<Vec<Entry>>,
+    ) -> Result<(), FollowError> {
+        let (versions, details, from) = (self.versions.clone(), self.details.clone(), stand.digest.clone());
+        let is_end = |last: &&Step| Digest::new(*last.bundle.digest().as_bytes()) == head.end().digest;
+        let (certificate, confirmed_ms) = match steps[..usable].last().filter(|last| !is_end(last)) {
+            Some(last) => (last.bundle.manifest().certificate, last.bundle.manifest().confirmed_ms),
+            None => (head.certificate, head.confirmed_ms),
+        };
+        let (confirmed_ms, now_ms) = (self.believed(confirmed_ms), self.clock.now_wall().as_millis());
+        let steps = steps.clone();
+        let imported = blocking(move || {
+            let steps = &steps[..usable];
+            let committed = || steps.iter().for_each(|step| learn(details.as_ref(), step));
+            let following =
+                Following { steps, certificate, confirmed_ms, took, from, journal, now_ms, committed: &committed };
+            let imported = versions.follow(&following);
+            if imported.is_ok() {
+                tidy(&versions, details.as_ref());
+            }
+            Ok(imported)
+        });
+        imported.await??;
+        Ok(())
+    }
+}
+
+/// Tells the details in memory what a bundle brought.
+fn learn(details: Option<&Details>, step: &Step) {
+    let ids = || step.bundle.detail_hashes().iter().map(|detail| detail.id);
+    if let Some(Err(error)) = details.map(|details| details.look_again(ids())) {
+        tracing::error!(%error, "the details of the imported bundles become visible only after a restart");
+    }
+}
+
+/// Drops unneeded data.
+fn tidy(versions: &Versions, details: Option<&Details>) {
+    let forgotten = versions.tidy().and_then(|()| details.map_or(Ok(0), Details::forget_vanished));
+    if let Err(error) = forgotten {
+        tracing::warn!(%error, "data that is no longer needed could not be removed");
+    }
+}
