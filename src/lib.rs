@@ -92,8 +92,11 @@
 //!
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot; such fetches and cache misses take turns, the most wanted first. A cache miss
-//! waits for a slot, at most `origin.wait`. While the queue is longer than the number of free slots, slots are given out
-//! over time and not all at once, so that a minute of overload does not leave the next minute without fresh answers.
+//! waits only if its slot comes within `origin.wait`, judging by its place and by the slots that become free
+//! ([`upstream::budget`]); otherwise it is refused at once and told when its turn comes. Under overload (twice as many cache
+//! misses were refused in the last minute as there are slots) slots are given out over time and not all at once. What
+//! several households were refused is then fetched without a waiting client (`proxy::wanted`), and only one read at a
+//! time, that of the household that was served longest ago, is promised a slot.
 //!
 //! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room in order. Streamed bodies are cached
 //! only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside the threads that serve clients.

@@ -4,8 +4,9 @@
 //! An HTTP cache by RFC 9111: [`crate::semantics::caching`] decides, [`crate::cache`] stores. Requests to known
 //! endpoints and to other paths take the same steps: [`ladder`] decides what to do about a request, [`together`] shares
 //! one fetch among all clients that wait, [`fetch`] asks the origin. After that they differ: [`judged`] reads the
-//! complete answer of a known endpoint, [`streamed`] passes other answers on while they arrive. [`forward`] is for
-//! methods that no cache answers. Callers: [`crate::answer`], [`crate::serve`]; [`crate::app`] builds it.
+//! complete answer of a known endpoint, [`streamed`] passes other answers on while they arrive. [`wanted`] fetches what
+//! clients were refused. [`forward`] is for methods that no cache answers. Callers: [`crate::answer`], [`crate::serve`];
+//! [`crate::app`] builds it.
 
 mod demand;
 mod fetch;
@@ -19,6 +20,7 @@ mod recent;
 pub(crate) mod spool;
 mod streamed;
 mod together;
+mod wanted;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -49,6 +51,7 @@ use landing::{Flight, Landing};
 use onward::{names, selectable, wants_part};
 use question::{Endpoint, PassError, Passed, Question};
 use recent::Recent;
+use wanted::Votes;
 
 /// A client's `no-cache` is heeded once per resource in this time: more would be a way around the cache.
 const FORCED_ONCE_IN: Duration = Duration::from_secs(10);
@@ -70,6 +73,7 @@ struct Inner {
     flights: Flights<Flight, Landing>,
     failures: Failures,
     demands: Demands,
+    votes: Votes,
     forced: Recent,
     private: Recent,
     /// The same for requests with credentials only.
@@ -108,6 +112,7 @@ impl Proxy {
             flights: Flights::default(),
             failures: Failures::default(),
             demands: Demands::default(),
+            votes: Votes::default(),
             forced: Recent::new(FORCED_ONCE_IN),
             private: Recent::new(PRIVATE_FOR),
             personal: Recent::new(PRIVATE_FOR),

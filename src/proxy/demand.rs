@@ -32,19 +32,26 @@ pub(crate) struct Fetching {
 }
 
 impl Demands {
-    /// A client asked for it; ignored unless it is being fetched.
+    /// A client got it stale; ignored unless it is being fetched.
     pub(crate) fn asked(&self, key: &Key) {
         if let Some((_, demand)) = self.0.fetched.lock().get(key) {
             demand.more();
         }
     }
 
+    /// The demand for what clients are refused until its fetch has a slot; `None` otherwise.
+    pub(crate) fn refused(&self, key: &Key) -> Option<Demand> {
+        let fetched = self.0.fetched.lock();
+        let (_, demand) = fetched.get(key)?;
+        (demand.is_refused() && !demand.is_sent()).then(|| demand.clone())
+    }
+
     /// Marks it as being fetched until the result is dropped. The demand for an earlier fetch that still runs counts
     /// here, too.
-    pub(crate) fn fetching(&self, key: &Key) -> Fetching {
+    pub(crate) fn fetching(&self, key: &Key, demand: Demand) -> Fetching {
         let number = self.0.number.fetch_add(1, Ordering::Relaxed);
         let mut fetched = self.0.fetched.lock();
-        let (last, demand) = fetched.entry(key.clone()).or_default();
+        let (last, demand) = fetched.entry(key.clone()).or_insert((number, demand));
         *last = number;
         Fetching { demands: self.clone(), key: key.clone(), number, demand: demand.clone() }
     }
@@ -67,8 +74,8 @@ mod tests {
     fn the_end_of_a_fetch_is_not_the_end_of_the_next() {
         let (demands, key) = (Demands::default(), Key::origin("/a"));
         let remembered = || demands.0.fetched.lock().contains_key(&key);
-        let old = demands.fetching(&key);
-        let new = demands.fetching(&key);
+        let old = demands.fetching(&key, Demand::default());
+        let new = demands.fetching(&key, Demand::default());
         drop(old);
         assert!(remembered());
         drop(new);

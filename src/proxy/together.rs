@@ -12,18 +12,20 @@ use crate::cache::Key;
 use crate::cache::stored::Stored;
 use crate::semantics::cache_status::Forwarded;
 use crate::semantics::caching::{RequestDirectives, reuse};
-use crate::upstream::budget::Spent;
+use crate::upstream::budget::{Demand, Spent};
 use crate::upstream::client::{AskError, Asker};
-use crate::upstream::flight::Boarding;
+use crate::upstream::flight::{Boarding, Ticket};
 use crate::upstream::wire::Listener;
 
+use super::demand::Fetching;
 use super::fetch::{Fetch, Fetched};
-use super::landing::{Landing, flight, is_failure};
+use super::landing::{Flight, Landing, flight, is_failure};
 use super::onward::{and_these, for_everybody, names, told};
 use super::question::{PassError, Passed, Question};
 use super::{Proxy, Reason};
 
-/// How often a client waits for the fetch of another client although the answer then does not fit its own request.
+/// How often a client waits for the fetch of another client although the answer then does not fit its own request; and
+/// how often for a slot that another client was refused: otherwise many clients of one resource are refused one by one.
 const MOST_TRIES: u32 = 2;
 /// How long a client with a stale answer of a known endpoint at hand waits for a fresh one. On other paths, slow does
 /// not count as failing.
@@ -54,7 +56,7 @@ impl Proxy {
     ) -> Result<Passed, PassError> {
         let (inner, known) = (&*self.0, fetch.question.is_known());
         let deadline = inner.clock.now_mono().plus(inner.config.wait);
-        let mut tries = 0;
+        let (mut tries, mut refusals) = (0, 0);
         loop {
             let boarding = inner.flights.board(&flight(&fetch.key, &fetch.names, selectable));
             if let Boarding::First(..) = boarding {
@@ -75,6 +77,8 @@ impl Proxy {
             let passenger = match boarding {
                 Boarding::First(ticket, _) => {
                     let kept = fetch.kept.clone();
+                    let cold = (known && at_hand.is_none())
+                        .then(|| (fetch.question.clone(), fetch.key.clone(), fetch.names.clone()));
                     let started = self.start(fetch, Some(ticket), interim);
                     let fetched = match at_hand {
                         Some(stored) => match timeout(PATIENCE_WITH_STALE, started).await {
@@ -83,10 +87,18 @@ impl Proxy {
                         },
                         None => started.await,
                     };
+                    if let (Err(AskError::Spent(Spent { paused: false, .. })), Some(cold)) = (&fetched, cold) {
+                        self.refused(&cold.0, cold.1, cold.2, selectable);
+                    }
                     return self.served(known, kept, fetched, why);
                 }
                 Boarding::Joined(passenger) => passenger,
             };
+            if at_hand.is_none()
+                && let Some(spent) = self.refused_again(&fetch.question, &fetch.key)
+            {
+                return self.stale_or(known, fetch.kept, spent.into());
+            }
             let landed = if let Some(stored) = at_hand {
                 match timeout(PATIENCE_WITH_STALE, passenger.landed()).await {
                     Ok(landed) => landed,
@@ -97,9 +109,10 @@ impl Proxy {
                 let bound = deadline.since(inner.clock.now_mono()) + inner.upstream.origin().config().timeout;
                 timeout(bound, passenger.landed()).await.ok().flatten()
             };
-            match self.shared(landed, &mut fetch, selectable, why, inner.clock.now_mono() < deadline) {
+            let may_wait = refusals < MOST_TRIES && inner.clock.now_mono() < deadline;
+            match self.shared(landed, &mut fetch, selectable, why, may_wait) {
                 Turn::Served(answer) => return answer,
-                Turn::Again => {}
+                Turn::Again => refusals += 1,
                 Turn::OfOthers if tries < MOST_TRIES => tries += 1,
                 Turn::OfOthers | Turn::Alone => return self.alone(fetch, why, interim).await,
             }
@@ -186,17 +199,22 @@ impl Proxy {
             if self.landed_meanwhile(question.is_known(), &key, selectable, Some(stored)).is_some() {
                 return;
             }
-            let fetching = inner.demands.fetching(&key);
+            let fetching = inner.demands.fetching(&key, Demand::stale(inner.clock.now_mono()));
             let demand = Some(fetching.demand.clone());
             let asker = Asker { patience: Some(BEHIND), demand, ..self.asker_of(question) };
             let question = for_everybody(question, &names);
             let fetch = Fetch { question, key, names, kept: Some(stored.clone()), asker };
-            let this = self.clone();
-            tokio::spawn(async move {
-                drop(this.fetch(fetch, Some(ticket), None).await);
-                drop(fetching);
-            });
+            self.in_background(fetch, ticket, fetching);
         }
+    }
+
+    /// A fetch that no client waits for yet.
+    pub(super) fn in_background(&self, fetch: Fetch, ticket: Ticket<Flight, Landing>, fetching: Fetching) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            drop(this.fetch(fetch, Some(ticket), None).await);
+            drop(fetching);
+        });
     }
 
     /// An answer that another fetch stored after this client looked into the cache.

@@ -4,8 +4,11 @@
 //! [`crate::upstream::wire`].
 
 mod choice;
+mod demand;
 mod dispatch;
+mod promise;
 mod queue;
+mod refusals;
 mod state;
 
 use std::net::IpAddr;
@@ -24,7 +27,7 @@ use state::State;
 use super::ledger::{LONGEST_PAUSE, Ledger};
 use super::window::{Class, Window};
 
-pub(crate) use queue::Demand;
+pub(crate) use demand::Demand;
 
 /// Why no slot was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +91,7 @@ impl Budget {
     /// Waits for a slot, at most `patience` (`None`: as long as it takes). The request is sent while the permit lives.
     ///
     /// # Errors
-    /// When patience ran out.
+    /// When no slot can be promised to a client in time, or patience ran out.
     pub async fn acquire(
         &self,
         class: Class,
@@ -98,12 +101,22 @@ impl Budget {
         self.acquire_for(class, client, patience, None).await
     }
 
+    /// Whether far more cache misses are refused than the budget has slots.
+    pub fn is_overloaded(&self) -> bool {
+        self.dispatcher.look(|desk, now| desk.state.is_overloaded(now))
+    }
+
+    /// Refuses a client's read of what is to be fetched in the background: says when that has its turn.
+    pub fn refuse(&self, demand: &Demand) -> Spent {
+        self.dispatcher.look(|desk, now| desk.state.refuse(demand, now))
+    }
+
     /// Whether the read of a client would be sent at once.
     pub fn has_room(&self) -> bool {
         self.dispatcher.look(|desk, now| desk.state.has_room(now))
     }
 
-    /// [`acquire`](Self::acquire) for a resource that clients get stale meanwhile.
+    /// [`acquire`](Self::acquire) for a resource that clients get stale, or are refused, meanwhile.
     ///
     /// # Errors
     /// When patience ran out.

@@ -17,6 +17,10 @@ use crate::upstream::flight::{Boarding, Flights};
 
 use super::Details;
 
+/// How often a client tries again when the fetch that it joined gets no slot. Without a bound, many clients for one
+/// detail are refused one by one, while all others try again.
+const MOST_REFUSALS: u32 = 2;
+
 #[derive(Default)]
 pub(super) struct ClientFetches {
     flights: Flights<ListingId, Result<DetailRecord, Arc<CopyError>>>,
@@ -43,6 +47,7 @@ impl Details {
             return Err(Arc::new(error.into()));
         }
         let deadline = asker.patience.map(|patience| now.plus(patience));
+        let mut refusals = 0;
         loop {
             let left = deadline.map(|deadline| deadline.since(client.now_mono()));
             let (landed, joined) = match self.0.clients.flights.board(&summary.id) {
@@ -80,8 +85,12 @@ impl Details {
                 // The patience of an earlier client has ended, not this one's.
                 Err(error)
                     if joined
+                        && refusals < MOST_REFUSALS
                         && matches!(*error, CopyError::Ask(AskError::Spent(_)))
-                        && deadline.is_none_or(|deadline| client.now_mono() < deadline) => {}
+                        && deadline.is_none_or(|deadline| client.now_mono() < deadline) =>
+                {
+                    refusals += 1;
+                }
                 other => return other.map(|record| (record, joined)),
             }
         }

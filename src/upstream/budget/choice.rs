@@ -2,10 +2,12 @@
 //!
 //! Refresh first, then clients (cache misses and stale resources in turns; round-robin by address, at most three
 //! quarters of the window while a crawl has work), then the crawl, then background checks a little (a twentieth), then
-//! details evenly paced, then the rest of the background's tenth. Callers: [`super`].
+//! details evenly paced, then the rest of the background's tenth. What several households were refused goes before
+//! other reads of clients, up to a quarter of the window. Callers: [`super`].
 
 use super::super::window::Class;
 use super::queue::{Queue, Waiting};
+use crate::clock::Monotonic;
 
 /// Which read of a client would go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,11 @@ pub(super) struct View<'a> {
     pub crawl_has_work: bool,
     /// Which read of a client would go next.
     pub clients: ClientTurn,
+    /// Whether what clients were refused may go at once.
+    pub wanted: bool,
+    /// Whether the next stale read is the one that has waited longest, not the one that is worth most.
+    pub oldest: bool,
+    pub now: Monotonic,
 }
 
 /// The next ticket; `None` when none may go.
@@ -51,11 +58,19 @@ pub(super) fn choose(view: &View<'_>) -> Option<u64> {
         return Some(ticket);
     }
     let client_share = client_share(view.limit, view.crawl_has_work);
-    if view.client_used < client_share && view.clients != ClientTurn::Later {
-        let (awaited, stale) = (|| view.queue.first_awaited(), || view.queue.most_wanted());
+    if view.client_used < client_share {
+        let refused = || view.queue.most_refused();
+        if let Some(ticket) = view.wanted.then(refused).flatten() {
+            return Some(ticket);
+        }
+        let awaited = || view.queue.first_awaited();
+        let stale = || if view.oldest { view.queue.oldest_stale() } else { view.queue.most_wanted(view.now) };
         // In turns: a stale answer must become fresh again, and a cache miss has a client waiting.
-        let next =
-            if view.clients == ClientTurn::Awaited { awaited().or_else(stale) } else { stale().or_else(awaited) };
+        let next = match view.clients {
+            ClientTurn::Later => None,
+            ClientTurn::Awaited => awaited().or_else(stale).or_else(refused),
+            ClientTurn::Stale => stale().or_else(awaited).or_else(refused),
+        };
         if next.is_some() {
             return next;
         }
@@ -102,12 +117,12 @@ impl Probe {
     const ALL: [Self; 6] = [Self::Refresh, Self::Crawl, Self::Stale, Self::Awaited, Self::Details, Self::Background];
 
     /// The kind of waiting request.
-    pub(super) const fn of(waiting: &Waiting) -> Self {
+    pub(super) fn of(waiting: &Waiting) -> Self {
         match (waiting.class, &waiting.demand) {
             (Class::Refresh, _) => Self::Refresh,
             (Class::Crawl, _) => Self::Crawl,
-            (Class::Client, Some(_)) => Self::Stale,
-            (Class::Client, None) => Self::Awaited,
+            (Class::Client, Some(demand)) if !demand.is_refused() => Self::Stale,
+            (Class::Client, _) => Self::Awaited,
             (Class::Details, _) => Self::Details,
             (Class::Background, _) => Self::Background,
         }
@@ -126,8 +141,8 @@ pub(super) fn choose_probe(view: &View<'_>, last: Option<Probe>) -> Option<u64> 
     turns.find_map(|probe| match probe {
         Probe::Refresh => view.queue.first_of(Class::Refresh),
         Probe::Crawl => view.queue.first_of(Class::Crawl),
-        Probe::Stale => clients.then(|| view.queue.most_wanted())?,
-        Probe::Awaited => clients.then(|| view.queue.first_awaited())?,
+        Probe::Stale => clients.then(|| view.queue.most_wanted(view.now))?,
+        Probe::Awaited => clients.then(|| view.queue.first_awaited().or_else(|| view.queue.most_refused()))?,
         Probe::Details => view.queue.first_of(Class::Details),
         Probe::Background => view.queue.first_of(Class::Background),
     })

@@ -5,6 +5,7 @@
 //! [`super`].
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use super::super::window::Class;
+use super::promise::Late;
 use super::queue::Waiting;
 use super::state::State;
 use super::{Permit, Spent};
@@ -73,6 +75,21 @@ impl Desk {
                 self.said.push(Said { to: self.calls.remove(&ticket), what: Err(spent) });
             }
         }
+    }
+
+    /// Promises a read that has just entered its slot, and dismisses those that it makes late. Returns what its client is
+    /// told if it gets none in time.
+    fn promise(&mut self, entered: u64, client: Option<IpAddr>, now: Monotonic) -> Option<Spent> {
+        let mut refused = None;
+        for Late { ticket, spent } in self.state.promise(entered, client, now) {
+            self.state.queue.remove(ticket);
+            if ticket == entered {
+                refused = Some(spent);
+            } else {
+                self.said.push(Said { to: self.calls.remove(&ticket), what: Err(spent) });
+            }
+        }
+        refused
     }
 }
 
@@ -196,17 +213,21 @@ impl Place {
     /// A place at the end of the queue; or at the front, with its turn.
     ///
     /// # Errors
-    /// When there is no place, or a pause ends too late.
+    /// When there is no place, a pause ends too late, or no slot can be promised in time.
     pub(super) fn enter(dispatcher: &Arc<Dispatcher>, waiting: Waiting) -> Result<Self, Spent> {
         let (told, call) = oneshot::channel();
         let ticket = dispatcher.change(|desk, now| {
-            let Waiting { class, client, until, .. } = waiting;
+            let (class, client, until) = (waiting.class, waiting.client, waiting.until);
             // Only clients: they cannot lock out the mirror itself.
             let is_full = class == Class::Client && desk.state.is_full_for(client);
             if is_full || until.is_some_and(|until| until < desk.state.paused_until) {
-                return Err(desk.state.spent(class, now));
+                return Err(desk.state.gives_up(&waiting, now));
             }
+            let is_promised = class == Class::Client && waiting.demand.is_none();
             let ticket = desk.state.queue.push(waiting);
+            if is_promised && let Some(spent) = desk.promise(ticket, client, now) {
+                return Err(spent);
+            }
             desk.calls.insert(ticket, told);
             Ok(ticket)
         })?;

@@ -4,31 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::window::Class;
+use super::demand::Demand;
 use crate::clock::Monotonic;
 
 /// How many households without waiting reads are remembered for their last turn.
 const MOST_IDLE: usize = 4096;
-/// An instant that stands for "never", after all others.
-const NEVER: Monotonic = Monotonic::from_nanos(u64::MAX);
-
-/// How often clients asked for a waiting resource and got a stale answer.
-#[derive(Clone, Debug, Default)]
-pub struct Demand(Arc<AtomicU32>);
-
-impl Demand {
-    /// Once more.
-    pub fn more(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// A request that waits for a slot.
 #[derive(Clone, Debug)]
@@ -37,14 +19,11 @@ pub(in crate::upstream) struct Waiting {
     pub class: Class,
     /// The household of the client that waits, for [`Class::Client`].
     pub client: Option<IpAddr>,
-    /// How much clients want it, if none of them waits because each got a stale answer.
+    /// How much clients want it, if none of them waits because each got a stale answer or 503.
     pub demand: Option<Demand>,
     /// When its patience ends, if ever.
     pub until: Option<Monotonic>,
 }
-
-/// Deadlines with their tickets, the earliest first; [`NEVER`] where there is none.
-pub(super) type Deadlines = BTreeSet<(Monotonic, u64)>;
 
 /// The queue. Tickets count up: first come, first served within a class and a household.
 #[derive(Debug, Default)]
@@ -53,11 +32,15 @@ pub(super) struct Queue {
     last_ticket: u64,
     /// Tickets of each class but [`Class::Client`].
     mirror: [BTreeSet<u64>; Class::ALL.len()],
-    /// Deadlines of reads with a waiting client.
-    awaited: Deadlines,
-    /// Deadlines of reads behind a stale answer, and their tickets alone.
-    behind: Deadlines,
+    /// How many reads have a waiting client.
+    awaited: usize,
+    /// Reads behind a stale answer.
     stale: BTreeSet<u64>,
+    /// Reads of what is not cached and nobody waits for: clients were refused.
+    wanted: BTreeSet<u64>,
+    /// When awaited reads get their slots, as they were promised; in order of time, too.
+    promised: HashMap<u64, Monotonic>,
+    promises: BTreeSet<(Monotonic, u64)>,
     households: HashMap<Option<IpAddr>, Household>,
     /// Households with an awaited read: by their last turn, then by their first ticket.
     order: BTreeSet<(u64, u64, Option<IpAddr>)>,
@@ -82,14 +65,14 @@ impl Queue {
     pub(super) fn push(&mut self, waiting: Waiting) -> u64 {
         self.last_ticket += 1;
         let ticket = self.last_ticket;
-        let until = waiting.until.unwrap_or(NEVER);
         if waiting.class == Class::Client {
             let awaited = waiting.demand.is_none();
-            if awaited {
-                self.awaited.insert((until, ticket));
-            } else {
-                self.behind.insert((until, ticket));
-                self.stale.insert(ticket);
+            match &waiting.demand {
+                None => self.awaited += 1,
+                Some(demand) => {
+                    let others = if demand.is_refused() { &mut self.wanted } else { &mut self.stale };
+                    others.insert(ticket);
+                }
             }
             self.with_household(waiting.client, |household| {
                 household.reads += 1;
@@ -107,11 +90,13 @@ impl Queue {
     /// Removes a request; `None` when it had left before.
     pub(super) fn remove(&mut self, ticket: u64) -> Option<Waiting> {
         let waiting = self.waiting.remove(&ticket)?;
-        let until = waiting.until.unwrap_or(NEVER);
         if waiting.class == Class::Client {
-            self.awaited.remove(&(until, ticket));
-            self.behind.remove(&(until, ticket));
+            self.awaited -= usize::from(waiting.demand.is_none());
             self.stale.remove(&ticket);
+            self.wanted.remove(&ticket);
+            if let Some(at) = self.promised.remove(&ticket) {
+                self.promises.remove(&(at, ticket));
+            }
             self.with_household(waiting.client, |household| {
                 household.reads = household.reads.saturating_sub(1);
                 household.awaited.remove(&ticket);
@@ -144,10 +129,63 @@ impl Queue {
         self.order.first().map(|(_, ticket, _)| *ticket)
     }
 
-    /// The read for which most clients got a stale answer, the oldest of several.
-    pub(super) fn most_wanted(&self) -> Option<u64> {
-        let wanted = |ticket: &&u64| self.waiting.get(ticket).and_then(|one| one.demand.as_ref()).map(Demand::get);
-        self.stale.iter().rev().max_by_key(wanted).copied()
+    /// The stale read that is worth most now, the oldest of several.
+    pub(super) fn most_wanted(&self, now: Monotonic) -> Option<u64> {
+        self.stale.iter().rev().max_by_key(|ticket| self.demand(**ticket).map(|demand| demand.worth(now))).copied()
+    }
+
+    /// The stale read that has waited longest.
+    pub(super) fn oldest_stale(&self) -> Option<u64> {
+        self.stale.first().copied()
+    }
+
+    /// The read that most households were refused, the oldest of several.
+    pub(super) fn most_refused(&self) -> Option<u64> {
+        self.wanted.iter().rev().max_by_key(|ticket| self.demand(**ticket).map(Demand::votes)).copied()
+    }
+
+    /// How many reads wait that more households were refused.
+    pub(super) fn refused_more(&self, votes: u32) -> usize {
+        self.wanted.iter().filter(|ticket| self.demand(**ticket).is_some_and(|demand| demand.votes() > votes)).count()
+    }
+
+    fn demand(&self, ticket: u64) -> Option<&Demand> {
+        self.waiting.get(&ticket).and_then(|one| one.demand.as_ref())
+    }
+
+    /// When the patience of a request ends; `None`: never, or it has left.
+    pub(super) fn until(&self, ticket: u64) -> Option<Monotonic> {
+        self.waiting.get(&ticket).and_then(|one| one.until)
+    }
+
+    /// All awaited reads in the order of their turns, if no other comes.
+    pub(super) fn in_turn(&self) -> Vec<u64> {
+        let first = self.order.iter().filter_map(|(_, _, client)| self.households.get(client));
+        let mut households: Vec<_> = first.map(|household| household.awaited.iter()).collect();
+        let mut all = Vec::with_capacity(self.awaited);
+        while !households.is_empty() {
+            households.retain_mut(|tickets| tickets.next().map(|ticket| all.push(*ticket)).is_some());
+        }
+        all
+    }
+
+    /// How many households without a waiting read had their last turn before this one, at most `most`.
+    pub(super) fn idle_before(&self, client: Option<IpAddr>, most: usize) -> usize {
+        let turn = self.households.get(&client).map_or(0, |household| household.turn);
+        self.idle.range(..(turn, None)).take(most).count()
+    }
+
+    /// Remembers when an awaited read gets its slot.
+    pub(super) fn promise(&mut self, ticket: u64, at: Monotonic) {
+        if let Some(before) = self.promised.insert(ticket, at) {
+            self.promises.remove(&(before, ticket));
+        }
+        self.promises.insert((at, ticket));
+    }
+
+    /// The earliest instant that an awaited read was promised.
+    pub(super) fn first_promise(&self) -> Option<Monotonic> {
+        self.promises.first().map(|(at, _)| *at)
     }
 
     /// How many wait.
@@ -157,22 +195,27 @@ impl Queue {
 
     /// How many client reads wait.
     pub(super) fn clients(&self) -> usize {
-        self.awaited.len() + self.behind.len()
+        self.awaited + self.stale.len() + self.wanted.len()
+    }
+
+    /// How many of them a client waits for.
+    pub(super) const fn awaited(&self) -> usize {
+        self.awaited
+    }
+
+    /// How many are behind a stale answer.
+    pub(super) fn stale(&self) -> usize {
+        self.stale.len()
+    }
+
+    /// How many are for what clients were refused.
+    pub(super) fn wanted(&self) -> usize {
+        self.wanted.len()
     }
 
     /// How many reads of one household wait.
     pub(super) fn reads_of(&self, client: Option<IpAddr>) -> usize {
         self.households.get(&client).map_or(0, |household| household.reads)
-    }
-
-    /// Deadlines of awaited reads.
-    pub(super) fn awaited(&self) -> &Deadlines {
-        &self.awaited
-    }
-
-    /// Deadlines of reads behind a stale answer.
-    pub(super) fn behind(&self) -> &Deadlines {
-        &self.behind
     }
 
     /// Tickets of those whose patience ends before `instant`.
@@ -253,6 +296,10 @@ mod tests {
                         (0..number % 7).for_each(|_| demand.more());
                         queue.push(read(client, Some(number), Some(demand)));
                     }
+                    3 if number % 2 == 0 => {
+                        let households = (0..number % 5).map(|last| address(last as u8));
+                        queue.push(read(client, Some(number), Some(Demand::refused(households))));
+                    }
                     3 => drop(queue.push(Waiting { class: Class::Crawl, client: None, ..read(0, None, None) })),
                     4 => drop(some.and_then(|ticket| queue.remove(ticket))),
                     _ => {
@@ -265,9 +312,16 @@ mod tests {
                 let turn = |one: &(&u64, &Waiting)| (one.1.client.and_then(|c| served.get(&c)).copied().unwrap_or(0), *one.0);
                 let awaited = clients().filter(|(_, one)| one.demand.is_none()).min_by_key(turn).map(|(ticket, _)| *ticket);
                 prop_assert_eq!(queue.first_awaited(), awaited);
-                let wanted = |one: &(&u64, &Waiting)| (one.1.demand.as_ref().map(Demand::get), std::cmp::Reverse(*one.0));
-                let stale = clients().filter(|(_, one)| one.demand.is_some()).max_by_key(wanted).map(|(ticket, _)| *ticket);
-                prop_assert_eq!(queue.most_wanted(), stale);
+                let now = Monotonic::from_seconds(0);
+                let is_refused = |one: &Waiting| one.demand.as_ref().map(Demand::is_refused);
+                let worth = |one: &(&u64, &Waiting)| (one.1.demand.as_ref().map(|demand| demand.worth(now)), std::cmp::Reverse(*one.0));
+                let stale = clients().filter(|(_, one)| is_refused(one) == Some(false)).max_by_key(worth).map(|(ticket, _)| *ticket);
+                prop_assert_eq!(queue.most_wanted(now), stale);
+                let votes = |one: &(&u64, &Waiting)| (one.1.demand.as_ref().map(Demand::votes), std::cmp::Reverse(*one.0));
+                let refused = clients().filter(|(_, one)| is_refused(one) == Some(true)).max_by_key(votes).map(|(ticket, _)| *ticket);
+                prop_assert_eq!(queue.most_refused(), refused);
+                prop_assert_eq!(queue.in_turn().first().copied(), awaited);
+                prop_assert_eq!(queue.in_turn().len(), queue.awaited());
                 prop_assert_eq!(queue.clients(), clients().count());
                 let own = clients().filter(|(_, one)| one.client == Some(address(client))).count();
                 prop_assert_eq!(queue.reads_of(Some(address(client))), own);

@@ -2,21 +2,23 @@
 //!
 //! Callers: [`super::dispatch`], which tells those who wait.
 
-use std::iter::zip;
+use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::ops::Bound;
 use std::time::Duration;
 
 use crate::clock::{Monotonic, WallTime};
 
 use super::super::ledger::Ledger;
-use super::super::window::{Class, Window};
+use super::super::window::{Class, SPAN, Window};
 use super::choice::{ClientTurn, Probe, View, choose, choose_probe, client_share};
-use super::queue::{Deadlines, Queue, Waiting};
+use super::queue::{Queue, Waiting};
+use super::refusals::Refusals;
 use super::{End, Spent};
 
 /// The shortest pause after each try on a failing origin: by then its result has been judged.
 const SETTLES: Duration = Duration::from_millis(100);
+/// Of so many stale reads one is that which has waited longest, so that none waits for ever behind popular ones.
+const OLDEST_OF: usize = 8;
 
 /// Everything that decides the next turn.
 #[derive(Debug)]
@@ -36,11 +38,14 @@ pub(super) struct State {
     last_probe: Option<Probe>,
     pub(super) last_detail: Option<Monotonic>,
     pub(super) crawl_work: usize,
-    /// When a client last got its turn, and whether nobody waited for it.
+    /// When a client last got its turn.
     pub(super) last_client: Option<Monotonic>,
-    pub(super) refreshed_last: bool,
-    /// When the patience of a client last ended.
-    pub(super) refused: Option<Monotonic>,
+    /// How many stale reads had their turn since the last awaited one, and in all.
+    pub(super) stale_in_a_row: usize,
+    stale_turns: usize,
+    /// The latest turns of what clients had been refused.
+    wanted_sent: VecDeque<Monotonic>,
+    pub(super) refusals: Refusals,
 }
 
 impl State {
@@ -58,8 +63,10 @@ impl State {
             last_detail: None,
             crawl_work: 0,
             last_client: None,
-            refreshed_last: false,
-            refused: None,
+            stale_in_a_row: 0,
+            stale_turns: 0,
+            wanted_sent: VecDeque::new(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -72,21 +79,61 @@ impl State {
         self.last_detail.is_none_or(|last| now >= last.plus(self.pace()))
     }
 
-    /// When the next client gets its turn, if client reads are spread over time: only while more of them wait than
-    /// there are slots, and a client's patience ended lately. All slots at once would be a minute of answers in a
-    /// second, then none for a minute.
-    fn client_due_at(&mut self, now: Monotonic) -> Option<Monotonic> {
-        const OVERLOADED_FOR: Duration = Duration::from_secs(120);
-        let refused = self.refused.is_some_and(|at| now.since(at) < OVERLOADED_FOR);
-        let free = self.window.as_mut()?.free(now);
-        let last = self.last_client.filter(|_| refused && self.queue.clients() > free && free > 0)?;
-        Some(last.plus(self.pace()))
+    /// Whether far more is asked for than the budget has: twice as many cache misses were refused in the last minute.
+    pub(super) fn is_overloaded(&mut self, now: Monotonic) -> bool {
+        let limit = self.window.as_ref().map(Window::limit);
+        limit.is_some_and(|limit| self.refusals.lately(now) > 2 * limit)
+    }
+
+    /// How many stale reads may have their turn between two awaited ones. Under overload those who wait are a few of
+    /// many, and a stale answer that becomes fresh serves more clients.
+    pub(super) fn most_stale_in_a_row(&mut self, now: Monotonic) -> usize {
+        if self.is_overloaded(now) { 2 } else { 1 }
+    }
+
+    /// How many reads of what clients were refused may go at once: up to a quarter of the window, and a slot stays for
+    /// each client that waits.
+    pub(super) fn wanted_at_once(&mut self, now: Monotonic) -> usize {
+        while self.wanted_sent.front().is_some_and(|at| at.plus(SPAN) <= now) {
+            self.wanted_sent.pop_front();
+        }
+        let Some(window) = &mut self.window else { return self.queue.wanted() };
+        let free = window.free(now).saturating_sub(self.queue.awaited());
+        let room = share_of_wanted(window.limit()).saturating_sub(self.wanted_sent.len());
+        self.queue.wanted().min(room).min(free)
+    }
+
+    /// When so many reads of what clients were refused have had their turn, judging by their share of the window.
+    pub(super) fn wanted_turn(&self, before: usize, now: Monotonic) -> Monotonic {
+        let share = share_of_wanted(self.window.as_ref().map_or(usize::MAX, Window::limit));
+        let room = share.saturating_sub(self.wanted_sent.len());
+        match before.checked_sub(room) {
+            None => now,
+            Some(place) => self.wanted_sent.get(place).copied().unwrap_or(now).plus(SPAN),
+        }
+    }
+
+    /// How far apart the other turns of clients are under overload: what is left of the window, over a minute. All slots
+    /// at once would be a minute of answers in a second, then none for a minute.
+    pub(super) fn client_pace(&self) -> Duration {
+        let limit = self.window.as_ref().map_or(usize::MAX, Window::limit);
+        let wanted = (self.wanted_sent.len() + self.queue.wanted()).min(share_of_wanted(limit));
+        let rest = limit.saturating_sub(wanted).max(1);
+        Duration::from_secs(60) / u32::try_from(rest).unwrap_or(u32::MAX)
+    }
+
+    /// When the next client gets its turn, if client reads are spread over time.
+    pub(super) fn client_due_at(&mut self, now: Monotonic) -> Option<Monotonic> {
+        if !self.is_overloaded(now) {
+            return None;
+        }
+        Some(self.last_client?.plus(self.client_pace()))
     }
 
     fn client_turn(&mut self, now: Monotonic) -> ClientTurn {
         if self.client_due_at(now).is_some_and(|due| now < due) {
             ClientTurn::Later
-        } else if self.refreshed_last {
+        } else if self.is_promised_by(now) || self.stale_in_a_row >= self.most_stale_in_a_row(now) {
             ClientTurn::Awaited
         } else {
             ClientTurn::Stale
@@ -105,15 +152,15 @@ impl State {
 
     /// Whether the read of a client would be sent at once.
     pub(super) fn has_room(&mut self, now: Monotonic) -> bool {
-        if self.stopped_until(now).is_some() {
+        // Under overload stale reads have turns of their own.
+        if self.stopped_until(now).is_some() || self.is_overloaded(now) {
             return false;
         }
-        let later = self.client_turn(now) == ClientTurn::Later;
         // Waiting reads get their slots before this one.
         let (before, crawls) = (self.queue.clients(), self.crawl_work > 0);
         self.window.as_mut().is_none_or(|window| {
             let share = client_share(window.limit(), crawls);
-            window.free(now) > before && window.used_by(Class::Client, now) + before < share && !later
+            window.free(now) > before && window.used_by(Class::Client, now) + before < share
         })
     }
 
@@ -123,6 +170,7 @@ impl State {
             return None;
         }
         let (clients, detail_due) = (self.client_turn(now), self.detail_due(now));
+        let wanted = self.wanted_at_once(now) > 0 && !self.is_promised_by(now);
         let probes = self.gentle.is_some();
         let limit = self.window.as_ref().map(Window::limit);
         if limit.is_none() && !probes {
@@ -141,6 +189,9 @@ impl State {
             detail_due,
             clients,
             crawl_has_work: self.crawl_work > 0,
+            wanted,
+            oldest: self.stale_turns % OLDEST_OF == OLDEST_OF - 1,
+            now,
         };
         if probes { choose_probe(&view, self.last_probe) } else { choose(&view) }
     }
@@ -150,13 +201,25 @@ impl State {
         let chosen = self.queue.remove(ticket)?;
         (self.left, self.on_wire) = (Some(now), self.on_wire + 1);
         self.last_probe = Some(Probe::of(&chosen));
-        match chosen.class {
-            Class::Client => (self.refreshed_last, self.last_client) = (chosen.demand.is_some(), Some(now)),
-            Class::Details => self.last_detail = Some(now),
+        match (chosen.class, &chosen.demand) {
+            (Class::Client, Some(demand)) => {
+                demand.sent();
+                if demand.is_refused() {
+                    self.wanted_sent.push_back(now);
+                } else {
+                    (self.stale_in_a_row, self.stale_turns) = (self.stale_in_a_row + 1, self.stale_turns + 1);
+                    self.last_client = Some(now);
+                }
+            }
+            (Class::Client, None) => {
+                (self.stale_in_a_row, self.last_client) = (0, Some(now));
+                // What is fetched for everybody is nobody's turn.
+                if let Some(client) = chosen.client {
+                    self.queue.had_turn(client);
+                }
+            }
+            (Class::Details, _) => self.last_detail = Some(now),
             _ => {}
-        }
-        if let Some(client) = chosen.client {
-            self.queue.had_turn(client);
         }
         let slot = self.window.as_mut().and_then(|window| window.take(chosen.class, now))?;
         if let Some(ledger) = &mut self.ledger {
@@ -184,40 +247,6 @@ impl State {
         }
     }
 
-    /// When a request that leaves may come back, judging by window and pause. Before a client's read go those that will
-    /// still wait then; reads that nobody waits for take every other turn.
-    pub(super) fn comes_back_at(&mut self, class: Class, now: Monotonic) -> Monotonic {
-        let paused_until = self.paused_until;
-        let Some(window) = &mut self.window else { return paused_until.max(now) };
-        window.expire(now);
-        if class != Class::Client {
-            return window.frees(now).next().unwrap_or(now).max(paused_until);
-        }
-        let share = client_share(window.limit(), self.crawl_work > 0);
-        let slots = zip(window.frees(now), window.frees_of(Class::Client, share, now));
-        let mut slots = slots.map(|(any, own)| any.max(own).max(paused_until));
-        let mut slot = slots.next().unwrap_or(now);
-        let (mut awaited, mut stale) = (Ahead::of(self.queue.awaited()), Ahead::of(self.queue.behind()));
-        let mut taken = 0;
-        while awaited.takes(slot) {
-            taken += 1;
-            slot = slots.next().unwrap_or(slot);
-        }
-        for _ in 0..=taken {
-            if !stale.takes(slot) {
-                break;
-            }
-            slot = slots.next().unwrap_or(slot);
-        }
-        slot
-    }
-
-    /// The error for a request that leaves.
-    pub(super) fn spent(&mut self, class: Class, now: Monotonic) -> Spent {
-        let retry_after = self.comes_back_at(class, now).since(now).max(Duration::from_secs(1));
-        Spent { retry_after, paused: now < self.paused_until }
-    }
-
     /// Whether the most reads of clients wait, in all or of this household.
     pub(super) fn is_full_for(&self, client: Option<IpAddr>) -> bool {
         const MOST: usize = 4096;
@@ -227,11 +256,18 @@ impl State {
 
     /// A request's patience ends; returns its error.
     pub(super) fn gives_up(&mut self, waiting: &Waiting, now: Monotonic) -> Spent {
-        // A paused origin is no sign of too many reads.
-        if waiting.class == Class::Client && waiting.demand.is_none() && self.stopped_until(now).is_none() {
-            self.refused = Some(now);
+        if waiting.class == Class::Client && waiting.demand.is_none() {
+            self.count_refusal(now);
         }
         self.spent(waiting.class, now)
+    }
+
+    /// A cache miss is refused.
+    pub(super) fn count_refusal(&mut self, now: Monotonic) {
+        // A paused origin is no sign of too many reads.
+        if self.stopped_until(now).is_none() {
+            self.refusals.note(now);
+        }
     }
 
     /// When time alone may change something.
@@ -246,27 +282,7 @@ impl State {
     }
 }
 
-/// The waiting reads, one by one, as slots come up for them.
-struct Ahead<'a> {
-    deadlines: &'a Deadlines,
-    last: Bound<(Monotonic, u64)>,
-}
-
-impl<'a> Ahead<'a> {
-    const fn of(deadlines: &'a Deadlines) -> Self {
-        Self { deadlines, last: Bound::Unbounded }
-    }
-
-    /// Whether another of them still waits when this slot comes up, no earlier than the last.
-    fn takes(&mut self, slot: Monotonic) -> bool {
-        let from = match self.last {
-            Bound::Excluded(last) if last.0 >= slot => Bound::Excluded(last),
-            _ => Bound::Included((slot, 0)),
-        };
-        let next = self.deadlines.range((from, Bound::Unbounded)).next();
-        if let Some(next) = next {
-            self.last = Bound::Excluded(*next);
-        }
-        next.is_some()
-    }
+/// How many slots of a window go at once to what clients were refused.
+fn share_of_wanted(limit: usize) -> usize {
+    (limit / 4).max(1)
 }

@@ -1,5 +1,6 @@
 mod clients;
 mod coming_back;
+mod promises;
 mod shares;
 
 use parking_lot::Mutex;
@@ -32,6 +33,9 @@ fn view(queue: &Queue) -> View<'_> {
         detail_due: true,
         clients: ClientTurn::Stale,
         crawl_has_work: true,
+        wanted: true,
+        oldest: false,
+        now: Monotonic::from_seconds(0),
     }
 }
 

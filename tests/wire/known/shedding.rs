@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
 use super::{CODINGS, Use, answer, case_of, in_both, nothing, number, pass, started, target};
+use crate::client::Reply;
 use crate::harness::{Script, Server, Upstream, quickest, wait_until};
 
 #[tokio::test]
@@ -105,8 +106,18 @@ async fn spent(upstream: &Upstream, budget: usize, wait: &str) -> Server {
     server
 }
 
+/// Asks for some resources at once; returns the replies, and how long each took.
+async fn at_once(server: &Server, cases: std::ops::Range<usize>) -> Vec<(Reply, Duration)> {
+    join_all(cases.map(async |case| {
+        let asked = Instant::now();
+        let reply = server.get(&target(case)).await;
+        (reply, asked.elapsed())
+    }))
+    .await
+}
+
 #[tokio::test]
-async fn reads_past_the_budget_wait_for_a_bounded_time_and_are_told_when_there_is_room() {
+async fn reads_that_get_no_slot_in_time_are_refused_at_once_and_told_when_there_is_room() {
     let upstream = Upstream::start(|seen| match case_of(seen) {
         None => nothing(),
         Some(0) => answer(seen.nth, &[("cache-control", "max-age=1"), ("etag", "\"a\"")]),
@@ -114,24 +125,19 @@ async fn reads_past_the_budget_wait_for_a_bounded_time_and_are_told_when_there_i
     })
     .await;
     let started = Instant::now();
-    let server = spent(&upstream, 6, "2s").await;
-    let replies = join_all((10..40).map(async |case| {
-        let asked = Instant::now();
-        let reply = server.get(&target(case)).await;
-        (reply, asked.elapsed())
-    }))
-    .await;
-    for (reply, waited) in &replies {
+    let server = spent(&upstream, 6, "10s").await;
+    let replies = at_once(&server, 10..40).await;
+    for (reply, _) in &replies {
         // A slot frees 60 s after its answer: a waiting client would have got it.
         reply.assert_problem(503, &["budget"]);
-        assert!(*waited >= Duration::from_millis(1_900), "{waited:?}");
         let honest: u64 = reply.the("retry-after").parse().unwrap();
         let earliest = 60 - started.elapsed().as_secs().min(60);
-        assert!((earliest.saturating_sub(1)..=60).contains(&honest), "{honest}, not before {earliest}");
+        assert!((earliest.saturating_sub(1)..=61).contains(&honest), "{honest}, not before {earliest}");
     }
     assert_eq!(upstream.count(), 6, "none of them reached the origin");
     let waited = replies.iter().map(|(_, waited)| *waited).min().unwrap();
-    assert!(waited < Duration::from_secs(4), "the first who gives up has waited {waited:?}");
+    assert!(waited < Duration::from_secs(2), "no slot comes within ten seconds, and the first waited {waited:?}");
+    pass(Duration::from_millis(1_100)).await;
     // Kept answers are served: fresh or, without a wait, stale.
     assert!(server.ok(&target(1)).await.the("cache-status").starts_with("grandstand; hit; ttl="));
     let waited = quickest(async || {
@@ -139,6 +145,64 @@ async fn reads_past_the_budget_wait_for_a_bounded_time_and_are_told_when_there_i
         assert_eq!(stale.the("cache-status"), "grandstand; fwd=stale; detail=stale-if-error");
     });
     assert!(waited.await < Duration::from_secs(1), "who has something at hand waits");
+}
+
+/// Lasts a minute, because the budget's window does.
+#[tokio::test]
+async fn as_many_reads_wait_as_slots_come_in_time() {
+    let upstream = Upstream::start(|seen| match case_of(seen) {
+        None => nothing(),
+        Some(_) => answer(seen.nth, &[("cache-control", "max-age=3600")]),
+    })
+    .await;
+    let server = spent(&upstream, 3, "20s").await;
+    let refused = server.get(&target(10)).await;
+    refused.assert_problem(503, &["budget"]);
+    let told = Duration::from_secs(refused.the("retry-after").parse().unwrap());
+    pass(told.saturating_sub(Duration::from_secs(5))).await;
+    let replies = at_once(&server, 20..26).await;
+    let (answered, refused): (Vec<_>, Vec<_>) = replies.into_iter().partition(|(reply, _)| reply.status == 200);
+    assert_eq!((answered.len(), upstream.count()), (3, 6), "{refused:?}");
+    let waited = |some: &[(Reply, Duration)]| some.iter().map(|one| one.1).min().unwrap();
+    assert!(waited(&answered) > Duration::from_secs(2), "they waited for their slots: {answered:?}");
+    assert!(waited(&refused) < waited(&answered), "the others were not kept waiting: {refused:?}");
+    assert!(refused.iter().all(|(reply, _)| reply.status == 503), "{refused:?}");
+}
+
+/// Lasts a minute, too.
+#[tokio::test]
+async fn what_several_households_were_refused_is_fetched_before_they_come_back() {
+    let upstream = Upstream::start(|seen| match case_of(seen) {
+        None => nothing(),
+        Some(_) => answer(seen.nth, &[("cache-control", "max-age=3600")]),
+    })
+    .await;
+    let setup = Use::Shield.setup(&upstream).set("origin.requests_per_minute", "4");
+    let setup = setup.set("client_ip.trusted_proxies", r#"["127.0.0.0/8"]"#).set("origin.wait", "1s");
+    let server = started(setup, Use::Shield).await;
+    for case in 0..4 {
+        assert_eq!(number(&server.get(&target(case)).await), 1);
+    }
+    let refused = async |case: usize, client: &str| {
+        let reply = server.get_with(&target(case), &[("x-forwarded-for", client)]).await;
+        reply.assert_problem(503, &["budget"]);
+    };
+    for case in 20..40 {
+        refused(case, "192.0.2.1").await;
+    }
+    for client in ["192.0.2.1", "192.0.2.2", "192.0.2.3"] {
+        refused(10, client).await;
+    }
+    pass(Duration::from_secs(50)).await;
+    assert_eq!(upstream.count(), 4, "no slot is free");
+    let fetched = || async { upstream.count_of(&target(10)) == 1 };
+    wait_until("it is fetched although nobody asks any more", fetched).await;
+    let found = || async { server.get(&target(10)).await.status == 200 };
+    wait_until("it is in the cache", found).await;
+    let reply = server.get_with(&target(10), &[("x-forwarded-for", "192.0.2.1")]).await;
+    assert!(reply.the("cache-status").starts_with("grandstand; hit; ttl="), "{reply:?}");
+    let others: u64 = (20..40).map(|case| upstream.count_of(&target(case)) as u64).sum();
+    assert_eq!(others, 0, "what one household was refused is fetched when it asks again");
 }
 
 #[tokio::test]

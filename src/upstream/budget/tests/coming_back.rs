@@ -34,30 +34,34 @@ async fn the_window_says_when_to_come_back_and_not_the_pace_of_details() {
     taken(&budget, Class::Details, 1).await;
     assert_eq!(seconds(&budget, 0).await, 61);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(seconds(&budget, 1).await, 30);
+    assert_eq!(seconds(&budget, 1).await, 31);
     budget.pause(Duration::from_secs(50));
     assert_eq!(seconds(&budget, 1).await, 50, "a pause may end later");
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_still_wait_go_before_and_those_who_will_have_left_do_not() {
+async fn those_who_wait_go_before_and_those_who_were_refused_do_not() {
     let budget = budget(6);
     taken(&budget, Class::Client, 6).await;
-    let wait = |patience: Option<Duration>, many: usize| {
-        for number in 0..many {
+    let wait = |patience: Option<Duration>, households: std::ops::Range<usize>| {
+        for number in households {
             let budget = budget.clone();
-            tokio::spawn(async move { budget.acquire(Class::Client, Some(address(100 + number)), patience).await });
+            tokio::spawn(async move { budget.acquire(Class::Client, Some(address(number)), patience).await });
         }
     };
-    wait(Some(Duration::from_secs(10)), 50);
+    wait(Some(Duration::from_secs(10)), 100..109);
     tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(budget.view().waiting, 0, "no slot comes in time");
     assert_eq!(seconds(&budget, 0).await, 60);
-    wait(None, 5);
+    wait(None, 100..105);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(seconds(&budget, 0).await, 59, "the sixth slot");
-    wait(None, 3);
+    wait(None, 100..103);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(seconds(&budget, 0).await, 118, "a slot of the next minute");
+    assert_eq!(seconds(&budget, 0).await, 58, "a first read goes before the second reads of others");
+    wait(None, 105..108);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(seconds(&budget, 0).await, 117, "a slot of the next minute");
 }
 
 #[tokio::test(start_paused = true)]

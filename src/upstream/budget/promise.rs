@@ -1,0 +1,142 @@
+//! What a cache miss is promised at its arrival: a slot before its patience ends; otherwise it is refused at once.
+//!
+//! A promise counts on the real order of turns and on the slots that become free as far as that is known: a request on
+//! the wire is taken as answered now. A read that was promised its slot goes before stale reads that come later. Only a
+//! client that was served longer ago may overtake it; when it then comes too late, it is refused at that moment, not at
+//! the end of its patience. Pure: time is an argument. Callers: [`super::dispatch`].
+
+use std::iter::zip;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::clock::Monotonic;
+
+use super::super::window::{Class, SPAN};
+use super::Spent;
+use super::choice::client_share;
+use super::demand::Demand;
+use super::state::State;
+
+/// More clients that were served longer ago do not lengthen an estimate: it ends after a minute at the latest, when every
+/// slot has been free once.
+const MOST_IDLE: usize = 64;
+
+/// A read that gets no slot in time.
+#[derive(Debug)]
+pub(super) struct Late {
+    pub(super) ticket: u64,
+    /// What its client is told.
+    pub(super) spent: Spent,
+}
+
+impl State {
+    /// Promises a read that has just entered its slot. Returns the reads that get none in time: this one, or others
+    /// that it overtakes.
+    pub(super) fn promise(&mut self, entered: u64, client: Option<IpAddr>, now: Monotonic) -> Vec<Late> {
+        let order = self.queue.in_turn();
+        let turns = self.awaited_turns(order.len(), now);
+        // Nobody can promise more than the next turn while many others, served longer ago, may come any moment.
+        let only_first = self.is_overloaded(now);
+        let (mut late, mut turn, mut is_behind) = (Vec::new(), 0, false);
+        for ticket in order {
+            let is_new = ticket == entered;
+            is_behind |= is_new;
+            let at = turns.get(turn).copied().unwrap_or(now.plus(SPAN));
+            // Whoever is not overtaken keeps the promise of before.
+            let is_late =
+                self.queue.until(ticket).is_some_and(|until| at > until.max(now) || is_new && only_first && turn > 0);
+            if is_behind && is_late {
+                late.push((ticket, at));
+                continue;
+            }
+            if is_behind {
+                self.queue.promise(ticket, at);
+            }
+            turn += 1;
+        }
+        let tell = |(ticket, at): (u64, Monotonic)| {
+            self.count_refusal(now);
+            let at = if only_first && ticket == entered { self.turn_under_overload(client, now).max(at) } else { at };
+            Late { ticket, spent: self.told(at, now) }
+        };
+        late.into_iter().map(tell).collect()
+    }
+
+    /// Whether an awaited read was promised its slot by now.
+    pub(super) fn is_promised_by(&self, now: Monotonic) -> bool {
+        self.queue.first_promise().is_some_and(|at| at <= now)
+    }
+
+    /// The next turns of reads that clients wait for, as things stand.
+    pub(super) fn awaited_turns(&mut self, many: usize, now: Monotonic) -> Vec<Monotonic> {
+        let from = self.stopped_until(now).unwrap_or(now).max(now);
+        let (mut due, pace) = (self.client_due_at(now), self.client_pace());
+        let (mut stale, most_stale) = (self.queue.stale(), self.most_stale_in_a_row(now));
+        let mut wanted = self.wanted_at_once(now);
+        let mut in_a_row = self.stale_in_a_row;
+        let Some(window) = &mut self.window else { return vec![from; many] };
+        window.expire(now);
+        let share = client_share(window.limit(), self.crawl_work > 0);
+        let slots = zip(window.frees(now), window.frees_of(Class::Client, share, now));
+        let mut turns = Vec::with_capacity(many);
+        for slot in slots.map(|(any, own)| any.max(own).max(from)) {
+            if turns.len() == many {
+                break;
+            }
+            if wanted > 0 {
+                wanted -= 1;
+                continue;
+            }
+            let at = due.map_or(slot, |due| slot.max(due));
+            due = due.map(|_| at.plus(pace));
+            if stale > 0 && in_a_row < most_stale {
+                (stale, in_a_row) = (stale - 1, in_a_row + 1);
+            } else {
+                in_a_row = 0;
+                turns.push(at);
+            }
+        }
+        turns
+    }
+
+    /// When a client that still waits has its turn: after all clients that were served longer ago, as if they still asked.
+    fn turn_under_overload(&mut self, client: Option<IpAddr>, now: Monotonic) -> Monotonic {
+        let before = self.queue.idle_before(client, MOST_IDLE) + self.queue.awaited().saturating_sub(1);
+        let turns = self.awaited_turns(before.min(MOST_IDLE) + 1, now);
+        turns.last().copied().unwrap_or(now).min(now.plus(SPAN))
+    }
+
+    /// A client is refused what is to be fetched in the background: it is told when that has its turn, after what more
+    /// households were refused.
+    pub(super) fn refuse(&mut self, demand: &Demand, now: Monotonic) -> Spent {
+        self.count_refusal(now);
+        let before = self.queue.refused_more(demand.votes());
+        let stopped = self.stopped_until(now).unwrap_or(now);
+        let turn = self.wanted_turn(before, now);
+        let slot = self.window.as_ref().and_then(|window| window.frees(now).nth(before)).unwrap_or(now);
+        self.told(slot.max(turn).max(stopped), now)
+    }
+
+    /// When a request that leaves may come back, judging by window and pause.
+    pub(super) fn comes_back_at(&mut self, class: Class, now: Monotonic) -> Monotonic {
+        let paused_until = self.paused_until;
+        if class == Class::Client {
+            let turns = self.awaited_turns(self.queue.awaited() + 1, now);
+            return turns.last().map_or(now.plus(SPAN), |at| (*at).max(paused_until));
+        }
+        let Some(window) = &mut self.window else { return paused_until.max(now) };
+        window.expire(now);
+        window.frees(now).next().unwrap_or(now).max(paused_until)
+    }
+
+    /// What a leaving request is told.
+    pub(super) fn spent(&mut self, class: Class, now: Monotonic) -> Spent {
+        let at = self.comes_back_at(class, now);
+        self.told(at, now)
+    }
+
+    fn told(&self, at: Monotonic, now: Monotonic) -> Spent {
+        let retry_after = at.since(now).max(Duration::from_secs(1));
+        Spent { retry_after, paused: now < self.paused_until }
+    }
+}
