@@ -41,7 +41,8 @@
 //! 1. [`serve::gate`] accepts a connection if there is room ([`serve::connections`]) and detects its protocol. Behind a
 //!    load balancer, [`serve::proxy_header`] first reads who the client is. [`serve::tls`] does the TLS handshake.
 //! 2. [`serve::request_head`] reads the head of an HTTP/1 request, within the deadlines of `serve::connection` and within
-//!    `limits.head`. pingora's session parses the complete head.
+//!    `limits.head`. pingora's session parses the complete head. `serve::http2` accepts the streams of an HTTP/2
+//!    connection, and sends together what is ready together.
 //! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, loop, size, path, route, method,
 //!    body, query, coding. [`serve::public`] calls it.
 //! 4. [`answer::find`] finds the answer. Only this step waits, and the limit if [`shared_limit`] keeps it. The answer

@@ -2,12 +2,13 @@
 //!
 //! A connection is idle while the server waits for its client: between requests, before the first, in a handshake. This
 //! module only decides; its callers close connections. Callers: [`super::gate`], [`super::tls`], `super::connection`,
-//! [`crate::admin::front`].
+//! `super::http2`, [`crate::admin::front`].
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -290,6 +291,11 @@ impl Guest {
     /// The number of its busy streams.
     pub(crate) fn streams(&self) -> usize {
         self.seat.busy.load(Ordering::Acquire)
+    }
+
+    /// When the last of its streams ended; `None`: one is busy.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        Some(self.connections.0.start + Duration::from_nanos(self.seat.idle_since()?))
     }
 
     /// Ends when the connection must close: for another one, or because the server stops.

@@ -1,96 +1,36 @@
 //! Accepts connections within the limits, behind load balancers too, and detects their protocol.
 //!
-//! It answers only refused connections: `super::connection` serves HTTP/1, pingora splits HTTP/2 into streams, and
-//! [`super::public`] answers. Callers: [`crate::app`] hands it to pingora.
+//! It answers only refused connections: `super::connection` serves HTTP/1, and `super::http2` HTTP/2. Callers:
+//! [`crate::app`] hands it to pingora.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::pin::{Pin, pin};
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
-use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::v2::server::H2Options;
+use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream as Tcp;
 use pingora::protocols::{ALPN, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::futures::Notified;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::answer::head::{Lines, Persistence};
 
-use super::connection::{self, HEAD_DEADLINE, KEEPALIVE, READ_TIMEOUT, peer_of};
+use super::connection::{self, HEAD_DEADLINE, peer_of};
 use super::connections::{Connections, Full, Guest};
-use super::farewell;
 use super::proxy_header::{self, ProxyHeaders, Refusal};
 use super::public::Public;
-use super::write::WRITE_TIMEOUT;
+use super::{farewell, http2};
 
 /// The preface of HTTP/2 (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How long a closing HTTP/2 connection may take to finish its streams.
-const LAST_STREAMS: Duration = Duration::from_secs(5);
-/// How many streams of a connection may be open at once.
-const STREAMS: u32 = 128;
-/// How many of its requests may run at once: those of streams that the client has reset run on for a while.
-const IN_WORK: usize = 2 * STREAMS as usize;
 /// How many refused connections get an answer at once; others are closed.
 const TOLD_AT_ONCE: usize = 64;
 /// How long a refused connection may take to send the request that gets the refusal.
 const ASKS_WITHIN: Duration = Duration::from_secs(1);
-
-/// One HTTP/2 stream after the other, of one connection: [`Public`] answers each through pingora's session.
-struct Http2 {
-    public: Arc<Public>,
-    options: HttpServerOptions,
-    guest: Arc<Guest>,
-}
-
-#[async_trait]
-impl HttpServerApp for Http2 {
-    async fn process_new_http(
-        self: &Arc<Self>,
-        mut session: ServerSession,
-        _shutdown: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
-        session.set_read_timeout(Some(READ_TIMEOUT));
-        session.set_write_timeout(Some(WRITE_TIMEOUT));
-        session.set_total_drain_timeout(Some(READ_TIMEOUT));
-        let _works = self.guest.stream();
-        if self.guest.streams() > IN_WORK {
-            // A client that opens streams and resets them, again and again. The end of the session resets this one.
-            tracing::debug!("a stream was refused: the client reset many streams of this connection, and their requests still run");
-            return None;
-        }
-        if !session.read_request().await.ok()? {
-            return None;
-        }
-        let _busy = self.public.in_flight.enter();
-        let peer = session.client_addr().and_then(|address| address.as_inet());
-        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip);
-        self.public.exchange(&mut session, peer).await.ok()?;
-        if let Err(error) = session.finish().await {
-            tracing::debug!(%error, "a stream failed");
-        }
-        None
-    }
-
-    fn h2_options(&self) -> Option<H2Options> {
-        let mut options = pingora::protocols::http::v2::server::default_h2_options();
-        options.max_concurrent_streams(STREAMS);
-        // A slightly too large header gets our own answer.
-        let head = u32::try_from(self.public.answers.rules.load().head).unwrap_or(u32::MAX);
-        options.max_header_list_size(head.saturating_add(16 << 10));
-        Some(options)
-    }
-
-    fn server_options(&self) -> Option<&HttpServerOptions> {
-        Some(&self.options)
-    }
-}
 
 /// Detects HTTP/2 with prior knowledge by the first bytes of a connection, within a deadline: pingora would wait for 24
 /// bytes, which a short request never sends. Over TLS the protocol is negotiated ([`super::tls`]).
@@ -181,7 +121,7 @@ impl Gate {
         let guest = Arc::new(guest);
         let mut leave = pin!(guest.told_to_leave());
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return self.http2(stream, &guest, leave, shutdown).await;
+            return http2::serve(&self.public, stream, &guest, leave, shutdown).await;
         }
         let is_http2 = tokio::select! {
             biased;
@@ -189,31 +129,9 @@ impl Gate {
             () = leave.as_mut() => return,
         };
         match is_http2 {
-            Ok(Ok(true)) => self.http2(stream, &guest, leave, shutdown).await,
+            Ok(Ok(true)) => http2::serve(&self.public, stream, &guest, leave, shutdown).await,
             Ok(Ok(false)) => connection::serve(&self.public, stream, &guest, leave, shutdown).await,
             Ok(Err(_)) | Err(_) => {}
-        }
-    }
-
-    async fn http2(&self, stream: Stream, guest: &Arc<Guest>, leave: Pin<&mut Notified<'_>>, shutdown: &ShutdownWatch) {
-        let mut options = HttpServerOptions::default();
-        options.h2c = true;
-        options.h2_idle_timeout = Some(KEEPALIVE);
-        let app = Arc::new(Http2 { public: self.public.clone(), options, guest: guest.clone() });
-        let mut shutdown = shutdown.clone();
-        let (stop, stopping) = watch::channel(*shutdown.borrow());
-        let mut serving = pin!(app.process_new(stream, &stopping));
-        tokio::select! {
-            _ended = serving.as_mut() => return,
-            () = leave => {}
-            _changed = shutdown.changed() => {}
-        }
-        // Its streams are answered, and the client is told that no more are accepted. The receiver may be gone.
-        let _told = stop.send(true);
-        if guest.is_closing() || *shutdown.borrow() {
-            serving.await;
-        } else {
-            let _ended = timeout(LAST_STREAMS, serving).await;
         }
     }
 

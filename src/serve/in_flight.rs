@@ -1,6 +1,6 @@
 //! Counts requests in flight: a shutdown waits for them.
 //!
-//! Callers: [`super::gate`], `super::connection` and [`crate::admin`] count, [`crate::app`] looks.
+//! Callers: `super::http2`, `super::connection` and [`crate::admin`] count, [`crate::app`] looks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! One request of pingora's session: writes its answer and records it.
 //!
-//! [`crate::answer::respond`] decides. Callers: [`super::gate`].
+//! [`crate::answer::respond`] decides. Callers: `super::connection` and `super::http2`.
 
 use std::net::IpAddr;
 
@@ -46,7 +46,20 @@ impl Public {
     pub(super) async fn exchange(&self, session: &mut ServerSession, peer: IpAddr) -> Result<(), Broken> {
         let has_body = !session.is_body_empty();
         let view = view(session.req_header(), peer, has_body);
-        match self.answers.respond(&view, HeaderMap::new()).await {
+        let decided = self.answers.respond(&view, HeaderMap::new()).await;
+        self.carry_out(session, decided).await
+    }
+
+    /// Writes the answer that was decided on.
+    ///
+    /// # Errors
+    /// When the connection must be closed.
+    pub(super) async fn carry_out(
+        &self,
+        session: &mut ServerSession,
+        decided: Decided<HeaderMap>,
+    ) -> Result<(), Broken> {
+        match decided {
             Decided::Ready { answer, info, .. } => self.send(session, info, answer, None).await,
             Decided::Dump { answer, part, info } => self.send(session, info, answer, part.map(Rest::File)).await,
             Decided::Passes { target, info, limit } => self.pass_through(session, target, info, limit).await,

@@ -1,6 +1,6 @@
 //! Writes to a client through pingora's session, each within a deadline.
 //!
-//! Callers: [`super::public`], [`super::pass`], [`super::connection`].
+//! Callers: [`super::public`], [`super::pass`], [`super::connection`], [`super::http2`].
 
 use std::time::Duration;
 
@@ -41,13 +41,26 @@ pub(super) async fn write_head(
 
 /// Writes a part of a body, and its end if `ends`. The deadline is for progress: a client that reads slowly but
 /// steadily gets everything.
-pub(super) async fn write_body(session: &mut ServerSession, mut body: Bytes, ends: bool) -> Result<(), Broken> {
-    /// The bytes that a client must read within the deadline: 2 KiB a second.
-    const PIECE: usize = 64 << 10;
-    while body.len() > PIECE {
-        in_time(session.write_response_body(body.split_to(PIECE), false)).await?;
+pub(super) async fn write_body(session: &mut ServerSession, body: Bytes, ends: bool) -> Result<(), Broken> {
+    for (piece, is_last) in pieces(body) {
+        in_time(session.write_response_body(piece, is_last && ends)).await?;
     }
-    in_time(session.write_response_body(body, ends)).await
+    Ok(())
+}
+
+/// The pieces of a body, one at least, and whether each is the last: what a client must read within the deadline, 2 KiB a
+/// second.
+pub(super) fn pieces(mut body: Bytes) -> impl Iterator<Item = (Bytes, bool)> {
+    const PIECE: usize = 64 << 10;
+    let mut is_last = false;
+    std::iter::from_fn(move || {
+        if is_last {
+            return None;
+        }
+        let piece = body.split_to(body.len().min(PIECE));
+        is_last = body.is_empty();
+        Some((piece, is_last))
+    })
 }
 
 /// A write of pingora's session, which has no deadline for heads and flushes of its own.

@@ -16,19 +16,27 @@ const MOST: u64 = 32;
 /// A flood has failed when the server still takes it after so many bytes.
 const BYTES: usize = 16 << 20;
 
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// A request with this path: indexed fields for `GET` and `http`, then literal ones (RFC 7541).
-fn request(stream: u32, path: &str, flags: u8) -> Vec<u8> {
-    let literal = |index: u8, text: &str| [&[index, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+pub fn request(stream: u32, path: &str, flags: u8) -> Vec<u8> {
     let block = [vec![0x82, 0x86], literal(1, "mirror.test"), literal(4, path)].concat();
     frame(1, flags, stream, &block)
+}
+
+/// A request that does not say whom it asks.
+fn headless(stream: u32) -> Vec<u8> {
+    frame(1, END_STREAM | END_HEADERS, stream, &[vec![0x82, 0x86], literal(4, LIST)].concat())
+}
+
+fn literal(index: u8, text: &str) -> Vec<u8> {
+    [&[index, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
 }
 
 fn reset(stream: u32) -> Vec<u8> {
@@ -81,7 +89,8 @@ async fn floods_that_serve_no_purpose_end_their_connection() {
     let (_origin, server) = shield().await;
     let before = resident(&server);
     let odd = |nth: u32| 2 * nth + 1;
-    let cases = ["resets", "empty data", "data bytes", "continuations", "header fields", "zero increments"];
+    let cases =
+        ["resets", "malformed", "empty data", "data bytes", "continuations", "header fields", "zero increments"];
     each(cases, async |case| {
         let mut stream = begin(&server, &[]).await;
         let stopped = match case {
@@ -89,6 +98,7 @@ async fn floods_that_serve_no_purpose_end_their_connection() {
                 let both = |nth| [request(odd(nth), LIST, END_STREAM | END_HEADERS), reset(odd(nth))].concat();
                 is_stopped(stream, true, both).await
             }
+            "malformed" => is_stopped(stream, true, |nth| headless(odd(nth))).await,
             "empty data" | "data bytes" => {
                 stream.write_all(&request(1, LIST, END_HEADERS)).await.unwrap();
                 let bytes: &[u8] = if case == "data bytes" { b"x" } else { b"" };
@@ -209,13 +219,16 @@ async fn requests_whose_streams_are_reset_do_not_pile_up() {
 }
 
 /// How many frames that reset a stream there are in these bytes.
-fn resets_in(mut frames: &[u8]) -> usize {
-    let mut count = 0;
-    while let [high, middle, low, kind, ..] = *frames {
+fn resets_in(bytes: &[u8]) -> usize {
+    frames(bytes).filter(|(kind, _)| *kind == 3).count()
+}
+
+/// Kind and flags of the complete frames in these bytes.
+pub fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u8, u8)> + '_ {
+    std::iter::from_fn(move || {
+        let [high, middle, low, kind, flags, ..] = *bytes else { return None };
         let length = 9 + u32::from_be_bytes([0, high, middle, low]) as usize;
-        let Some(rest) = frames.get(length..) else { break };
-        count += usize::from(kind == 3);
-        frames = rest;
-    }
-    count
+        bytes = bytes.get(length..)?;
+        Some((kind, flags))
+    })
 }

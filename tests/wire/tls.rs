@@ -3,6 +3,7 @@
 //! The certificates are made for the test by `openssl`. [`files`] and [`renewal`] test unusable and new files.
 
 mod files;
+mod records;
 mod renewal;
 
 use std::net::SocketAddr;

@@ -1,0 +1,221 @@
+//! One HTTP/2 connection: answers that are ready are given where its streams are accepted, and sent together.
+//!
+//! Pingora splits it into streams and checks their heads. A stream whose answer must wait goes on in a task of its own.
+//! Callers: [`super::gate`].
+
+mod outbox;
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::{self, H2Accept, H2Options, HttpSession};
+use pingora::protocols::{Digest, Stream};
+use pingora::server::ShutdownWatch;
+use tokio::sync::futures::Notified;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::answer::compose::Answer;
+use crate::answer::respond::{Decided, RequestInfo};
+use crate::clock;
+
+use super::connection::{KEEPALIVE, READ_TIMEOUT, peer_of};
+use super::connections::{self, Guest};
+use super::public::{Public, view};
+use super::write::{Broken, WRITE_TIMEOUT, head, in_time, pieces};
+use outbox::Outbox;
+
+/// How long a closing connection may take to finish its streams.
+const LAST_STREAMS: Duration = Duration::from_secs(5);
+/// How many streams of a connection may be open at once.
+const STREAMS: u32 = 128;
+/// How many of its requests may be in work at once: those of streams that the client has reset go on for a while.
+const IN_WORK: usize = 2 * STREAMS as usize;
+/// How many malformed requests end a connection: as many as in pingora's own loop.
+const MALFORMED: usize = 32;
+/// The pause between two looks whether a busy connection has become idle.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
+
+/// Serves a connection to its end. `leave` ends when it must close as soon as its streams are answered.
+pub(super) async fn serve(
+    public: &Arc<Public>,
+    stream: Stream,
+    guest: &Arc<Guest>,
+    leave: Pin<&mut Notified<'_>>,
+    shutdown: &ShutdownWatch,
+) {
+    let mut shutdown = shutdown.clone();
+    let (stop, stopping) = watch::channel(*shutdown.borrow());
+    let mut serving = pin!(streams(public, stream, guest, stopping));
+    tokio::select! {
+        () = serving.as_mut() => return,
+        () = leave => {}
+        _changed = shutdown.changed() => {}
+    }
+    // Its streams are answered, and the client is told that no more are accepted. The receiver may be gone.
+    let _told = stop.send(true);
+    if guest.is_closing() || *shutdown.borrow() {
+        serving.await;
+    } else {
+        let _ended = timeout(LAST_STREAMS, serving).await;
+    }
+}
+
+/// Accepts and answers streams until one side ends the connection, or it has been idle for too long.
+async fn streams(public: &Arc<Public>, stream: Stream, guest: &Arc<Guest>, mut stopping: watch::Receiver<bool>) {
+    let peer = peer_of(&stream);
+    let outbox = Outbox::new(stream);
+    let mut connection = match server::handshake(Box::new(outbox.clone()), Some(options(public))).await {
+        Ok(connection) => connection,
+        Err(error) => {
+            tracing::debug!(%error, "a connection does not speak HTTP/2");
+            return;
+        }
+    };
+    // Asked for the peer, which is known here.
+    let digest = Arc::new(Digest::default());
+    let mut told_to_stop = pin!(stopping.changed());
+    let (mut stops, mut malformed) = (false, 0);
+    let mut idle = pin!(sleep(KEEPALIVE));
+    loop {
+        tokio::select! {
+            biased;
+            accepted = HttpSession::from_h2_conn(&mut connection, digest.clone()) => match accepted {
+                Ok(Some(H2Accept::Session(session))) => begin(public, session, guest, peer).await,
+                Ok(Some(H2Accept::Rejected)) => {
+                    malformed += 1;
+                    if malformed >= MALFORMED {
+                        tracing::debug!("a connection was closed: too many of its requests were malformed");
+                        return;
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "a connection failed");
+                    return;
+                }
+            },
+            // No more streams are ready: what was answered is sent.
+            error = outbox.send() => {
+                tracing::debug!(%error, "a connection failed");
+                return;
+            }
+            _told = told_to_stop.as_mut(), if !stops => {
+                connection.graceful_shutdown();
+                stops = true;
+            }
+            () = idle.as_mut() => match next_look(guest.idle_since(), Instant::now()) {
+                Some(next) => idle.as_mut().reset(next),
+                None => return,
+            }
+        }
+    }
+}
+
+/// When to look again whether a connection has been idle for too long; `None`: it has. `since`: `None` while it is busy.
+fn next_look(since: Option<Instant>, now: Instant) -> Option<Instant> {
+    let next = since.map_or(now + LOOKS_AGAIN, |since| since + KEEPALIVE);
+    (next > now).then_some(next)
+}
+
+fn options(public: &Public) -> H2Options {
+    let mut options = server::default_h2_options();
+    options.max_concurrent_streams(STREAMS);
+    // A slightly too large header gets our own answer.
+    let head = u32::try_from(public.answers.rules.load().head).unwrap_or(u32::MAX);
+    options.max_header_list_size(head.saturating_add(16 << 10));
+    options
+}
+
+/// Answers a stream if its answer is ready; otherwise a task does that later.
+async fn begin(public: &Arc<Public>, session: HttpSession, guest: &Arc<Guest>, peer: IpAddr) {
+    let works = guest.stream();
+    if guest.streams() > IN_WORK {
+        // A client that opens streams and resets them, again and again. The end of the session resets this one.
+        tracing::debug!("a stream was refused: too many of its connection were reset and are still in work");
+        return;
+    }
+    let mut answering = Box::pin(answer(public.clone(), session, peer, works));
+    if poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await.is_pending() {
+        tokio::spawn(answering);
+    }
+}
+
+/// Answers one stream.
+async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, _works: connections::Stream) {
+    let _busy = public.in_flight.enter();
+    let view = view(session.req_header(), peer, !session.is_body_empty());
+    let answered = match public.answers.respond(&view, HeaderMap::new()).await {
+        Decided::Ready { answer, info, .. } => send(&public, &mut session, info, answer).await,
+        // In a box, because most streams need no room for it.
+        decided => Box::pin(pass_on(&public, session, decided)).await,
+    };
+    if answered.is_err() {
+        tracing::debug!("a stream failed");
+    }
+}
+
+/// What the limiter says, which is another thing in each answer.
+static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Keeps what changes with each answer out of the table that HPACK compresses with: there it would push out the fields
+/// that stay the same (RFC 7541 §2.3.2).
+fn keep_out_of_table(fields: &mut HeaderMap) {
+    if let Some(limit) = fields.get_mut(&RATE_LIMIT) {
+        limit.set_sensitive(true);
+    }
+}
+
+/// Sends an answer that is complete, and records it.
+async fn send(public: &Public, session: &mut HttpSession, info: RequestInfo, mut answer: Answer) -> Result<(), Broken> {
+    let (mut fields, body) = (std::mem::take(&mut answer.head), answer.body.take());
+    keep_out_of_table(&mut fields);
+    let bytes = body.as_ref().map_or(0, Bytes::len);
+    let sent = async {
+        if clock::is_before_1970() {
+            return Err(Broken);
+        }
+        session.write_response_header(Box::new(head(answer.status, fields)), body.is_none())?;
+        for (piece, ends) in body.into_iter().flat_map(pieces) {
+            in_time(session.write_body(piece, ends)).await?;
+        }
+        Ok(())
+    };
+    let sent = sent.await;
+    public.answers.record(&view(session.req_header(), info.client, false), info, &answer, bytes);
+    sent
+}
+
+/// Answers through the session that HTTP/1 has as well.
+async fn pass_on(public: &Public, session: HttpSession, decided: Decided<HeaderMap>) -> Result<(), Broken> {
+    let mut session = ServerSession::new_http2(session);
+    session.set_read_timeout(Some(READ_TIMEOUT));
+    session.set_write_timeout(Some(WRITE_TIMEOUT));
+    session.set_total_drain_timeout(Some(READ_TIMEOUT));
+    public.carry_out(&mut session, decided).await?;
+    session.finish().await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_ends_a_while_after_its_last_stream() {
+        let now = Instant::now();
+        assert_eq!(next_look(None, now), Some(now + LOOKS_AGAIN), "it is busy");
+        let since = now;
+        for (seconds, left) in [(0, Some(60)), (59, Some(1)), (60, None), (61, None)] {
+            let now = since + Duration::from_secs(seconds);
+            assert_eq!(next_look(Some(since), now), left.map(|left| now + Duration::from_secs(left)), "{seconds}");
+        }
+    }
+}
