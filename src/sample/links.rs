@@ -50,7 +50,8 @@ pub(super) fn of_page(context: &Context<'_>, query: &Query, page: u64, per_page:
             links.chain(["<https://docs.example/>; rel=\"help describedby\"".to_owned()]).collect()
         }
         LinkStyle::Cursor => {
-            let target = |page: u64| format!("{base}/api/listings.json?after={}{filters}", page.saturating_mul(per_page));
+            let target =
+                |page: u64| format!("{base}/api/listings.json?after={}{filters}", page.saturating_mul(per_page));
             pages.iter().map(|(rel, page)| format!("<{}>; rel={rel}", target(*page))).collect()
         }
     };
