@@ -191,7 +191,7 @@ mod tests {
             io.write_all(piece).await.unwrap();
             io.flush().await.unwrap();
         }
-        io.write_vectored(&[IoSlice::new(b"three "), IoSlice::new(b"four")]).await.unwrap();
+        assert_eq!(io.write_vectored(&[IoSlice::new(b"three "), IoSlice::new(b"four")]).await.unwrap(), 10);
         assert_eq!(arrived(&mut theirs), b"");
         assert!(outbox.send().now_or_never().is_none());
         assert_eq!(arrived(&mut theirs), b"one two three four");
