@@ -157,8 +157,8 @@ impl SharedLimit {
 
     /// The store, without its password.
     pub(crate) fn store(&self) -> String {
-        let (host, port) = self.store.url.address();
-        format!("Redis at {host}:{port}, database {}", self.store.url.database())
+        let (host, port) = self.store.address();
+        format!("Redis at {host}:{port}, database {}", self.store.database())
     }
 
     /// How many local admissions were forgotten before Redis could be told of them.
