@@ -255,6 +255,8 @@ def main():
     unknown = [name for name in names if name not in STORES]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}")
+    # A stop from outside stops the stores, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     results = {}
     for name in names:
         with tempfile.TemporaryDirectory(prefix=f"grandstand-{name}-") as scratch:

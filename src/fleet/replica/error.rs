@@ -58,14 +58,14 @@ impl FollowError {
     /// Whether the store, or our own disk, is left alone for longer each time. A head that is refused, and an object that is
     /// fetched again later, cost nothing, and a better head may follow.
     pub(super) const fn backs_off(&self) -> bool {
-        match self {
+        !matches!(
+            self,
             Self::NoHead
-            | Self::Head(_)
-            | Self::Refused(_)
-            | Self::Bad(_)
-            | Self::Place(PlaceError::TooLarge { .. }) => false,
-            _ => true,
-        }
+                | Self::Head(_)
+                | Self::Refused(_)
+                | Self::Bad(_)
+                | Self::Place(PlaceError::TooLarge { .. })
+        )
     }
 
     /// Which of several bundles does not fit the data before it, from 0, and why; `None`: that is not the failure.
