@@ -202,8 +202,7 @@ impl Finder {
     /// origin has only its present data.
     async fn ask(&self, published: &Published, past: bool, query: &ListQuery, client: &Caller) -> Found {
         if past {
-            let why =
-                "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
+            let why = "the meaning of the query is in doubt in this snapshot, and the origin can answer only for its present data";
             return not_at_hand(published.dataset.id.as_str(), why, 3600);
         }
         self.through(&query.path_and_query(), false, client).await

@@ -115,7 +115,8 @@ impl Problem {
 
     /// 412: `If-Match` names no current representation.
     pub fn precondition_failed() -> Self {
-        let detail = "If-Match does not match: it compares strongly, and answers of the API have weak ETags, so only * matches.";
+        let detail =
+            "If-Match does not match: it compares strongly, and answers of the API have weak ETags, so only * matches.";
         Self::new(ProblemKind::PreconditionFailed, detail.to_owned())
     }
 

@@ -154,7 +154,9 @@ impl Versions {
                 continue;
             };
             let entry = Entry::decode(&bytes)
-                .inspect_err(|error| tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read"))
+                .inspect_err(
+                    |error| tracing::warn!(key, %error, "a stored entry of the journal of changes cannot be read"),
+                )
                 .ok();
             let follows = entry.as_ref().is_some_and(|entry| entries.last().is_none_or(|last| last.to == entry.from));
             if !follows || next != Some(number) {

@@ -3,13 +3,12 @@
 
     tests/stores/run.py                  # Azurite, which is what CI runs
     tests/stores/run.py --all            # all of the stores below
-    tests/stores/run.py garage s3rver    # some of them
+    tests/stores/run.py moto s3rver      # some of them
     tests/stores/run.py azurite -- two_publishers    # only some tests
 
     azurite   Azure Blob Storage, the emulator of its maker; npm
     s3rver    S3 on files, without conditional writes; npm
     moto      S3 in memory; PyPI; as setup.sh installs it
-    garage    S3, distributed, on disk; crates.io; its build takes long and needs a C compiler
 
 Installs what is missing below target/stores, starts each store on a free port with its data in a temporary directory, makes
 a bucket, and runs the tests of `tests/wire/fleet/stores.rs` and `src/fleet/place/tests/real.rs`. Everything runs on
@@ -41,7 +40,6 @@ ROOT = HERE.parent.parent
 HOME = ROOT / "target" / "stores"
 AZURITE = "azurite@3.35.0"
 S3RVER = "s3rver@3.7.1"
-GARAGE = "2.5.0"
 BUCKET = "fleet"
 PATIENCE = 60
 
@@ -132,12 +130,12 @@ def facts(url, endpoint, options, conditions, secret=None, wrong=None):
     }
 
 
-def s3(port, key, secret, conditions, checks=True, region="us-east-1"):
+def s3(port, key, secret, conditions, checks=True):
     options = {
         "aws_endpoint": f"http://127.0.0.1:{port}", "aws_access_key_id": key, "aws_secret_access_key": secret,
-        "aws_region": region,
+        "aws_region": "us-east-1",
     }
-    named = ("aws_secret_access_key", "0" * len(secret)) if checks else (None, None)
+    named = ("aws_secret_access_key", secrets.token_hex(16)) if checks else (None, None)
     return facts(f"s3://{BUCKET}", "aws_endpoint", options, conditions, *named)
 
 
@@ -166,7 +164,7 @@ def azurite(store):
         "azure_storage_account_name": account, "azure_storage_account_key": key,
         "azure_storage_endpoint": f"http://127.0.0.1:{port}/{account}",
     }
-    wrong = base64.b64encode(bytes(64)).decode()
+    wrong = base64.b64encode(secrets.token_bytes(64)).decode()
     return facts(f"az://{BUCKET}", "azure_storage_endpoint", options, "create replace", "azure_storage_account_key", wrong)
 
 
@@ -196,38 +194,7 @@ def moto(store):
     return s3(port, "tester", "hunter2-of-moto", "create replace", checks=False)
 
 
-def garage(store):
-    program = HOME / "garage" / "bin" / "garage"
-    if not program.exists():
-        command = ["cargo", "install", "--locked", "--root", HOME / "garage", f"garage@{GARAGE}"]
-        if subprocess.run([str(part) for part in command], check=False).returncode != 0:
-            raise Missing(f"garage {GARAGE} cannot be built")
-    port, rpc, admin = free_port(), free_port(), free_port()
-    config = store.scratch / "garage.toml"
-    config.write_text(
-        f'metadata_dir = "{store.scratch}/meta"\ndata_dir = "{store.scratch}/data"\ndb_engine = "sqlite"\n'
-        f'replication_factor = 1\nrpc_bind_addr = "127.0.0.1:{rpc}"\nrpc_secret = "{secrets.token_hex(32)}"\n'
-        f'[s3_api]\ns3_region = "garage"\napi_bind_addr = "127.0.0.1:{port}"\n'
-        f'[admin]\napi_bind_addr = "127.0.0.1:{admin}"\n'
-    )
-    base = [program, "-c", config]
-    store.start([*base, "server"], port)
-
-    def ask(*words):
-        done = subprocess.run([str(part) for part in [*base, *words]], check=True, capture_output=True, text=True)
-        return done.stdout
-
-    node = ask("node", "id", "-q").split("@")[0].strip()
-    ask("layout", "assign", "-z", "here", "-c", "1G", node)
-    ask("layout", "apply", "--version", "1")
-    ask("bucket", "create", BUCKET)
-    key, secret = "GK" + secrets.token_hex(12), secrets.token_hex(32)
-    ask("key", "import", "--yes", "-n", "tester", key, secret)
-    ask("bucket", "allow", "--read", "--write", "--owner", BUCKET, "--key", key)
-    return s3(port, key, secret, "create replace", region="garage")
-
-
-STORES = {"azurite": azurite, "s3rver": s3rver, "moto": moto, "garage": garage}
+STORES = {"azurite": azurite, "s3rver": s3rver, "moto": moto}
 
 
 def test(environment, words):
@@ -245,7 +212,7 @@ def test(environment, words):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stores", nargs="*", metavar="STORE", help="azurite, s3rver, moto, garage")
+    parser.add_argument("stores", nargs="*", metavar="STORE", help="azurite, s3rver, moto")
     parser.add_argument("--all", action="store_true", help="all stores")
     own, words = sys.argv[1:], []
     if "--" in own:
@@ -255,6 +222,8 @@ def main():
     unknown = [name for name in names if name not in STORES]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}")
+    # A stop from outside stops the stores, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     results = {}
     for name in names:
         with tempfile.TemporaryDirectory(prefix=f"grandstand-{name}-") as scratch:

@@ -25,7 +25,8 @@ pub(super) struct Scene {
     pub oldest: Option<u64>,
 }
 
-const NONE_YET: &str = "No sample yet: the server takes one every ten seconds, and one every minute for the view of 12 hours.";
+const NONE_YET: &str =
+    "No sample yet: the server takes one every ten seconds, and one every minute for the view of 12 hours.";
 
 /// All charts of a span.
 pub(super) fn charts(samples: &[Option<Sample>], span: Span, scene: Scene) -> Vec<Chart> {

@@ -35,7 +35,9 @@ impl Finder {
         match self.kept.get(pin, household(client, self.settings.load().rate_limit.ipv6_prefix)).await {
             Ok(published) => Ok(Version { published, pinned: true, beside: Some(served) }),
             Err(Missing::Gone) => Err(Problem::snapshot_gone("snapshot", pin, Some(current)).into()),
-            Err(Missing::Busy) => Err(not_at_hand(pin, "it is being loaded, or waits until other snapshots are loaded", 5)),
+            Err(Missing::Busy) => {
+                Err(not_at_hand(pin, "it is being loaded, or waits until other snapshots are loaded", 5))
+            }
             Err(Missing::Failed) => Err(not_at_hand(pin, "its stored data cannot be read", 30)),
             Err(Missing::Spent(wait)) => {
                 let why = "it is not in memory, and this address loaded too many snapshots recently";

@@ -225,7 +225,7 @@ async fn what_only_the_origin_can_tell_is_not_asked_for_the_past() {
     for rig in [of_the_past, of_today] {
         rig.may.send(Ok(())).unwrap();
         let (status, detail, retry_after) = refused(rig.list(&format!("state=texas&snapshot={}", rig.id())).await);
-        assert!(status == 503 && detail.contains("doubtful") && retry_after.is_some(), "{status} {detail}");
+        assert!(status == 503 && detail.contains("in doubt") && retry_after.is_some(), "{status} {detail}");
         shown(rig.list(&format!("snapshot={}", rig.id())).await);
     }
 }

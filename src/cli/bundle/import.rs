@@ -158,7 +158,9 @@ impl Told {
         println!("imported {}: snapshot {snapshot} with {listings} and {details}", file.display());
         println!("{signed}");
         if let Some(before) = before.as_ref().filter(|before| *before != snapshot) {
-            println!("the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` makes it current again");
+            println!(
+                "the previous snapshot {before} is kept; `grandstand snapshot rollback {before}` makes it current again"
+            );
         }
         if *is_older {
             eprintln!("warning: the imported data is older than the data before it");

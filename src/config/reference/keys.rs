@@ -222,7 +222,12 @@ const KEYS: &[Key] = &[
         KEPT,
         "How many of the newest snapshots are kept for rollback and for `snapshot=`.",
     ),
-    key("mirror.keep_daily", Whole(0, 3660), KEPT, "Of how many days the last snapshot (UTC) is kept as well. Days without a new snapshot do not count."),
+    key(
+        "mirror.keep_daily",
+        Whole(0, 3660),
+        KEPT,
+        "Of how many days the last snapshot (UTC) is kept as well. Days without a new snapshot do not count.",
+    ),
     key("mirror.changes_for", Duration("0s", "3650d"), KEPT, "How far back `/changes.json` answers."),
     key(
         "rate_limit.requests_per_minute",

@@ -155,10 +155,10 @@ mod tests {
         for lost in 0..whole.len() {
             let mut all = whole.clone();
             all[lost].bytes += 1;
-            let key = all[lost].key.clone();
-            assert_eq!(of(&with_head(all.clone()), &own, false, &own, KEEP).lost, [key.clone()], "{lost}");
+            let key = [all[lost].key.clone()];
+            assert_eq!(of(&with_head(all.clone()), &own, false, &own, KEEP).lost, key, "{lost}");
             all.remove(lost);
-            assert_eq!(of(&with_head(all), &own, false, &own, KEEP).lost, [key], "{lost}");
+            assert_eq!(of(&with_head(all), &own, false, &own, KEEP).lost, key, "{lost}");
         }
         assert_eq!(of(&with_head(whole.clone()), &own, true, &own, KEEP).lost.len(), 2, "there are no signatures");
         let signatures = own.chain().map(|bundle| listed(Key::Signature(bundle.key()), 300, 0)).collect();

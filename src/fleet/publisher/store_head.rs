@@ -78,9 +78,7 @@ impl Publisher {
         match &self.stored {
             Some(InStore::Missing) => Stored::Missing,
             Some(InStore::Head(Some(head), _)) if own == Some(&**head) => Stored::Own,
-            Some(InStore::Head(Some(head), _))
-                if is_settled && own.is_none_or(|own| own.sequence <= head.sequence) =>
-            {
+            Some(InStore::Head(Some(head), _)) if is_settled && own.is_none_or(|own| own.sequence <= head.sequence) => {
                 Stored::Own
             }
             _ => Stored::Other,

@@ -160,9 +160,12 @@ mod tests {
     #[test]
     fn what_is_wrong_names_the_object_and_what_helps() {
         let of = |error: &FetchError| Failure::Object(error).text();
-        assert!(of(&missing()).starts_with("full/x.gsb is not in the store; the publisher writes everything again"));
         assert!(
-            of(&wrong()).starts_with("delta/x.gsb in the store is not what the head names: its hash is another one; ")
+            of(&missing()).starts_with("full/x.gsb is not in the object store; the publisher writes everything again")
+        );
+        assert!(
+            of(&wrong())
+                .starts_with("delta/x.gsb in the object store is not what the head names: its hash is another one; ")
         );
         let large = FetchError::TooLarge { key: "full/x.gsb".to_owned(), bytes: 9, most: 5 };
         assert_eq!(of(&large), large.to_string());

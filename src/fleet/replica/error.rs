@@ -16,7 +16,9 @@ use crate::versions::bundles::ImportError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowError {
     /// The object store has no head.
-    #[error("there is no head.json in the object store; either no publisher has written there yet, or the address is wrong")]
+    #[error(
+        "there is no head.json in the object store; either no publisher has written there yet, or the address is wrong"
+    )]
     NoHead,
     /// The head cannot be read from the object store.
     #[error(transparent)]
@@ -58,14 +60,10 @@ impl FollowError {
     /// Whether the object store, or our own disk, is left alone for longer each time. A head that is refused, and an object
     /// that is fetched again later, cost nothing, and a better head may follow.
     pub(super) const fn backs_off(&self) -> bool {
-        match self {
-            Self::NoHead
-            | Self::Head(_)
-            | Self::Refused(_)
-            | Self::Bad(_)
-            | Self::Place(PlaceError::TooLarge { .. }) => false,
-            _ => true,
-        }
+        !matches!(
+            self,
+            Self::NoHead | Self::Head(_) | Self::Refused(_) | Self::Bad(_) | Self::Place(PlaceError::TooLarge { .. })
+        )
     }
 
     /// Which of several bundles does not fit the data before it, from 0, and why; `None`: that is not the failure.

@@ -66,29 +66,26 @@ impl Follower {
         self.fetcher.tidy(&chain.iter().map(|named| named.blake3).collect::<Vec<_>>());
         let (steps, failure) = self.fetch_all(head, chain).await;
         let (steps, mut usable) = (Arc::new(steps), None);
-        let error = match failure {
-            Some(error) => error,
-            None => {
-                let journal = self.journal(head, chain).await;
-                let took = Took::Head(taken(head));
-                match self.import(head, stand, &steps, steps.len(), took, journal).await {
-                    Ok(()) => {
-                        self.bad = None;
-                        self.fetcher.tidy(&[]);
-                        return Ok(());
-                    }
-                    Err(error) => match error.misfit() {
-                        // Perhaps it is the data here that is wrong.
-                        Some((0, _)) if chain.first().is_some_and(|first| first.base.is_some()) => return Err(error),
-                        Some((at, why)) => {
-                            usable = Some(at);
-                            let named = chain.get(at).copied().unwrap_or(head.end());
-                            let key = named.key().to_string();
-                            self.set_aside(named, &Failure::Misfit(&key, why))
-                        }
-                        None => return Err(error),
-                    },
+        let error = if let Some(error) = failure {
+            error
+        } else {
+            let journal = self.journal(head, chain).await;
+            let took = Took::Head(taken(head));
+            let Err(error) = self.import(head, stand, &steps, steps.len(), took, journal).await else {
+                self.bad = None;
+                self.fetcher.tidy(&[]);
+                return Ok(());
+            };
+            match error.misfit() {
+                // Perhaps it is the data here that is wrong.
+                Some((0, _)) if chain.first().is_some_and(|first| first.base.is_some()) => return Err(error),
+                Some((at, why)) => {
+                    usable = Some(at);
+                    let named = chain.get(at).copied().unwrap_or(head.end());
+                    let key = named.key().to_string();
+                    self.set_aside(named, &Failure::Misfit(&key, why))
                 }
+                None => return Err(error),
             }
         };
         let usable = usable.unwrap_or(steps.len());

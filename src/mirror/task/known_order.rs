@@ -63,7 +63,10 @@ impl KnownOrder {
             return Ok(());
         }
         let orders = self.placed_by.join(", ");
-        tracing::warn!(orders, "the origin's order does not follow the rules that were learned; they are no longer used");
+        tracing::warn!(
+            orders,
+            "the origin's order does not follow the rules that were learned; they are no longer used"
+        );
         self.disproved.extend(std::mem::take(&mut self.placed_by));
         self.rules = None;
         let mut states = States::default();

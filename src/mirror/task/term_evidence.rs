@@ -45,7 +45,9 @@ impl TermEvidence {
     pub(super) fn read_back(&mut self, store: &Store) {
         match store.evidence() {
             Ok(known) => self.known = known,
-            Err(error) => tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again"),
+            Err(error) => {
+                tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again")
+            }
         }
         self.revision += 1;
     }

@@ -127,7 +127,8 @@ async fn a_store_that_stands_still_is_noticed_although_it_answers() {
     says(&replica, "either the publisher does not write, or the object store shows an old state").await;
     let (code, status) = health(&replica).await;
     assert!(
-        code == 503 && status["reasons"][0].as_str().unwrap().contains("the newest head in the object store was written at")
+        code == 503
+            && status["reasons"][0].as_str().unwrap().contains("the newest head in the object store was written at")
     );
     polled(&replica, "unchanged").await;
     assert_eq!(replica.ok(LIST).await.total(), 60);

@@ -176,7 +176,10 @@ async fn where_deltas_do_not_fit_the_data_here_the_full_bundle_takes_its_place()
     shelf.publish();
     says(&replica, &format!("{missing} is not in the store")).await;
     let said = replica.process.said();
-    assert!(said.contains("the deltas do not follow from the newest snapshot here; fetching the full bundle"), "{said}");
+    assert!(
+        said.contains("the deltas do not follow from the newest snapshot here; fetching the full bundle"),
+        "{said}"
+    );
     is_one_of(&all_of(&replica).await, &[&before]);
     replica.restart().await;
     is_one_of(&all_of(&replica).await, &[&before]);
