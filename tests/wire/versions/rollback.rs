@@ -258,7 +258,7 @@ async fn what_a_version_leaves_in_doubt_is_not_answered_by_the_origin_of_today()
     roll_back(&server, &old).await;
     for target in [target.clone(), format!("{target}&snapshot={old}")] {
         let reply = server.get(&target).await;
-        reply.assert_problem(503, &[&old, "doubtful"]);
+        reply.assert_problem(503, &[&old, "in doubt"]);
         assert!(reply.header("retry-after").is_some(), "{reply:?}");
     }
     // Held is the newest itself: the origin speaks for that.
