@@ -289,11 +289,11 @@ async fn an_answer_that_nobody_reads_takes_little_of_the_kernels_memory() {
     const LARGE: usize = 1 << 20;
     let origin = Upstream::start(|_| Script::new(200, vec![b'a'; LARGE]).with("cache-control", "max-age=60")).await;
     let server = Setup::shield_of_url(&origin.url()).start().await;
-    server.ok("/large").await;
+    server.ok("/api/large").await;
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut silent = socket.connect(server.public).await.unwrap();
-    let request = b"GET /large HTTP/1.1\r\nHost: mirror.test\r\n\r\n";
+    let request = b"GET /api/large HTTP/1.1\r\nHost: mirror.test\r\n\r\n";
     silent.write_all(&request.repeat(8)).await.unwrap();
     let mut held = 0;
     wait_until("the server writes no more", || {
