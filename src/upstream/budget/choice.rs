@@ -16,8 +16,10 @@ pub(super) enum ClientTurn {
     Later,
     /// One that a client waits for, if there is one.
     Awaited,
-    /// One behind a stale answer, if there is one.
+    /// One behind a stale answer, if there is one: that which is worth most.
     Stale,
+    /// The same, but that which has waited longest.
+    OldestStale,
 }
 
 /// The inputs of [`choose`].
@@ -43,8 +45,6 @@ pub(super) struct View<'a> {
     pub clients: ClientTurn,
     /// Whether what clients were refused may go at once.
     pub wanted: bool,
-    /// Whether the next stale read is the one that has waited longest, not the one that is worth most.
-    pub oldest: bool,
     pub now: Monotonic,
 }
 
@@ -64,12 +64,13 @@ pub(super) fn choose(view: &View<'_>) -> Option<u64> {
             return Some(ticket);
         }
         let awaited = || view.queue.first_awaited();
-        let stale = || if view.oldest { view.queue.oldest_stale() } else { view.queue.most_wanted(view.now) };
+        let stale = || view.queue.most_wanted(view.now);
         // In turns: a stale answer must become fresh again, and a cache miss has a client waiting.
         let next = match view.clients {
             ClientTurn::Later => None,
             ClientTurn::Awaited => awaited().or_else(stale).or_else(refused),
             ClientTurn::Stale => stale().or_else(awaited).or_else(refused),
+            ClientTurn::OldestStale => view.queue.oldest_stale().or_else(awaited).or_else(refused),
         };
         if next.is_some() {
             return next;

@@ -135,6 +135,8 @@ impl State {
             ClientTurn::Later
         } else if self.is_promised_by(now) || self.stale_in_a_row >= self.most_stale_in_a_row(now) {
             ClientTurn::Awaited
+        } else if self.stale_turns % OLDEST_OF == OLDEST_OF - 1 {
+            ClientTurn::OldestStale
         } else {
             ClientTurn::Stale
         }
@@ -190,7 +192,6 @@ impl State {
             clients,
             crawl_has_work: self.crawl_work > 0,
             wanted,
-            oldest: self.stale_turns % OLDEST_OF == OLDEST_OF - 1,
             now,
         };
         if probes { choose_probe(&view, self.last_probe) } else { choose(&view) }

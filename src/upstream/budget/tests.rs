@@ -34,7 +34,6 @@ fn view(queue: &Queue) -> View<'_> {
         clients: ClientTurn::Stale,
         crawl_has_work: true,
         wanted: true,
-        oldest: false,
         now: Monotonic::from_seconds(0),
     }
 }

@@ -29,7 +29,7 @@ fn queue(demands: &[Option<u32>]) -> Queue {
 
 #[test]
 fn what_is_served_stale_and_what_nobody_has_take_turns_the_most_wanted_first() {
-    let turn = |demands: &[Option<u32>], clients, oldest| {
+    let next = |demands: &[Option<u32>], clients| {
         choose(&View {
             queue: &queue(demands),
             free: 5,
@@ -41,13 +41,11 @@ fn what_is_served_stale_and_what_nobody_has_take_turns_the_most_wanted_first() {
             clients,
             crawl_has_work: false,
             wanted: true,
-            oldest,
             now: Monotonic::from_seconds(0),
         })
     };
-    let next = |demands: &[Option<u32>], clients| turn(demands, clients, false);
     let all = [None, Some(3), Some(9), Some(9), None];
-    assert_eq!(turn(&all, ClientTurn::Stale, true), Some(2), "the one that has waited longest, now and then");
+    assert_eq!(next(&all, ClientTurn::OldestStale), Some(2), "the one that has waited longest, now and then");
     assert_eq!(next(&all, ClientTurn::Stale), Some(3), "the most wanted, and of those the first");
     assert_eq!(next(&all, ClientTurn::Awaited), Some(1));
     assert_eq!(next(&all[..1], ClientTurn::Stale), Some(1), "there is nothing stale");
