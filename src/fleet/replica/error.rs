@@ -60,11 +60,7 @@ impl FollowError {
     pub(super) const fn backs_off(&self) -> bool {
         !matches!(
             self,
-            Self::NoHead
-                | Self::Head(_)
-                | Self::Refused(_)
-                | Self::Bad(_)
-                | Self::Place(PlaceError::TooLarge { .. })
+            Self::NoHead | Self::Head(_) | Self::Refused(_) | Self::Bad(_) | Self::Place(PlaceError::TooLarge { .. })
         )
     }
 

@@ -49,7 +49,10 @@ impl Follower {
         match failure {
             // The origin knows the rest.
             Some(FollowError::Bad(error)) if !steps.is_empty() => {
-                tracing::warn!(error, "the newest data in the store cannot be taken; the mirror takes the data before it");
+                tracing::warn!(
+                    error,
+                    "the newest data in the store cannot be taken; the mirror takes the data before it"
+                );
             }
             Some(error) => return Err(error),
             None => {}
