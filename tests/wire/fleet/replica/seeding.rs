@@ -36,6 +36,26 @@ async fn a_mirror_begins_with_the_data_of_a_store_and_confirms_it() {
 }
 
 #[tokio::test]
+async fn a_mirror_begins_with_the_bundles_before_one_that_is_lost() {
+    let (origin, mirror) = mirrored(300, Switches::default()).await;
+    let mut shelf = Shelf::new();
+    shelf.full(&mirror).await;
+    edit(&origin, &mirror, |world| assert!(world.touch(world.ids()[5]))).await;
+    shelf.delta(&mirror).await;
+    shelf.publish();
+    std::fs::remove_file(shelf.file(shelf.key_of(1))).unwrap();
+    drop(mirror);
+    origin.clear_log();
+    let seeded = Setup::mirror_of(&origin).set("replica.url", &shelf.url()).start().await;
+    seeded.settled(&origin).await;
+    assert!(seeded.process.said().contains("the mirror takes the data before it"), "{}", seeded.process.said());
+    let log = origin.log();
+    let details = log.iter().filter(|seen| seen.path_and_query.starts_with("/api/listings/") && seen.status == 200);
+    assert!(details.count() <= 1, "only what changed was fetched");
+    list_is_the_origins(&seeded, &origin, &format!("{LIST}?page=1")).await;
+}
+
+#[tokio::test]
 async fn a_mirror_whose_store_has_nothing_for_it_crawls() {
     let (_other, mirror) = mirrored(40, Switches::default()).await;
     let mut shelf = Shelf::new();
