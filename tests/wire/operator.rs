@@ -91,7 +91,7 @@ async fn a_server_that_is_well_says_so_and_one_whose_origin_stopped_says_why_and
     soon("what went wrong is listed", || async {
         let html = page(&server).await;
         let notes = words(html.text().split("id=\"notes\"").nth(1).unwrap());
-        notes.contains("Mirroring failed") && notes.contains("The server keeps trying")
+        notes.contains("A step of the mirror failed") && notes.contains("The server keeps trying")
     })
     .await;
 

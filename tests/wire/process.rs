@@ -108,7 +108,7 @@ async fn a_public_url_on_a_loopback_port_that_nobody_listens_on_is_warned_of() {
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("warning: --set: public_url: ") && said.contains("port 1"), "{said}");
     let server = setup.start().await;
-    wait_until("serve warns", || async { server.process.said().contains("public_url: links") }).await;
+    wait_until("serve warns", || async { server.process.said().contains("but no listener here has it") }).await;
     let elsewhere = run(&Setup::offline().arguments(&["check"], dir.path())).await.1;
     assert!(!elsewhere.contains("warning"), "{elsewhere}");
 }

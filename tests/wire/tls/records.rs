@@ -65,6 +65,8 @@ async fn ready_answers_over_http2_share_records_of_tls() {
     server.settled(&origin).await;
     let address = address(&server).await;
     let detail = format!("/api/listings/{}.json", origin.world(World::ids)[3]);
+    // From the second request on it is cached.
+    server.ok(&detail).await;
     let size = server.ok(&detail).await.body.len();
     let tap = Tap { stream: TcpStream::connect(address).await.unwrap(), seen: Vec::new() };
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config(dir.path(), &["h2"])));

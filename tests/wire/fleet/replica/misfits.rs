@@ -119,7 +119,7 @@ async fn a_gap_in_the_chain_is_named_and_what_is_before_it_is_served() {
     shelf.publish();
     let first = right[1]["snapshot"].as_str().unwrap();
     for server in [&replica, &fresh] {
-        let why = says(server, "is not in the store").await;
+        let why = says(server, "is not in the object store").await;
         assert!(why.contains(&gap) && why.contains("the publisher writes everything again"), "{why}");
         wait_until("the delta before the gap is served", || async { server.snapshot().await == first }).await;
     }
@@ -174,7 +174,7 @@ async fn where_deltas_do_not_fit_the_data_here_the_full_bundle_takes_its_place()
     let missing = claimed["key"].as_str().unwrap().to_owned();
     shelf.chain = vec![claimed, grafted];
     shelf.publish();
-    says(&replica, &format!("{missing} is not in the store")).await;
+    says(&replica, &format!("{missing} is not in the object store")).await;
     let said = replica.process.said();
     assert!(
         said.contains("the deltas do not follow from the newest snapshot here; fetching the full bundle"),

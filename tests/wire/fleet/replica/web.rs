@@ -159,7 +159,7 @@ async fn a_store_that_stops_in_the_middle_of_an_object_is_left_and_the_download_
     relay.set(Line::Stops(PIECE as u64));
     let address = format!("http://127.0.0.1:{}/fleet", relay.port());
     let replica = setup.set("replica.url", &address).start().await;
-    says(&replica, "the store did not answer within 30 s (full/").await;
+    says(&replica, "the object store did not answer within 30 s (full/").await;
     let ready = replica.admin(http::Method::GET, "/readyz").await;
     assert_eq!(ready.status, 503, "{ready:?}");
     relay.set(Line::Open);
@@ -173,7 +173,7 @@ async fn a_store_that_stops_in_the_middle_of_an_object_is_left_and_the_download_
     );
     // A head that does not come is waited for as long as any small answer.
     relay.set(Line::Hangs);
-    says(&replica, "the store did not answer within 20 s (head.json)").await;
+    says(&replica, "the object store did not answer within 20 s (head.json)").await;
     replica.ok("/api/listings.json").await;
 }
 
