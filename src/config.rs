@@ -207,7 +207,8 @@ pub enum Use {
     Mirror,
     /// Crawls nothing: a caching reverse proxy in front of the origin.
     Shield,
-    /// Has no origin: answers from an imported bundle and makes no outgoing connection.
+    /// Has no origin: answers from an imported bundle, and makes no outgoing connection unless `publish.url` or
+    /// `rate_limit.store` is set.
     Offline,
     /// Has no origin: follows the bundles that a publisher writes to an object store.
     Replica,

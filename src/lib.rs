@@ -3,8 +3,9 @@
 //! One binary has four uses, chosen by configuration. A **mirror** crawls the origin into a durable snapshot and answers
 //! the whole API from it. A **shield** crawls nothing and caches the answers that clients ask for. A **replica** follows
 //! the bundles that a mirror writes to an object store. An **offline** server answers from an imported snapshot and makes
-//! no outgoing connection. All follow one rule: if the snapshot covers a request, the answer comes from it. Otherwise
-//! the request is forwarded to the origin, once for all clients that wait, and the answer is cached.
+//! no outgoing connection, unless `publish.url` or `rate_limit.store` is set. A mirror and a shield follow one rule: if
+//! the snapshot covers a request, the answer comes from it. Otherwise the request is forwarded to the origin, once for
+//! all clients that wait, and the answer is cached. Replicas and offline servers forward nothing.
 //!
 //! # The layers
 //!
@@ -45,11 +46,11 @@
 //!    connection, and sends together what is ready together.
 //! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, loop, size, path, route, method,
 //!    body, query, coding. [`serve::public`] calls it.
-//! 4. [`answer::find`] finds the answer. Only this step waits, and the limit if [`shared_limit`] keeps it. The answer
-//!    is a reply in [`cache`], or rendered from the [`snapshot`] by copying slices of stored text, or a stored detail,
-//!    or the origin's ([`proxy`]), or from an older snapshot that the client names ([`versions::kept`]). A reply is
-//!    cached when it is asked for again, and stays when a new snapshot does not change it. Unknown paths go to
-//!    [`proxy`] at once, which streams bodies.
+//! 4. [`answer::find`] finds the answer. Only this step can wait; step 3 waits, too, if [`shared_limit`] keeps the
+//!    limit. The answer is a reply in [`cache`], or rendered from the [`snapshot`] by copying slices of stored text, or
+//!    a stored detail, or the origin's ([`proxy`]), or from an older snapshot that the client names
+//!    ([`versions::kept`]). A reply is cached when it is asked for again, and stays when a new snapshot does not change
+//!    it. Unknown paths go to [`proxy`] at once, which streams bodies.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
 //!    ([`answer::head`]), for HTTP/2 a map. Head and body are sent together, without copying the body.
 //!
@@ -94,22 +95,22 @@
 //! **Stale answers and the budget.** A request with a stale answer at hand gets it without waiting for the budget. The
 //! resource is fetched when there is a slot; such fetches and cache misses take turns, the most wanted first. A cache miss
 //! waits only if its slot comes within `origin.wait`, judging by its place and by the slots that become free
-//! ([`upstream::budget`]); otherwise it is refused at once and told when its turn comes. Under overload (twice as many cache
-//! misses were refused in the last minute as there are slots) slots are given out over time and not all at once. What
-//! several households were refused is then fetched without a waiting client (`proxy::wanted`), and only one read at a
-//! time, that of the household that was served longest ago, is promised a slot.
+//! ([`upstream::budget`]); otherwise it is refused at once and told when its turn comes. Under overload (in the last
+//! minute, more cache misses were refused than twice the number of slots) slots are given out over time and not all at
+//! once. What several households were refused is then fetched although no client waits (`proxy::wanted`). Only one read
+//! at a time is promised a slot: the read of the household that was served longest ago.
 //!
 //! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room in order. Streamed bodies are cached
 //! only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside the threads that serve clients.
 //! A JSON document with more members than answers of this API have is refused.
 //!
-//! **An origin that is down** (three failures in a row, on at least two resources; 5xx for details and for clients: on
-//! three) is paused for longer and longer, up to 4 s and a random quarter of that. Then about one request at a time
-//! tries it; refreshes, crawl, stale reads and waiting clients take turns. An error counts only if no single client can
-//! have caused it: a request of the mirror, a resource that was answered before, or a known endpoint that several
-//! households asked for ([`upstream::health`]). A resource that fails alone is paused for 1, 2, then 4 s, or as long as
-//! the origin asks. A 429 with `Retry-After` pauses everything for that long if the request was ours, otherwise only
-//! its resource.
+//! **An origin that is down** (three failures in a row, on at least two resources; 5xx for clients, details and
+//! background checks: on three) is paused for longer and longer, up to 4 s and a random quarter of that. Then about one
+//! request at a time tries it; refreshes, crawl, stale reads and waiting clients take turns. An error counts only if no
+//! single client can have caused it: a request of the mirror, a resource that was answered before, or a known endpoint
+//! that several households asked for ([`upstream::health`]). A resource that fails alone is paused for 1, 2, then 4 s,
+//! or as long as the origin asks. A 429 pauses everything, for its `Retry-After` or else 10 s. If the request carried a
+//! client's headers, the 429 pauses only its resource, until several clients get 429.
 //!
 //! # The life of a refresh
 //!
@@ -118,10 +119,10 @@
 //! consistent list, it is published. Closing rounds then confirm the rest, until there is one instant at which every
 //! copy was current. Between rounds the origin's CDN has time to drop old copies, and refreshes continue.
 //!
-//! A refresh (`mirror::refresh`) sends five conditional requests. If the answers differ from the newest snapshot,
-//! `mirror::amend` places the changed listings by the rules that explain the origin's order (`mirror::order`), and
-//! finds deleted listings by bisection. If doubt remains, every page is read again. In both cases the five requests are
-//! sent once more, and the list is published if they show no further change.
+//! A refresh (`mirror::refresh`) sends at most five conditional requests. If the answers differ from the newest
+//! snapshot, `mirror::amend` places the changed listings by the rules that explain the origin's order
+//! (`mirror::order`), and finds deleted listings by bisection. If doubt remains, every page is read again. In both
+//! cases the five requests are sent once more, and the list is published if they show no further change.
 //!
 //! | certificate | what it says |
 //! |---|---|

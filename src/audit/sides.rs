@@ -35,7 +35,7 @@ impl Auditor {
         Asker { patience: Some(PATIENCE), ..Asker::mirror(Class::Background) }
     }
 
-    /// The kind by which a sample is judged: what was learned is compared to the byte.
+    /// The kind by which a sample is judged: what was learned must be equal byte for byte.
     pub(super) fn kind_of(&self, published: &Published, sample: &Sample) -> Kind {
         if self.learned(published, &sample.request).is_some() {
             return Kind::Odd;
@@ -98,7 +98,8 @@ impl Auditor {
             Request::List(query) => match dataset.find(query) {
                 Err(_doubt) => Ours::ReadThrough,
                 Ok(found) => {
-                    // On a page without listings they are ours by contract.
+                    // On a page without listings, the links to other pages are grandstand's own by design, so they are
+                    // not compared.
                     let around = (!found.items.is_empty()).then_some((query, found.total));
                     let links = Links::ours(published.license.as_deref(), around, &self.rewrite);
                     let envelope = &dataset.content.envelope;

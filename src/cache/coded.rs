@@ -109,7 +109,7 @@ impl Coded {
         Self::within(body, room)
     }
 
-    /// The same, with room for every coding however little it helps: for what JSON's ratio does not hold of.
+    /// The same, with room for every coding, however little it helps: for bodies that do not compress like JSON.
     pub fn roomy(body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let room = 3 * body.len();
@@ -268,7 +268,7 @@ impl Codings {
         // A body that is not cached is not hot: many clients only share it right now.
         let Some(recoder) = self.recoder.get() else { return };
         let first = one.asked.compare_exchange(HOT, SETTLED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        // Who waits holds no body.
+        // A queued recompression must not keep the body in memory.
         let codings = Arc::downgrade(self);
         let recode = move || codings.upgrade().inspect(|codings| codings.recode(coding)).is_some();
         if first && !recoder.ask(recode) {

@@ -1,7 +1,7 @@
 //! The windows of all clients, and the decision.
 //!
-//! The slab of windows, found by `index`, tidied by `wheel`, and evicted by how many admissions they hold. It is not
-//! thread-safe, and knows no addresses.
+//! Windows lie in a slab. `index` finds them, `wheel` says when to tidy them up, and those with the fewest admissions
+//! are evicted first. The table is not thread-safe, and knows no addresses.
 //! Callers: `limit`, under its lock, with times in nanoseconds.
 //!
 //! **Eviction.** Windows are ranked by their number of admissions. An admission does not move a window in the ranking,

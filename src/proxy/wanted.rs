@@ -31,10 +31,10 @@ const ENOUGH: usize = 2;
 const COUNTS_FOR: Duration = Duration::from_secs(60);
 /// How long such a fetch waits for its slot: longer than any slot takes to become free.
 const WAITS_FOR: Duration = Duration::from_secs(120);
-/// How many resources are remembered that one household was refused.
+/// How many resources with too few refused households are remembered.
 const MOST: usize = 4096;
 
-/// Households that were refused resources that are not being fetched.
+/// For each resource that is not being fetched: the households that were refused it.
 #[derive(Debug, Default)]
 pub(super) struct Votes(Mutex<HashMap<Key, Vote>>);
 
@@ -69,7 +69,8 @@ impl Votes {
 }
 
 impl Proxy {
-    /// Refuses a read at once whose resource is to be fetched when it has a slot; `None`: it may wait for the fetch.
+    /// Refuses a read at once if its resource already waits to be fetched in the background, under overload. `None`: it
+    /// is not refused here.
     pub(super) fn refused_again(&self, question: &Question, key: &Key) -> Option<Spent> {
         let (inner, budget) = (&*self.0, self.0.upstream.origin().budget());
         let demand = inner.demands.refused(key)?;

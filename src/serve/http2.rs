@@ -1,4 +1,5 @@
-//! One HTTP/2 connection: answers that are ready are given where its streams are accepted, and sent together.
+//! One HTTP/2 connection. The loop that accepts its streams also gives the answers that are ready, and sends them
+//! together.
 //!
 //! Pingora splits it into streams and checks their heads. A stream whose answer must wait goes on in a task of its own.
 //! Callers: [`super::gate`].
@@ -36,14 +37,15 @@ use outbox::Outbox;
 const LAST_STREAMS: Duration = Duration::from_secs(5);
 /// How many streams of a connection may be open at once.
 const STREAMS: u32 = 128;
-/// How many of its requests may be in work at once: those of streams that the client has reset go on for a while.
+/// How many requests of a connection may be in work at once. More than its open streams, because the request of a reset
+/// stream goes on for a while.
 const IN_WORK: usize = 2 * STREAMS as usize;
 /// How many malformed requests end a connection: as many as in pingora's own loop.
 const MALFORMED: usize = 32;
 /// The pause between two looks whether a busy connection has become idle.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// Serves a connection to its end. `leave` ends when it must close as soon as its streams are answered.
+/// Serves a connection to its end. When `leave` completes, the connection answers its open streams and then closes.
 pub(super) async fn serve(
     public: &Arc<Public>,
     stream: Stream,
@@ -79,7 +81,7 @@ async fn streams(public: &Arc<Public>, stream: Stream, guest: &Arc<Guest>, mut s
             return;
         }
     };
-    // Asked for the peer, which is known here.
+    // pingora asks the digest for the peer's address. We know it already, so an empty digest is enough.
     let digest = Arc::new(Digest::default());
     let mut told_to_stop = pin!(stopping.changed());
     let (mut stops, mut malformed) = (false, 0);
@@ -138,7 +140,7 @@ fn options(public: &Public) -> H2Options {
 async fn begin(public: &Arc<Public>, session: HttpSession, guest: &Arc<Guest>, peer: IpAddr) {
     let works = guest.stream();
     if guest.streams() > IN_WORK {
-        // A client that opens streams and resets them, again and again. The end of the session resets this one.
+        // The client opens streams and resets them, again and again. Dropping the session resets this stream.
         tracing::debug!("a stream was refused: too many of its connection were reset and are still in work");
         return;
     }
@@ -162,7 +164,7 @@ async fn answer(public: Arc<Public>, mut session: HttpSession, peer: IpAddr, _wo
     }
 }
 
-/// What the limiter says, which is another thing in each answer.
+/// The header with the state of the limit: its value is different in each answer.
 static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Keeps what changes with each answer out of the table that HPACK compresses with: there it would push out the fields

@@ -66,7 +66,7 @@ fn keep_aside(path: &Path, aside: &Path) -> io::Result<()> {
     let kept = fs::hard_link(path, &unfinished)
         .or_else(|_| copy_bytes(path, &unfinished))
         .and_then(|()| fs::rename(&unfinished, aside));
-    // Renaming one name of a file to its other name leaves both.
+    // If both names are of the same file, a rename does nothing, and both names stay.
     gone(fs::remove_file(&unfinished)).and(kept)
 }
 

@@ -154,8 +154,8 @@ impl Budget {
         }
     }
 
-    /// Allows one request at a time, for an origin that fails again and again: its return still shows. A hanging
-    /// request delays the next one by `spacing`.
+    /// Allows one request at a time while the origin fails again and again. So it is still noticed when the origin is
+    /// back. A hanging request delays the next one by `spacing`.
     pub fn try_gently(&self, spacing: Option<Duration>) {
         self.dispatcher.change(|desk, _| desk.state.gentle = spacing);
     }

@@ -1,8 +1,8 @@
 //! Reads objects of the chain back, and compares them with what the head names: a store may have lost bytes, or somebody
 //! may have written to it.
 //!
-//! An object is read once after it was written, once after a start, and whenever the store shows it as another version. It
-//! runs beside the publisher, which goes on meanwhile. Callers: [`super::tidy`].
+//! An object is read once after it was written, once after a start, and whenever the store shows it as another version.
+//! Reading runs in a task of its own, and the publisher goes on meanwhile. Callers: [`super::tidy`].
 
 use std::collections::HashMap;
 
@@ -32,19 +32,19 @@ impl Doubt {
     }
 }
 
-/// What became of an object that was read: whether it is what the head names.
+/// The result of reading an object: whether it is what the head names, or why it could not be read.
 type Verdict = (Doubt, Result<bool, PlaceError>);
 
 /// The objects that were read, and those that are being read.
 #[derive(Debug, Default)]
 pub(super) struct ReadBack {
-    /// The versions that were what the head names.
+    /// By object, the version that was read and found equal to what the head names.
     good: HashMap<Key, Option<String>>,
     reading: Option<JoinHandle<Vec<Verdict>>>,
 }
 
 impl ReadBack {
-    /// The versions that were what the head names.
+    /// By object, the version that was read and found equal to what the head names.
     pub(super) const fn good(&self) -> &HashMap<Key, Option<String>> {
         &self.good
     }

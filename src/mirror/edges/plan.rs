@@ -105,7 +105,7 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
     }
 }
 
-/// What is left when no case is: the question about places, then the verdict.
+/// What remains when all cases are done: the question about places, then the verdict.
 fn last(evidence: &Evidence) -> Step {
     match evidence.places[..] {
         [] => Step::Place(0),
@@ -136,7 +136,7 @@ impl Evidence {
         self.places_failed <= MOST_RETRIES
     }
 
-    /// A request failed. Whether it is sent again: that costs the last cases their turn.
+    /// A request failed. Returns whether it is sent again; each repetition leaves fewer requests for the last cases.
     pub(super) fn retries(&mut self, case: Case) -> bool {
         let failed = self.failed.entry(case).or_default();
         *failed += 1;

@@ -1,4 +1,4 @@
-//! A refresh: five conditional requests, and what follows from their answers.
+//! A refresh: at most five conditional requests, and what follows from their answers.
 //!
 //! Callers: [`super`].
 

@@ -77,8 +77,8 @@ impl Desk {
         }
     }
 
-    /// Promises a read that has just entered its slot, and dismisses those that it makes late. Returns what its client is
-    /// told if it gets none in time.
+    /// Promises a slot to a read that has just entered the queue, and dismisses the reads that this makes late. Returns
+    /// what its client is told if it gets none in time.
     fn promise(&mut self, entered: u64, client: Option<IpAddr>, now: Monotonic) -> Option<Spent> {
         let mut refused = None;
         for Late { ticket, spent } in self.state.promise(entered, client, now) {

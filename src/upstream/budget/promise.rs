@@ -17,8 +17,8 @@ use super::choice::client_share;
 use super::demand::Demand;
 use super::state::State;
 
-/// More clients that were served longer ago do not lengthen an estimate: it ends after a minute at the latest, when every
-/// slot has been free once.
+/// At most this many clients that were served longer ago count in an estimate. More would not lengthen it: it ends
+/// after a minute at the latest, when every slot has been free once.
 const MOST_IDLE: usize = 64;
 
 /// A read that gets no slot in time.
@@ -30,8 +30,8 @@ pub(super) struct Late {
 }
 
 impl State {
-    /// Promises a read that has just entered its slot. Returns the reads that get none in time: this one, or others
-    /// that it overtakes.
+    /// Promises a slot to a read that has just entered the queue. Returns the reads that get none in time: this one, or
+    /// others that it overtakes.
     pub(super) fn promise(&mut self, entered: u64, client: Option<IpAddr>, now: Monotonic) -> Vec<Late> {
         let order = self.queue.in_turn();
         let turns = self.awaited_turns(order.len(), now);
@@ -106,8 +106,8 @@ impl State {
         turns.last().copied().unwrap_or(now).min(now.plus(SPAN))
     }
 
-    /// A client is refused what is to be fetched in the background: it is told when that has its turn, after what more
-    /// households were refused.
+    /// Refuses a client's read of a resource that is to be fetched in the background. The client is told when that
+    /// fetch has its turn: resources that more households were refused go first.
     pub(super) fn refuse(&mut self, demand: &Demand, now: Monotonic) -> Spent {
         self.count_refusal(now);
         let before = self.queue.refused_more(demand.votes());

@@ -144,7 +144,7 @@ impl Queue {
         self.wanted.iter().rev().max_by_key(|ticket| self.demand(**ticket).map(Demand::votes)).copied()
     }
 
-    /// How many reads wait that more households were refused.
+    /// How many waiting reads were refused to more than `votes` households.
     pub(super) fn refused_more(&self, votes: u32) -> usize {
         self.wanted.iter().filter(|ticket| self.demand(**ticket).is_some_and(|demand| demand.votes() > votes)).count()
     }

@@ -17,7 +17,8 @@ use super::{End, Spent};
 
 /// The shortest pause after each try on a failing origin: by then its result has been judged.
 const SETTLES: Duration = Duration::from_millis(100);
-/// Of so many stale reads one is that which has waited longest, so that none waits for ever behind popular ones.
+/// Every so many stale reads, the one that has waited longest has its turn, so that none waits for ever behind popular
+/// ones.
 const OLDEST_OF: usize = 8;
 
 /// Everything that decides the next turn.
@@ -79,7 +80,8 @@ impl State {
         self.last_detail.is_none_or(|last| now >= last.plus(self.pace()))
     }
 
-    /// Whether far more is asked for than the budget has: twice as many cache misses were refused in the last minute.
+    /// Whether far more is asked for than the budget has: in the last minute, more cache misses were refused than twice
+    /// its limit.
     pub(super) fn is_overloaded(&mut self, now: Monotonic) -> bool {
         let limit = self.window.as_ref().map(Window::limit);
         limit.is_some_and(|limit| self.refusals.lately(now) > 2 * limit)
@@ -103,7 +105,7 @@ impl State {
         self.queue.wanted().min(room).min(free)
     }
 
-    /// When so many reads of what clients were refused have had their turn, judging by their share of the window.
+    /// When `before` reads of what clients were refused have had their turn, judging by their share of the window.
     pub(super) fn wanted_turn(&self, before: usize, now: Monotonic) -> Monotonic {
         let share = share_of_wanted(self.window.as_ref().map_or(usize::MAX, Window::limit));
         let room = share.saturating_sub(self.wanted_sent.len());
@@ -248,7 +250,7 @@ impl State {
         }
     }
 
-    /// Whether the most reads of clients wait, in all or of this household.
+    /// Whether as many reads of clients wait as may wait, in all or for this household.
     pub(super) fn is_full_for(&self, client: Option<IpAddr>) -> bool {
         const MOST: usize = 4096;
         const MOST_OF_ONE: usize = 256;
