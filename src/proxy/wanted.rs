@@ -123,7 +123,7 @@ mod tests {
         let votes = Votes::default();
         for number in 0..3 * MOST {
             let seconds = number as u64 / 100;
-            votes.vote(&Key::origin(&format!("/{number}")), address(1), Monotonic::from_seconds(100 + seconds));
+            votes.vote(&Key::origin(format!("/{number}")), address(1), Monotonic::from_seconds(100 + seconds));
             assert!(votes.0.lock().len() <= MOST);
         }
     }

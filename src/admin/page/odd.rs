@@ -36,12 +36,11 @@ pub(super) fn requests(edges: &Edges) -> OddRequests {
     if let Some(learned) = learned {
         for case in Case::ALL {
             let (request, example) = request(case);
-            let (answer, why) = match learned.lessons.get(&case) {
-                Some(lesson) => (answer(lesson), None),
-                None => {
-                    let why = learned.own.get(&case).map(|why| words::sentence(&Excerpt(why).to_string()));
-                    ("Ours".to_owned(), Some(why.unwrap_or_else(|| "Nothing was learned.".to_owned())))
-                }
+            let (answer, why) = if let Some(lesson) = learned.lessons.get(&case) {
+                (answer(lesson), None)
+            } else {
+                let why = learned.own.get(&case).map(|why| words::sentence(&Excerpt(why).to_string()));
+                ("Ours".to_owned(), Some(why.unwrap_or_else(|| "Nothing was learned.".to_owned())))
             };
             cases.push(OddCase { request, example, answer, why });
         }

@@ -157,7 +157,7 @@ const KEYS: &[Key] = &[
         "origin.wait",
         Duration("0s", "10m"),
         ONLINE,
-        "How long a client's request may wait for the budget. If no slot comes in time, the answer is 503 at once. A request with a stale answer at hand does not wait.",
+        "How long a client's request may wait for the budget. If no slot is expected within this time, the answer is 503 at once, without waiting. A request with a stale answer at hand does not wait.",
     ),
     key(
         "origin.max_body",

@@ -46,7 +46,7 @@ impl TermEvidence {
         match store.evidence() {
             Ok(known) => self.known = known,
             Err(error) => {
-                tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again")
+                tracing::warn!(%error, "the stored lists of ambiguous terms cannot be read; a mirror fetches them again");
             }
         }
         self.revision += 1;

@@ -171,7 +171,7 @@ async fn a_real_store_that_is_away_or_hangs_disturbs_nobody() {
 #[ignore = "tests/stores/run.py starts a store for it"]
 async fn a_real_store_that_refuses_is_told() {
     let real = Real::at("refuses").await;
-    let Some((name, value)) = real.wrong() else {
+    let Some((name, value)) = Real::wrong() else {
         eprintln!("this store takes everybody: not tried");
         return;
     };

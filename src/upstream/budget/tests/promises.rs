@@ -40,7 +40,7 @@ async fn spent(limit: usize, seconds: u64) -> Budget {
         budget.acquire(Class::Client, Some(address(200)), None).await.unwrap().answered();
         tokio::time::sleep(SECOND).await;
     }
-    tokio::time::sleep(SPAN - SECOND * limit as u32 - SECOND * seconds as u32).await;
+    tokio::time::sleep(SPAN.saturating_sub(SECOND * (limit as u32 + seconds as u32))).await;
     budget
 }
 

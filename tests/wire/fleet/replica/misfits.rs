@@ -152,7 +152,9 @@ async fn a_replica_that_was_off_for_longer_than_deltas_are_kept_takes_the_full_b
     change(&origin, &mirror, 80).await;
     shelf.delta(&mirror).await;
     let sequence = shelf.publish();
-    old.iter().for_each(|key| fs::remove_file(shelf.file(key)).unwrap());
+    for key in &old {
+        fs::remove_file(shelf.file(key)).unwrap();
+    }
     replica.restart().await;
     follows(&replica, &shelf.snapshot(), sequence).await;
     is_one_of(&all_of(&replica).await, &[&all_of(&mirror).await]);

@@ -78,7 +78,7 @@ impl Real {
     }
 
     /// The option with the secret, and a wrong value; `None`: the store takes everybody.
-    pub fn wrong(&self) -> Option<(String, String)> {
+    pub fn wrong() -> Option<(String, String)> {
         Some((given("SECRET")?, given("WRONG")?))
     }
 
