@@ -15,7 +15,7 @@ use socket2::SockRef;
 /// How many bytes a connection may have unsent in the kernel (Linux `TCP_NOTSENT_LOWAT`). Without a bound it is up to
 /// `net.ipv4.tcp_wmem`, 4 MiB, and some thousand clients that read slowly take all the memory that the kernel has for
 /// TCP. The connections inherit it.
-const MOST_UNSENT: u32 = 128 << 10;
+const MOST_UNSENT: u32 = 32 << 10;
 
 /// An address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
