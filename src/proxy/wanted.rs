@@ -1,5 +1,5 @@
-//! Resources that are not cached and that several households were refused: fetched without anybody waiting, the most
-//! wanted first.
+//! Fetches resources that are not cached and that several households asked for in vain. Nobody waits for these fetches.
+//! The most wanted resource comes first.
 //!
 //! Only under overload: a slot then serves most clients if it goes to what most of them want, and a client that comes
 //! back after `Retry-After` finds the answer in the cache. A household has one vote for each resource. Only known
@@ -24,8 +24,8 @@ use super::fetch::Fetch;
 use super::landing::flight;
 use super::question::Question;
 
-/// How many households must be refused before a resource is fetched: one alone cannot spend the budget on what it does
-/// not wait for.
+/// How many households must be refused before a resource is fetched. More than one, so that no single household can
+/// spend the budget on fetches that nobody waits for.
 const ENOUGH: usize = 2;
 /// How long a refusal counts.
 const COUNTS_FOR: Duration = Duration::from_secs(60);

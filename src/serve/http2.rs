@@ -1,8 +1,8 @@
 //! One HTTP/2 connection. The loop that accepts its streams also gives the answers that are ready, and sends them
 //! together.
 //!
-//! Pingora splits it into streams and checks their heads. A stream whose answer must wait goes on in a task of its own.
-//! Callers: [`super::gate`].
+//! Pingora splits the connection into streams and checks their heads. A stream whose answer must wait goes on in a task
+//! of its own. Callers: [`super::gate`].
 
 mod outbox;
 
@@ -33,7 +33,8 @@ use super::public::{Public, view};
 use super::write::{Broken, WRITE_TIMEOUT, head, in_time, pieces};
 use outbox::Outbox;
 
-/// How long a closing connection may take to finish its streams.
+/// How long a connection that was told to leave may take to finish its streams. When the server stops, this limit does
+/// not apply.
 const LAST_STREAMS: Duration = Duration::from_secs(5);
 /// How many streams of a connection may be open at once.
 const STREAMS: u32 = 128;
@@ -42,10 +43,11 @@ const STREAMS: u32 = 128;
 const IN_WORK: usize = 2 * STREAMS as usize;
 /// How many malformed requests end a connection: as many as in pingora's own loop.
 const MALFORMED: usize = 32;
-/// The pause between two looks whether a busy connection has become idle.
+/// How often to check whether a busy connection has become idle.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// Serves a connection to its end. When `leave` completes, the connection answers its open streams and then closes.
+/// Serves a connection to its end. When `leave` completes or the server stops, the connection answers its open streams
+/// and then closes.
 pub(super) async fn serve(
     public: &Arc<Public>,
     stream: Stream,
@@ -61,7 +63,8 @@ pub(super) async fn serve(
         () = leave => {}
         _changed = shutdown.changed() => {}
     }
-    // Its streams are answered, and the client is told that no more are accepted. The receiver may be gone.
+    // Its streams are answered, and the client is told that no more are accepted. `serving` has the receiver and has
+    // not ended, so `send` does not fail.
     let _told = stop.send(true);
     if guest.is_closing() || *shutdown.borrow() {
         serving.await;
@@ -195,7 +198,7 @@ async fn send(public: &Public, session: &mut HttpSession, info: RequestInfo, mut
     sent
 }
 
-/// Answers through the session that HTTP/1 has as well.
+/// Answers through pingora's `ServerSession`, which HTTP/1 uses, too.
 async fn pass_on(public: &Public, session: HttpSession, decided: Decided<HeaderMap>) -> Result<(), Broken> {
     let mut session = ServerSession::new_http2(session);
     session.set_read_timeout(Some(READ_TIMEOUT));

@@ -1,8 +1,8 @@
 //! Replaces a damaged file by a new one with everything that can still be read.
 //!
-//! The rest is lost here, and the mirror fetches it again. The damaged file stays under another name, and the store's
-//! own name is never missing. Only damage counts as loss; any other failure ends the repair with nothing changed. It
-//! does not decide when to repair. Callers: [`crate::app`].
+//! The rest is lost here, and the mirror fetches it again. The first damaged file that a process replaces stays under
+//! another name. There is always a file under the store's own name. Only damage counts as loss; any other failure ends
+//! the repair, and the damaged file stays in place. It does not decide when to repair. Callers: [`crate::app`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -93,7 +93,8 @@ fn put_in_place(fresh: &Path, path: &Path, lock: &Lock) -> Result<Option<PathBuf
 /// Repairs a file that cannot be opened as a store.
 ///
 /// # Errors
-/// When the new file cannot be written. Then nothing was changed.
+/// When the new file cannot be written, or the damaged one cannot be read for another reason than damage. Then the
+/// damaged file is still in place.
 pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     let (path, lock) = (dir.store_file(), dir.lock());
     let fresh = path.with_extension("new");
@@ -102,8 +103,9 @@ pub(crate) fn salvage(dir: &DataDir) -> Result<Healed, StoreError> {
     healed.inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
-/// If an earlier program was stopped between the two renames of a replacement, the store is missing: it is repaired
-/// from the file that was set aside. The unfinished replacement may be incomplete and is not used.
+/// Earlier versions of the program replaced the file with two renames. If one of them was stopped between the two, the
+/// store is missing: it is repaired from the file that was set aside. The unfinished replacement may be incomplete and
+/// is not used.
 pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
     let path = dir.store_file();
     let (aside, fresh) = (files::aside_of(&path), path.with_extension("new"));
@@ -129,14 +131,14 @@ pub(super) fn finish_interrupted(dir: &DataDir) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Copies everything readable into a new file, which replaces the damaged one. `live` is the current snapshot with
-    /// its sequence number: it is written again if its snapshot is lost.
+    /// Copies everything readable into a new file, which replaces the damaged one. `live` is the current snapshot in
+    /// memory, with its sequence number: it is written to the new file if it cannot be copied from the damaged one.
     ///
     /// Writes wait until it is done, reads only during the exchange of the files.
     ///
     /// # Errors
-    /// When the new file cannot be written, or the damaged one cannot be read for another reason than damage. Then
-    /// nothing was changed.
+    /// When the new file cannot be written, or the damaged one cannot be read for another reason than damage. Then the
+    /// damaged file is still in place.
     pub fn heal(&self, live: Option<(u64, &Content, &VersionMeta)>) -> Result<Healed, StoreError> {
         let _versions = self.versions.lock();
         let path = self.path();
@@ -204,7 +206,7 @@ macro_rules! reachable {
             })
         };
         if unless_lost(walk(false))?.is_none() {
-            // Entries that cannot be reached from there either are lost.
+            // Entries that cannot be reached from either end are lost.
             unless_lost(walk(true))?;
         }
         found.into_inner()
@@ -281,7 +283,7 @@ fn copy_versions(source: &Handle, target: &Store) -> Result<usize, StoreError> {
 /// Blocks by key, as they are stored.
 type Packed = Vec<([u8; 16], Vec<u8>)>;
 
-/// The blocks of a snapshot, compressed as they are; `None` when one is lost.
+/// The blocks of a snapshot, still compressed; `None` when one is lost.
 fn whole_blocks(source: &Handle, record: &VersionRecord) -> Result<Option<Packed>, StoreError> {
     let Ok(mut unpacker) = Unpacker::new() else { return Ok(None) };
     let mut blocks = Vec::new();

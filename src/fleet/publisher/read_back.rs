@@ -1,5 +1,5 @@
-//! Reads objects of the chain back, and compares them with what the head names: a store may have lost bytes, or somebody
-//! may have written to it.
+//! Reads the objects that the head names (bundles and journal) back, and compares them with its lengths and hashes: a
+//! store may have lost bytes, or somebody may have written to it.
 //!
 //! An object is read once after it was written, once after a start, and whenever the store shows it as another version.
 //! Reading runs in a task of its own, and the publisher goes on meanwhile. Callers: [`super::tidy`].

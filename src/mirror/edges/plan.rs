@@ -11,13 +11,13 @@ use crate::api::edges::case::Case;
 use crate::api::edges::judge::{Said, Seen, judge};
 use crate::api::edges::lesson::Learned;
 
-/// The most requests of one round of questions.
+/// The most probes of cases in one round, with repetitions. The questions about places are not counted.
 pub(crate) const MOST_PROBES: u32 = 40;
 
 /// How often a probe of one case is sent again after a failure.
 const MOST_RETRIES: u32 = 2;
 
-/// How often the questions are asked, in milliseconds.
+/// The time from the end of a round to the next round, in milliseconds.
 const EVERY_MS: i64 = 7 * 86_400_000;
 
 /// The answers so far; stored after each one.
@@ -25,16 +25,17 @@ const EVERY_MS: i64 = 7 * 86_400_000;
 pub(super) struct Evidence {
     /// The address of the origin that was asked.
     pub origin: String,
-    /// Requests of this round.
+    /// Probes of cases that were sent in this round.
     pub sent: u32,
     /// How often a probe of a case failed.
     pub failed: BTreeMap<Case, u32>,
     /// The answers to the first and second probe of each case.
     pub seen: BTreeMap<Case, Vec<Seen>>,
-    /// Whether a city outside the state that is asked for is answered with an empty list, as we do: the answers so far.
+    /// The answers so far to a query for a state and a city that is not in it. `true`: the origin sent an empty list,
+    /// as we do. Also `true` if its answer says nothing about this, if there was none, or if nothing could be asked.
     #[serde(default)]
     pub places: Vec<bool>,
-    /// How often that question failed.
+    /// How often such a query failed.
     #[serde(default)]
     pub places_failed: u32,
     /// Whether the round goes on.
@@ -63,8 +64,9 @@ pub(super) enum Step {
     Begin,
     /// The first (0) or second (1) probe of a case.
     Probe(Case, usize),
-    /// The first (0) or second (1) question about a city outside a state. It is about valid filters, and no probe of a
-    /// case: no more than two requests in all, the second only if the first answer is not ours.
+    /// The first (0) or second (1) question about a city outside a state. Its filters are valid, so it is not a probe
+    /// of a case. The second question is asked only if the first answer is not ours. A question that failed is sent
+    /// again.
     Place(usize),
     /// The round ends: the answers are judged.
     Judge,
@@ -77,9 +79,9 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
     let apart_ms = i64::try_from(facts.apart.as_millis()).unwrap_or(i64::MAX);
     if !evidence.is_open {
         let since = facts.now_ms.saturating_sub(evidence.ended_ms);
-        // After a clock was set back, too.
+        // It is due, too, if the clock was set back: then `since` is negative.
         let is_due = evidence.ended_ms == 0 || !(0..EVERY_MS).contains(&since);
-        // An audit that always differs does not spend more than the questions are worth.
+        // Not at once: an audit may differ every time, and each round costs requests.
         let is_asked = facts.again && since >= apart_ms.saturating_mul(2);
         return if is_due || is_asked { Step::Begin } else { Step::Wait(Duration::from_secs(60)) };
     }
@@ -93,9 +95,9 @@ pub(super) fn next(evidence: &Evidence, facts: &Facts) -> Step {
     let open = || Case::ALL.into_iter().filter(|case| needs_another(answers(*case)));
     let is_due = |case: &Case| {
         let at_ms = answers(*case).first().map_or(0, |first| first.at_ms);
-        // A clock that was set back holds up nothing for ever.
+        // If the clock was set back, the second probe does not wait until the clock has caught up.
         let is_apart = !(0..apart_ms).contains(&facts.now_ms.saturating_sub(at_ms));
-        // An ordinary answer between the two: the origin was well.
+        // Between the two probes a refresh must have had good answers: then the origin was well.
         is_apart && facts.refreshed_ms.is_some_and(|refreshed| refreshed > at_ms || refreshed > facts.now_ms)
     };
     match (open().find(is_due), open().next()) {

@@ -1,9 +1,10 @@
 //! What a cache miss is promised at its arrival: a slot before its patience ends; otherwise it is refused at once.
 //!
-//! A promise counts on the real order of turns and on the slots that become free as far as that is known: a request on
-//! the wire is taken as answered now. A read that was promised its slot goes before stale reads that come later. Only a
-//! client that was served longer ago may overtake it; when it then comes too late, it is refused at that moment, not at
-//! the end of its patience. Pure: time is an argument. Callers: [`super::dispatch`].
+//! A promise is computed from the real order of turns and from the times at which slots become free. For a request on
+//! the wire that time is not known yet: it is computed as if the answer came now. A read that was promised its slot
+//! goes before stale reads that come later. Only a client that was served longer ago may overtake it. If the overtaken
+//! read then comes too late, it is refused at that moment, not at the end of its patience. Pure: time is an argument.
+//! Callers: [`super::dispatch`].
 
 use std::iter::zip;
 use std::net::IpAddr;
@@ -42,7 +43,7 @@ impl State {
             let is_new = ticket == entered;
             is_behind |= is_new;
             let at = turns.get(turn).copied().unwrap_or(now.plus(SPAN));
-            // Whoever is not overtaken keeps the promise of before.
+            // A read that is not overtaken keeps its earlier promise.
             let is_late =
                 self.queue.until(ticket).is_some_and(|until| at > until.max(now) || is_new && only_first && turn > 0);
             if is_behind && is_late {
@@ -62,7 +63,7 @@ impl State {
         late.into_iter().map(tell).collect()
     }
 
-    /// Whether an awaited read was promised its slot by now.
+    /// Whether the time has come at which an awaited read was promised its slot.
     pub(super) fn is_promised_by(&self, now: Monotonic) -> bool {
         self.queue.first_promise().is_some_and(|at| at <= now)
     }
@@ -99,7 +100,8 @@ impl State {
         turns
     }
 
-    /// When a client that still waits has its turn: after all clients that were served longer ago, as if they still asked.
+    /// When a client that is refused under overload would have its turn: after the reads that wait, and after the
+    /// clients that were served longer ago, as if all of those asked again.
     fn turn_under_overload(&mut self, client: Option<IpAddr>, now: Monotonic) -> Monotonic {
         let before = self.queue.idle_before(client, MOST_IDLE) + self.queue.awaited().saturating_sub(1);
         let turns = self.awaited_turns(before.min(MOST_IDLE) + 1, now);
@@ -117,7 +119,7 @@ impl State {
         self.told(slot.max(turn).max(stopped), now)
     }
 
-    /// When a request that leaves may come back, judging by window and pause.
+    /// When a request that gets no slot may come back, by the window and the pause.
     pub(super) fn comes_back_at(&mut self, class: Class, now: Monotonic) -> Monotonic {
         let paused_until = self.paused_until;
         if class == Class::Client {
@@ -129,7 +131,7 @@ impl State {
         window.frees(now).next().unwrap_or(now).max(paused_until)
     }
 
-    /// What a leaving request is told.
+    /// What a request that gets no slot is told.
     pub(super) fn spent(&mut self, class: Class, now: Monotonic) -> Spent {
         let at = self.comes_back_at(class, now);
         self.told(at, now)
