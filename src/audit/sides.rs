@@ -40,7 +40,9 @@ impl Auditor {
         if self.learned(published, &sample.request).is_some() {
             return Kind::Odd;
         }
-        let is_ours = self.edges.learned().is_none() && is_elsewhere(&published.dataset, &sample.request);
+        // What is not read through is ours by contract, also where the origin's answer differs.
+        let may_differ = self.edges.learned().is_none_or(|learned| learned.elsewhere);
+        let is_ours = may_differ && is_elsewhere(&published.dataset, &sample.request);
         if is_ours { Kind::Elsewhere } else { sample.kind }
     }
 

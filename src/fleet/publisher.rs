@@ -93,6 +93,8 @@ pub(crate) struct Publisher {
     seen_details: Option<u64>,
     /// Whether the object store has lost an object of the chain.
     is_broken: bool,
+    /// How many checks have found a bad object since the last one that found none.
+    broken_checks: u32,
     /// When the objects were last checked and old ones removed.
     tidied: Option<Instant>,
     read_back: ReadBack,
@@ -130,6 +132,7 @@ impl Publisher {
             offered: None,
             seen_details: None,
             is_broken: false,
+            broken_checks: 0,
             tidied: None,
             read_back: ReadBack::default(),
             looked: None,

@@ -76,6 +76,11 @@ impl Proxy {
             let at_hand = fetch.kept.clone().filter(|stored| known && self.stands_in(known, stored));
             let passenger = match boarding {
                 Boarding::First(ticket, _) => {
+                    if at_hand.is_none() {
+                        // What it waited for others counts, too.
+                        let left = deadline.since(inner.clock.now_mono());
+                        fetch.asker.patience = fetch.asker.patience.map(|patience| patience.min(left));
+                    }
                     let kept = fetch.kept.clone();
                     let cold = (known && at_hand.is_none())
                         .then(|| (fetch.question.clone(), fetch.key.clone(), fetch.names.clone()));

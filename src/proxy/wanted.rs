@@ -69,14 +69,11 @@ impl Votes {
 }
 
 impl Proxy {
-    /// Refuses a read at once if its resource already waits to be fetched in the background, under overload. `None`: it
-    /// is not refused here.
+    /// Refuses a read at once if its resource already waits to be fetched in the background, which may take longer than
+    /// this client waits. `None`: it is not refused here.
     pub(super) fn refused_again(&self, question: &Question, key: &Key) -> Option<Spent> {
         let (inner, budget) = (&*self.0, self.0.upstream.origin().budget());
         let demand = inner.demands.refused(key)?;
-        if !budget.is_overloaded() {
-            return None;
-        }
         demand.vote(budget.household(question.client));
         Some(budget.refuse(&demand))
     }

@@ -51,7 +51,10 @@ impl Bound {
     pub(crate) fn passed(listener: TcpListener) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         #[cfg(target_os = "linux")]
-        SockRef::from(&listener).set_tcp_notsent_lowat(MOST_UNSENT)?;
+        if let Err(error) = SockRef::from(&listener).set_tcp_notsent_lowat(MOST_UNSENT) {
+            // Not every kind of socket that a service manager passes has it.
+            tracing::debug!(%error, "unsent bytes of connections are not bounded");
+        }
         Ok(Self { address: listener.local_addr()?, listener })
     }
 }

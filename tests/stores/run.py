@@ -25,6 +25,7 @@ import hashlib
 import hmac
 import http.client
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -205,8 +206,13 @@ def test(environment, words):
         # Words are parts of names of tests.
         if words:
             command[-1:] = words
-        done = subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, **environment})
-        well = well and done.returncode == 0
+        done = subprocess.run(
+            command, check=False, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
+        )
+        print(done.stdout, flush=True)
+        # Words choose tests of one of the two.
+        ran = words or re.search(r"^test result: ok. [1-9]", done.stdout, re.MULTILINE)
+        well = well and done.returncode == 0 and bool(ran)
     return well
 
 

@@ -26,7 +26,10 @@ impl Publisher {
     /// Whether it is time to check the objects.
     pub(super) fn is_time_to_tidy(&self) -> bool {
         let every = (self.settings.keep / PART).clamp(SHORTEST, LONGEST);
-        self.ledger.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= every)
+        // An object store that alters whatever it gets must not cost a full bundle with each check.
+        let most = self.settings.full_every.max(every);
+        let pause = every.saturating_mul(1 << self.broken_checks.min(8)).min(most);
+        self.ledger.is_some() && self.tidied.is_none_or(|at| at.elapsed() >= pause)
     }
 
     /// Lists the objects, writes some again and removes others. If the chain has lost an object, the plan gets to know it.
@@ -44,6 +47,9 @@ impl Publisher {
         let good = self.read_back.good();
         let found = chores::of(&listed, &own, self.signer.is_some(), stored, good, keep_ms);
         self.breaks(&found.lost);
+        if found.lost.is_empty() && found.doubts.is_empty() {
+            self.broken_checks = 0;
+        }
         if found.lost.is_empty() {
             for key in &found.renew {
                 if !self.renew(key).await? {
@@ -79,7 +85,10 @@ impl Publisher {
                 "an object in the object store is missing, or is not what was written; everything is written again"
             );
         }
-        self.is_broken |= !lost.is_empty();
+        if !lost.is_empty() && !self.is_broken {
+            self.is_broken = true;
+            self.broken_checks += 1;
+        }
     }
 
     /// Writes an object again as it is, so that its age is zero. `false`: it is not what the head says.

@@ -40,7 +40,8 @@ async fn a_mirror_begins_with_the_bundles_before_one_that_is_lost() {
     let (origin, mirror) = mirrored(300, Switches::default()).await;
     let mut shelf = Shelf::new();
     shelf.full(&mirror).await;
-    edit(&origin, &mirror, |world| assert!(world.touch(world.ids()[5]))).await;
+    let changed = origin.world(|world| world.ids()[5]);
+    edit(&origin, &mirror, |world| assert!(world.touch(changed))).await;
     shelf.delta(&mirror).await;
     shelf.publish();
     std::fs::remove_file(shelf.file(shelf.key_of(1))).unwrap();
@@ -52,7 +53,9 @@ async fn a_mirror_begins_with_the_bundles_before_one_that_is_lost() {
     let log = origin.log();
     let details = log.iter().filter(|seen| seen.path_and_query.starts_with("/api/listings/") && seen.status == 200);
     assert!(details.count() <= 1, "only what changed was fetched");
-    list_is_the_origins(&seeded, &origin, &format!("{LIST}?page=1")).await;
+    let first = format!("{LIST}?page=1");
+    wait_until("the change is there", || async { seeded.ok(&first).await.ids()[0] == changed }).await;
+    list_is_the_origins(&seeded, &origin, &first).await;
 }
 
 #[tokio::test]
