@@ -194,7 +194,7 @@ fn settle(admin: SocketAddr) {
         let (_, body) = client.ask(request("/status", "").as_bytes());
         let status: Value = serde_json::from_slice(body).unwrap();
         let certified = matches!(status["snapshot"]["certificate"].as_str(), Some("full" | "incremental"));
-        if certified && status["details"]["mirrored"] == status["details"]["of"] {
+        if certified && status["details"]["current"] == status["details"]["of"] {
             return;
         }
         assert!(began.elapsed() < PATIENCE, "not settled: {status:#}");

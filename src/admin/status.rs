@@ -18,7 +18,7 @@ use crate::config::{Settings, Use};
 use crate::fleet::publisher::status::PublishStatus;
 use crate::fleet::replica::status::ReplicaStatus;
 use crate::limit::Limiter;
-use crate::mirror::details::Details;
+use crate::mirror::details::{Covered, Details};
 use crate::mirror::pass::PAGE_SIZE;
 use crate::semantics::excerpt;
 use crate::serve::tls::renewal::Current;
@@ -66,8 +66,8 @@ pub(super) struct Reading {
     pub disk: Option<String>,
     /// Why this is unhealthy; empty: it is not.
     pub reasons: Vec<Reason>,
-    /// How many details are mirrored, of how many.
-    pub details: Option<(usize, usize)>,
+    /// The details, and how many listings there are.
+    pub details: Option<(Covered, usize)>,
     /// See `Status::eta_seconds`.
     pub eta_seconds: Option<u64>,
     /// The state of a replica; `None` in other uses.
@@ -194,7 +194,7 @@ impl Status {
         });
         let details = published.as_ref().zip(self.details.as_ref());
         let details =
-            details.map(|(published, details)| (details.mirrored(&published.dataset), published.dataset.len()));
+            details.map(|(published, details)| (details.covered(&published.dataset), published.dataset.len()));
         let eta_seconds = self.eta_seconds(&picture, details);
         Reading { now, published, picture, state, age, unconfirmed, disk, reasons, details, eta_seconds, replica }
     }
@@ -224,7 +224,12 @@ impl Status {
             })),
             "versions": self.versions.as_ref().map(|versions| versions.kept().len()),
             "listings": published.as_ref().map(|published| published.dataset.len()),
-            "details": details.map(|(mirrored, of)| json!({ "mirrored": mirrored, "of": of, "wanted": wanted })),
+            "details": details.map(|(covered, of)| json!({
+                "mirrored": covered.mirrored,
+                "current": covered.current,
+                "of": of,
+                "wanted": wanted,
+            })),
             "confirmed_at": published.as_ref().and_then(|published| published.claimed().rfc3339()),
             "age_seconds": age,
             "unconfirmed": unconfirmed,
@@ -280,13 +285,15 @@ impl Status {
 
     /// Seconds until everything is mirrored: the rest of a pass, the closing round of a first one, and the details if
     /// all are wanted. `None`: unknown.
-    fn eta_seconds(&self, picture: &Picture, details: Option<(usize, usize)>) -> Option<u64> {
+    fn eta_seconds(&self, picture: &Picture, details: Option<(Covered, usize)>) -> Option<u64> {
         let pass = picture.pass.map(|pass| (pass.of.saturating_sub(pass.done), pass.of));
         let (left, missing) = match (pass, details) {
             // The first page is not here yet.
             (Some((_, 0)) | None, None) => return None,
             (Some((left, of)), None) => (left + of, of.saturating_mul(PAGE_SIZE)),
-            (pass, Some((mirrored, of))) => (pass.map_or(0, |(left, _)| left), of.saturating_sub(mirrored) as u64),
+            (pass, Some((covered, of))) => {
+                (pass.map_or(0, |(left, _)| left), of.saturating_sub(covered.current) as u64)
+            }
         };
         let all = self.details.as_ref().and_then(Details::all_wanted) == Some(true);
         let left = if all { left.saturating_add(missing) } else { left };

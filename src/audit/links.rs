@@ -48,7 +48,7 @@ impl Links {
             let around = [
                 ("first", Some(1)),
                 ("prev", (query.page > 1).then(|| (query.page - 1).min(last))),
-                ("next", (query.page < last).then_some(query.page + 1)),
+                ("next", (query.page < last).then(|| query.page + 1)),
                 ("last", Some(last)),
             ];
             for (relation, page) in around {

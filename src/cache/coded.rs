@@ -257,7 +257,7 @@ impl Codings {
 
     /// Counts a request for a coding; the request that makes it hot queues the recompression.
     fn count(self: &Arc<Self>, one: &OneCoding, coding: Coding) {
-        let count = |asked: u8| (asked < HOT).then_some(asked + 1);
+        let count = |asked: u8| (asked < HOT).then(|| asked + 1);
         let asked = match one.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) {
             Ok(before) => before + 1,
             Err(asked) => asked,

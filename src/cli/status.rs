@@ -144,9 +144,14 @@ fn screen(value: &Value) -> String {
         line("confirmed", format!("{} ({age})", text("/confirmed_at")));
         line("listings", text("/listings"));
         let (mirrored, of) = (text("/details/mirrored"), text("/details/of"));
+        let count = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
+        let outdated = match (count("/details/mirrored"), count("/details/current")) {
+            (Some(mirrored), Some(current)) if current < mirrored => format!(", {} outdated", mirrored - current),
+            _ => String::new(),
+        };
         let eta = value.pointer("/origin/eta_seconds").and_then(Value::as_u64).filter(|seconds| *seconds > 0);
         let eta = eta.map_or_else(String::new, |seconds| format!(", ETA {seconds} s"));
-        line("details", format!("{mirrored} of {of}{eta}"));
+        line("details", format!("{mirrored} of {of}{outdated}{eta}"));
     }
     let replicates = text("/use") == "replica";
     if replicates {
@@ -205,7 +210,11 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>, json: bool) -> Result<Ex
     loop {
         std::thread::sleep(Duration::from_millis(500));
         let value = look()?;
-        let progress = json!([value.pointer("/origin/pass"), value.pointer("/details/mirrored")]);
+        let progress = json!([
+            value.pointer("/origin/pass"),
+            value.pointer("/details/mirrored"),
+            value.pointer("/details/current")
+        ]);
         if progress != last.0 {
             last = (progress, Instant::now());
         }
@@ -219,15 +228,17 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>, json: bool) -> Result<Ex
         }
         let passed = number(&value, "/origin/passes") > before;
         let (mirrored, of) = (number(&value, "/details/mirrored"), number(&value, "/details/of"));
+        // An older server does not say how many are current.
+        let is_whole = of.is_some() && number(&value, "/details/current").or(mirrored) == of;
         let listings = number(&value, "/listings").unwrap_or(0);
         let on_demand = value.pointer("/details/wanted").and_then(Value::as_str) == Some("on-demand");
-        if json && passed && (on_demand || mirrored.is_some() && mirrored == of) {
+        if json && passed && (on_demand || is_whole) {
             display.finish();
             println!("{}", sync::told(listings, mirrored, of));
             return Ok(ExitCode::SUCCESS);
         }
         // A server that fetches details on demand never has all of them.
-        if passed && value.pointer("/details/wanted").and_then(Value::as_str) == Some("on-demand") {
+        if passed && on_demand {
             println!(
                 "complete: {}; details are fetched on demand, {} of {} are stored",
                 counted(listings, "listing"),
@@ -236,7 +247,7 @@ pub(super) fn sync(admin: &str, token: Option<&Secret>, json: bool) -> Result<Ex
             );
             return Ok(ExitCode::SUCCESS);
         }
-        if passed && mirrored.is_some() && mirrored == of {
+        if passed && is_whole {
             println!("complete: {} with details", counted(listings, "listing"));
             return Ok(ExitCode::SUCCESS);
         }

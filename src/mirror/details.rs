@@ -30,7 +30,8 @@ use super::blocking::blocking;
 
 use arrivals::Arrivals;
 use fetch::Absences;
-use index::{Covered, Index, Known};
+pub(crate) use index::Covered;
+use index::{Index, Known};
 use once::ClientFetches;
 
 /// The details of all listings; cheap to clone.
@@ -215,7 +216,8 @@ impl Details {
         self.covered(dataset).current == dataset.len()
     }
 
-    fn covered(&self, dataset: &Dataset) -> Covered {
+    /// How many listings of a data set have a detail here, and how many one as new as their summary.
+    pub(crate) fn covered(&self, dataset: &Dataset) -> Covered {
         let is_newest = self.0.newest.load().as_ref().is_none_or(|newest| newest.dataset.id == dataset.id);
         if !is_newest {
             // Not counted along for a rolled-back snapshot: only people ask for it.

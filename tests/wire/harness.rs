@@ -388,7 +388,7 @@ impl Server {
 fn is_settled(status: &Value) -> bool {
     let certified = matches!(status["snapshot"]["certificate"].as_str(), Some("full" | "incremental"));
     let looked = matches!(status["origin"]["state"].as_str(), Some("changed" | "unchanged"));
-    certified && looked && status["details"]["mirrored"] == status["details"]["of"]
+    certified && looked && status["details"]["current"] == status["details"]["of"]
 }
 
 /// The public and the admin address of a server that has just been started.

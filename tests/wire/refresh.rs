@@ -157,6 +157,27 @@ async fn a_detail_that_alone_has_changed_is_found_when_it_is_revalidated() {
 }
 
 #[tokio::test]
+async fn a_detail_that_is_older_than_its_listing_does_not_count_as_current() {
+    let origin = origin(200).await;
+    let server = Setup::mirror_of(&origin).start().await;
+    server.settled(&origin).await;
+    let ids = origin.world(World::ids);
+    let before = server.snapshot().await;
+    origin.edit(|world| assert!(ids.iter().all(|id| world.touch(*id) && world.change_detail(*id))));
+    server.refresh().await;
+    wait_until("the lists have changed", || async { server.snapshot().await != before }).await;
+    wait_until("all details are current", || async {
+        let details = server.status().await["details"].clone();
+        assert_eq!(details["mirrored"], 200, "the old ones are served meanwhile");
+        details["current"] == 200
+    })
+    .await;
+    for id in ids {
+        assert_eq!(server.ok(&detail(id)).await.text(), origin.expected_text(&detail(id)).1);
+    }
+}
+
+#[tokio::test]
 async fn changes_show_without_being_told_within_the_ttl() {
     let origin = origin(130).await;
     let server = Setup::mirror_of(&origin).set("ttl", "2s").start().await;
@@ -220,7 +241,7 @@ impl Server {
         wait_until("everything is mirrored and certified", || async {
             let status = self.status().await;
             matches!(status["snapshot"]["certificate"].as_str(), Some("full" | "incremental"))
-                && status["details"]["mirrored"] == status["details"]["of"]
+                && status["details"]["current"] == status["details"]["of"]
         })
         .await;
     }

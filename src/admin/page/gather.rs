@@ -105,9 +105,13 @@ fn tiles(status: &Status, reading: &Reading, value: &Value) -> Vec<Tile> {
     let mut tile = |name, value, note: String| tiles.push(Tile { name, value, note });
     if let Some(published) = &reading.published {
         let listings = published.dataset.len();
-        let details = reading.details.map_or_else(String::new, |(mirrored, of)| match of.checked_sub(mirrored) {
-            Some(0) | None => "all with details".to_owned(),
-            Some(missing) => format!("{} without details yet", words::count(missing as u64)),
+        let details = reading.details.map_or_else(String::new, |(covered, of)| {
+            let missing = of.saturating_sub(covered.mirrored);
+            match (missing, of.saturating_sub(missing).saturating_sub(covered.current)) {
+                (0, 0) => "all with details".to_owned(),
+                (0, old) => format!("all with details, {} outdated", words::count(old as u64)),
+                (missing, _) => format!("{} without details yet", words::count(missing as u64)),
+            }
         });
         tile("Listings", words::count(listings as u64), details);
         let age = reading.age.map_or_else(|| "unknown".to_owned(), |age| words::seconds(age.into()));
@@ -163,7 +167,11 @@ fn origin(status: &Status, reading: &Reading) -> Origin {
     }
     let mut bars = Vec::new();
     bars.extend(picture.pass.map(|pass| Bar { name: "Pages of the running pass", done: pass.done, of: pass.of }));
-    bars.extend(reading.details.map(|(done, of)| Bar { name: "Details", done: done as u64, of: of as u64 }));
+    bars.extend(reading.details.map(|(covered, of)| Bar {
+        name: "Details",
+        done: covered.mirrored as u64,
+        of: of as u64,
+    }));
     let is_mirror = status.usage == Use::Mirror;
     let eta = reading.eta_seconds.filter(|seconds| *seconds > 0 && is_mirror).map(|seconds| {
         let at = reading.now.plus_seconds(i64::try_from(seconds).unwrap_or(i64::MAX));

@@ -158,7 +158,7 @@ pub(super) fn takes_delta(head: &Head, bytes: u64) -> bool {
 pub(super) fn next_sequence(stored: Option<u64>, own: Option<u64>, now_ms: i64) -> Option<u64> {
     let clock = u64::try_from(now_ms).unwrap_or(0);
     let highest = stored.max(own).unwrap_or(0).max(clock);
-    (highest < MOST_NUMBER).then_some(highest + 1)
+    (highest < MOST_NUMBER).then(|| highest + 1)
 }
 
 #[cfg(test)]

@@ -42,11 +42,11 @@ pub(super) fn no_summary() -> ContentHash {
 
 /// How many listings of a data set have their detail here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Covered {
+pub(crate) struct Covered {
     /// Some detail.
-    pub(super) mirrored: usize,
+    pub(crate) mirrored: usize,
     /// One that is as new as the summary.
-    pub(super) current: usize,
+    pub(crate) current: usize,
 }
 
 impl Covered {

@@ -168,7 +168,7 @@ impl Page {
         wait_until("the server of the page is complete", || async {
             let status = status().await;
             let details = &status["details"];
-            status["state"] == "healthy" && details["mirrored"] == details["of"]
+            status["state"] == "healthy" && details["current"] == details["of"]
         })
         .await;
         let snapshot = status().await["snapshot"]["id"].as_str().unwrap_or_default().to_owned();
