@@ -96,12 +96,12 @@ enum Command {
     ///
     /// The configuration decides what the server is. With origin.url it is a mirror, or a shield if mirror.enabled = false.
     /// Without origin.url it is a replica if replica.url is set, or else an offline server. SIGTERM and Ctrl-C stop the
-    /// server when the requests in flight are finished, at most after `drain`. On SIGHUP the server reads its configuration
+    /// server when the requests in flight are finished, or after `drain`. On SIGHUP the server reads its configuration
     /// again.
     Serve(Serve),
     /// Try grandstand: run a sample origin and a mirror of it
     ///
-    /// Both listen on loopback only. The data is synthetic. The mirror uses a temporary directory.
+    /// Both listen on loopback only. The data is synthetic. The mirror's data stays until the next demo.
     Demo(demo::Demo),
     /// Make one full copy of the origin, then exit
     ///

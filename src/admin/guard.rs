@@ -1,5 +1,5 @@
-//! Who is answered: requests for this listener only. Who may give commands: nobody from another site, and off loopback
-//! only who knows the token.
+//! Answers only requests for this listener. Refuses actions from other sites, and off loopback all actions without the
+//! token.
 //!
 //! A web page can make its own name point to this listener (DNS rebinding); a browser then reads what is here and sends the
 //! page's name in `Host`. That name is all that tells such a request from an operator's. Pure. Callers: [`super::front`],
@@ -45,7 +45,7 @@ pub(crate) fn is_for_us(config: &AdminConfig, local: Option<IpAddr>, request: &P
     }
 }
 
-/// Why a command is refused.
+/// Why an action is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// `Origin` names another site (cross-site request).
@@ -60,10 +60,10 @@ impl Refusal {
     /// What to do about it.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::ForeignOrigin => "commands from other sites are refused",
+            Self::ForeignOrigin => "actions from other sites are refused",
             Self::Token => "send `Authorization: Bearer <admin.token>`",
             Self::NoToken => {
-                "commands are refused: admin.listen is not a loopback address, so set admin.token and send it"
+                "actions are refused: admin.listen is not a loopback address, so set admin.token and send it"
             }
         }
     }

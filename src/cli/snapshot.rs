@@ -56,7 +56,7 @@ enum Command {
     Release(Sources),
     /// Publish the snapshot that is held back because it lost many listings
     ///
-    /// A snapshot is held back if it lost more listings than mirror.max_shrink allows. This command publishes this one; the
+    /// A snapshot is held back if it lost more listings than mirror.max_shrink allows. This command publishes it; the
     /// limit still applies to later ones.
     Accept(Sources),
     /// Keep a snapshot until `unpin`

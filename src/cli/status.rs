@@ -26,13 +26,13 @@ pub(super) struct Status {
     sources: Sources,
     /// Address of the admin listener
     ///
-    /// Without it, the address is read from the data directory.
+    /// Without it, the address is read from the data directory, or else from admin.listen.
     #[arg(long, value_name = "URL|HOST:PORT", value_parser = admin_url)]
     admin: Option<String>,
     /// Print the JSON of /status
     #[arg(long)]
     json: bool,
-    /// Show the status until Ctrl-C: one screen on a terminal, elsewhere a line for each change
+    /// Repeat until Ctrl-C: one screen on a terminal without --json, else a line for each change
     #[arg(long)]
     watch: bool,
 }

@@ -1,6 +1,6 @@
 //! `grandstand status --watch`: looks again and again until a signal comes.
 //!
-//! On a terminal one screen is drawn again each time, elsewhere a line is written when something changed. Callers:
+//! On a terminal it redraws one screen. Elsewhere and with `--json` it writes a line for each change. Callers:
 //! [`super::status`].
 
 use std::io::{self, Write as _};
@@ -31,8 +31,8 @@ pub(super) enum Form {
     Json,
 }
 
-/// Shows the status until SIGINT, SIGTERM or SIGHUP comes, or nobody reads any more. Succeeds if the server was healthy
-/// when it was looked at last.
+/// Shows the status until SIGINT, SIGTERM or SIGHUP, or until its output is closed. Succeeds if the server was healthy
+/// at the last look.
 ///
 /// # Errors
 /// When signals cannot be listened to.
@@ -44,7 +44,7 @@ pub(super) fn watch(
 ) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(run(first, Arc::new(look), screen, form));
-    // A look that is under way is not waited for.
+    // It does not wait for a look in progress.
     runtime.shutdown_background();
     Ok(if ended? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -88,7 +88,7 @@ async fn run(
     }
 }
 
-/// Writes a line if it says something else than the last one.
+/// Writes a line unless it equals the last one.
 fn say_if_new(seen: &Look, form: Form, last: &mut String) -> io::Result<()> {
     let what = match seen {
         Ok((_, status)) => summary(status),
@@ -107,7 +107,7 @@ fn say_if_new(seen: &Look, form: Form, last: &mut String) -> io::Result<()> {
     out.flush()
 }
 
-/// One line of what changes seldom: not the age, the cache or the hit ratio.
+/// The facts that rarely change: no age, cache or hit ratio.
 fn summary(status: &Value) -> String {
     let text = |pointer: &str| match status.pointer(pointer) {
         None | Some(Value::Null) => "-".to_owned(),
@@ -124,7 +124,7 @@ fn summary(status: &Value) -> String {
         parts.push(format!("origin {}", text("/origin/state")));
     }
     let reasons = status.pointer("/reasons").and_then(Value::as_array).into_iter().flatten();
-    // Seconds in them would make each look a new one.
+    // Seconds in them would change with each look.
     let reasons: Vec<String> = reasons.filter_map(Value::as_str).map(without_numbers).collect();
     if !reasons.is_empty() {
         parts.push(reasons.join("; "));
@@ -138,19 +138,19 @@ fn without_numbers(text: &str) -> String {
     if end == text.len() { text.to_owned() } else { format!("{}...", &text[..end]) }
 }
 
-/// A terminal's second screen: what stood on the first one is there again at the end.
+/// The terminal's alternate screen. At its end the normal screen comes back.
 struct Canvas {
     text: String,
 }
 
 impl Canvas {
     fn open() -> Self {
-        // The second screen, without a cursor. Nothing can be done about a closed terminal.
+        // Alternate screen, without a cursor. Nothing can be done about a closed terminal.
         let _ = put("\x1b[?1049h\x1b[?25l");
         Self { text: String::new() }
     }
 
-    /// Writes over what is there, so that nothing flickers.
+    /// Overwrites the old text, so that nothing flickers.
     fn draw(&mut self, text: &str) -> io::Result<()> {
         self.text.clear();
         self.text.push_str("\x1b[H");

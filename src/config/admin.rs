@@ -25,7 +25,7 @@ pub struct AdminConfig {
 }
 
 impl AdminConfig {
-    /// Whether commands are accepted at all: on loopback, or with a token.
+    /// Whether actions are accepted at all: on loopback, or with a token.
     pub fn accepts_writes(&self) -> bool {
         self.token.is_some() || self.listen.ip().to_canonical().is_loopback()
     }

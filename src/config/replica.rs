@@ -40,7 +40,7 @@ impl ReplicaConfig {
         out.table("replica");
         match &self.url {
             Some(url) => out.pair("url", url.to_string()),
-            None => out.absent("url", "absent: no store is followed"),
+            None => out.absent("url", "absent: no object store is followed"),
         }
         out.pair("poll", duration_text(self.poll));
         self.options.write(out);

@@ -130,7 +130,7 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
     };
     let exposed = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
     if !config.admin.accepts_writes() {
-        warn("admin.token", "is not set, and admin.listen is not a loopback address: commands are refused");
+        warn("admin.token", "is not set, and admin.listen is not a loopback address: actions are refused");
     }
     if config.admin.token.as_ref().is_some_and(|token| token.expose().len() < SHORT_TOKEN) {
         warn("admin.token", "is short and easy to guess; use 16 random characters or more");
@@ -164,7 +164,7 @@ fn warnings(config: &Config, reader: &Reader) -> Vec<Finding> {
         warn("publish.sign_key", "has no effect, because publish.url is not set");
     }
     if config.replica.url.is_some() && config.usage() == Use::Shield {
-        warn("replica.url", "has no effect, because a shield keeps no data that could come from a store");
+        warn("replica.url", "has no effect, because a shield keeps no data that could come from an object store");
     }
     if !config.mirror.enabled && config.origin.url.is_none() {
         let usage = if config.usage() == Use::Replica { "a replica" } else { "an offline server" };

@@ -18,11 +18,11 @@ use crate::snapshot::content::SnapshotId;
 /// How much is read at once, in bytes.
 const PIECE: u64 = 128 << 10;
 
-/// How often free space is checked while a dump is written, and how much stays for the store, in bytes.
+/// After how many bytes free space is checked again, and how many bytes stay free for the store.
 const CHECKED: u64 = 16 << 20;
 const RESERVE: u64 = 256 << 20;
 
-/// zstd's own default, and the one at which gzip is worth its time.
+/// The default of zstd, and the gzip level that is worth its time.
 const ZSTD_LEVEL: i32 = 3;
 const GZIP_LEVEL: u32 = 6;
 
@@ -35,14 +35,14 @@ pub(crate) struct Built {
     /// A strong tag: the hash of its bytes.
     pub tag: EntityTag,
     pub snapshot: SnapshotId,
-    /// The state of the details when it began.
+    /// Revision of the details at its start.
     pub revision: u64,
     pub at: Monotonic,
-    /// Whether it is read no further.
+    /// Whether all reads now fail.
     revoked: AtomicBool,
 }
 
-/// The result of writing, without its subject.
+/// A written file without its snapshot.
 pub(super) struct Written {
     file: File,
     length: u64,
@@ -122,7 +122,7 @@ impl Built {
     }
 }
 
-/// What of a dump is still to be sent.
+/// The unsent part of a dump.
 #[derive(Debug)]
 pub(crate) struct Part {
     built: Arc<Built>,

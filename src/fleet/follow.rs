@@ -41,7 +41,7 @@ pub(crate) enum Refusal {
     },
     /// Another head with the same number: there are two publishers, or it is forged.
     #[error(
-        "the object store has another head with the number {0} than this replica took before; do two publishers write there?"
+        "head {0} in the object store differs from the head {0} that this replica took before; do two publishers write there?"
     )]
     Rival(u64),
 }

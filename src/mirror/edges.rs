@@ -99,7 +99,7 @@ impl EdgeLearner {
     /// What came of the questions before a restart, if they were put to this origin.
     fn restored(&self) -> Evidence {
         let kept = self.store.state_json::<Evidence>(EVIDENCE).unwrap_or_else(|error| {
-            tracing::warn!(%error, "what the origin answered to odd requests cannot be read; it is asked again");
+            tracing::warn!(%error, "the stored answers to odd requests cannot be read; the origin is asked again");
             None
         });
         let evidence = kept.filter(|kept| kept.origin == self.client.base().as_str()).unwrap_or_default();

@@ -209,7 +209,7 @@ impl Problem {
     /// 508: the request came through this server before (RFC 8586).
     pub fn loop_detected() -> Self {
         let detail =
-            "The request runs in a loop: Via or CDN-Loop already names this server. Its origin.url leads back to it.";
+            "The request runs in a loop: Via or CDN-Loop already names this server; its own origin.url leads here.";
         Self::new(ProblemKind::LoopDetected, detail.to_owned())
     }
 

@@ -144,7 +144,7 @@ async fn begin(public: &Arc<Public>, session: HttpSession, guest: &Arc<Guest>, p
     let works = guest.stream();
     if guest.streams() > IN_WORK {
         // The client opens streams and resets them, again and again. Dropping the session resets this stream.
-        tracing::debug!("a stream was refused: too many of its connection were reset and are still in work");
+        tracing::debug!("a stream was refused: too many reset streams of its connection are still being answered");
         return;
     }
     let mut answering = Box::pin(answer(public.clone(), session, peer, works));

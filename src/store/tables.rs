@@ -1,4 +1,4 @@
-//! The tables of the store's file. The format is these definitions plus the encodings that the users of each describe.
+//! The tables of the store's file. The format is these definitions and the encodings, which their users describe.
 //!
 //! Callers: the other modules of [`crate::store`].
 
@@ -32,7 +32,7 @@ pub(super) const COPY_META: TableDefinition<'static, &str, Sealed> = TableDefini
 /// Bodies of copies, compressed, by canonical path and query.
 pub(super) const COPY_BODY: TableDefinition<'static, &str, Sealed> = TableDefinition::new("copy_body");
 
-/// [`super::DetailMeta`] by listing id; apart from the bodies, so that all are read quickly.
+/// [`super::DetailMeta`] by listing id; without bodies, so that reading all is fast.
 pub(super) const DETAIL_META: TableDefinition<'static, u64, Sealed> = TableDefinition::new("detail_meta");
 /// Bodies of details by listing id.
 pub(super) const DETAILS: TableDefinition<'static, u64, Sealed> = TableDefinition::new("details");

@@ -68,7 +68,7 @@ table! {
     UNCONFIRMED: Gauge "grandstand_unconfirmed" [] "" "Whether the data is dated in the future, so that its age is unknown, 0 or 1";
     LISTINGS: Gauge "grandstand_listings" [] "" "Listings in the current snapshot";
     DETAILS_MIRRORED: Gauge "grandstand_details_mirrored" [] "" "Listings whose detail is stored";
-    DETAILS_WANTED: Gauge "grandstand_details_wanted" [] "" "Listings whose detail should be stored in advance; 0 with on-demand details and offline";
+    DETAILS_WANTED: Gauge "grandstand_details_wanted" [] "" "Listings whose detail should be stored in advance; 0 with on-demand details, offline and in a replica";
     ROLLED_BACK: Gauge "grandstand_rolled_back" [] "" "Whether a rollback is in effect, 0 or 1";
     ANSWERS: Counter "grandstand_answers" ["route", "outcome", "status"] "" "Answers on the public listener; outcome: as in Cache-Status, or problem (an error), document (a page), refused (429), preflight, options";
     ANSWER_SECONDS: Histogram "grandstand_answer_seconds" ["route", "outcome"] "seconds" "Time from the end of the request's headers until the answer is ready (a streamed one: sent); outcome: fresh, stale, origin, refused, error or other";
@@ -93,7 +93,7 @@ table! {
     LIMIT_FORGOTTEN: Counter "grandstand_limit_forgotten" [] "" "Requests that this process admitted alone, and could not report to Redis because there were too many";
     CACHE_BYTES: Gauge "grandstand_cache_bytes" [] "bytes" "Bytes held in the cache";
     CACHE_ENTRIES: Gauge "grandstand_cache_entries" [] "" "Answers held in the cache";
-    CACHE_REPLIES: Counter "grandstand_cache_replies" ["outcome"] "" "Answers from the snapshot that were not in the cache, by outcome: passing (sent, not cached), kept (cached); after a new snapshot: confirmed (the cached answer is still right), renewed (rendered again)";
+    CACHE_REPLIES: Counter "grandstand_cache_replies" ["outcome"] "" "Answers from the snapshot, by what the cache did with them: passing (sent, not cached), kept (cached); after a new snapshot: confirmed (the cached answer is still right), renewed (rendered again)";
     CACHE_CODINGS: Counter "grandstand_cache_codings" ["outcome"] "" "Popular answers that were chosen for stronger compression, by outcome: recoded (done), turned-away (too many were waiting)";
     CERTIFICATE: Gauge "grandstand_certificate_seconds" [] "seconds" "Time until the HTTPS certificate expires; absent without HTTPS";
     REPLICA_SEQUENCE: Gauge "grandstand_replica_sequence" [] "" "Number of the last head that the replica took from the object store";

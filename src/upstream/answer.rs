@@ -27,7 +27,7 @@ pub struct Validators {
     pub last_modified: Option<String>,
 }
 
-/// A usable answer: 200, 304, 404 or 410.
+/// A complete answer, of any status.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status.

@@ -335,7 +335,7 @@ async fn the_operators_page_says_how_each_odd_request_is_answered_and_why() {
     }
     let own = Setup::offline().set("mirror.edges", "own").start().await;
     let told = section(own.admin(Method::GET, "/").await);
-    assert!(told.contains("Every answer is ours mirror.edges is"), "{told}");
+    assert!(told.contains("grandstand gives its own answers mirror.edges is"), "{told}");
 }
 
 #[tokio::test]

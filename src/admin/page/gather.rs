@@ -326,7 +326,7 @@ fn server(status: &Status, reading: &Reading, tls_problem: Option<String>) -> Ve
         };
         lines.push(Line::new("Certificate of HTTPS", left).with(tls_problem.map(|problem| words::sentence(&problem))));
     }
-    lines.extend(reading.replica.as_ref().map(|replica| Line::new("Store that is followed", cut(&replica.told()))));
+    lines.extend(reading.replica.as_ref().map(|replica| Line::new("Object store followed", cut(&replica.told()))));
     lines.push(Line::new("Disk", reading.disk.as_deref().map_or_else(|| "Works".to_owned(), words::sentence)));
     lines.push(Line::new("Clients counted for the rate limit", words::count(status.limiter.windows() as u64)));
     lines

@@ -19,7 +19,7 @@ pub(super) fn lines(shared: &SharedLimit) -> Vec<Line> {
     let mut lines = vec![Line::new("Store", shared.store()), state];
     for (by, count) in counters.decisions() {
         let name = match by {
-            "store" => "Round trips to the store",
+            "store" => "Round trips to Redis",
             "memory" => "Refusals known without a round trip",
             _ => "Decisions of this machine alone",
         };
@@ -27,7 +27,7 @@ pub(super) fn lines(shared: &SharedLimit) -> Vec<Line> {
     }
     let replayed = words::count(counters.replayed());
     let forgotten = shared.forgotten();
-    let told = format!("{replayed} local admissions were reported to the store afterwards.");
+    let told = format!("{replayed} local admissions were reported to Redis afterwards.");
     let lost = (forgotten > 0).then(|| format!("{} were dropped before that.", words::count(forgotten)));
     lines.push(Line::new("Connections lost", words::count(counters.lost())).with([told]).with(lost));
     lines

@@ -23,14 +23,17 @@ pub(super) fn requests(edges: &Edges) -> OddRequests {
             Line::new("Answers", "As the origin answers").with(more)
         }
         (State::Learning, _) => {
-            let told = format!("{} of at most 40 requests were sent. Until then every answer is ours.", edges.probes());
+            let told = format!(
+                "{} of at most 40 requests were sent. Until then, grandstand gives its own answers.",
+                edges.probes()
+            );
             Line::new("Answers", "The origin is being asked").with([told])
         }
         _ if edges.are_used() => {
-            let told = "Nothing was learned of the origin: this data came without it.".to_owned();
-            Line::new("Answers", "Every answer is ours").with([told])
+            let told = "The data came without lessons about the origin's answers.".to_owned();
+            Line::new("Answers", "grandstand gives its own answers").with([told])
         }
-        _ => Line::new("Answers", "Every answer is ours").with(["mirror.edges is \"own\".".to_owned()]),
+        _ => Line::new("Answers", "grandstand gives its own answers").with(["mirror.edges is \"own\".".to_owned()]),
     };
     let mut cases = Vec::new();
     if let Some(learned) = learned {
@@ -40,7 +43,7 @@ pub(super) fn requests(edges: &Edges) -> OddRequests {
                 (answer(lesson), None)
             } else {
                 let why = learned.own.get(&case).map(|why| words::sentence(&Excerpt(why).to_string()));
-                ("Ours".to_owned(), Some(why.unwrap_or_else(|| "Nothing was learned.".to_owned())))
+                ("Own answer".to_owned(), Some(why.unwrap_or_else(|| "Nothing was learned.".to_owned())))
             };
             cases.push(OddCase { request, example, answer, why });
         }
@@ -81,7 +84,7 @@ const fn request(case: Case) -> (&'static str, &'static str) {
 /// What was learned, in words.
 fn answer(lesson: &Lesson) -> String {
     let list = match lesson {
-        Lesson::AsOurs => return "The origin's and ours are the same".to_owned(),
+        Lesson::AsOurs => return "The origin gives the same answer".to_owned(),
         Lesson::Through => return "Forwarded to the origin".to_owned(),
         Lesson::Answer(answer) => {
             let kind = answer.media_type.as_deref().unwrap_or("no body");
@@ -116,7 +119,7 @@ mod tests {
         let told = |edges: &Edges| requests(edges).lines.into_iter().flat_map(|line| line.more).collect::<String>();
         assert!(told(&edges).contains("mirror.edges is \"own\""), "{}", told(&edges));
         edges.set_use(true, false);
-        assert!(told(&edges).contains("came without it"), "{}", told(&edges));
+        assert!(told(&edges).contains("came without lessons"), "{}", told(&edges));
         edges.set_use(true, true);
         edges.set_probes(7);
         assert!(told(&edges).contains("7 of at most 40"), "{}", told(&edges));
@@ -128,9 +131,9 @@ mod tests {
         let odd = requests(&edges);
         assert_eq!(odd.cases.len(), Case::ALL.len() + 1);
         let row = |at: usize| (odd.cases[at].answer.as_str(), odd.cases[at].why.as_deref());
-        assert_eq!(row(0), ("The origin's and ours are the same", None));
+        assert_eq!(row(0), ("The origin gives the same answer", None));
         assert_eq!(row(1), ("A list: the value counts as 1. It shows the value as it was asked for", None));
-        assert_eq!(row(3), ("Ours", Some("The status 500 is never learned.")));
+        assert_eq!(row(3), ("Own answer", Some("The status 500 is never learned.")));
         assert_eq!(row(Case::ALL.len()), ("Forwarded to the origin", None));
         for case in Case::ALL {
             let (words, example) = request(case);

@@ -101,7 +101,7 @@ pub(super) fn short(id: &str) -> &str {
 pub(super) const fn certificate(certificate: Certificate) -> &'static str {
     match certificate {
         Certificate::Provisional => {
-            "Every page was read, and all pages fit together, but perhaps they are not of one instant. Closing rounds of requests will show it."
+            "Every page was read, and all pages fit together, but perhaps they are not of one instant. Further requests for every page will show whether they are."
         }
         Certificate::Full => "There is one instant at which the origin had exactly this data.",
         Certificate::Incremental => {

@@ -65,7 +65,7 @@ pub(super) enum ExportError {
     Unwritten { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("--since is empty; give a snapshot id, or the file of an earlier export")]
     NoBase,
-    #[error("a bundle is verified after it is written, which standard output does not allow: name a file")]
+    #[error("a bundle cannot be written to standard output, because it is read again to verify it: name a file")]
     NoFile,
 }
 

@@ -32,8 +32,8 @@ pub(super) struct Import {
     sources: Sources,
     /// Import even if newer data was imported before
     ///
-    /// From then on, an import must not be older than this bundle. It may be older than that newer data. A mirror still
-    /// refuses data older than its own.
+    /// Later imports are compared with this bundle, and no longer with the newer data. A mirror still refuses data
+    /// older than its own.
     #[arg(long)]
     allow_older: bool,
     /// Print one JSON object

@@ -316,7 +316,7 @@ const KEYS: &[Key] = &[
         "bundle.trusted_keys",
         Words("list of minisign public keys (`RW...`)"),
         KEPT,
-        "If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import`, `serve --bundle` and the admin listener.",
+        "If set, only bundles that one of these keys signed are accepted: by `bundle verify`, `bundle import`, `serve --bundle` and the admin listener. A replica accepts only heads that one of them signed.",
     ),
     unset(
         "bundle.max_age",
@@ -329,7 +329,7 @@ const KEYS: &[Key] = &[
         "bundle.max_size",
         Size("1KiB", "1024GiB"),
         ALL,
-        "The largest bundle that is verified, imported or uploaded. A larger upload is refused before its body is read.",
+        "The largest bundle that is downloaded, verified, imported or uploaded. A larger upload is refused before its body is read.",
     ),
     key(
         "passthrough.paths",
@@ -341,7 +341,7 @@ const KEYS: &[Key] = &[
         "passthrough.methods",
         Words("list of methods"),
         ONLINE,
-        "Methods that are forwarded there. Answers to other methods than `GET` and `HEAD` are not cached. Their requests may have a body of at most 1 MiB. A successful one removes the cached answers of its address.",
+        "Methods that are forwarded there. Answers to methods other than `GET`, `HEAD` and (RFC 9110 §9.3.3) `POST` are not cached. Methods other than `GET` and `HEAD` may have a body of at most 1 MiB. A successful request with an unsafe method removes the cached answers of its address.",
     ),
     key(
         "passthrough.request_headers",
@@ -426,7 +426,7 @@ const KEYS: &[Key] = &[
         "limits.head",
         Size("1KiB", "256KiB"),
         ALL,
-        "The longest request line, and the largest request headers. Longer ones get 414, larger ones 431.",
+        "The longest request line (65,534 bytes at most), and the largest request headers. Longer ones get 414, larger ones 431.",
     ),
     key(
         "limits.origin_bytes",

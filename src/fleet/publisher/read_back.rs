@@ -86,7 +86,7 @@ impl ReadBack {
                 Ok(true) => drop(self.good.insert(doubt.key, doubt.tag)),
                 Ok(false) if doubt.is_of(own) => bad.push(doubt.key),
                 Ok(false) => {}
-                Err(error) => tracing::warn!(key = %doubt.key, %error, "an object in the store cannot be read back"),
+                Err(error) => tracing::warn!(key = %doubt.key, %error, "an object cannot be read back"),
             }
         }
         self.good.retain(|key, _| own.names(key));

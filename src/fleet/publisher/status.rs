@@ -26,7 +26,7 @@ pub(crate) struct View {
     pub why: Option<String>,
     /// Objects written, by kind: full bundles, deltas, heads.
     pub written: [u64; 3],
-    /// Bytes of bundles and journals.
+    /// Bytes of bundles.
     pub bytes: u64,
     /// Failed attempts by the word for their reason.
     pub failures: Vec<(&'static str, u64)>,

@@ -98,8 +98,8 @@ impl Failure<'_> {
         match self {
             Self::Object(error @ FetchError::TooLarge { .. }) => error.to_string(),
             Self::Object(error) => format!(
-                "{error}; the publisher writes everything again when it next looks after its objects; to have that at once, \
-                 restart the publisher"
+                "{error}; the publisher writes everything again after its next check of the objects; restart the \
+                 publisher to check at once"
             ),
             Self::Misfit(key, error) => format!(
                 "{key} does not fit the data before it ({error}); if this stays, remove head.json from the object store, and the \

@@ -52,7 +52,7 @@ impl Follower {
             Some(FollowError::Bad(error)) if !steps.is_empty() => {
                 tracing::warn!(
                     error,
-                    "the newest data in the store cannot be taken; the mirror takes the data before it"
+                    "the newest data in the object store cannot be taken; the mirror takes the data before it"
                 );
             }
             Some(error) => return Err(error),

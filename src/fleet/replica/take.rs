@@ -166,7 +166,10 @@ impl Follower {
             }
             Err(error) => {
                 let error = Excerpt(&error);
-                tracing::warn!(%error, "the publisher's journal cannot be fetched; /changes.json knows less than the publisher");
+                tracing::warn!(
+                    %error,
+                    "the publisher's journal cannot be fetched; /changes.json here may not go back as far"
+                );
                 None
             }
         }

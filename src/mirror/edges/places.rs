@@ -23,7 +23,7 @@ pub(super) fn query(round: usize, dataset: &Dataset) -> Option<ListQuery> {
         known
     };
     let (states, cities) = (of(TaxonomyKind::States), of(TaxonomyKind::Cities));
-    // The second question is about other terms where there are some.
+    // The second question is about other terms, if there are any.
     let cities: Vec<_> = if round == 0 { cities } else { cities.into_iter().rev().collect() };
     let outside = |(city, within): &(&str, &Positions)| {
         let mut others = states.iter().filter(|(_, positions)| positions.is_disjoint(within));

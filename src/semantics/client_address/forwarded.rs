@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use super::super::trim;
 use super::parse_node;
 
-/// The last comma outside quotes, found from the right: so an open quote of the client does not hide the entry of a
-/// trusted proxy.
+/// The last comma outside quotes, found from the right: a quote that the client left open hides no trusted proxy's
+/// entry.
 pub(super) fn last_comma(text: &[u8]) -> Option<usize> {
     let mut in_quotes = false;
     for (at, &byte) in text.iter().enumerate().rev() {

@@ -35,7 +35,7 @@ impl Field {
 pub(crate) struct Line {
     /// When the answer was ready.
     pub at: WallTime,
-    /// Whose request it was.
+    /// The client's address.
     pub client: IpAddr,
     /// Method and target; `None`: the request could not be read.
     pub request: Option<(Method, Field, Version)>,

@@ -11,7 +11,7 @@ use crate::upstream::transport::TransportError;
 
 use super::OriginClient;
 
-/// How many closed connections one request may meet.
+/// How often one request is sent again, at most.
 const MOST_RETRIES: u32 = 2;
 
 /// The head of an answer; when it was requested and arrived.
@@ -23,7 +23,7 @@ pub(in crate::upstream) struct Answered<T> {
 }
 
 impl OriginClient {
-    /// Sends a request for `path` until the head of an answer arrives, or a retry could do harm or is not worth it.
+    /// Sends a request for `path`, again where that is safe, until the head of an answer arrives.
     ///
     /// # Errors
     /// When no head arrives, or the budget is spent.

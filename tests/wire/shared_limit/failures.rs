@@ -275,7 +275,7 @@ async fn operators_see_whether_the_limit_is_shared_since_when_not_and_what_it_co
     for part in [
         "Store Redis at 127.0.0.1:",
         "In use: all machines count clients together",
-        "Round trips to the store 4",
+        "Round trips to Redis 4",
         "Refusals known without a round trip 1",
         "Decisions of this machine alone 0",
         "Connections lost 0",

@@ -38,7 +38,7 @@ pub(super) const KEYS: &[Key] = &[
         "publish.keep",
         Duration("1m", "3650d"),
         KEPT,
-        "How long bundles that no head names any more stay in the object store. A replica that is behind by less than this can finish its downloads.",
+        "Bundles that no head names and that were written longer ago than this are removed. Bundles in use are written again after half of this time. So a replica that is behind by less than half of it can finish its downloads.",
     ),
     unset(
         "publish.options",

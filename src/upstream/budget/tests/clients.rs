@@ -76,7 +76,7 @@ async fn under_overload_the_slots_are_given_out_over_time() {
         budget.acquire(Class::Client, None, Some(Duration::from_secs(1))).await.err().unwrap();
     }
     assert!(budget.is_overloaded());
-    // They queue while nothing is free, each of another household.
+    // All slots are taken, so they queue. Each is a household.
     tokio::time::sleep(Duration::from_secs(50)).await;
     let start = tokio::time::Instant::now() + Duration::from_secs(9);
     let clients: Vec<_> = (0..30_u8)
@@ -106,7 +106,7 @@ async fn under_overload_the_slots_are_given_out_over_time() {
     assert!(given[..8].windows(2).all(|two| two[1] - two[0] >= 6), "not all at once: {given:?}");
 }
 
-/// Spreading reads over time wastes nothing of the budget, and a pause is no overload.
+/// Spreading reads over time wastes nothing of the budget.
 #[tokio::test(start_paused = true)]
 async fn under_overload_the_whole_budget_is_used() {
     let budget = budget(60);
@@ -199,7 +199,7 @@ async fn nobody_waits_for_the_end_of_a_pause_that_comes_too_late() {
     assert!(start.elapsed() < Duration::from_secs(1));
 }
 
-/// Reads that are given up at the very instant of their turn take no slot with them.
+/// A read that is given up at the instant of its turn takes no slot.
 #[tokio::test(start_paused = true)]
 async fn a_turn_of_somebody_who_has_just_left_goes_to_the_next() {
     let budget = budget(1);
@@ -213,7 +213,7 @@ async fn a_turn_of_somebody_who_has_just_left_goes_to_the_next() {
         });
         tokio::task::yield_now().await;
         first.answered();
-        // Told, but not looked at.
+        // Its turn came, unpolled.
         tokio::time::sleep(Duration::from_secs(61)).await;
         drop(leaving);
         let waited = tokio::time::Instant::now();
@@ -223,7 +223,7 @@ async fn a_turn_of_somebody_who_has_just_left_goes_to_the_next() {
     }
 }
 
-/// The keeper lives in the runtime of the first caller, which may end before the others do.
+/// The timekeeper runs in the first caller's runtime, which may end before the others.
 #[test]
 fn somebody_else_keeps_the_time_when_the_runtime_of_the_keeper_ends() {
     let budget = Budget::open(None, None, Clock::system());
@@ -240,7 +240,7 @@ fn somebody_else_keeps_the_time_when_the_runtime_of_the_keeper_ends() {
     assert!(second.block_on(async { tokio::time::timeout(Duration::from_secs(20), waits).await.unwrap().unwrap() }));
 }
 
-/// What clients ask for may fail although all else works: they do not take every try.
+/// Clients' requests may fail while all others work: they do not get every try.
 #[tokio::test(start_paused = true)]
 async fn an_origin_that_fails_is_tried_by_all_kinds_in_turns() {
     let budget = budget(60);

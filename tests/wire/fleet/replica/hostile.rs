@@ -100,7 +100,7 @@ async fn heads_that_are_older_or_no_heads_are_refused() {
     for (head, named) in [
         (good(taken - 1), "is older than head"),
         (good(0), "is older than head"),
-        (good(taken), "another head with the number"),
+        (good(taken), "differs from the head"),
         (with("format", 2.into()), "format 2"),
         (with("more", 1.into()), "unknown field"),
         (with("snapshot", old.clone().into()), "chain ends with"),
