@@ -1,5 +1,5 @@
-//! Who is answered: requests for this listener only. Who may give commands: nobody from another site, and off loopback
-//! only who knows the token.
+//! Answers only requests for this listener. Refuses actions from other sites, and off loopback all actions without the
+//! token.
 //!
 //! A web page can make its own name point to this listener (DNS rebinding); a browser then reads what is here and sends the
 //! page's name in `Host`. That name is all that tells such a request from an operator's. Pure. Callers: [`super::front`],

@@ -1,8 +1,8 @@
-//! Where a demonstration keeps its data: a directory for its user alone, below the one for temporary files.
+//! The data directory of a demo: for its user alone, below the directory for temporary files.
 //!
-//! Its name can be foreseen, so that the next demonstration on the same port finds it and begins anew. Others may have put
-//! something there (a link, a directory of theirs): that is left alone, and a name that cannot be foreseen is taken. What
-//! was mirrored stays after the end, because `serve` can go on with it. Callers: [`super`].
+//! Its name is predictable, so that the next demo on the same port finds and empties it. If another user has put
+//! something there (a link, a directory), that is left alone, and a random name is used. The data stays after the end,
+//! so that `serve` can use it. Callers: [`super`].
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -29,7 +29,7 @@ pub(super) enum DirectoryError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// The directory for a demonstration on this port, which may not be there yet.
+/// The directory for a demo on this port. It may not exist yet.
 ///
 /// # Errors
 /// When `below` cannot be looked at, or others could replace what is in it.
@@ -40,7 +40,7 @@ pub(super) fn choose(below: &Path, port: u16) -> Result<PathBuf, DirectoryError>
         return Err(DirectoryError::Open(below.to_owned()));
     }
     let path = below.join(format!("grandstand-demo-{port}"));
-    // The sockets of the port are ours now; but in a container another demonstration may have the same port.
+    // This process has the port; but a demo in a container may have the same one.
     let is_free = is_own(&path) && DataDir::holder(&path).is_none();
     if is_free || fs::symlink_metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(path);
@@ -60,7 +60,7 @@ pub(super) fn make(path: &Path) -> Result<(), DirectoryError> {
     DirBuilder::new().mode(0o700).create(path).map_err(failed)
 }
 
-/// Whether a directory of this user, and no link to one, has this name. Nobody else can then put another one there.
+/// Whether this is a directory of this user, and not a link. Then no other user can replace it.
 fn is_own(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == geteuid().as_raw())
 }
