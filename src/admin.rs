@@ -1,4 +1,4 @@
-//! The admin listener: health, status, metrics, commands. Never on the public listener.
+//! The admin listener: health, status, metrics, commands. None of it is public.
 //!
 //! It shows the state of other rooms and passes commands on. Callers: [`crate::app`].
 

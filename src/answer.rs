@@ -1,4 +1,4 @@
-//! The life of a request: [`respond`] has all of it on one screen.
+//! The life of a request: [`respond`] has all steps.
 //!
 //! [`admit`] comes first, [`find`] looks the answer up and [`render`]s it, [`compose`] evaluates conditions and writes the
 //! [`head`]. No sockets here. Callers: [`crate::serve`] moves the bytes.

@@ -1,7 +1,6 @@
 //! The API that is mirrored, as values: its JSON texts, its listings, its queries, its replies.
 //!
-//! Pure (layer 1): text in, values out. It knows neither sockets nor disks nor the clock. Callers are
-//! [`crate::snapshot`], [`crate::store`], [`crate::mirror`] and [`crate::answer`].
+//! Pure: text in, values out. It knows neither sockets nor disks nor the clock. Callers: most rooms above it.
 
 pub(crate) mod changes;
 pub(crate) mod document;

@@ -1,6 +1,6 @@
 //! The composition root: builds the state, wires the services, runs them.
 //!
-//! The only room that knows all others. Callers: [`crate::cli`].
+//! It knows nearly all other rooms. Callers: [`crate::cli`].
 
 mod access_log;
 pub(crate) mod activation;

@@ -1,11 +1,11 @@
 //! Hot answers in memory, bounded by bytes: rendered replies and answers of the origin.
 //!
-//! The only user of moka. It decides nothing about freshness. Callers: [`crate::serve`], [`crate::proxy`],
-//! [`crate::mirror`], [`crate::admin`].
+//! The only user of moka. It decides nothing about freshness.
 //!
 //! An answer of the origin enters at once, because it cost a request. A rendered reply enters at its second request
 //! ([`doorkeeper`]). Hot answers are compressed again, well ([`recoder`]). A reply that a new snapshot does not change
-//! stays; otherwise its successor takes its place.
+//! stays; otherwise its successor takes its place. Callers: [`crate::answer`], [`crate::proxy`], [`crate::mirror`],
+//! [`crate::admin`], [`crate::upstream`].
 
 pub(crate) mod coded;
 pub(crate) mod doorkeeper;

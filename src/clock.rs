@@ -1,9 +1,7 @@
 //! The two clocks: wall time, which people and headers see, and monotonic time, which limits and timeouts count in.
 //!
-//! What it is: the only place that reads the operating system's clocks, and the types that carry what was read. What
-//! it is not: a global - a [`Clock`] is built once and passed, and everything below the composition root takes `now`
-//! as an argument. Who calls it: the composition root, the services that it starts, and tests, by [`Clock::fake`] and
-//! [`Clock::of_runtime`].
+//! The only place that reads the system's clocks. Not a global: a [`Clock`] is passed on, and decisions take `now` as
+//! an argument. Callers: most rooms; tests use [`Clock::fake`] and [`Clock::of_runtime`].
 
 use std::fmt;
 use std::sync::Arc;

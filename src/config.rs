@@ -1,16 +1,15 @@
 //! The configuration, resolved into types that cannot be wrong.
 //!
-//! Two stages. *Raw* (`raw`, `layers`): the file, the environment and `--set` become one tree in
-//! which every value remembers its [`Place`]. *Resolved* (`resolve`, `section`): each section reads its keys from
-//! that tree into a documented struct, and every mistake is collected, so that one run of
-//! `grandstand check` shows them all.
+//! Two stages. *Raw* (`raw`, `layers`): the file, the environment and `--set` become one tree in which every value
+//! remembers its [`Place`]. *Resolved* (`resolve`, `section`): each section reads its keys from that tree into a
+//! documented struct, and every mistake is collected, so that one run of `grandstand check` shows them all.
 //!
-//! Not here: acting on the configuration (`app` does), reading certificates, opening sockets. Callers: the command
-//! line, at the start and at each reload; other rooms read [`Settings`].
+//! Not here: acting on the configuration (`app` does), reading certificates, opening sockets.
 //!
-//! To add a key: give it a field, a default, a line in `read` and a line in `write` in the file of its
-//! section, a row in `reference/keys.rs`, its name in `reference/live.rs`, and a commented line in `config/*.toml`. A key
-//! that a reload changes has its line in `reload.rs`, too.
+//! To add a key: give it a field, a default, a line in `read` and a line in `write` in the file of its section, a row
+//! in `reference/keys.rs`, its name in `reference/live.rs`, and a commented line in `config/*.toml`. A key that a
+//! reload changes has its line in `reload.rs`, too. Callers: the command line, at the start and at each reload; other
+//! rooms read [`Settings`].
 
 mod address;
 mod admin;

@@ -1,7 +1,7 @@
 //! Dumps: the current snapshot as one file for spreadsheets, notebooks and maps.
 //!
 //! The first request for a dump writes it, once for all clients that wait, into a file without a name in the data
-//! directory. The file ends with the process, or when another snapshot becomes current and its last reader is done.
+//! directory. The file ends with the process, or when it is replaced; a few replaced ones stay while they are read.
 //! Details change without a new snapshot: their dump is written again when they have changed and it is older than
 //! `ttl`. Routes and headers are in [`crate::answer`]. Callers: [`crate::answer`], [`crate::admin`], the commands.
 

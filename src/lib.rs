@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | 9 | [`cli`] | arguments, exit codes, the terminal |
 //! | 8 | [`app`] | builds the state, wires the services |
-//! | 7 | [`admin`], [`serve`] | sockets and nothing else: the admin listener, the public listener |
+//! | 7 | [`admin`], [`serve`] | the admin listener and the public listener |
 //! | 6 | [`answer`] | the life of a request: admit, find, render, conditions, head; no sockets |
 //! | 5 | [`proxy`], [`audit`], [`pages`], [`dumps`], [`fleet`] | the HTTP cache for what the snapshot does not cover; the comparison with the origin; documents and pages for people, rendered from a snapshot; the snapshot as one file; the object store that feeds other machines |
 //! | 4 | [`mirror`] | keeps the copy: crawl, refresh, sweep, terms, details |
@@ -28,11 +28,11 @@
 //! | ground | [`clock`], [`telemetry`], [`words`] | time, counters, singular and plural |
 //!
 //! Two rooms belong to no floor. [`sample`] is an origin with synthetic data for `demo`, `origin`, tests and benches;
-//! it imports only [`clock`]. [`parts`] is what tests and benches can reach. All else is visible inside the crate only.
+//! it imports only [`clock`]. [`parts`] is what tests and benches can reach. Except `run`, all else is private.
 //!
-//! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them. From pingora
-//! come the server (services, listeners, shutdown), and HTTP/1, HTTP/2 and TLS towards clients. Requests to the origin
-//! go over hyper; [`upstream::wire`] says why.
+//! Decisions are functions of values (`now` is an argument); pingora and tokio only move bytes around them. From
+//! pingora come the services, and HTTP/1, HTTP/2 and TLS towards clients. Requests to the origin go over hyper;
+//! [`upstream::wire`] says why.
 //!
 //! A *household* is what the limits count as one client: an IPv4 address, or an IPv6 network of
 //! `rate_limit.ipv6_prefix` bits.
@@ -46,9 +46,9 @@
 //!    connection, and sends together what is ready together.
 //! 3. [`answer::admit`] checks, in this order: client address, preflight, limit, host, loop, size, path, route, method,
 //!    body, query, coding. [`serve::public`] calls it.
-//! 4. [`answer::find`] finds the answer. Only this step can wait; step 3 waits, too, if [`shared_limit`] keeps the
-//!    limit. The answer is a reply in [`cache`], or rendered from the [`snapshot`] by copying slices of stored text, or
-//!    a stored detail, or the origin's ([`proxy`]), or from an older snapshot that the client names
+//! 4. [`answer::find`] finds the answer, and may wait for the origin. Dumps, other paths and [`shared_limit`] wait
+//!    outside it. The answer is a reply in [`cache`], or rendered from the [`snapshot`] by copying slices of stored
+//!    text, or a stored detail, or the origin's ([`proxy`]), or from an older snapshot that the client names
 //!    ([`versions::kept`]). A reply is cached when it is asked for again, and stays when a new snapshot does not change
 //!    it. Unknown paths go to [`proxy`] at once, which streams bodies.
 //! 5. [`answer::compose`] evaluates preconditions and writes the head: for HTTP/1 the bytes for the wire
@@ -64,12 +64,11 @@
 //!
 //! # The caching reverse proxy
 //!
-//! [`proxy`] is an HTTP cache as RFC 9111 defines it; a shield consists of it. Plain functions in [`semantics::caching`]
-//! decide what may be stored, how long it is fresh, which requests it answers, and what a 304 changes. [`cache`] stores,
-//! bounded by bytes, under one policy together with rendered replies. The proxy decides whether to ask the origin, once
-//! for all clients that wait ([`upstream::flight`], `proxy::together`). A request to a known endpoint is treated like
-//! one to another path, with two differences: the client's headers are left out, and the whole body is checked before
-//! any client gets it.
+//! [`proxy`] is an HTTP cache as RFC 9111 defines it; a shield consists of it. Plain functions in
+//! [`semantics::caching`] decide what may be stored, how long it is fresh, which requests it answers, and what a 304
+//! changes. [`cache`] stores, bounded by bytes, under one policy together with rendered replies. The proxy decides
+//! whether to ask the origin, once for all clients that wait ([`upstream::flight`], `proxy::together`). Requests to
+//! known endpoints and to other paths take the same steps. They differ in this:
 //!
 //! | | known endpoints (`proxy::judged`) | other paths (`proxy::streamed`) |
 //! |---|---|---|
@@ -100,21 +99,20 @@
 //! once. What several households were refused is then fetched although no client waits (`proxy::wanted`). Only one read
 //! at a time is promised a slot: the read of the household that was served longest ago.
 //!
-//! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room in order. Streamed bodies are cached
-//! only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside the threads that serve clients.
-//! A JSON document with more members than answers of this API have is refused.
+//! **Memory for bodies** ([`upstream::room`]). Bodies that are read whole wait for room in order. Streamed bodies are
+//! cached only while there is room. Bodies over 64 KiB are parsed, rewritten and searched outside the threads that
+//! serve clients. The mirror refuses objects and arrays with more than 100,000 members.
 //!
 //! **An origin that is down** (three failures in a row, on at least two resources; 5xx for clients, details and
-//! background checks: on three) is paused for longer and longer, up to 4 s and a random quarter of that. Then about one
-//! request at a time tries it; refreshes, crawl, stale reads and waiting clients take turns. An error counts only if no
-//! single client can have caused it: a request of the mirror, a resource that was answered before, or a known endpoint
-//! that several households asked for ([`upstream::health`]). A resource that fails alone is paused for 1, 2, then 4 s,
-//! or as long as the origin asks. A 429 pauses everything, for its `Retry-After` or else 10 s. If the request carried a
-//! client's headers, the 429 pauses only its resource, until several clients get 429.
+//! background checks: on three) is paused for longer and longer, up to 5 s. Then about one request at a time tries it;
+//! refreshes, crawl, stale reads and waiting clients take turns. An error counts if there was no connection, or if no
+//! single client can have caused it ([`upstream::health`]). A resource that fails alone is paused for 1, 2, then 4 s; a
+//! longer `Retry-After` counts. A 429 pauses everything, for its `Retry-After`, else for at most 10 s. With a client's
+//! headers, it pauses only its resource, until several clients get 429 for three resources.
 //!
 //! # The life of a refresh
 //!
-//! [`mirror::task`] is the one task that decides what is published; `mirror::plan` says what it does next. A first crawl
+//! Of a mirror's tasks, only [`mirror::task`] publishes; `mirror::plan` says what it does next. A first crawl
 //! ([`mirror::crawl`]) fetches every page and taxonomy, batch by batch. If [`mirror::pass`] finds that they are one
 //! consistent list, it is published. Closing rounds then confirm the rest, until there is one instant at which every
 //! copy was current. Between rounds the origin's CDN has time to drop old copies, and refreshes continue.
@@ -131,8 +129,8 @@
 //! | `incremental` | a refresh of a full snapshot: first page, taxonomies and probe did not change, and all else follows from them |
 //! | `best-effort` | the data kept changing in three tries; `/status` says what is open |
 //!
-//! **What a refresh cannot see:** a change that does not move `modified`; and a deletion together with an insertion that
-//! does not show as modified, if both are beyond the first page and the counts of the terms stay the same.
+//! **What a refresh cannot see,** beyond the first page and if the counts of the terms stay the same: a change that
+//! does not move `modified`; a deletion together with the insertion of a listing with an old `modified`.
 //! [`mirror::sweep`] reads every page from time to time and finds them. A change of a detail that does not change its
 //! summary is found when the detail is revalidated. Nothing helps against an origin that answers 304 to everything.
 //!
@@ -148,10 +146,11 @@
 //! [`mirror::edges`] asks two probes for each case, and whether the list of a city outside a state is empty. A request
 //! counts as odd only if the query parser says so, or if it selects no listing.
 //!
-//! Each fetched answer is stored with its validators ([`mirror::copies`]). It is valid for an interval of the *origin's*
-//! time: from when its content was first seen to when it was last confirmed. An answer is dated by `Date` minus `Age`, so
-//! that an old copy of the CDN cannot certify newer data, and cannot replace it. A `generated_at` in the body makes the
-//! date earlier, unless [`upstream::stamps`] finds that it is not a time of generation.
+//! Each fetched page and taxonomy is stored with its validators ([`mirror::copies`]). It is valid for an interval of
+//! the *origin's* time: from when its content was first seen to when it was last confirmed. An answer is dated by
+//! `Date` minus `Age`, so that an old copy of the CDN cannot certify newer data, and cannot replace it. A
+//! `generated_at` in the body makes the date earlier, unless [`upstream::stamps`] finds that it is not a time of
+//! generation.
 //!
 //! Every request takes a slot of one budget ([`upstream::budget`]). The slot is free again 60 s after the *answer*. The
 //! ledger survives a kill -9.
@@ -190,10 +189,9 @@
 //!
 //! [`fleet::publisher`] writes the current snapshot to an object store: bundles that follow each other (a *chain*), the
 //! journal, and one *head* that names them ([`fleet::head`]). `fleet::publisher::plan` decides what is written next;
-//! [`versions::chain`] exports what a holder of the chain lacks. The publisher's ledger lies in the store of this
-//! server and is written before each head, so a crash can leave objects that no head names, never a head without its
-//! objects. For the publisher, a refresh, a rollback and an import are the same: it only sees that the current snapshot
-//! has changed ([`snapshot::live`]).
+//! [`versions::chain`] exports what a holder of the chain lacks. The publisher writes objects, then its ledger in this
+//! server's store, then the head. So a crash never leaves a head without its objects. For the publisher, a refresh, a
+//! rollback and an import are the same: it only sees that the current snapshot has changed ([`snapshot::live`]).
 //!
 //! [`fleet::replica`] polls the head of an object store. What it does about a head is one pure function,
 //! [`fleet::follow`]: nothing, note the confirmation, fetch deltas, fetch everything, or refuse. Downloads go to files
@@ -227,7 +225,7 @@
 //!   used for the snapshot.
 //! * After each new certificate a page of the list is rendered and compressed again, even if its entity tag stays, because
 //!   it names the instant. Details and taxonomies stay as they are.
-//! * `Date` is the time of sending, also for stored answers: pingora writes it. `Age` is counted accordingly.
+//! * `Date` is the time of sending, also for stored answers. `Age` is counted accordingly.
 //! * On known endpoints `s-maxage` does not forbid `stale_if_error` ([`semantics::caching::may_stand_in`]).
 //! * A request with `Cookie` counts as authorized unless `Vary` names it, and an answer with `Set-Cookie` is cached only if
 //!   it says `public`. This is stricter than RFC 9111, whose §7.3 warns of it.

@@ -3,19 +3,20 @@
 //! It decides whether an address is admitted now, and gives the counts for the answer's headers. It is not shared
 //! between processes (see `shared_limit`), and not stored. `semantics::client_address` finds the address;
 //! `semantics::problem` writes the refusal.
-//! Callers: `answer::admit`, before method and path.
 //!
-//! **The promise.** With a quota of `q` no client is admitted more than `q` times in any half-open interval of 60 s, and
-//! it is never refused otherwise: an admission at `t` counts at every instant of `[t, t + 60 s)` and no longer at `t +
-//! 60 s`, to the nanosecond. Refused requests don't count. The promise holds while at most [`LimitConfig::max_clients`]
-//! windows are in use. Beyond that a newcomer takes the place of the window with the fewest counted admissions, whose
-//! client starts with a full quota. So errors admit too much, never too little, and are counted.
+//! **The promise.** With a quota of `q` no client is admitted more than `q` times in any half-open interval of 60 s,
+//! and it is never refused otherwise: an admission at `t` counts at every instant of `[t, t + 60 s)` and no longer at
+//! `t + 60 s`, to the nanosecond. Refused requests don't count. The promise holds while at most
+//! [`LimitConfig::max_clients`] windows are in use. Beyond that a newcomer takes the place of the window with the
+//! fewest counted admissions, whose client starts with a full quota. So errors admit too much, never too little, and
+//! are counted.
 //!
 //! **The cost.** A decision is amortised O(1): one probe of an index, one ring. Rings grow with use, so a client that
 //! came once costs about 130 bytes and one that spends a quota of 60 about 600; `max_clients` bounds the whole.
 //!
 //! DEVIATION: quotas above 4096 count whole milliseconds instead of nanoseconds (see `limit/coalesced.rs`), rounded so
-//! that such a client is at worst refused for a millisecond too long, never admitted too early.
+//! that such a client is at worst refused for a millisecond too long, never admitted too early. Callers:
+//! [`crate::answer::admit`], before method and path; [`crate::shared_limit`].
 
 use std::net::IpAddr;
 use std::sync::Arc;

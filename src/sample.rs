@@ -3,8 +3,7 @@
 //! It is the opponent of the tests and shares only the clock with the rest of the crate: filters walk the model, bodies
 //! have a writer of their own, other code compares entity tags. It is no mock, but a server with real sockets, a rate
 //! limit and a CDN, all switchable while it runs. Tests bring the faults ([`Mishap`]). Without a socket and with
-//! another clock it is the origin of the simulation. Callers: `grandstand demo`, `grandstand origin`, the wire tests,
-//! the benches.
+//! another clock it is the origin of the simulation.
 //!
 //! All data is invented, except names and rough positions of states and cities, and says so in each body.
 //!
@@ -15,6 +14,8 @@
 //! | the answers | `answer`, `query`, `lists`, `links`, `listing`, `terms`, `regions`, `etag` |
 //! | how it is served | `origin`, `server`, `wire`, `log`, `limit`, `cdn` |
 //! | what can be varied, which requests fail | `switches`, `edges`, `fault` |
+//!
+//! Callers: `grandstand demo`, `grandstand origin`, the wire tests, the benches.
 
 mod answer;
 mod cdn;

@@ -1,15 +1,15 @@
 //! One limit for a fleet: the window of each client is in Redis (or Valkey), which every machine asks.
 //!
-//! One script decides in one atomic step, on the server's clock. The limiter of this process ([`crate::limit`]) counts all
-//! the time. If Redis does not answer, that limiter decides, and its admissions are replayed later under the same ids, so
-//! that none counts twice. The limit of pages is not shared.
-//! Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds it and runs [`keeper`].
+//! One script decides in one atomic step, on the server's clock. The limiter of this process ([`crate::limit`]) counts
+//! all the time. If Redis does not answer, that limiter decides, and its admissions are replayed later under the same
+//! ids, so that none counts twice. The limit of pages is not shared.
 //!
-//! **The promise.** While Redis answers and keeps its data, no client is admitted more often than its quota in any 60 s on
-//! all machines together, and it is not refused otherwise. Without Redis, at most one further quota per machine.
+//! **The promise.** While Redis answers and keeps its data, no client is admitted more often than its quota in any 60 s
+//! on all machines together, and it is not refused otherwise. Without Redis, at most one further quota per machine.
 //!
-//! **A refusal that is known needs no round trip.** Redis says for how long it refuses a client. Until then the refusal is
-//! repeated from memory ([`known`]).
+//! **A refusal that is known needs no round trip.** Redis says for how long it refuses a client. Until then the refusal
+//! is repeated from memory ([`known`]). Callers: [`crate::answer`] asks, [`crate::admin`] tells, [`crate::app`] builds
+//! it and runs [`keeper`].
 
 mod journal;
 mod keeper;

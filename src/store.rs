@@ -1,4 +1,4 @@
-//! The durable store: everything that survives the process, in one redb file under the data directory.
+//! The durable store: snapshots, details and state, in one redb file of the data directory.
 //!
 //! | part | file |
 //! |---|---|
@@ -9,18 +9,18 @@
 //! | small blobs by name, the evidence on terms among them | `state`, `evidence`, `learned` |
 //!
 //! It stores and returns values; [`crate::mirror`] decides what is published, kept and fetched. Every call blocks.
-//! Every write is durable (one transaction, synced) when it returns, except [`Store::put_copy_soon`]. Callers:
-//! [`crate::app`] opens it, [`crate::mirror`] writes, [`crate::admin`] and the offline commands read; async callers
-//! wrap the calls in `spawn_blocking`.
+//! Every write is durable (one transaction, synced) when it returns, except [`Store::put_copy_soon`].
 //!
-//! **Damage.** Every page of the file is verified as it is read (`checked`), every value carries a checksum bound to its
-//! table and key, and every block is verified by its hash: a damaged file gives an error or nothing, never other data.
-//! A panic of redb is caught in `handle` and reported as [`StoreError::Damaged`].
+//! **Damage.** Every page of the file is verified as it is read (`checked`), every value carries a checksum bound to
+//! its table and key, and every block is verified by its hash: a damaged file gives an error or nothing, never other
+//! data. A panic of redb is caught in `handle` and reported as [`StoreError::Damaged`].
 //!
 //! A damaged copy or state counts as absent; `heal` copies everything readable into a new file.
 //!
 //! **Failures.** After an I/O error redb's handle is dead; it is dropped and the next call opens the file again,
-//! read-only if the disk is not writable. `/status` shows the problem.
+//! read-only if the disk is not writable. `/status` shows the problem. Callers: [`crate::app`] opens it;
+//! [`crate::versions`], [`crate::mirror`], [`crate::fleet`] and [`crate::admin`] use it; async callers wrap the calls
+//! in `spawn_blocking`.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Counters for `/metrics` and the operator's page: answers and their sources.
 //!
-//! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::serve`] records,
-//! [`crate::admin`] prints.
+//! It knows only labels. On the hot path each thread has its own counters. Callers: [`crate::answer`] and
+//! [`crate::serve`] record, [`crate::admin`] prints.
 
 pub(crate) mod access;
 pub(crate) mod connections;

@@ -4,7 +4,7 @@
 //! differ only during a rollback: newer snapshots then wait for the release. Every switch is durable before it is
 //! visible, and goes into the journal of `/changes.json`. [`crate::mirror`] decides what may be published. All calls
 //! but the look-ups block. Callers: [`crate::mirror`] publishes, [`crate::admin`] and the commands roll back, pin and
-//! import, [`crate::serve`] looks kept snapshots up.
+//! import, [`crate::answer`] looks kept snapshots up.
 
 pub(crate) mod bundles;
 pub(crate) mod chain;

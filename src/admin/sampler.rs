@@ -1,6 +1,6 @@
 //! Takes a reading of the counters every ten seconds, for the charts of the operator's page.
 //!
-//! It reads what counts anyway; nothing on the way of a request knows of it. Callers: [`crate::app`] runs it.
+//! It only reads existing counters, so it costs no request anything. Callers: [`crate::app`] runs it.
 
 use std::sync::Arc;
 use std::time::Duration;

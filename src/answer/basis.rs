@@ -1,5 +1,4 @@
-//! One hash over the inputs of a cached taxonomy or detail: if it is the same in the next epoch, the reply is still
-//! right.
+//! One hash over the inputs of a cached taxonomy or detail: if a new snapshot has the same, the reply stays right.
 //!
 //! This is cheaper than rendering again: a detail would be read from the store, a taxonomy parsed. Lists need no hash:
 //! they show the instant for which the snapshot is confirmed, and are rendered again when it changes. The hash must

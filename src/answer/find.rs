@@ -1,7 +1,6 @@
 //! Finds the answer to a request: in the snapshot if that covers it, otherwise through the origin.
 //!
-//! The only step of a request that waits, besides a shared limit; nothing here blocks the thread. Callers:
-//! [`crate::serve::public`].
+//! It may wait for the origin; nothing here blocks the thread. Callers: [`super::respond`].
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a purge is to forget: from the words of an operator to keys of the cache.
+//! Turns an operator's purge request into keys of the cache.
 //!
 //! Pure; it forgets nothing itself. Callers: [`crate::admin`].
 

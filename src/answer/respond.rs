@@ -1,4 +1,4 @@
-//! The life of a request on one screen: admit, find, conditions, head, record. No sockets.
+//! The life of a request: admit, find, conditions, head, record. No sockets.
 //!
 //! Callers: [`crate::serve`] moves the bytes.
 

@@ -1,6 +1,6 @@
 //! The document of `/changes.json`: which listings came, changed and went between two snapshots.
 //!
-//! [`crate::snapshot::journal`] finds the changes. Callers: [`crate::serve`].
+//! [`crate::snapshot::journal`] finds the changes. Callers: `answer::render`.
 
 use xxhash_rust::xxh3::Xxh3Default;
 

@@ -1,7 +1,7 @@
 //! JSON texts taken apart without losing a byte: the fields of an object and the elements of an array as slices.
 //!
-//! Not a parser of ours: `serde_json`'s `RawValue` finds the slices. Values are never re-serialised. Callers: the
-//! other modules of [`crate::api`].
+//! Not a parser of ours: `serde_json`'s `RawValue` finds the slices. Values are never re-serialised. Callers: most
+//! rooms that read JSON.
 
 mod visitors;
 mod walk;

@@ -1,6 +1,7 @@
 //! `api_url` in a taxonomy, `Location` in a head: an address of the origin becomes one of this mirror.
 //!
-//! Every other byte of the text stays. Callers: [`crate::serve`] for taxonomies, [`crate::proxy`] for the rest.
+//! Every other byte of the text stays. Callers: [`crate::answer`], [`crate::audit`], [`crate::proxy`]; [`crate::app`]
+//! builds it.
 
 use std::borrow::Cow;
 

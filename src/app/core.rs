@@ -1,4 +1,4 @@
-//! The state behind the listeners: store, snapshot, origin, mirror. Shared by `serve` and `sync`.
+//! The state behind the listeners: store, snapshot, origin, mirror. Shared by the commands.
 //!
 //! Callers: [`super`], [`crate::cli`].
 

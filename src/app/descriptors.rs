@@ -1,7 +1,7 @@
 //! The limit on open files, and its share for connections.
 //!
 //! Running out of descriptors would block the admin listener, the origin's client and the store. So the limit is raised
-//! as far as the system allows, and a part is never given to clients. Callers: [`super::serve`].
+//! as far as the system allows, and a part is never given to clients. Callers: [`super::rules`].
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,6 +1,6 @@
-//! The limit of a fleet, from the configuration.
+//! Builds the shared limit, if it is configured.
 //!
-//! Callers: [`super::serve`].
+//! Callers: [`super::rules`].
 
 use std::sync::Arc;
 

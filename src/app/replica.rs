@@ -1,4 +1,4 @@
-//! Connects a replica to its object store, and a mirror that takes its first data from one.
+//! Connects a replica, or a mirror that needs its first data, to an object store.
 //!
 //! Callers: [`super::core`] makes it, [`super::serve`] and `sync` run it.
 

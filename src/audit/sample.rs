@@ -1,4 +1,4 @@
-//! The requests of an audit: every kind within 20, all equally often, at random otherwise.
+//! Draws an audit's requests at random: 20 have every kind, each equally often.
 //!
 //! Pure: equal seeds give equal requests. Callers: [`super::Auditor`].
 

@@ -1,6 +1,6 @@
 //! Applies a delta to its base, in memory. The result must be the snapshot that the bundle names.
 //!
-//! Callers: imports, and `bundle inspect`.
+//! Callers: imports.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A bundle of any parts, with the lengths and hashes that belong to them: what fuzzing needs to get behind the hashes.
+//! Makes bundles of any parts with correct lengths and hashes, so that fuzzing gets past the hashes.
 //!
 //! Callers: [`crate::parts::fuzz`].
 

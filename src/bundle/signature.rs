@@ -1,9 +1,9 @@
 //! Signatures of bundles: detached, as the `minisign` tool writes and verifies them.
 //!
-//! It signs and verifies any file; [`super::Bundle::file_hash`] ties the file to the opened bundle. Callers: export,
-//! import and verify.
+//! It signs and verifies any file; [`super::Bundle::file_hash`] ties the file to the opened bundle.
 //!
-//! Only the prehashed form is accepted: see the end of [the format](super).
+//! Only the prehashed form is accepted: see the end of [the format](super). Callers: [`super::trust`],
+//! [`crate::fleet`], [`crate::cli`], [`crate::admin`], [`crate::app`].
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek};

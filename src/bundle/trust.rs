@@ -1,4 +1,4 @@
-//! Opens a bundle file only if a trusted key signed it.
+//! Opens a bundle file, if its signature suffices.
 //!
 //! The signature is verified before the content is read. Callers: verify, inspect, import and `serve --bundle`.
 

@@ -1,10 +1,11 @@
 //! A body and its compressed variants: made quickly at the first request, and well when they are hot.
 //!
-//! It does not know heads. Callers: [`super::reply`] and [`super::stored`].
+//! It does not know heads.
 //!
 //! The first client waits for the quick variant. The third request makes the body hot: if it is cached, [`Recoder`]
 //! compresses it again, well, and replaces the quick variant. All variants share one weak entity tag, so this may
-//! happen at any time. [`encode()`] has the figures behind the levels.
+//! happen at any time. [`encode()`] has the figures behind the levels. Callers: the modules beside it,
+//! [`crate::proxy`], [`crate::answer`].
 
 mod encode;
 

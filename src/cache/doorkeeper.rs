@@ -1,12 +1,12 @@
 //! Remembers recent requests: a reply enters the cache at its second request.
 //!
 //! Most queries come once. Caching their replies costs more CPU than making them, and pushes out hot replies. This is
-//! not a cache and not a counter: it answers one question, may be wrong, and takes no lock. Callers: [`super::Cache`].
+//! not a cache and not a counter: it answers one question, may be wrong, and takes no lock.
 //!
 //! A bucket is one word of four fingerprints of 16 bits, newest first; a fifth one pushes the oldest out. So memory is
 //! a constant 128 KiB, about the last 65,536 requests are known, and old ones fade without a sweep. If two requests
 //! share a fingerprint (about once in 16,000), a reply enters at its first request. If two threads write to a bucket at
-//! once, one entry may be lost, and its reply enters at the third request.
+//! once, one entry may be lost, and its reply enters at the third request. Callers: [`super::Cache`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

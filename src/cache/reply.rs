@@ -1,7 +1,7 @@
 //! A reply that is ready to be sent: body, validators and compressed variants.
 //!
 //! It has nothing that varies between requests. If a new snapshot does not change it, it stays, with its variants.
-//! Callers: [`crate::serve`].
+//! Callers: [`crate::answer`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

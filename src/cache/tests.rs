@@ -1,3 +1,5 @@
+//! What enters the cache, stays in it, and leaves it.
+
 use super::*;
 use crate::semantics::caching::{Exchange, ResponseDirectives, Selecting, Terms, Vary};
 use coded::Coded;

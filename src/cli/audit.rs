@@ -1,4 +1,6 @@
 //! `grandstand audit`: compares this mirror with its origin, request by request; fails on any difference.
+//!
+//! Callers: [`super`].
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! `grandstand bundle`: snapshots as files. `verify` and `inspect` read the file alone: no data directory is touched.
+//! `grandstand bundle`: snapshots as files. `verify` and `inspect` touch no data directory.
 //!
 //! Callers: [`super`].
 

@@ -1,4 +1,6 @@
 //! `grandstand demo`: a sample origin in its own process, a mirror of it, and commands to paste.
+//!
+//! Callers: [`super`].
 
 mod directory;
 

@@ -1,4 +1,6 @@
 //! `grandstand origin`: the sample origin alone.
+//!
+//! Callers: [`super`].
 
 use std::io::BufRead;
 use std::net::SocketAddr;

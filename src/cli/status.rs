@@ -1,4 +1,6 @@
-//! `grandstand status`: one screen of a running server, and commands sent to one.
+//! `grandstand status`: one screen about a running server, and commands to it.
+//!
+//! Callers: [`super`], and the commands that a running server carries out.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

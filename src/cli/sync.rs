@@ -1,4 +1,6 @@
-//! `grandstand sync`: one full mirror pass; success only at full coverage.
+//! `grandstand sync`: one full copy; exit code 0 if it is complete.
+//!
+//! Callers: [`super`], and commands beside it.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! `[bundle]`: which bundles are accepted, and how old data may be.
 //!
-//! Not the verification of signatures. Callers: `resolve` reads it, `bundle` acts on it.
+//! Not the verification of signatures. Callers: `resolve` reads it, `app` uses it.
 
 use std::fmt;
 use std::time::Duration;

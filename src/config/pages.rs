@@ -1,6 +1,6 @@
 //! `[pages]`: the pages and documents for people on the public listener.
 //!
-//! Not what stands on them. Read by `resolve`, acted upon by `app`.
+//! Not their content. Callers: `resolve` reads it, `app` uses it.
 
 use super::describe::Toml;
 use super::parse::boolean;

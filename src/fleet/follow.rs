@@ -1,4 +1,4 @@
-//! What a replica does about a head: nothing, take it, fetch deltas, fetch everything, or refuse it.
+//! What a replica does about a head: nothing, renew, fetch deltas, fetch everything, or refuse it.
 //!
 //! Pure. Callers: [`super::replica`].
 

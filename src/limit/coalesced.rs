@@ -2,11 +2,10 @@
 //!
 //! Runs of admissions that share a millisecond, oldest first, at most 60,001 of them (16 bytes each, so 1 MiB) however
 //! large the quota is. Not exact.
-//! Callers: `log`, for quotas above 4096.
 //!
 //! DEVIATION: an admission is taken to have happened at the end of its millisecond, so it leaves the window up to 1 ms
 //! late. So a client may be refused 1 ms too long; `Retry-After` may be late by as much. A quota of 100,000 per minute
-//! would otherwise need 800 kB, and one of a hundred million 800 MB.
+//! would otherwise need 800 kB, and one of a hundred million 800 MB. Callers: `log`, for quotas above 4096.
 
 use std::collections::VecDeque;
 

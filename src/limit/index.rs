@@ -1,8 +1,8 @@
 //! From a client's hash to its window.
 //!
 //! An open-addressed table of window numbers with linear probing, at most half full. It does not own the keys; its
-//! callers compare them. Callers: `table`. Unlike the standard map it never rehashes: removed entries leave no gaps, so
-//! no decision ever waits for a rehash.
+//! callers compare them. Unlike the standard map it never rehashes: removed entries leave no gaps, so no decision ever
+//! waits for a rehash. Callers: `table`.
 
 /// A window's number in the slab.
 pub(super) type Slot = u32;

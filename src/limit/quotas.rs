@@ -1,6 +1,6 @@
 //! The quota of an address, and the addresses that share it.
 //!
-//! The overrides, sorted so that the first that fits is the most specific. `table` knows the rest of a quota. Callers:
+//! The overrides, sorted so that the first that fits is the most specific. `table` counts what is used. Callers:
 //! `limit`, once per request; overrides are few, so it looks at each.
 
 use std::net::IpAddr;

@@ -2,13 +2,13 @@
 //!
 //! Windows lie in a slab. `index` finds them, `wheel` says when to tidy them up, and those with the fewest admissions
 //! are evicted first. The table is not thread-safe, and knows no addresses.
-//! Callers: `limit`, under its lock, with times in nanoseconds.
 //!
 //! **Eviction.** Windows are ranked by their number of admissions. An admission does not move a window in the ranking,
 //! so its rank can be too low. When eviction finds such a window, it moves it up. When admissions leave, the window
 //! moves down within a tick of the wheel, about 4 ms. So the hot path touches no list, the window with the fewest
 //! admissions is still found first, and each move is paid for by earlier admissions. Of windows with equally few
-//! admissions, the one that was ranked there first goes first.
+//! admissions, the one that was ranked there first goes first. Callers: `limit`, under its lock, with times in
+//! nanoseconds.
 
 use super::decision::Decision;
 use super::index::{Index, Slot};

@@ -1,7 +1,7 @@
 //! The last copy of each fetched resource: every later request is conditional, even after a restart.
 //!
 //! A copy is valid for an interval of the origin's time: from when its content was first seen to when it was last
-//! confirmed. Nothing here interprets content. Callers: [`super::crawl`], [`super::terms`].
+//! confirmed. Nothing here interprets content. Callers: most modules beside it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};

@@ -1,7 +1,7 @@
 //! A body with several readers while it still arrives.
 //!
 //! A body to be cached is held whole to its end, as long as there is room. Any other is dropped behind the slowest
-//! reader, and the writer waits for that reader when it lags. Without room it lags by one piece at most. Callers:
+//! reader, and the writer waits for that reader when it lags. Without room, the lag is one piece. Callers:
 //! [`super::streamed`] writes, [`crate::serve`] reads.
 
 use std::collections::{HashMap, VecDeque};

@@ -1,6 +1,7 @@
 //! Personalities: how the sample origin answers what its documentation leaves open.
 //!
-//! Not the answers themselves, which `query`, `lists` and `answer` give. Set by tests and by `grandstand origin --edges`.
+//! Not the answers themselves, which `query`, `lists` and `answer` give. Callers: the modules beside it, tests,
+//! `grandstand origin --edges`.
 
 /// What a slug that no term has selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The origin's order of venues, and views of a world that are worth keeping until it changes.
+//! The origin's order of venues, and cached views of a world, dropped when it changes.
 //!
 //! Not an index: filters still walk. Callers: the world, the listing endpoint.
 

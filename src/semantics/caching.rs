@@ -4,8 +4,7 @@
 //! Every decision of a shared HTTP cache - RFC 9111, RFC 9110 §13 and §14, RFC 9213 (targeted fields) and RFC 5861
 //! (stale content) - for two kinds of endpoint: the *known* ones of the mirrored API, where the operator's `ttl` stands
 //! in for a lifetime that the origin does not state, and *unknown* paths, which follow the RFCs to the letter. Not a
-//! store, a clock or a connection; `now` is an argument.
-//! Callers: `cache` and `answer`.
+//! store, a clock or a connection; `now` is an argument. Callers: mainly `proxy`.
 
 pub(crate) mod conditional;
 pub(crate) mod dates;

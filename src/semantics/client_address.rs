@@ -1,8 +1,8 @@
 //! The client's address, also behind proxies.
 //!
 //! The walk from the TCP peer, or from the client that the PROXY protocol announces ([`super::proxy_protocol`]), back
-//! through the proxies that the operator trusts. Callers: `answer::admit`, once per request, before the limit. Nobody is
-//! trusted unless configured: anyone can send the header and evade the limit.
+//! through the proxies that the operator trusts. Nobody is trusted unless configured: anyone can send the header and
+//! evade the limit. Callers: `answer::admit`, once per request, before the limit.
 
 use std::net::IpAddr;
 use std::str::FromStr;

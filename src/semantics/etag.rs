@@ -1,8 +1,7 @@
 //! Entity tags: the opaque validators of RFC 9110 §8.8.3.
 //!
 //! The parsed tag, its two comparisons, its header value. Not the evaluation of a request's conditions (`precondition`)
-//! or the hash that makes our tags (`api`).
-//! Callers: `precondition`, `answer`, and `origin`, which keeps the origin's tags as validators.
+//! or the hash that makes our tags (`api`). Callers: `precondition`, `caching`, `cache`, `dumps`, `proxy`, `answer`.
 
 use http::HeaderValue;
 

@@ -1,7 +1,7 @@
 //! Excerpts of texts from outside: at most 500 bytes.
 //!
 //! Texts of an origin, a bundle, a client or a file in messages are cut when the message is made, and control
-//! characters are escaped. Callers: [`crate::admin`], [`crate::upstream`].
+//! characters are escaped. Callers: all who quote such texts.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! Request paths: one spelling per resource, or a reason why there is none.
 //!
 //! The normalisation that comes before routing, and the path of `public_url` in front. Not the router, the query, or
-//! what is sent to the origin - a pass-through request keeps its bytes. Callers: `answer::admit` before `api::route`. A
-//! refused path gets 400 and is never forwarded: a path that two parsers read differently can poison caches.
+//! what is sent to the origin - a pass-through request keeps its bytes. A refused path gets 400 and is never forwarded:
+//! a path that two parsers read differently can poison caches. Callers: `answer::admit` before `api::route`;
+//! `answer::purge`.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! One connection to Redis: requests of all threads share it, and none waits for the answer to another.
 //!
-//! The protocol is the crate's; TLS is ours, with the authorities that the system trusts. Callers: [`super`].
+//! `redis` has the protocol; TLS is ours, with the authorities that the system trusts. Callers: [`super`].
 
 use std::path::Path;
 use std::sync::Arc;

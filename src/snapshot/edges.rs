@@ -1,7 +1,7 @@
 //! The answers to odd requests, from what was learned of the origin and from the data.
 //!
-//! [`mod@apply`] says which listings an odd query selects, [`fits`] which readings explain an origin's list. Nothing here is
-//! looked at for ordinary requests. Callers: [`crate::answer`] and [`crate::audit`] ask, [`crate::mirror`] learns,
+//! [`mod@apply`] says which listings an odd query selects, [`fits`] which readings explain an origin's list. Ordinary
+//! requests do not use it. Callers: [`crate::answer`] and [`crate::audit`] ask, [`crate::mirror`] learns,
 //! [`crate::versions`] imports.
 
 pub(crate) mod apply;

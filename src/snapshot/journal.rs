@@ -1,10 +1,10 @@
 //! The changes between successive current snapshots: listings added, changed and removed.
 //!
-//! One entry per switch, so that two snapshots can be compared without having either. Pure. Callers:
-//! [`crate::versions`] keeps it, [`crate::answer`] shows it.
+//! One entry per switch, so that two snapshots can be compared without having either. Pure.
 //!
 //! It has ids, not contents. A listing that changed and changed back, or was removed and added again, counts as
 //! changed: a client fetches it once more and misses nothing. A listing that only moves in the order has not changed.
+//! Callers: [`crate::versions`] keeps it, [`crate::answer`] shows it, [`crate::fleet`] sends it.
 
 mod coding;
 

@@ -1,7 +1,6 @@
 //! The metadata of a published snapshot: its certificate and its confirmation.
 //!
-//! It may differ between two servers with equal data. Callers: [`crate::store`], [`crate::mirror`], [`crate::answer`],
-//! [`crate::admin`].
+//! It may differ between two servers with equal data. Callers: most rooms that know snapshots.
 
 use std::collections::BTreeMap;
 

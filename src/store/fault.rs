@@ -1,4 +1,4 @@
-//! Why an operation on redb ended, its panics included: what that says of the database and of the file.
+//! Why an operation on redb failed, panics included, and whether the database or the file is broken.
 //!
 //! It opens and closes nothing. Callers: [`super::handle`] and whoever works in its transactions.
 

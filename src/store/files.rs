@@ -2,7 +2,7 @@
 //!
 //! Symbolic links, FIFOs and files of other users are refused: in a directory that others could write once, they may be
 //! a trap. Files with too open modes are tightened when they are opened. Not for files that an operator names (a
-//! bundle, a certificate). Callers: [`super`], [`crate::upstream`], [`crate::admin`].
+//! bundle, a certificate). Callers: [`super`], [`crate::upstream`], [`crate::fleet`].
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};

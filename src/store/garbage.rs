@@ -1,6 +1,6 @@
 //! Drops old snapshots, and returns space to the file system.
 //!
-//! The caller decides which snapshots to keep. Callers: [`crate::mirror`], after a publication.
+//! The caller decides which snapshots to keep. Callers: [`crate::versions`], through [`Store`].
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;

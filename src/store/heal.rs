@@ -2,7 +2,8 @@
 //!
 //! The rest is lost here, and the mirror fetches it again. The first damaged file that a process replaces stays under
 //! another name. There is always a file under the store's own name. Only damage counts as loss; any other failure ends
-//! the repair, and the damaged file stays in place. It does not decide when to repair. Callers: [`crate::app`].
+//! the repair, and the damaged file stays in place. It does not decide when to repair. Callers: [`crate::app`],
+//! [`crate::versions`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Loads a snapshot on all cores: verifies every block, and the result by its id.
 //!
-//! Callers: [`crate::app`] at the start, [`crate::admin`] for a rollback, through [`Store`].
+//! Callers: [`crate::versions`], through [`Store`].
 
 use std::sync::Arc;
 

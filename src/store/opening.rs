@@ -1,5 +1,5 @@
-//! Prepares the store's file: created completely or not at all, of a known format, and undamaged as far as visible
-//! without a walk.
+//! Prepares the store's file: creates it completely or not at all, and checks its format and, without reading all, for
+//! damage.
 //!
 //! Callers: [`super::Store::open`], [`super::data_dir`], [`super::heal`]; [`super::handle`] opens it again.
 

@@ -1,11 +1,10 @@
 //! Whose data directory it is: the address that it names for its server is trusted only if its owner is.
 //!
-//! Commands send `admin.token` to that address, and the owner of the directory can write any address into it. Trusted are
-//! the user of this process and root. Root also trusts the user of a service, because root runs commands for servers that
-//! have a user of their own. That the lock's holder is a process of the directory's owner would prove nothing: an attacker
-//! owns both. What counts is that root gave the directory away: on the whole path to it, only root can write
-//! (`/var/lib/grandstand`), so that nobody else can have put it there (`/tmp/grandstand-data`). Callers:
-//! [`super::data_dir`].
+//! Commands send `admin.token` to that address, and the owner of the directory can write any address into it. Trusted
+//! are the user of this process and root. Root also trusts the user of a service, because root runs commands for
+//! servers that have a user of their own. Root trusts such a directory only if root alone can write to every directory
+//! above it: `/var/lib/grandstand`, not `/tmp/grandstand-data`. The owner of the lock's process proves nothing: an
+//! attacker owns both. Callers: [`super::data_dir`].
 
 use std::fs::{self, File};
 use std::io;

@@ -1,7 +1,7 @@
 //! The known problems of the store's file, for `/status` and for repairs.
 //!
-//! It only remembers. Damage stays until the file is repaired; a full disk counts as well again once a write as large
-//! as the failed one succeeds. Callers: [`super::handle`] notes, [`crate::app`] and [`crate::admin`] ask, through
+//! It only remembers. Damage stays until the file is repaired; a full disk counts as healthy once a write as large as
+//! the failed one works. Callers: [`super::handle`] notes, [`crate::app`] and [`crate::admin`] ask, through
 //! [`super::Store`].
 
 use std::time::{Duration, Instant};

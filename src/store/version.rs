@@ -1,7 +1,7 @@
 //! A snapshot in the store: its sequence number, its snapshot id, and its blocks.
 //!
 //! Not the content ([`crate::snapshot::content`]) and not its metadata ([`crate::snapshot::version`]), which changes
-//! while the record never does. Callers: [`crate::mirror`], [`crate::admin`] and the other modules of [`crate::store`].
+//! while the record never does. Callers: [`crate::versions`], and the other modules of [`crate::store`].
 
 use std::fmt;
 

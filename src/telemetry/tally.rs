@@ -1,6 +1,6 @@
 //! Answers in a few groups, and their times: what the charts of the operator's page are drawn from.
 //!
-//! The counters for `/metrics` tell more apart and cannot be read back. Callers: [`super`].
+//! The counters for `/metrics` are finer, but cannot be read back. Callers: [`super`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

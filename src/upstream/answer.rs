@@ -36,7 +36,7 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The decoded body; empty for 304.
     pub body: Bytes,
-    /// The instant that the header speaks for.
+    /// `Date` and `Age` of the header.
     pub stamps: Stamps,
     /// When it was requested.
     pub asked: WallTime,
@@ -80,7 +80,7 @@ pub(super) const fn is_refusal(status: u16) -> bool {
     matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 421 | 425 | 429)
 }
 
-/// Tells a usable answer from a refusal.
+/// An error, unless the answer is usable: 200, 304, 404, 410, and for clients a refusal.
 pub(super) fn judge(path: &str, answer: Answer, class: Class) -> Result<Answer, AskError> {
     match answer.status {
         200 | 304 | 404 | 410 => Ok(answer),

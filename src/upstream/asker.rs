@@ -18,7 +18,7 @@ pub struct Asker {
     pub client: Option<IpAddr>,
     /// How long to wait for the budget; `None`: as long as it takes.
     pub patience: Option<Duration>,
-    /// How many clients want it, if they get a stale answer meanwhile and none waits.
+    /// How many clients want it, if none of them waits.
     pub demand: Option<Demand>,
     /// Whether it was answered well before: then the client cannot have caused a failure.
     pub was_well: bool,
@@ -38,8 +38,7 @@ impl Asker {
         Self { class, client, patience, demand: None, was_well: false, trail: Trail::NONE }
     }
 
-    /// Whether a client waits that has no stale answer, as far as known: the mirror has patience, and other clients get a
-    /// stale answer.
+    /// Whether a client without a stale answer waits for it, as far as known.
     pub(super) const fn is_awaited(&self) -> bool {
         matches!(self.class, Class::Client) && self.demand.is_none() && !self.was_well
     }

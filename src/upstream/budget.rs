@@ -1,7 +1,7 @@
 //! One budget for all requests to the origin: which request is sent next, and when.
 //!
 //! [`choice`] decides, [`dispatch`] hands out slots; this file is the interface. Callers: [`super::client`],
-//! [`crate::upstream::wire`].
+//! [`crate::proxy`]; [`crate::app`] opens it.
 
 mod choice;
 mod demand;

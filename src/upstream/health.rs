@@ -1,8 +1,8 @@
 //! What failures say about the origin as a whole: nothing, that it fails, or that it wants a pause.
 //!
-//! What one client requests or sends must not make the origin count as down. Failures count for requests of the mirror,
-//! for resources that were answered well before, and for known endpoints that several households request. Pure: values
-//! in, values out. [`super::failures`] pauses single resources. Callers: [`super::client`].
+//! What one client requests or sends must not make the origin count as down. A missing connection counts, whoever
+//! asked. Otherwise one household alone makes no outage, and other paths say nothing. Pure: values in, values out.
+//! [`super::failures`] pauses single resources. Callers: [`super::status`], [`super::client`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -45,13 +45,13 @@ pub struct Verdict {
     pub counts: bool,
 }
 
-/// Failures without an answer between.
+/// Failures in a row.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     failures: u32,
     /// The first few different things that failed.
     failing: Vec<Failing>,
-    /// The first few that were refused for coming too often, of requests with client fields.
+    /// The first few requests with client fields that got 429.
     limited: Vec<Failing>,
 }
 
@@ -66,7 +66,7 @@ struct Failing {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weight {
     Nothing,
-    /// Something, together with those of other resources: an error as the answer to a single question.
+    /// It counts only together with failures of other resources.
     Single,
     Whole,
 }
@@ -113,8 +113,7 @@ impl Health {
         let known_household = household.is_some() && self.failing.iter().any(|one| one.household == household);
         let many = self.failing.len() >= FEW as usize;
         let is_new = note(&mut self.failing, failing);
-        // A resource that fails again and again counts once, and so does a household: neither says anything about the
-        // others.
+        // A household counts once. A resource counts once, if its failures are `Single` and few resources fail.
         if !known_household && (weight == Weight::Whole || is_new || many) {
             self.failures = self.failures.saturating_add(1);
         }
@@ -124,14 +123,14 @@ impl Health {
             _ => targets > 1 && self.failures >= FEW,
         };
         let outage = (enough && !is_one_household(&self.failing)).then_some(self.failures.max(FEW));
-        // All of them say how long: the shortest counts.
+        // If all say how long, the shortest counts.
         let wanted = self.failing.iter().map(|one| one.asked).chain([retry_after]).min().flatten();
         let asked = asked.or(wanted.filter(|_| outage.is_some()).map(Some));
         Verdict { outage, asked, counts: true }
     }
 
-    /// Too many requests: a refusal of ours is about everything; one with client fields may be about that client's own
-    /// allowance, unless several resources and households get it.
+    /// 429: it is about everything if the request was ours. With client fields, three resources and several households
+    /// must get it.
     fn limited(&mut self, failing: Failing, witness: Witness) -> Verdict {
         if witness.is_ours {
             return Verdict { outage: None, asked: Some(failing.asked), counts: false };
@@ -139,7 +138,7 @@ impl Health {
         note(&mut self.limited, failing);
         let all = self.limited.len() >= FEW as usize && !is_one_household(&self.limited);
         let asked = self.limited.iter().map(|one| one.asked).min().flatten();
-        // Clients choose what they request: after a pause the next one takes as many refusals again.
+        // Clients choose what they request: after a pause, the next one needs three refusals again.
         if all {
             self.limited.clear();
         }
@@ -161,7 +160,7 @@ fn note(few: &mut Vec<Failing>, failing: Failing) -> bool {
     } else if is_one_household(few)
         && let Some(last) = few.last_mut()
     {
-        // The busiest one makes room for what others see.
+        // A single household makes room for others.
         *last = failing;
     }
     true

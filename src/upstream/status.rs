@@ -17,7 +17,7 @@ use super::eta::Pace;
 use super::health::{Health, Verdict, Witness};
 use super::window::Class;
 
-/// How the last look at the origin ended.
+/// The origin's state, as last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum OriginState {
@@ -26,7 +26,7 @@ pub enum OriginState {
     NotAsked,
     /// There is no origin.
     Offline,
-    /// A pass is running.
+    /// The first crawl is running.
     Crawling,
     /// It answers clients' reads; no mirror looks at it.
     Answering,
@@ -34,7 +34,7 @@ pub enum OriginState {
     Unchanged,
     /// It was asked, and something had changed.
     Changed,
-    /// It was unreachable.
+    /// Requests failed.
     CouldNotBeAsked,
     /// It sends unusable answers.
     Nonsense,
@@ -87,7 +87,7 @@ pub struct Held {
     pub snapshot: String,
     /// Its listings.
     pub listings: u64,
-    /// The listings of the current snapshot.
+    /// The listings of the newest snapshot.
     pub serving: u64,
     /// Why, and what to do.
     pub reason: String,
@@ -117,7 +117,7 @@ pub struct Picture {
     pub shield: bool,
     /// Why the data directory cannot be written, if so.
     pub disk: Option<String>,
-    /// The reading of `generated_at`, by kind of answer; kinds without it are absent.
+    /// The use of `generated_at`, by kind of answer; kinds without it are absent.
     pub stamps: BTreeMap<&'static str, &'static str>,
 }
 
@@ -208,7 +208,7 @@ impl OriginStatus {
         self.0.lock().stamps.insert(place, reading);
     }
 
-    /// Whether the data directory can be written.
+    /// Why the data directory cannot be written, if so.
     pub fn set_disk(&self, trouble: Option<String>) {
         self.0.lock().disk = trouble;
     }

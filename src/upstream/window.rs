@@ -20,7 +20,7 @@ pub(crate) const UNANSWERED: Duration = Duration::from_secs(1);
 pub enum Class {
     /// Refreshes.
     Refresh,
-    /// A read that a client waits for.
+    /// Reads for clients.
     Client,
     /// Pages and taxonomies of a pass.
     Crawl,
@@ -147,8 +147,8 @@ impl Window {
         self.ends.first().map(|(until, _)| *until)
     }
 
-    /// When slots can be taken, in order and without end, as of the last [`expire`](Self::expire): a slot on the wire
-    /// as if it were answered now, and each again a window later.
+    /// When slots become free, in order and without end, after [`expire`](Self::expire). Requests on the wire count as
+    /// answered now; each slot repeats a window later.
     pub(crate) fn frees(&self, now: Monotonic) -> impl Iterator<Item = Monotonic> {
         let ends = self.ends.iter().map(|(until, _)| *until);
         in_turns(now, self.free.len(), ends, self.on_wire.iter().sum(), 0)

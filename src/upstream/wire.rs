@@ -1,6 +1,6 @@
 //! The wire: one HTTP client and one pool of connections for all requests to the origin.
 //!
-//! It knows nothing of budgets and never retries; it tells whether a retry does harm. It is hyper, not pingora's
+//! It knows nothing of budgets and never retries; it says whether a retry is safe. It is hyper, not pingora's
 //! connector, because pingora's (0.9.1) reads no interim answers over HTTP/2, replaces the system's authorities by a CA
 //! file instead of adding them, and does not verify the certificate of an origin named by its address. Callers:
 //! [`super::client`] through [`Transport`], [`super::forward`].

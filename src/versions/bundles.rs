@@ -1,7 +1,7 @@
 //! Exports the current snapshot with its details as a bundle, and imports a bundle's snapshot.
 //!
 //! [`crate::bundle`] knows the file. Everything here blocks. Callers: [`crate::admin`] in a running server, else the
-//! commands and [`crate::app`].
+//! commands.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

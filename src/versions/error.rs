@@ -1,4 +1,6 @@
-//! Why a switch failed.
+//! Why a call failed.
+//!
+//! Callers: the modules beside it, [`crate::mirror`], [`crate::fleet`], [`crate::app`], [`crate::admin`].
 
 use crate::snapshot::dataset::DatasetError;
 use crate::store::StoreError;

@@ -1,7 +1,7 @@
 //! Follows a publisher: bundles become the newest snapshot, together with where the replica then stands.
 //!
-//! Several bundles are applied in memory and imported in one transaction, so that no state between them is served. What
-//! stands where is decided by [`crate::fleet`]. Everything here blocks. Callers: [`crate::fleet`].
+//! Several bundles are applied in memory and imported in one transaction, so that no state between them is served.
+//! [`crate::fleet`] decides which bundles. Everything here blocks. Callers: [`crate::fleet`].
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Keeps snapshots (pins, exports, repairs), and drops the others.
+//! Pins, records of exports, repairs, and dropping snapshots.
 //!
 //! Callers: [`crate::admin`] and the commands pin, [`super::bundles`] exports, [`crate::mirror`] tidies after a publication.
 
@@ -43,7 +43,7 @@ impl Versions {
     /// Unpins a snapshot, so that normal retention applies again.
     ///
     /// # Errors
-    /// When it is not pinned, or the write fails.
+    /// When it is not kept, or the write fails.
     pub fn unpin(&self, id: &str) -> Result<(), VersionsError> {
         let mut notes = self.0.notes.lock();
         let mut pinned = notes.clone();
@@ -92,7 +92,7 @@ impl Versions {
     /// Repairs a damaged file, and writes the current snapshot to it.
     ///
     /// # Errors
-    /// When the write fails. Then nothing was changed.
+    /// When the store cannot be read or written.
     pub fn heal(&self) -> Result<Healed, StoreError> {
         // No switch meanwhile.
         let mut notes = self.0.notes.lock();
@@ -138,7 +138,7 @@ impl Versions {
         let mut exported: Vec<&str> = notes.exports.iter().map(String::as_str).collect();
         let mut pins: Vec<&str> = notes.pins.iter().map(String::as_str).collect();
         exported.extend(chained.iter().map(SnapshotId::as_str));
-        // The newest of those with the same id, in this order.
+        // Of several with one id, only the newest is needed.
         let mut takes = |id: &str| {
             let from =
                 |ids: &mut Vec<&str>| ids.iter().position(|own| *own == id).map(|at| ids.swap_remove(at)).is_some();

@@ -2,9 +2,9 @@
 //!
 //! A client that pages through a list can finish with its snapshot after a publication: the previous one stays in
 //! memory, and older ones are loaded. A load costs time and memory in proportion to the list. So one is loaded at a
-//! time, once for all waiting clients, and a household may cause only a few loads ([`allowance`]). The two that most
-//! households use stay in memory ([`usage`]), and one more while it is in use. It does not know where snapshots are
-//! stored, nor which is current. Callers: [`super`] says what is kept, [`crate::answer`] looks snapshots up.
+//! time, once for all waiting clients, and a household may cause only a few loads ([`allowance`]). Two in all stay in
+//! memory, by use ([`usage`]), and one more while it is used. It does not know where snapshots are stored, nor which is
+//! current. Callers: [`super`] says what is kept, [`crate::answer`] looks snapshots up.
 
 mod allowance;
 mod usage;

@@ -25,7 +25,7 @@ pub(super) struct Candidate {
     pub seq: u64,
     /// When it was published; milliseconds since the epoch.
     pub published_ms: i64,
-    /// Whether it is pinned, current, or the base of an export.
+    /// Whether it must stay, for example pinned or current.
     pub needed: bool,
 }
 

@@ -80,7 +80,7 @@ async fn a_server_that_is_well_says_so_and_one_whose_origin_stopped_says_why_and
     origin.shutdown().await;
     wait_until("the page says why", || async {
         let told = health(page(&server).await.text());
-        told.contains("Not well") && told.contains("cannot be reached")
+        told.contains("Not well") && told.contains("fails. The last error")
     })
     .await;
     let html = page(&server).await;

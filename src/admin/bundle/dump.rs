@@ -1,4 +1,4 @@
-//! `GET /bundle?format=csv`: the current snapshot as another kind of file, for the commands.
+//! Reads the query of `GET /bundle`, and sends a dump if it asks for one.
 //!
 //! Callers: [`super`], [`crate::admin::front`].
 

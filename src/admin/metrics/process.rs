@@ -1,6 +1,6 @@
 //! The process itself, under the names that every Prometheus client library uses.
 //!
-//! Only Linux tells: by proc_pid_stat(5) and its neighbours. Callers: [`super::answer`].
+//! Linux only: from proc_pid_stat(5) and related files. Callers: [`super::answer`].
 
 use crate::telemetry::table;
 

@@ -59,11 +59,11 @@ pub(super) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// Whether the origin fails, and how; with the last error.
+    /// How the origin fails, with the last error; `None`: it does not.
     fn origin_fails(&self) -> Option<String> {
         let url = self.origin_url.unwrap_or("the origin");
         let how = match self.origin {
-            OriginState::CouldNotBeAsked => format!("The origin {url} cannot be reached"),
+            OriginState::CouldNotBeAsked => format!("The origin {url} fails"),
             OriginState::Nonsense => format!("The answers of the origin {url} cannot be used"),
             _ => return None,
         };

@@ -1,4 +1,4 @@
-//! Which limiter decides on a request, and what it is asked.
+//! Chooses the limiter for a request, and asks it.
 //!
 //! Callers: [`super`]; [`crate::answer::respond`] for requests that cannot be read.
 

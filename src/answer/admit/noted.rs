@@ -1,4 +1,4 @@
-//! What the header of a request says before anything is looked up, found in one pass, and what is refused for it.
+//! Reads the headers of a request in one pass, and refuses a bad host, size or body.
 //!
 //! Not its path, and not its query. Callers: [`super`].
 
@@ -14,7 +14,7 @@ use super::{Rules, View};
 /// The most fields that a request may have.
 pub(crate) const MOST_FIELDS: usize = 255;
 
-/// What a header says, found in one pass: nearly every request has none of it.
+/// Facts about the headers of a request, found in one pass.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Noted<'a> {
@@ -24,11 +24,11 @@ pub(super) struct Noted<'a> {
     pub host: Option<&'a HeaderValue>,
     /// Whether a body is announced. `Content-Length: 0` announces none.
     pub body: bool,
-    /// Whether there are wishes for a coding.
+    /// Whether there is `Accept-Encoding`.
     pub wishes: bool,
     /// Whether there are conditions.
     pub conditional: bool,
-    /// Whether it came through a proxy that says so.
+    /// Whether there is `Via` or `CDN-Loop`.
     pub relayed: bool,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Noted<'a> {
     }
 }
 
-/// RFC 9112 §3.2. Two of them are refused by pingora.
+/// RFC 9112 §3.2. pingora refuses a second `Host`.
 pub(super) fn check_host(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Problem> {
     match noted.host {
         Some(value) if host::is_host(value.as_bytes()) => Ok(()),
@@ -61,7 +61,7 @@ pub(super) fn check_host(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Probl
     }
 }
 
-/// The bounds of HTTP/2; heads of HTTP/1 are refused while they are read.
+/// For HTTP/2; HTTP/1 heads that are too large never come here.
 pub(super) fn check_size(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> Result<(), Problem> {
     if view.target.len() > rules.head {
         return Err(Problem::uri_too_long(rules.head as u64));
@@ -72,11 +72,11 @@ pub(super) fn check_size(view: &View<'_>, noted: &Noted<'_>, rules: &Rules) -> R
     if view.headers.len() > MOST_FIELDS { Err(Problem::too_many_headers(MOST_FIELDS)) } else { Ok(()) }
 }
 
-/// Largest body of a method that passes, in bytes.
+/// Largest body that is forwarded, in bytes.
 pub(crate) const MAX_REQUEST_BODY: u64 = 1 << 20;
 
-/// GET and HEAD have none; of other methods its length must be said and bounded, so that nothing that follows it can be
-/// taken for another request (RFC 9112 §11.2).
+/// GET and HEAD must have no body. Other methods need a bounded `Content-Length`, against request smuggling (RFC 9112
+/// §11.2).
 pub(super) fn check_body(view: &View<'_>, noted: &Noted<'_>) -> Result<(), Problem> {
     if !view.has_body && !noted.body {
         return Ok(());

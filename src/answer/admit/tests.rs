@@ -1,3 +1,5 @@
+//! Requests before anything is looked up: methods, hosts, sizes, limits, paths.
+
 use http::HeaderValue;
 
 use super::*;

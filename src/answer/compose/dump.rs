@@ -1,7 +1,7 @@
 //! The head of an answer from a dump: conditions, then ranges, then headers.
 //!
-//! The tag of a dump is strong and it is sent from a file, so that ranges are served, other than from the snapshot.
-//! Callers: [`crate::answer::dump`].
+//! Unlike snapshot answers, a dump has a strong tag and is sent from a file, so it has ranges. Callers:
+//! [`crate::answer::dump`].
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The head of an answer in the origin's words, which was learned of its answers to odd requests.
+//! The head of a learned answer to an odd request.
 //!
 //! It comes from our host: of the origin's fields only `Content-Type` is in it, and a document that browsers may run is in
 //! a sandbox. Callers: [`crate::answer::respond`].

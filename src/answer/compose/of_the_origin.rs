@@ -1,4 +1,4 @@
-//! Answers that are the origin's: its fields with ours among them, as far as a client's conditions and ranges want them.
+//! The head of an origin's answer: its fields and ours, after the client's conditions and ranges.
 //!
 //! The second way to write a head: a map, which HTTP/1 sends as lines afterwards ([`Head::adopt`]). Any field may be in it,
 //! any number of times, and the 304 and the part are made by taking fields away. Answers from the snapshot, which are

@@ -1,6 +1,6 @@
 //! Finds the answer to an odd request: ours, or what was learned of the origin's, or the origin itself.
 //!
-//! [`crate::snapshot::edges`] decides what is odd, and how it counts. Callers: [`super`].
+//! [`crate::snapshot::edges`] decides what is odd, and what it means. Callers: [`super`].
 
 use std::sync::Arc;
 

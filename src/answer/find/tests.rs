@@ -1,3 +1,5 @@
+//! Answers from the current and from kept snapshots, and what is forwarded.
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::mpsc;

@@ -1,6 +1,6 @@
 //! The cases that the documentation leaves open. Each is one row, or part of one, of the table of odd requests.
 //!
-//! Callers: [`super`].
+//! Callers: [`super`], [`crate::mirror`], [`crate::audit`], [`crate::answer`], [`crate::admin`].
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Reads the query of a list that is not ordinary: which parameters are odd, and what is asked for beside them.
+//! Reads an odd query of the list: which parameters are odd, and what the others ask for.
 //!
 //! What only the data shows to be odd, an unknown slug or a page beyond the last, is found in
 //! [`crate::snapshot::edges`]. Callers: [`crate::answer`] when the parser of queries says that a query is odd,

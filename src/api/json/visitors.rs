@@ -1,4 +1,4 @@
-//! What serde is told to make of objects and arrays: slices of the text that is read, and no more of them than are wanted.
+//! serde visitors for objects and arrays: they give slices of the text, up to a given number.
 //!
 //! Callers: [`super`].
 

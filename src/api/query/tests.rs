@@ -1,3 +1,5 @@
+//! Queries: canonical forms, values, and what is refused.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Which answers count as equal, and how differences are named.
+
 use super::*;
 
 const PAGE: &str = r#"{"generated_at":"1","license":"cc","page":1,"per_page":2,"total":3,"total_pages":2,"filters":{"sport":"golf"},"items":[{"id":1,"name":"One","lat":4.50},{"id":2,"name":"Two"}]}"#;

@@ -1,3 +1,5 @@
+//! Which requests are drawn, and how often.
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

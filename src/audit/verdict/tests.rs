@@ -1,3 +1,5 @@
+//! Which differences count.
+
 use super::*;
 
 const PAGE: &str = r#"{"page":1,"total":1,"items":[{"id":1}]}"#;

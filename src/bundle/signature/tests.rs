@@ -1,3 +1,5 @@
+//! Signatures, compared with those of the `minisign` tool.
+
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::Path;

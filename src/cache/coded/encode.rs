@@ -1,9 +1,8 @@
 //! Compresses a body: quickly while a client waits, or well in the background.
 //!
-//! Callers: [`super`].
-//!
-//! A page of 14 kB of the sample data, in microseconds and bytes: best of five rounds of the same encoders in a program of
-//! their own, on a busy machine, so that only the proportions count. `benches/codings.rs` repeats the rows that are used.
+//! A page of 14 kB of the sample data, in microseconds and bytes: best of five rounds of the same encoders in a program
+//! of their own, on a busy machine, so that only the proportions count. `benches/codings.rs` repeats the rows that are
+//! used.
 //!
 //! | effort | gzip | brotli | zstd |
 //! |---|---|---|---|
@@ -12,8 +11,9 @@
 //! | [`Effort::Best`] | level 6: 330, 3867 | level 5: 1290, 3640 | level 6: 330, 3789 |
 //! | more | level 9: 490, 3824 | level 9: 5300, 3587 | level 12: 2800, 3728 |
 //!
-//! Brotli's levels 0 and 1 are hardly faster than 2 and 30 % larger. With a window of 64 KiB its level 5 takes 6.8 ms. An
-//! encoder that is used again saves a detail of 1 kB most of the time: 36 to 8 with gzip, 32 to 24 with zstd.
+//! Brotli's levels 0 and 1 are hardly faster than 2 and 30 % larger. With a window of 64 KiB its level 5 takes 6.8 ms.
+//! An encoder that is used again saves a detail of 1 kB most of the time: 36 to 8 with gzip, 32 to 24 with zstd.
+//! Callers: [`super`].
 
 use std::cell::RefCell;
 use std::io;

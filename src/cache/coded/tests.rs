@@ -1,3 +1,5 @@
+//! Which codings a body gets, and when a better one replaces them.
+
 use std::io::Read;
 
 use futures_util::FutureExt as _;

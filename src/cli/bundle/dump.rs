@@ -1,4 +1,4 @@
-//! `grandstand bundle export --format csv`: the current snapshot for other tools, byte for byte what `/dumps/` serves.
+//! `grandstand bundle export --format csv`: the current snapshot for other tools, in the formats of `/dumps/`.
 //!
 //! The server that holds the data directory writes it, or this process does. Callers: [`super::export`].
 

@@ -1,5 +1,5 @@
-//! The ledger: a record of the last head in this server's own store, so that a restart continues the chain, and the
-//! number of heads never falls.
+//! The ledger: a record of the last head in this server's own store, so that a restart continues the chain, and head
+//! numbers never fall.
 //!
 //! It is written before the head: a crash in between leaves a ledger that is ahead of the store, which is harmless. The
 //! details that the chain carries lie beside it, in the same transaction. Blocks. Callers: [`super`].

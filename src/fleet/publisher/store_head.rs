@@ -1,5 +1,5 @@
-//! The head in the object store: read before each decision, and written with a condition if the object store supports
-//! them.
+//! The head in the object store: read before each decision, and written with a condition if the object store can do
+//! that.
 //!
 //! Callers: [`super`].
 

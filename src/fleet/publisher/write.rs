@@ -1,6 +1,6 @@
 //! Carries out a step: exports a bundle, signs it, sends it, and writes the head.
 //!
-//! Objects before the head, and the ledger between them. Callers: [`super`].
+//! It writes objects, then the ledger, then the head. Callers: [`super`].
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _};

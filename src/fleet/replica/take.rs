@@ -1,8 +1,7 @@
 //! Takes what a head names: fetches bundles, and makes them the newest snapshot together.
 //!
-//! A bundle that is of no use ends an attempt. The bundles before it are taken where this is no step back. A delta that does
-//! not fit the data here is answered with the full bundle of the same head and all its deltas. Callers: [`super`] and
-//! [`super::seed`].
+//! A bundle that is of no use ends an attempt. The bundles before it are taken where this is no step back. If a delta
+//! does not fit, the full bundle and all deltas of the same head are fetched. Callers: [`super`] and [`super::seed`].
 
 use std::sync::Arc;
 use std::time::Duration;

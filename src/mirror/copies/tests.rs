@@ -1,3 +1,5 @@
+//! Copies of the origin's answers: what replaces what, and what waits for what.
+
 use std::time::Duration;
 
 use crate::clock::{Clock, FakeClock};

@@ -1,7 +1,7 @@
 //! Details that have arrived and are not durable yet. Many are committed at once, together with copies of the origin's
 //! answers, and retried while the disk fails.
 //!
-//! Fetches nothing, decides nothing. Callers: [`super`], and processes that end.
+//! Fetches nothing, decides nothing. Callers: [`super`], also for the shutdown.
 
 use std::collections::HashMap;
 use std::sync::Arc;

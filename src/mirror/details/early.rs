@@ -2,7 +2,6 @@
 //!
 //! Such a detail has the hash of no summary. The first snapshot with the listing adopts it, unless it is older than the
 //! summary. Callers: [`super::super::early_copies`] offers, [`super::worker`] adopts.
-//! [`super::worker`] adopts.
 
 use crate::api::listing::ListingId;
 use crate::api::taxonomy::VolatileKeys;

@@ -1,3 +1,5 @@
+//! Rules that explain an order.
+
 use bytes::Bytes;
 use proptest::prelude::*;
 

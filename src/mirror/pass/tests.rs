@@ -1,3 +1,5 @@
+//! Which pages are consistent, and when a pass is full.
+
 use super::*;
 
 fn page(number: u64, total: u64, ids: &[u64]) -> Bytes {

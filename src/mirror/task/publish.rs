@@ -1,4 +1,4 @@
-//! Publication: durable, indexed, swapped; or held back when too much vanished.
+//! Publishes a list, or holds it back if it lost too many listings.
 //!
 //! Callers: [`super`] and its parts.
 

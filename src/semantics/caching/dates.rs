@@ -1,9 +1,8 @@
 //! HTTP-dates, read strictly (RFC 9110 §5.6.7): freshness depends on them, and a malformed date means "expired".
 //!
-//! The reader of the three forms, and the fields that hold one date. Not arithmetic with the instants. It differs from
+//! It reads the three forms, and fields with one date. It does no arithmetic. It differs from
 //! [`WallTime::parse_http_date`] in letter case, which senders get wrong and which changes no meaning, and in the
-//! century of a two-digit year, which depends on the present.
-//! Callers: the files beside it.
+//! century of a two-digit year, which depends on the present. Callers: the files beside it.
 
 use http::header::{AsHeaderName, DATE, HeaderMap};
 

@@ -1,11 +1,11 @@
-//! Content negotiation through a cache: `Vary`, and whether a stored answer was selected by the same fields
-//! (RFC 9111 §4.1).
+//! Content negotiation through a cache: `Vary`, and whether a stored answer was selected by the same fields (RFC 9111
+//! §4.1).
 //!
 //! The fields that an answer names, their values in the request that it answered, and the comparison. Not the part of
 //! the cache key that the target gives.
-//! Callers: the cache.
 //!
 //! `Accept-Encoding` is never compared: [`super::onward`] never sends the client's, so all clients share the answer.
+//! Callers: [`crate::cache`], [`crate::proxy`], [`crate::upstream`], and modules beside it.
 
 use http::header::{
     ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_LANGUAGE, COOKIE, HeaderMap, HeaderName, HeaderValue, VARY,

@@ -1,8 +1,6 @@
-//! What an answer may show of the request: whether that says anything that others do not say, and whether it is seen in
-//! the answer.
+//! Whether an answer shows something of its request that other requests do not have.
 //!
-//! What it is: the checks for answers that a field of one client could have changed. What it is not: which fields are sent
-//! at all (`fields`). Who calls it: the cache, and the client of the origin.
+//! Not which fields are sent at all (`fields`). Callers: `proxy`, and `upstream::forward`.
 
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderName,

@@ -1,3 +1,5 @@
+//! Which connections are accepted, closed and told to end.
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Heads of HTTP/1, however they arrive.
+
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;

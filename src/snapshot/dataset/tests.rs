@@ -1,3 +1,5 @@
+//! Data sets: ids, pages, and what is refused.
+
 use std::sync::Arc;
 
 use bytes::Bytes;

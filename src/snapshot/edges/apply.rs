@@ -60,7 +60,7 @@ impl Applied {
     }
 }
 
-/// Applies what an odd parameter counts as to the rest of the query. `None`: it says nothing of this value.
+/// Applies a learned effect to the rest of the query. `None`: it does not cover this value.
 pub(crate) fn apply(effect: Effect, shown: bool, rest: &ListQuery, odd: &Odd, dataset: &Dataset) -> Option<Applied> {
     let plain = Applied::plain;
     let value = || odd.values.first().map(|value| &**value);
@@ -93,7 +93,7 @@ pub(crate) fn apply(effect: Effect, shown: bool, rest: &ListQuery, odd: &Odd, da
             let size = match effect {
                 Effect::Ignored => ListQuery::DEFAULT_PER_PAGE,
                 Effect::Number(size) => u16::try_from(size).ok().filter(|size| *size <= MOST_PER_PAGE)?,
-                // What does not fit is more than any bound.
+                // What does not parse counts as too much.
                 Effect::AtMost(most) => asked().map_or(most, |asked| asked.min(most)),
                 Effect::AsAsked(most) => asked().filter(|asked| *asked <= most)?,
                 _ => return None,
@@ -126,7 +126,7 @@ pub(crate) fn apply(effect: Effect, shown: bool, rest: &ListQuery, odd: &Odd, da
 /// The order in which filters are shown.
 const ORDER: [&str; 4] = ["sport", "state", "city", "modified_since"];
 
-/// A number as it was asked for; `None`: it is none in JSON.
+/// The number as requested; `None`: not valid in JSON.
 fn json_number(value: &str) -> Option<String> {
     let digits = value.strip_prefix('-').unwrap_or(value);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

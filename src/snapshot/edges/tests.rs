@@ -1,3 +1,5 @@
+//! Odd requests on a data set.
+
 use std::sync::Arc;
 
 use bytes::Bytes;

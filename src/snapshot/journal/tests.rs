@@ -1,3 +1,5 @@
+//! The journal against a model, and the cases that have a name.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

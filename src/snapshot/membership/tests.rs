@@ -1,3 +1,5 @@
+//! Which evidence tells the listings of a term.
+
 use super::*;
 
 fn term(slug: &str, name: &str, count: Option<u64>) -> Term {

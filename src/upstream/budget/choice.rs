@@ -1,6 +1,6 @@
 //! Who goes next: the pure decision.
 //!
-//! Refresh first, then clients (cache misses and stale resources in turns; round-robin by address, at most three
+//! Refresh first, then clients (cache misses and stale resources take turns, and so do households; at most three
 //! quarters of the window while a crawl has work), then the crawl, then background checks a little (a twentieth), then
 //! details evenly paced, then the rest of the background's tenth. What several households were refused goes before
 //! other reads of clients, up to a quarter of the window. Callers: [`super`].
@@ -12,11 +12,11 @@ use crate::clock::Monotonic;
 /// Which read of a client would go next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientTurn {
-    /// None: their reads are spread over time.
+    /// No read now: they are spread over time.
     Later,
     /// One that a client waits for, if there is one.
     Awaited,
-    /// One behind a stale answer, if there is one: that which is worth most.
+    /// One behind a stale answer, if there is one: the most wanted.
     Stale,
     /// The same, but that which has waited longest.
     OldestStale,
@@ -43,7 +43,7 @@ pub(super) struct View<'a> {
     pub crawl_has_work: bool,
     /// Which read of a client would go next.
     pub clients: ClientTurn,
-    /// Whether what clients were refused may go at once.
+    /// Whether a refused read may be sent now.
     pub wanted: bool,
     pub now: Monotonic,
 }

@@ -1,4 +1,4 @@
-//! Who waits for the budget, what is used and what stops it: plain data, time is an argument.
+//! The state of the budget, and the next turn by it. Pure: time is an argument.
 //!
 //! Callers: [`super::dispatch`], which tells those who wait.
 
@@ -30,7 +30,7 @@ pub(super) struct State {
     pub(super) paused_until: Monotonic,
     /// Requests that are on the wire.
     pub(super) on_wire: usize,
-    /// How far apart tries are while the origin fails and a try hangs; one at a time otherwise.
+    /// While the origin fails: the time between tries if one hangs. `None`: it works.
     pub(super) gentle: Option<Duration>,
     /// When the last request left, and when the last one ended.
     pub(super) left: Option<Monotonic>,
@@ -44,7 +44,7 @@ pub(super) struct State {
     /// How many stale reads had their turn since the last awaited one, and in all.
     pub(super) stale_in_a_row: usize,
     stale_turns: usize,
-    /// The latest turns of what clients had been refused.
+    /// Recent turns of reads that clients were refused.
     wanted_sent: VecDeque<Monotonic>,
     pub(super) refusals: Refusals,
 }
@@ -93,8 +93,7 @@ impl State {
         if self.is_overloaded(now) { 2 } else { 1 }
     }
 
-    /// How many reads of what clients were refused may go at once: up to a quarter of the window, and a slot stays for
-    /// each client that waits.
+    /// How many refused reads may go now: up to a quarter of the window, less a slot for each client that waits.
     pub(super) fn wanted_at_once(&mut self, now: Monotonic) -> usize {
         while self.wanted_sent.front().is_some_and(|at| at.plus(SPAN) <= now) {
             self.wanted_sent.pop_front();
@@ -105,7 +104,7 @@ impl State {
         self.queue.wanted().min(room).min(free)
     }
 
-    /// When `before` reads of what clients were refused have had their turn, judging by their share of the window.
+    /// When `before` refused reads have had their turn, by their share of the window.
     pub(super) fn wanted_turn(&self, before: usize, now: Monotonic) -> Monotonic {
         let share = share_of_wanted(self.window.as_ref().map_or(usize::MAX, Window::limit));
         let room = share.saturating_sub(self.wanted_sent.len());
@@ -115,8 +114,8 @@ impl State {
         }
     }
 
-    /// How far apart the other turns of clients are under overload: what is left of the window, over a minute. All slots
-    /// at once would be a minute of answers in a second, then none for a minute.
+    /// The time between other turns of clients under overload: the rest of the window, spread over a minute. Otherwise
+    /// all slots would be used at once.
     pub(super) fn client_pace(&self) -> Duration {
         let limit = self.window.as_ref().map_or(usize::MAX, Window::limit);
         let wanted = (self.wanted_sent.len() + self.queue.wanted()).min(share_of_wanted(limit));
@@ -156,7 +155,7 @@ impl State {
 
     /// Whether the read of a client would be sent at once.
     pub(super) fn has_room(&mut self, now: Monotonic) -> bool {
-        // Under overload stale reads have turns of their own.
+        // Under overload every read waits for a turn.
         if self.stopped_until(now).is_some() || self.is_overloaded(now) {
             return false;
         }
@@ -216,7 +215,7 @@ impl State {
             }
             (Class::Client, None) => {
                 (self.stale_in_a_row, self.last_client) = (0, Some(now));
-                // What is fetched for everybody is nobody's turn.
+                // Without a client, it is nobody's turn.
                 if let Some(client) = chosen.client {
                     self.queue.had_turn(client);
                 }

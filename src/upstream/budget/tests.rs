@@ -1,3 +1,5 @@
+//! The next turn by hand, and the budget as its callers see it.
+
 mod clients;
 mod coming_back;
 mod promises;
@@ -13,7 +15,7 @@ fn waiting(class: Class, client: Option<u8>) -> Waiting {
     Waiting { class, client: client.map(|last| IpAddr::from([10, 0, 0, last])), demand: None, until: None }
 }
 
-/// Their tickets are 1, 2, 3 and so on.
+/// The tickets are 1, 2, 3 and so on.
 fn queue<const N: usize>(all: [(Class, Option<u8>); N]) -> Queue {
     let mut queue = Queue::default();
     for (class, client) in all {
@@ -39,7 +41,7 @@ fn view(queue: &Queue) -> View<'_> {
 }
 
 #[test]
-fn the_order_is_refresh_clients_crawl_details_background() {
+fn the_order_is_refresh_clients_crawl_then_the_rest() {
     let mut all = queue([
         (Class::Background, None),
         (Class::Details, None),
@@ -52,7 +54,7 @@ fn the_order_is_refresh_clients_crawl_details_background() {
         assert_eq!(choose(&View { background_used: 3, ..view(&all) }), (last > 1).then_some(last));
         all.remove(last);
     }
-    // The background's little goes before the endless details; more than that only when nothing else waits.
+    // Background checks get a twentieth before details, and more only when nothing else waits.
     let both = queue([(Class::Background, None), (Class::Details, None)]);
     assert_eq!(choose(&view(&both)), Some(1));
     let one = queue([(Class::Background, None)]);
@@ -102,7 +104,7 @@ async fn an_unlimited_budget_waits_only_while_paused() {
     assert!((28..=30).contains(&spent.retry_after.as_secs()), "{spent:?}");
 }
 
-/// A client with a long queue of old tickets gets one turn, as others do.
+/// A client with a long queue of old tickets gets turns as others do.
 #[tokio::test]
 async fn a_client_with_many_waiting_reads_takes_turns_with_the_others() {
     let budget = Budget::open(Some(40), None, Clock::system());

@@ -1,3 +1,5 @@
+//! Failures and pauses of the origin.
+
 use std::time::Duration;
 
 use super::*;

@@ -1,4 +1,4 @@
-//! The interim answers to one request (RFC 9110 §15.2): passed on while few and well formed.
+//! The interim answers to one request (RFC 9110 §15.2): whether they may be passed on.
 //!
 //! It passes nothing on itself. Callers: [`super`].
 

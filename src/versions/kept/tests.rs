@@ -1,3 +1,5 @@
+//! Which kept snapshots are loaded, stay in memory, and are refused.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 

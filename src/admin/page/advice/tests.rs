@@ -41,14 +41,14 @@ fn each_finding_says_what_is_wrong_and_what_to_do() {
         (
             down.clone(),
             Weight::Attention,
-            &["https://origin.test cannot be reached", "onnection refused."][..],
+            &["The origin https://origin.test fails", "onnection refused."][..],
             "Nothing is lost yet",
             None,
         ),
         (
             Facts { reasons: &late, ..down.clone() },
             Weight::Unwell,
-            &["Data not confirmed for 29 s (limit 3 s).", "cannot be reached", "onnection refused."],
+            &["Data not confirmed for 29 s (limit 3 s).", "https://origin.test fails", "onnection refused."],
             "Check that the origin works",
             None,
         ),

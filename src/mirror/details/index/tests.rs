@@ -1,3 +1,5 @@
+//! The index of details against a model.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Shares of the budget over hours: a seeded simulation in which everybody wants more than there is.
+//! Shares of the budget: a seeded simulation in which everybody wants more than there is.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl Simulation {
         self.waiting.insert(ticket, (class, client, self.now));
     }
 
-    /// Keeps so many of a kind waiting or, for those that wait for the answer, waiting and on the wire.
+    /// Keeps `many` of a kind waiting; `with_wire` counts those on the wire, too.
     fn keep(&mut self, class: Class, client: Option<u8>, many: usize, with_wire: bool) {
         let waiting = self.waiting.values().filter(|one| (one.0, one.1) == (class, client)).count();
         let wire = self.wire.iter().filter(|one| with_wire && (one.2, one.3) == (class, client)).count();
@@ -86,7 +86,7 @@ impl Simulation {
         assert!(!refresh_waits || free == 0, "a refresh waits although {free} slots are free");
     }
 
-    /// The fewest and the most grants in any so many minutes of a stretch of time.
+    /// The fewest and most grants in any `minutes` between `from` and `to`.
     fn extremes(&self, minutes: u64, from: u64, to: u64, counted: impl Fn(&Granted) -> bool) -> (usize, usize) {
         let times: Vec<u64> = self.granted.iter().filter(|one| counted(one)).map(|one| one.ms).collect();
         let starts = (from..to.saturating_sub(minutes * MINUTE)).step_by(500);
@@ -174,7 +174,7 @@ fn every_client_has_its_turn_however_many_reads_another_one_has_waiting() {
         };
         let longest = waited(PATIENT).max().unwrap();
         assert!(longest <= MINUTE + 2_000, "the patient client waited {longest} ms");
-        // The greedy client's share for a hundred reads, plus one window.
+        // A hundred reads at the greedy client's share, plus 3 minutes.
         let longest = waited(GREEDY).max().unwrap();
         assert!(longest <= (100 / (45 / 4) + 3) * MINUTE, "a read of the greedy client waited {longest} ms");
     }
