@@ -3,6 +3,7 @@
 //! Callers: [`super::together`]; [`crate::upstream::budget`] gives the turns.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,10 +33,10 @@ pub(crate) struct Fetching {
 }
 
 impl Demands {
-    /// A client got it stale; ignored unless it is being fetched.
-    pub(crate) fn asked(&self, key: &Key) {
+    /// A household got it stale; ignored unless it is being fetched.
+    pub(crate) fn asked(&self, key: &Key, household: IpAddr) {
         if let Some((_, demand)) = self.0.fetched.lock().get(key) {
-            demand.more();
+            demand.vote(household);
         }
     }
 

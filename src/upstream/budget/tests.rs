@@ -1,5 +1,6 @@
 mod clients;
 mod coming_back;
+mod joined;
 mod promises;
 mod shares;
 
