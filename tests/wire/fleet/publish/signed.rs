@@ -67,6 +67,28 @@ async fn the_head_and_every_bundle_are_signed() {
 }
 
 #[tokio::test]
+async fn an_altered_signature_is_noticed_and_told_until_everything_was_read_back() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    key(dir.path(), None);
+    // The objects are checked every five seconds.
+    let often = |setup| signing(dir.path())(setup).set("publish.keep", "80s");
+    let (_origin, server) = publishing(60, &store.url(), often).await;
+    let before = store.has(&server).await;
+    let signature = store.root().join(format!("{}.minisig", before.full()));
+    let text = fs::read_to_string(&signature).unwrap();
+    fs::write(&signature, text.replace("confirmed", "comfirned")).unwrap();
+    wait_until("it is told", || async {
+        told(&server).await["why"].as_str().is_some_and(|why| why.contains(".minisig was missing or altered"))
+    })
+    .await;
+    let after = store.until("a later head", |head| head.sequence() > before.sequence()).await;
+    let signature = store.root().join(format!("{}.minisig", after.full()));
+    assert!(verifies(dir.path(), &store.root().join(after.full()), &signature));
+    wait_until("everything was read back", || async { told(&server).await["why"].is_null() }).await;
+    assert_eq!(store.head().unwrap().full(), after.full(), "it was written again once");
+}
+
+#[tokio::test]
 async fn another_key_begins_another_chain() {
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
     let (origin, mut server) = publishing(60, &store.url(), |setup| setup).await;
