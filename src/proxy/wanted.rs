@@ -181,6 +181,11 @@ impl Proxy {
             if let Err(AskError::Spent(_)) = fetched
                 && !households.is_empty()
             {
+                if let Some(demand) = inner.demands.refused(&key) {
+                    // Another client has begun to fetch it meanwhile.
+                    households.into_iter().for_each(|household| demand.vote(household));
+                    return;
+                }
                 inner.votes.vote(&key, &households, inner.clock.now_mono());
                 inner.votes.forget_old(&inner.clock);
             }
